@@ -1,0 +1,55 @@
+"""The command line. A module per command, imported when it is called: `dslint check` does not pay for the others."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from dslint import __version__
+
+COMMANDS = {
+    "check": "Find the mistakes in DeepSpeed configs.",
+    "rule": "Explain a rule, by its code or name; without one, list them all.",
+}
+
+
+class Commands(click.Group):
+    """Finds a command in the module of its name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"dslint.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="dslint %(version)s")
+def cli() -> None:
+    """Find the mistakes in DeepSpeed configs before the job is queued."""
+
+
+def main() -> None:
+    """The console script: the command line with exit codes of its own for a closed pipe and an interrupt."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        cli(prog_name="dslint")
+    except BrokenPipeError:
+        # The reader has gone (`dslint check | head`): leave quietly, and keep Python from failing on its own last flush.
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)

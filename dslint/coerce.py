@@ -1,0 +1,87 @@
+"""What a JSON value becomes where a type is declared: pydantic's lax mode, as DeepSpeed's pydantic sections read values.
+
+Agreement with pydantic itself is proven in the suite; importing pydantic here would cost more than the whole check.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+INVALID: Final = object()
+"""What `coerce` returns for a value that pydantic refuses."""
+
+_TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
+_FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
+_INTEGER = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0*)?")
+
+
+def coerce(value: Any, kind: str) -> Any:
+    """The value that pydantic 2 makes of `value` for the type `kind`, or `INVALID`.
+
+    `kind` is one of "bool", "int", "float", "str", "list", "dict", "section", "null".
+    """
+    return _COERCE[kind](value)
+
+
+def _bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return bool(value) if value in (0, 1) else INVALID
+    if isinstance(value, str):
+        word = value.lower()
+        return True if word in _TRUE else False if word in _FALSE else INVALID
+    return INVALID
+
+
+def _int(value: Any) -> Any:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return int(value) if math.isfinite(value) and value == int(value) and abs(value) < 2**63 else INVALID
+    if isinstance(value, str) and len(value) <= 4300 and _INTEGER.fullmatch(value.strip()):
+        return int(value.strip().partition(".")[0])
+    return INVALID
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, bool | int):
+        try:
+            return float(value)
+        except OverflowError:
+            return INVALID
+    if isinstance(value, float):
+        return value
+    if isinstance(value, str):
+        try:
+            return float(value.strip())
+        except ValueError:
+            return INVALID
+    return INVALID
+
+
+_COERCE = {
+    "bool": _bool,
+    "int": _int,
+    "float": _float,
+    "str": lambda value: value if isinstance(value, str) else INVALID,
+    "list": lambda value: value if isinstance(value, list) else INVALID,
+    "dict": lambda value: value if isinstance(value, dict) else INVALID,
+    "section": lambda value: value if isinstance(value, dict) else INVALID,
+    "null": lambda value: value if value is None else INVALID,
+}
+
+
+def is_kind(value: Any, kind: str) -> bool:
+    """Whether a value read by hand is of the type as it stands. A whole float is an integer: `5e8` is how people write one."""
+    if kind == "bool":
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if kind == "int":
+        return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if kind == "float":
+        return isinstance(value, int | float)
+    return _COERCE[kind](value) is not INVALID

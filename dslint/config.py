@@ -1,0 +1,115 @@
+"""The effective config: what DeepSpeed will use, and where each value came from. Rules, `show` and the estimate read this and nothing else.
+
+`resolve` makes it from a parsed document and the facts. Values that cannot be known are `UNKNOWN`, with which every comparison is false:
+a rule that asks `config.value("zero_optimization.stage") < 3` finds nothing where the stage is misspelt, of a wrong type, or filled by
+somebody else, so that one cause gives one finding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslint.facts import Facts, Release
+from dslint.judge import Judge, Violation, default_of
+from dslint.rule import Where, path_of
+from dslint.schemas.derive import DERIVED
+from dslint.schemas.key_table import KEYS
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar
+from dslint.values import UNKNOWN, Origin, Value
+
+__all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
+
+
+class Config:
+    """A resolved config.
+
+    `document` is the file it came from, `facts` what it was resolved with, `violations` what the key table has to say against it.
+    """
+
+    def __init__(self, document: Document, facts: Facts, judge: Judge) -> None:
+        self.document = document
+        self.facts = facts
+        self.violations = judge.violations
+        self._values = judge.values
+        self._doubtful = judge.doubtful
+        self._derived: dict[str, Value] = {}
+
+    @property
+    def release(self) -> Release:
+        """The DeepSpeed release the config is judged by."""
+        return self.facts.deepspeed
+
+    def value(self, where: Where) -> Any:
+        """What DeepSpeed uses at a path: a plain value, or `UNKNOWN`.
+
+        Raises:
+            KeyError: no such key in the table, and nothing written there: a mistake in the calling rule.
+        """
+        return self.resolved(where).value
+
+    def origin(self, where: Where) -> Origin:
+        """Where the value at a path came from."""
+        return self.resolved(where).origin
+
+    def resolved(self, where: Where) -> Value:
+        """The value at a path with its origin and note."""
+        path = path_of(where)
+        written = self._values.get(path)
+        key = ".".join(map(str, path))
+        if written is not None and not (written.value is None and key in DERIVED):
+            return written
+        if key in DERIVED and key not in self._derived:
+            self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation that asks for itself gets no answer
+            self._derived[key] = self._absent(path, key) or DERIVED[key](self)
+        return self._derived.get(key) or written or self._absent(path, key) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
+
+    def _absent(self, path: Path, key: str) -> Value | None:
+        """`UNKNOWN` for a key that is not in the tree but may well be meant to be: the file is broken, or a misspelling stands for it."""
+        if self.document.problems:
+            return Value(UNKNOWN, Origin.WRITTEN, "the file has syntax errors")
+        for length in range(1, len(path) + 1):
+            if path[:length] in self._doubtful:
+                return Value(UNKNOWN, Origin.WRITTEN, "misspelt")
+            above = self._values.get(path[:length])
+            if above is not None and above.origin is not Origin.WRITTEN:
+                return Value(UNKNOWN, above.origin)
+            if above is not None and length < len(path) and not isinstance(self.node(path[:length]), Mapping) and above.value is UNKNOWN:
+                return Value(UNKNOWN, above.origin)
+        return None
+
+    def node(self, where: Where) -> Node | None:
+        """What is written at a path, valid or not; None where nothing is."""
+        found = self.document.lookup(path_of(where))
+        return found.value if isinstance(found, Member) else found
+
+    def has(self, where: Where) -> bool:
+        """Whether the file has something at a path, valid or not, null included."""
+        return self.document.lookup(path_of(where)) is not None
+
+    def quote(self, where: Where) -> str:
+        """The literal at a path as it is written, for messages: `"auto"`, `5e8`. A section is `{...}`, a list `[...]`."""
+        node = self.node(where)
+        if isinstance(node, Scalar):
+            return node.raw if len(node.raw) <= 60 else node.raw[:57] + "..."
+        return "nothing" if node is None else "{...}" if isinstance(node, Mapping) else "[...]"
+
+    def enabled(self, section: str) -> Any:
+        """Whether a section that has an `enabled` key is on: True, False or `UNKNOWN`."""
+        return self.value(f"{section}.enabled")
+
+    def violations_of(self, *kinds: str) -> list[Violation]:
+        """The violations of these kinds, in the order of the file."""
+        return [violation for violation in self.violations if violation.kind in kinds]
+
+    @property
+    def written(self) -> dict[Path, Value]:
+        """Every written key with what it becomes, in the order of the file."""
+        return self._values
+
+
+def resolve(document: Document, facts: Facts) -> Config:
+    """Judge a document by the key table and make its effective config. A document whose root is no mapping has no keys."""
+    judge = Judge(facts)
+    if isinstance(document.root, Mapping):
+        judge.root(document.root)
+    return Config(document, facts, judge)

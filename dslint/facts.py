@@ -1,0 +1,77 @@
+"""What a config cannot say about itself: how many ranks, who loads it, and which DeepSpeed will run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Integration(StrEnum):
+    """Who reads the config before DeepSpeed does, and so who replaces "auto"."""
+
+    TRANSFORMERS = "transformers"
+    """the Hugging Face Trainer (`TrainingArguments(deepspeed=...)`)"""
+    ACCELERATE = "accelerate"
+    """Hugging Face Accelerate without the Trainer"""
+    LIGHTNING = "lightning"
+    """PyTorch Lightning's `DeepSpeedStrategy`"""
+    DEEPSPEED = "deepspeed"
+    """nobody: the program calls `deepspeed.initialize` itself"""
+
+    @property
+    def title(self) -> str:
+        """The name as people write it."""
+        return _TITLES[self]
+
+
+_TITLES = {
+    Integration.TRANSFORMERS: "the Hugging Face Trainer",
+    Integration.ACCELERATE: "Accelerate",
+    Integration.LIGHTNING: "Lightning",
+    Integration.DEEPSPEED: "DeepSpeed alone",
+}
+
+
+class Release(NamedTuple):
+    """A DeepSpeed release, comparable: `Release(0, 16, 9) < Release(0, 19, 8)`."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Release:
+        """Read `0.16.9`, `v0.16.9`, `0.16` (its last patch) or a development build such as `0.19.2+abc`.
+
+        Raises:
+            ValueError: the text is not a release number.
+        """
+        words = text.strip().removeprefix("v").partition("+")[0].split(".")
+        if not 2 <= len(words) <= 4 or not all(word.isascii() and word.isdecimal() and len(word) < 6 for word in words[:3]):
+            raise ValueError(text)
+        numbers = [int(word) for word in words[:3]]
+        return cls(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else LAST_PATCH.get((numbers[0], numbers[1]), 99))
+
+
+LAST_PATCH = {(0, 9): 5, (0, 10): 3, (0, 11): 2, (0, 12): 6, (0, 13): 5, (0, 14): 5, (0, 15): 4, (0, 16): 9, (0, 17): 6, (0, 18): 9, (0, 19): 8}
+"""The last patch release of each minor release that dslint knows."""
+
+OLDEST = Release(0, 9, 0)
+NEWEST = Release(0, 19, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was given (or plainly follows) beside the file. None is unknown, and nothing is guessed from it.
+
+    `world_size` is the number of all ranks. `inferred` maps a fact's name to the evidence it was inferred from.
+    """
+
+    world_size: int | None = None
+    integration: Integration | None = None
+    deepspeed: Release = NEWEST
+    inferred: tuple[tuple[str, str], ...] = ()

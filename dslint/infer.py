@@ -1,0 +1,26 @@
+"""Facts that plainly follow from the file itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslint.facts import Facts, Integration
+from dslint.schemas.auto import FILLED
+from dslint.schemas.key_table import KEYS
+from dslint.source.tree import Document, Member, Scalar
+
+
+def infer(document: Document, facts: Facts) -> Facts:
+    """The facts with what the document gives away: a key that reads "auto", that DeepSpeed would not survive, and that the Hugging Face
+    Trainer fills, was written for the Trainer (or for Accelerate, which fills fewer)."""
+    if facts.integration is not None:
+        return facts
+    for key in FILLED["transformers"]:
+        parent = key.rpartition(".")[0]
+        if KEYS.get(parent, {}).get("unknown") == "raise":
+            continue  # DeepSpeed itself drops "auto" there: it gives nobody away
+        found = document.lookup(tuple(key.split(".")))
+        if isinstance(found, Member) and isinstance(found.value, Scalar) and found.value.value == "auto":
+            evidence = f'"{key}" is "auto", which only the Hugging Face Trainer and Accelerate replace'
+            return replace(facts, integration=Integration.TRANSFORMERS, inferred=(*facts.inferred, ("integration", evidence)))
+    return facts

@@ -1,0 +1,159 @@
+"""The way of one config: read, parse, recognise, resolve, check. Functions of values; nothing is printed here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from dslint.config import Config, resolve
+from dslint.diagnostics import Diagnostic, Effect, Place, Range, Related, Severity
+from dslint.facts import Facts
+from dslint.infer import infer
+from dslint.recognise import Kind, recognise
+from dslint.results import FileResult, Skipped
+from dslint.rule import Finding, Rule, path_of
+from dslint.source.parse import parse
+from dslint.source.read import ReadError, decode_base64, read
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Span
+
+INTERNAL_ERROR = "DS000"
+"""The code of the diagnostic for a rule that raised."""
+
+
+def lint_file(path: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True) -> FileResult | None:
+    """Read and lint one file. Problems with the file itself come back in the result, never as an exception.
+
+    Args:
+        path: where the file is.
+        shown: its name in diagnostics, with forward slashes.
+        facts: what was given beside it.
+        rules: the rules to ask.
+        named: whether a person named the file. A file that was only found in a directory is left out (None) unless it looks like a config.
+    """
+    try:
+        text = read(path)
+    except ReadError as error:
+        return FileResult(shown, Kind.UNREADABLE, error=str(error), facts=facts)
+    return lint_text(text, shown, facts, rules, named=named)
+
+
+def lint_text(text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True) -> FileResult | None:
+    """Lint a text as if it were the file `shown`; see `lint_file`."""
+    document = parse(decode_base64(text) or text)
+    kind, note = recognise(document, named=named)
+    if not named and kind is not Kind.DS_CONFIG:
+        return None
+    if kind is not Kind.DS_CONFIG:
+        return FileResult(shown, kind, document, note=note, facts=facts)
+    facts = infer(document, facts)
+    diagnostics, skipped = lint_document(document, shown, facts, rules)
+    return FileResult(shown, kind, document, diagnostics, skipped, note, facts=facts)
+
+
+def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[Rule]) -> tuple[tuple[Diagnostic, ...], tuple[Skipped, ...]]:
+    """Ask the rules about a document that is known to be a config; the diagnostics come sorted by place."""
+    config = resolve(document, facts)
+    diagnostics: list[Diagnostic] = []
+    skipped: list[Skipped] = []
+    for rule in rules:
+        missing = next((need for need in rule.needs if getattr(facts, need) is None), None)
+        if missing is not None:
+            skipped.append(Skipped(rule.code, missing))
+            continue
+        diagnostics.extend(_ask(rule, config, shown))
+    diagnostics.sort(key=_place)
+    return tuple(diagnostics), tuple(skipped)
+
+
+def _ask(rule: Rule, config: Config, shown: str) -> Iterator[Diagnostic]:
+    try:
+        findings = list(rule.check(config))
+    except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still get their say
+        yield _internal_error(rule, config, shown, error)
+        return
+    for finding in findings:
+        yield diagnostic(rule, finding, config.document, shown)
+
+
+def _internal_error(rule: Rule, config: Config, shown: str, error: Exception) -> Diagnostic:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name})" if trace is not None else ""
+    return Diagnostic(
+        shown,
+        INTERNAL_ERROR,
+        "internal-error",
+        Severity.ERROR,
+        Effect.ADVICE,
+        None,
+        f"rule {rule.code} ({rule.name}) failed on this file: {type(error).__name__}: {error}{where}. The other rules were asked as usual.",
+        help="This is a defect of dslint. Please report it with the file, or the part of it that brings this about.",
+        pointer="",
+    )
+
+
+def diagnostic(rule: Rule, finding: Finding, document: Document, shown: str) -> Diagnostic:
+    """Place a finding in the text."""
+    path = path_of(finding.at)
+    effect = finding.effect or rule.effect
+    span = finding.span or locate(document, path, finding.on)
+    return Diagnostic(
+        shown,
+        rule.code,
+        rule.name,
+        finding.severity or effect.severity,
+        effect,
+        (finding.phase or rule.phase) if effect is Effect.CRASH else None,
+        finding.message,
+        finding.help,
+        pointer=pointer(path),
+        range=_range(document, span),
+        related=tuple(_related(where, message, document, shown) for where, message in finding.related),
+        fix=finding.fix,
+    )
+
+
+def _related(where: str | Path | Span, message: str, document: Document, shown: str) -> Related:
+    if isinstance(where, Span):
+        return Related(shown, message, range=_range(document, where))
+    path = path_of(where)
+    return Related(shown, message, pointer(path), _range(document, locate(document, path, "member")))
+
+
+def locate(document: Document, path: Path, on: str) -> Span | None:
+    """The stretch of text to underline for a path, or for its nearest ancestor that is in the file. None in an empty document."""
+    found: Member | Node | None = None
+    while (found := document.lookup(path)) is None and path:
+        path = path[:-1]
+        on = "member"
+    if found is None:
+        return None
+    if not isinstance(found, Member):
+        return _opening(found)
+    if on == "key" or (on == "member" and not _is_flat(found.value)):
+        return found.key.span
+    return found.span if on == "member" else _opening(found.value)
+
+
+def _is_flat(node: Node) -> bool:
+    return not isinstance(node, Mapping) and "\n" not in getattr(node, "raw", "")
+
+
+def _opening(node: Node) -> Span:
+    """The node's own span; of a section only the brace that opens it."""
+    return Span(node.span.start, min(node.span.start + 1, node.span.end)) if isinstance(node, Mapping) else node.span
+
+
+def _range(document: Document, span: Span | None) -> Range | None:
+    if span is None:
+        return None
+    return Range(Place(*document.position(span.start)), Place(*document.position(span.end)))
+
+
+def _place(diagnostic: Diagnostic) -> tuple[int, int, str]:
+    return (diagnostic.range.start.offset, -diagnostic.severity.rank, diagnostic.code) if diagnostic.range else (-1, 0, diagnostic.code)
+
+
+def pointer(path: Path) -> str:
+    """A config path as an RFC 6901 JSON pointer: `/zero_optimization/stage`."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -1,0 +1,119 @@
+"""How DeepSpeed reads one value: what becomes of it, and what happens when it is not what the key takes.
+
+A pure function of the value, the key's entry in the table (`schemas/compile.py` documents the entries) and the release.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias
+
+from dslint.coerce import INVALID, coerce, is_kind
+from dslint.facts import Release
+from dslint.values import UNKNOWN
+
+Spec: TypeAlias = dict[str, Any]
+Consequence: TypeAlias = tuple[str, ...]
+"""("raises", phase, error), ("truthy",) or ("passes", note): see `schemas/marks.py`."""
+
+REFUSED: Consequence = ("raises", "parse", "ValidationError")
+"""What a section with a pydantic model does with every value it does not take."""
+
+
+class Reading(NamedTuple):
+    """The value DeepSpeed goes on with (`UNKNOWN` if it raises), and, where the value is not what the key takes, why and with what consequence.
+
+    `fault` is None or one of "wrong-type", "null", "not-a-choice", "out-of-range", "forbidden".
+    """
+
+    value: Any
+    fault: str | None = None
+    consequence: Consequence | None = None
+
+
+def read(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
+    """Read a value as `release` reads it, by hand or through a pydantic model."""
+    return _by_hand(value, spec) if by_hand else _by_pydantic(value, spec, release)
+
+
+def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
+    if value is None:
+        return Reading(None) if "null" in spec["types"] else Reading(UNKNOWN, "null", REFUSED)
+    no_bool = spec.get("no_bool")
+    if isinstance(value, bool) and no_bool and Release.parse(no_bool) <= release:
+        return Reading(UNKNOWN, "wrong-type", REFUSED)
+    taken = INVALID
+    for kind in spec["types"]:
+        if is_kind(value, kind):
+            taken = int(value) if kind == "int" else value
+            break
+    if taken is INVALID:
+        for kind in spec["types"]:
+            if (taken := coerce(value, kind)) is not INVALID:
+                break
+    if taken is INVALID or (isinstance(taken, list) and not _items_fit(taken, spec)):
+        return Reading(UNKNOWN, "wrong-type", REFUSED)
+    fault = _fault(taken, spec, release)
+    return Reading(UNKNOWN, fault, REFUSED) if fault else Reading(taken)
+
+
+def _by_hand(value: Any, spec: Spec) -> Reading:
+    wrong = spec.get("wrong")
+    if value is None and ("null" in spec or "null" not in spec["types"]):
+        consequence = spec.get("null") or wrong
+        if consequence == ("truthy",):
+            return Reading(False, "null", consequence) if spec.get("default") else Reading(False)
+        return Reading(UNKNOWN, "null", consequence)
+    for banned, phase, error in spec.get("forbids", ()):
+        if value == banned and isinstance(value, bool) == isinstance(banned, bool):
+            return Reading(UNKNOWN, "forbidden", ("raises", phase, error))
+    kind = next((kind for kind in spec["types"] if is_kind(value, kind)), None)
+    if kind is None:
+        return _wrong_by_hand(value, spec, wrong)
+    taken = int(value) if kind == "int" else value
+    if isinstance(taken, list) and not _items_fit(taken, spec):
+        return Reading(UNKNOWN, "wrong-type", wrong)
+    fault = _fault(taken, spec, None)
+    if fault == "out-of-range":
+        return Reading(taken if "range" not in spec else UNKNOWN, fault, spec.get("range", ("passes", "")))
+    return Reading(UNKNOWN, fault, wrong) if fault else Reading(taken)
+
+
+def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading:
+    if wrong == ("truthy",):
+        return Reading(bool(value), "wrong-type", wrong)
+    if any(is_kind(value, kind) for kind in spec.get("lets", ())):
+        note = f"DeepSpeed counts it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and goes on with it"
+        return Reading(value, "wrong-type", ("passes", note))
+    return Reading(UNKNOWN, "wrong-type", wrong)
+
+
+def _items_fit(value: list[Any], spec: Spec) -> bool:
+    kinds = spec.get("items")
+    if "length" in spec and len(value) != spec["length"]:
+        return False
+    if kinds is None:
+        return True
+    words = spec.get("item_choices")
+    return all(any(coerce(item, kind) is not INVALID for kind in kinds) and (words is None or item in words) for item in value)
+
+
+def _fault(value: Any, spec: Spec, release: Release | None) -> str | None:
+    """Why a value of the right type is not taken, or None."""
+    choices = spec.get("choices") or (spec.get("words") if isinstance(value, str) else None)
+    if choices and value is not None and not isinstance(value, list | dict):
+        folded = value.lower() if "folded" in spec and isinstance(value, str) else value
+        if folded not in choices and not ("folded" in spec and folded in {c.lower() for c in choices if isinstance(c, str)}):
+            return "not-a-choice"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if "finite" in spec and isinstance(value, float) and not math.isfinite(value):
+        return "out-of-range"
+    bounds = spec if release is None else next((range_ for until, range_ in spec.get("bounds", ()) if release <= Release.parse(until)), spec)
+    inside = (
+        ("ge" not in bounds or value >= bounds["ge"])
+        and ("gt" not in bounds or value > bounds["gt"])
+        and ("le" not in bounds or value <= bounds["le"])
+        and ("lt" not in bounds or value < bounds["lt"])
+    )
+    return None if inside else "out-of-range"

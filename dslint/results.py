@@ -1,0 +1,62 @@
+"""What a run of the linter gives back, and what every report format is written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dslint.diagnostics import Diagnostic, Severity
+from dslint.facts import Facts
+from dslint.source.tree import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A rule that could not be asked, and the fact it needs: `needs` is the name of a field of `Facts`."""
+
+    code: str
+    needs: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What was found in one file.
+
+    `kind` says what the file is: "ds_config", "inference", "template", "accelerate", "unrelated", or "unreadable".
+    `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
+    `document` is None when the file could not be read; `error` is then the sentence that says why.
+    """
+
+    path: str
+    kind: str
+    document: Document | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    note: str | None = None
+    error: str | None = None
+    facts: Facts = field(default_factory=Facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A whole run: the facts as they were given, and the files in order."""
+
+    facts: Facts
+    files: tuple[FileResult, ...]
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """All diagnostics, by file and then by place."""
+        return [diagnostic for file in self.files for diagnostic in file.diagnostics]
+
+    def count(self, severity: Severity) -> int:
+        """How many diagnostics have this severity."""
+        return sum(diagnostic.severity is severity for diagnostic in self.diagnostics)
+
+    @property
+    def skipped(self) -> dict[str, set[str]]:
+        """Codes of the rules that were skipped somewhere, by the fact they need."""
+        needs: dict[str, set[str]] = {}
+        for file in self.files:
+            for skip in file.skipped:
+                needs.setdefault(skip.needs, set()).add(skip.code)
+        return needs

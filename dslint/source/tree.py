@@ -1,0 +1,208 @@
+"""The tree that every parser makes and every rule's place is looked up in.
+
+All offsets are in code points of `Document.text`, half open: `text[span.start:span.end]` is the thing itself.
+Plain slotted classes: a config has some hundred nodes and they are made on every run, so construction has to be cheap.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import NamedTuple, TypeAlias
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Keys and list indices from the root to a node: `("zero_optimization", "stage")`."""
+
+
+class Span(NamedTuple):
+    """A half-open range of code-point offsets."""
+
+    start: int
+    end: int
+
+
+class Position(NamedTuple):
+    """A place as people count: line and column start at 1, both in code points; `offset` starts at 0."""
+
+    line: int
+    column: int
+    offset: int
+
+
+class Scalar:
+    """A string, number, boolean or null.
+
+    `value` is what DeepSpeed's loader (hjson) makes of it; `raw` is the literal as written (`5e8`, `"auto"`), quotes included.
+    `style` is one of "json" (strict JSON literal), "single" ('quoted'), "multiline" ('''quoted'''), "bare" (an HJSON quoteless
+    string, which runs to the end of its line), "yaml".
+    """
+
+    __slots__ = ("raw", "span", "style", "value")
+
+    def __init__(self, span: Span, value: str | int | float | bool | None, raw: str, style: str = "json") -> None:
+        self.span = span
+        self.value = value
+        self.raw = raw
+        self.style = style
+
+
+class Key:
+    """The name of a member: `value` unquoted, `raw` as written, `span` with its quotes."""
+
+    __slots__ = ("raw", "span", "value")
+
+    def __init__(self, span: Span, value: str, raw: str) -> None:
+        self.span = span
+        self.value = value
+        self.raw = raw
+
+
+class Member:
+    """One `key: value` of a mapping; `span` runs from the key's start to the value's end, without the comma."""
+
+    __slots__ = ("key", "value")
+
+    def __init__(self, key: Key, value: Node) -> None:
+        self.key = key
+        self.value = value
+
+    @property
+    def span(self) -> Span:
+        return Span(self.key.span.start, self.value.span.end)
+
+
+class Mapping:
+    """An object. `members` keeps every member in the order of the file, duplicates included.
+
+    `span` includes the braces, where there are any: an HJSON root may have none.
+    """
+
+    __slots__ = ("members", "span")
+
+    def __init__(self, span: Span, members: list[Member]) -> None:
+        self.span = span
+        self.members = members
+
+    def get(self, name: str) -> Member | None:
+        """The member that counts for `name`: the last one, as in `json` and `dict`."""
+        for member in reversed(self.members):
+            if member.key.value == name:
+                return member
+        return None
+
+
+class Sequence:
+    """A list."""
+
+    __slots__ = ("items", "span")
+
+    def __init__(self, span: Span, items: list[Node]) -> None:
+        self.span = span
+        self.items = items
+
+
+Node: TypeAlias = Scalar | Mapping | Sequence
+
+
+class Comment(NamedTuple):
+    """A comment with its marks (`//`, `#`, `/* */`)."""
+
+    span: Span
+    text: str
+
+
+class SyntaxProblem(NamedTuple):
+    """Something that DeepSpeed's loader cannot read. `kind` is a stable name, `message` says what was found and what was expected."""
+
+    kind: str
+    span: Span
+    message: str
+
+
+class Departure(NamedTuple):
+    """Something that DeepSpeed's loader (hjson) reads and strict JSON (Python's `json`) does not, or reads otherwise.
+
+    `kind` is one of: "comment", "trailing-comma", "missing-comma", "bare-key", "bare-string", "single-quoted", "multiline-string",
+    "no-root-braces", "bom", "empty", "not-a-number" (NaN and Infinity: a string to hjson, a float to json), "odd-literal" (an escape, a
+    digit or a blank that json does not know).
+    """
+
+    kind: str
+    span: Span
+
+
+class Document:
+    """A parsed file: the text, its tree, and everything noticed on the way.
+
+    `root` is None where nothing could be made of the text. `problems` are what DeepSpeed's loader refuses,
+    `departures` what only strict JSON loaders refuse. The tree is complete when `problems` is empty.
+    """
+
+    __slots__ = ("_line_starts", "comments", "departures", "language", "problems", "root", "text")
+
+    def __init__(
+        self,
+        text: str,
+        root: Node | None,
+        *,
+        comments: list[Comment] | None = None,
+        problems: list[SyntaxProblem] | None = None,
+        departures: list[Departure] | None = None,
+        language: str = "json",
+    ) -> None:
+        self.text = text
+        self.root = root
+        self.comments = comments or []
+        self.problems = problems or []
+        self.departures = departures or []
+        self.language = language
+        self._line_starts: list[int] | None = None
+
+    def position(self, offset: int) -> Position:
+        """The line and column of an offset. LF, CRLF and a lone CR end a line; `offset` may equal `len(text)`."""
+        starts = self._starts()
+        line = bisect_right(starts, offset)
+        return Position(line, offset - starts[line - 1] + 1, offset)
+
+    def line(self, number: int) -> str:
+        """The text of a line, 1-based, without its line end."""
+        starts = self._starts()
+        end = starts[number] if number < len(starts) else len(self.text)
+        return self.text[starts[number - 1] : end].rstrip("\r\n")
+
+    @property
+    def line_count(self) -> int:
+        return len(self._starts())
+
+    def _starts(self) -> list[int]:
+        if self._line_starts is None:
+            text = self.text
+            starts = [0]
+            index = 0
+            for line in text.replace("\r\n", "\n\n").replace("\r", "\n").split("\n")[:-1]:
+                index += len(line) + 1
+                starts.append(index)
+            # A CRLF became two line feeds of the same length: drop the empty line between CR and LF.
+            self._line_starts = [s for s in starts if not (0 < s < len(text) and text[s] == "\n" and text[s - 1] == "\r")]
+        return self._line_starts
+
+    def lookup(self, path: Path) -> Member | Node | None:
+        """The member (for a key) or node (for an index or the root) at `path`, or None."""
+        here: Member | Node | None = self.root
+        for step in path:
+            node = here.value if isinstance(here, Member) else here
+            if isinstance(step, str):
+                here = node.get(step) if isinstance(node, Mapping) else None
+            else:
+                here = node.items[step] if isinstance(node, Sequence) and step < len(node.items) else None
+            if here is None:
+                return None
+        return here
+
+
+def plain(node: Node) -> object:
+    """The node as Python data, the last of duplicate keys counting, as DeepSpeed sees a dict."""
+    if isinstance(node, Mapping):
+        return {member.key.value: plain(member.value) for member in node.members}
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    return node.value

@@ -1,0 +1,142 @@
+"""DS9: integrations, and files that must agree. Here: "auto", and who replaces it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import UNKNOWN, Config, Violation
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.facts import Integration
+from dslint.judge import forbids_unknown
+from dslint.rule import Finding, bad, good, rule
+
+HF_DOCS = "https://huggingface.co/docs/transformers/deepspeed"
+MATTERS = {
+    "fp16.enabled": "trains in fp32",
+    "bf16.enabled": "trains in fp32",
+    "bfloat16.enabled": "trains in fp32",
+    "zero_optimization.stage": "trains without ZeRO",
+    "zero_optimization.offload_optimizer": "offloads nothing",
+    "zero_optimization.offload_param": "offloads nothing",
+    "zero_optimization.offload_optimizer.device": "offloads nothing",
+    "zero_optimization.offload_param.device": "offloads nothing",
+}
+"""Keys whose default, in the place of a dropped "auto", changes what is trained or what fits, and how."""
+
+
+def _default(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float) and value >= 10_000:
+        return f"{value:,.0f}"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _dropped(violation: Violation) -> str:
+    """What DeepSpeed does with "auto" where it drops it."""
+    key = violation.key
+    used = "" if violation.becomes is UNKNOWN or violation.becomes is None else f" (uses {_default(violation.becomes)})"
+    return f"{MATTERS[key]}{used}" if key in MATTERS else f"uses its default{f', {_default(violation.becomes)}' if used else ''}"
+
+
+@rule("DS901", "auto-dropped", effect=Effect.SILENT, references=(HF_DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel.__init__"))
+@bad('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}}', at="bf16.enabled", integration="deepspeed")
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}', at="fp16.enabled")
+@bad('{"zero_optimization": {"stage": "auto"}}', at="zero_optimization.stage", integration="lightning")
+@good('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', integration="transformers")
+@good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', integration="deepspeed")
+def auto_dropped(config: Config) -> Iterator[Finding]:
+    """"auto" where nobody replaces it: DeepSpeed drops the key and uses the default.
+
+    "auto" is a word of the Hugging Face integrations: the Trainer and Accelerate put a value in its place before DeepSpeed sees the config.
+    DeepSpeed itself removes every "auto" from `zero_optimization`, `fp16`, `bf16` and the other sections that it parses with pydantic, so
+    that `"bf16": {"enabled": "auto"}` trains in fp32, without a word. (Up to 0.17.0 the string counted as true for fp16 and bf16.) Lightning
+    replaces nothing either.
+
+    Write the value. If the Trainer or Accelerate does load the file, say so: `--integration transformers`. While that is not known, the
+    finding is a warning.
+    """
+    for violation in config.violations_of("auto-dropped", "auto-undecided"):
+        if violation.kind == "auto-undecided" and not _drops(config, violation):
+            continue
+        key = violation.key
+        known = violation.kind == "auto-dropped"
+        who = "Nobody replaces it" if known else "Only the Hugging Face Trainer and Accelerate replace it"
+        alone = "" if known else " alone"
+        yield Finding(
+            violation.path,
+            f'{key} is "auto". {who}: DeepSpeed {config.release}{alone} drops the key and {_dropped(violation)}.',
+            help=_advice(violation) + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
+            on="value",
+            effect=Effect.SILENT if key in MATTERS else Effect.IGNORED,
+            severity=None if known else Severity.WARNING if key in MATTERS else Severity.INFO,
+        )
+
+
+def _drops(config: Config, violation: Violation) -> bool:
+    """Whether DeepSpeed itself drops an "auto" there, as it does in the sections that it parses with a model."""
+    return "hand" not in violation.spec and forbids_unknown(violation.section, config.release)
+
+
+def _advice(violation: Violation) -> str:
+    return "Write true or false." if "bool" in violation.spec.get("types", ()) else "Write the value."
+
+
+@rule("DS902", "auto-kept", effect=Effect.CRASH, phase=Phase.PARSE, references=(HF_DOCS,))
+@bad('{"train_batch_size": "auto"}', at="train_batch_size", integration="deepspeed")
+@bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": "auto"}', at="gradient_clipping", integration="lightning")
+@good('{"train_batch_size": "auto"}', integration="transformers")
+@good('{"train_batch_size": 8}', integration="deepspeed")
+def auto_kept(config: Config) -> Iterator[Finding]:
+    """"auto" where nobody replaces it, in a key that DeepSpeed reads as it stands.
+
+    At the top level, in `optimizer.params` and `scheduler.params` and the other sections that DeepSpeed reads by hand, the string reaches the code
+    that wants a number: `TypeError: '>' not supported between instances of 'str' and 'int'`. A boolean counts as true.
+
+    Write the value; or, if the Hugging Face Trainer or Accelerate loads the file, say so with `--integration`.
+    """
+    for violation in config.violations_of("auto-kept", "auto-undecided"):
+        if violation.kind == "auto-undecided" and _drops(config, violation):
+            continue
+        known = violation.kind == "auto-kept"
+        who = "Nobody replaces it" if known else "Unless an integration replaces it"
+        wrong = violation.consequence or ("passes", "")
+        crash = wrong[0] == "raises"
+        when = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}
+        outcome = f"raises {wrong[2]} {when[wrong[1]]}" if crash else "takes the string for true" if wrong[0] == "truthy" else (wrong[1] or "keeps the string")
+        yield Finding(
+            violation.path,
+            f'{violation.key} is "auto". {who}{":" if known else ","} DeepSpeed {outcome}.',
+            help=_advice(violation) + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
+            on="value",
+            effect=None if crash else Effect.SILENT,
+            phase=Phase(wrong[1]) if crash else None,
+            severity=None if known else Severity.WARNING,
+        )
+
+
+@rule("DS903", "auto-not-filled", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_DOCS,), untried="raised by Accelerate, not by DeepSpeed")
+@bad('{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": "auto"}}', at="zero_optimization.sub_group_size", integration="transformers")
+@bad('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}', at="optimizer.params.betas", integration="accelerate")
+@good('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}', integration="transformers")
+def auto_not_filled(config: Config) -> Iterator[Finding]:
+    """"auto" in a key that the integration has no value for.
+
+    The Hugging Face Trainer and Accelerate replace "auto" in a fixed set of keys. For any other they raise `ValueError: ... not found in kwargs. Please specify it
+    without "auto"`, and only after the model is loaded.
+
+    Write a value, or leave the key out to get DeepSpeed's default.
+    """
+    for violation in config.violations_of("auto-unfilled"):
+        integration = config.facts.integration
+        assert isinstance(integration, Integration)
+        inferred = any(name == "integration" for name, _ in config.facts.inferred)
+        default = violation.spec.get("default")
+        yield Finding(
+            violation.path,
+            f'{violation.key} is "auto", and {integration.title} has no value for it: once the model is loaded it raises ValueError "not found in kwargs".',
+            help="Write a value, or leave the key out" + (f" (DeepSpeed then uses {_default(default)})." if default is not None else "."),
+            on="value",
+            severity=Severity.WARNING if inferred else None,
+        )

@@ -1,0 +1,387 @@
+"""DS1: keys and values that are not what DeepSpeed reads there.
+
+The judging is done by the key table (`dslint/keys.py`); the rules here put it into words, one rule for each thing that DeepSpeed does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.coerce import is_kind
+from dslint.config import UNKNOWN, Config, Violation
+from dslint.diagnostics import Effect, Phase
+from dslint.judge import children, dotted
+from dslint.rule import Finding, bad, good, rule
+from dslint.schemas.key_table import KEYS
+from dslint.source.tree import Scalar
+
+MINIMAL = '"train_micro_batch_size_per_gpu": 4'
+DOCS = "https://www.deepspeed.ai/docs/config-json/"
+
+
+def _section(violation: Violation) -> str:
+    return f"`{dotted(violation.path[:-1])}`" if len(violation.path) > 1 else "the top level"
+
+
+def _literal(value: Any) -> str:
+    """A value as one writes it in JSON."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _allowed(config: Config, violation: Violation) -> str:
+    """The keys of the section a violation stands in, for a help text: all of them if they are few."""
+    names = [name for name, key in children().get(violation.section, {}).items() if "until" not in KEYS[key] and name == key.rpartition(".")[2] and name != "*"]
+    return f"{_section(violation).capitalize()} takes " + ", ".join(sorted(names)) + "." if 0 < len(names) <= 12 else ""
+
+
+def _suggestion(violation: Violation) -> str | None:
+    if violation.meant is None:
+        return None
+    if violation.kind == "misplaced-key":
+        return f"It belongs in `{dotted(violation.meant[:-1])}`." if len(violation.meant) > 1 else f'"{violation.meant[0]}" is a key of the top level.'
+    return f'Did you mean "{violation.meant[-1]}"?'
+
+
+EXPECTED = {"bool": "true or false", "int": "an integer", "float": "a number", "str": "a string", "list": "a list", "dict": "an object", "section": "an object", "null": "null"}
+
+
+def expected(spec: dict[str, Any]) -> str:
+    """What a key takes, in words: `an integer >= 0`, `one of "cpu", "nvme", "none"`."""
+    if "choices" in spec:
+        choices = [choice for choice in spec["choices"] if choice is not None]
+        words = "one of " + ", ".join(_literal(choice) for choice in choices) if len(choices) > 1 else _literal(choices[0])
+        return words + (" or null" if "null" in spec["types"] else "")
+    if "words" in spec:
+        return " or ".join([_expected_kinds(spec, without="str"), *map(_literal, spec["words"])])
+    words = _expected_kinds(spec)
+    bounds = [f"{sign} {_literal(spec[name])}" for name, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")) if name in spec]
+    return " ".join([words, " and ".join(bounds)]) if bounds else words
+
+
+def _expected_kinds(spec: dict[str, Any], without: str = "") -> str:
+    kinds = [kind for kind in spec["types"] if kind != without and not (kind == "int" and "float" in spec["types"])]
+    return " or ".join(dict.fromkeys(EXPECTED[kind] for kind in kinds))
+
+
+@rule("DS101", "unknown-key-refused", effect=Effect.CRASH, phase=Phase.PARSE, references=(DOCS,))
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_sise": 5e8}}}}', at="zero_optimization.reduce_bucket_sise")
+@bad(f'{{{MINIMAL}, "bf16": {{"enabled": true, "loss_scale": 0}}}}', at="bf16.loss_scale")
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
+def unknown_key_refused(config: Config) -> Iterator[Finding]:
+    """A key that the section does not have, in a section that admits no others.
+
+    DeepSpeed parses `zero_optimization`, `fp16`, `bf16`, the monitors and some more with pydantic models that forbid unknown keys: it raises
+    `ValidationError: Extra inputs are not permitted` while it parses the config. Notes such as `_comment` are refused there too.
+
+    Correct the spelling, move the key to its section, or remove it.
+    """
+    for violation in config.violations_of("unknown-key", "misplaced-key"):
+        if violation.raises:
+            name = violation.path[-1]
+            yield Finding(
+                violation.path,
+                f'{_section(violation)} has no key "{name}", and refuses unknown keys: DeepSpeed raises "Extra inputs are not permitted".',
+                help=" ".join(filter(None, (_suggestion(violation), "" if violation.meant else _allowed(config, violation)))) or "Remove it.",
+                on="key",
+            )
+
+
+@rule("DS102", "misspelt-key-dropped", effect=Effect.SILENT, references=(DOCS,))
+@bad(f'{{{MINIMAL}, "zero_optimisation": {{"stage": 3}}}}', at="zero_optimisation")
+@bad(f'{{{MINIMAL}, "lr_scheduler": {{"type": "WarmupLR"}}}}', at="lr_scheduler")
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}, "stage3_max_live_parameters": 1e8}}', at="stage3_max_live_parameters")
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
+@good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
+def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
+    """A key that is misspelt or stands in the wrong section, where DeepSpeed drops what it does not know.
+
+    At the top level, and in the sections that it reads by hand, DeepSpeed looks up the keys it knows and never at the others. A misspelt
+    `zero_optimization` means training without ZeRO, a misspelt `bf16` training in fp32: no error, no warning.
+
+    Correct the spelling or move the key. Keys that begin with `_`, `$`, `//` or `comment` are taken for notes and left alone.
+    """
+    for violation in config.violations_of("unknown-key", "misplaced-key"):
+        if violation.raises or violation.meant is None:
+            continue
+        name, where = violation.path[-1], _section(violation)
+        yield Finding(
+            violation.path,
+            f'"{name}" is not a key of {where}; DeepSpeed drops it without a word{_lost(config, violation)}.',
+            help=_suggestion(violation),
+            on="key",
+        )
+
+
+def _lost(config: Config, violation: Violation) -> str:
+    """What is lost with a dropped key, where it can be said."""
+    assert violation.meant is not None
+    key = dotted(violation.meant)
+    if key in LOST:
+        return f", and {LOST[key]}"
+    default = KEYS.get(key, {}).get("default", UNKNOWN)
+    if default is UNKNOWN or isinstance(default, dict | list) or default is None:
+        return ""
+    return f", and uses {_literal(default)}, the default of {violation.meant[-1]}"
+
+
+LOST = {
+    "zero_optimization": "trains without ZeRO",
+    "zero_optimization.stage": "trains without ZeRO",
+    "bf16": "trains in fp32",
+    "fp16": "trains in fp32",
+    "optimizer": "has no optimizer unless the program brings one",
+    "scheduler": "keeps the learning rate constant unless the program brings a scheduler",
+}
+
+
+@rule("DS103", "unknown-key-ignored", effect=Effect.IGNORED, references=(DOCS,))
+@bad(f'{{{MINIMAL}, "my_own_switch": true}}', at="my_own_switch")
+@good(f'{{{MINIMAL}, "_my_own_note": true}}')
+def unknown_key_ignored(config: Config) -> Iterator[Finding]:
+    """A key that DeepSpeed does not know and drops.
+
+    At the top level and in the sections that it reads by hand, DeepSpeed never looks at keys it does not know. If the program itself reads the key
+    from the config, all is well; otherwise the setting does nothing.
+
+    Remove it, or let its name begin with `_` to say that it is a note.
+    """
+    for violation in config.violations_of("unknown-key"):
+        if not violation.raises and violation.meant is None:
+            yield Finding(
+                violation.path,
+                f'DeepSpeed knows no key "{violation.path[-1]}" in {_section(violation)} and drops it without a word.',
+                help=_allowed(config, violation) or 'Remove it, or begin its name with "_" if it is a note.',
+                on="key",
+            )
+
+
+@rule("DS104", "wrong-type", effect=Effect.CRASH, phase=Phase.PARSE)
+@bad('{"train_batch_size": "sixteen"}', at="train_batch_size")
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": "three"}}}}', at="zero_optimization.stage")
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": "5e8"}}}}', at="zero_optimization.reduce_bucket_size")
+@bad(f'{{{MINIMAL}, "zero_optimization": "stage2"}}', at="zero_optimization")
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
+def wrong_type(config: Config) -> Iterator[Finding]:
+    """A value of a type that DeepSpeed cannot use there.
+
+    In sections with a pydantic model DeepSpeed raises a `ValidationError` while parsing. Keys that it reads by hand fail where the value is
+    first used, with messages like `'>' not supported between instances of 'str' and 'int'` that name no key.
+
+    Numbers want no quotes; `5e8` is fine for an integer.
+    """
+    for violation in config.violations_of("wrong-type"):
+        if violation.raises:
+            yield _refused(config, violation, help=_unquoted(config, violation))
+
+
+def _refused(config: Config, violation: Violation, *, help: str | None) -> Finding:  # noqa: A002 - the name that Finding has
+    """The finding for a value that makes DeepSpeed raise: what is written, what the key takes, what is raised and when."""
+    assert violation.consequence is not None
+    _, phase, error = violation.consequence
+    when = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}[phase]
+    return Finding(
+        violation.path,
+        f"{violation.key} is {config.quote(violation.path)}; it takes {expected(violation.spec)}. DeepSpeed raises {error} {when}.",
+        help=help,
+        on="value",
+        phase=Phase(phase),
+    )
+
+
+def _unquoted(config: Config, violation: Violation) -> str | None:
+    """How to write a number or a boolean that stands in quotes."""
+    node = config.node(violation.path)
+    text = node.value if isinstance(node, Scalar) else None
+    if not isinstance(text, str):
+        return None
+    word = text.strip()
+    kinds = violation.spec["types"]
+    if "bool" in kinds and word.lower() in ("true", "false"):
+        return f"Write {word.lower()} without quotes."
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return f"Write {word} without quotes." if any(is_kind(number, kind) for kind in kinds if kind in ("int", "float")) else None
+
+
+@rule("DS105", "wrong-type-taken-otherwise", effect=Effect.SILENT)
+@bad(f'{{{MINIMAL}, "prescale_gradients": "false"}}', at="prescale_gradients")
+@bad('{"train_micro_batch_size_per_gpu": 2.5}', at="train_micro_batch_size_per_gpu")
+@good(f'{{{MINIMAL}, "prescale_gradients": false}}')
+def wrong_type_taken_otherwise(config: Config) -> Iterator[Finding]:
+    """A value of the wrong type that DeepSpeed takes for something else.
+
+    Keys that DeepSpeed reads by hand are used as they stand. As a condition any non-empty string is true, "false" and "off" too; as a
+    number `true` counts as 1, and 2.5 accumulation steps are computed with. No error, no warning.
+
+    Write `true` and `false` without quotes, and whole numbers where things are counted.
+    """
+    for violation in config.violations_of("wrong-type", "null"):
+        if violation.raises or (violation.kind == "null" and violation.consequence != ("truthy",)):
+            continue
+        if violation.consequence == ("truthy",):
+            if violation.becomes is _meant(config, violation):
+                continue
+            outcome = f"DeepSpeed only asks whether it is empty, and takes it for {_literal(violation.becomes)}"
+        else:
+            outcome = (violation.consequence[1] if violation.consequence else "") or "DeepSpeed does not check it"
+        yield Finding(
+            violation.path,
+            f"{violation.key} is {config.quote(violation.path)}; it takes {expected(violation.spec)}. {outcome}.",
+            help=_unquoted(config, violation),
+            on="value",
+        )
+
+
+def _meant(config: Config, violation: Violation) -> bool | None:
+    """What the writer of a value that is no boolean means by it, if it is plain: 1 and "true" mean true."""
+    node = config.node(violation.path)
+    value = node.value if isinstance(node, Scalar) else None
+    if isinstance(value, str):
+        return True if value.lower() in ("true", "yes", "on", "1") else None
+    return bool(value) if value in (0, 1) else None
+
+
+@rule("DS106", "value-out-of-range", effect=Effect.CRASH, phase=Phase.PARSE)
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}', at="zero_optimization.stage")
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": -1}}}}', at="zero_optimization.allgather_bucket_size")
+@bad('{"train_micro_batch_size_per_gpu": 0}', at="train_micro_batch_size_per_gpu")
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}}}')
+def value_out_of_range(config: Config) -> Iterator[Finding]:
+    """A number outside of what the key takes.
+
+    DeepSpeed checks ranges while it parses the config and raises, or uses the number in a way that cannot work.
+    """
+    for violation in config.violations_of("out-of-range", "forbidden"):
+        if violation.raises:
+            yield _refused(config, violation, help=None)
+
+
+@rule("DS107", "not-a-choice", effect=Effect.CRASH, phase=Phase.PARSE)
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}', at="zero_optimization.offload_param.device")
+@bad(f'{{{MINIMAL}, "communication_data_type": "float16"}}', at="communication_data_type")
+@good(f'{{{MINIMAL}, "communication_data_type": "fp16"}}')
+def not_a_choice(config: Config) -> Iterator[Finding]:
+    """A word that is not one of those the key takes.
+
+    DeepSpeed compares the word with a fixed list, in most keys to the letter, and raises.
+    """
+    from difflib import get_close_matches
+
+    for violation in config.violations_of("not-a-choice"):
+        if violation.raises:
+            node = config.node(violation.path)
+            word = node.value if isinstance(node, Scalar) else None
+            words = [choice for choice in (*violation.spec.get("choices", ()), *violation.spec.get("words", ())) if isinstance(choice, str)]
+            close = get_close_matches(word.lower(), words, n=1) if isinstance(word, str) else []
+            yield _refused(config, violation, help=f'Did you mean "{close[0]}"?' if close else None)
+
+
+@rule("DS108", "null-value", effect=Effect.CRASH, phase=Phase.PARSE)
+@bad(f'{{{MINIMAL}, "zero_optimization": null}}', at="zero_optimization")
+@bad(f'{{{MINIMAL}, "gradient_clipping": null}}', at="gradient_clipping")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": null}}}}')
+def null_value(config: Config) -> Iterator[Finding]:
+    """null where DeepSpeed needs a value.
+
+    null does not mean "use the default": DeepSpeed takes it as a value, and raises where it cannot use it.
+
+    Leave the key out to get its default.
+    """
+    for violation in config.violations_of("null"):
+        if violation.raises:
+            yield _refused(config, violation, help="Leave the key out to get its default.")
+
+
+@rule("DS109", "removed-key", effect=Effect.CRASH, phase=Phase.PARSE, references=("https://github.com/deepspeedai/DeepSpeed/issues/8489",))
+@bad(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', at="elasticity")
+@bad(f'{{{MINIMAL}, "amp": null}}', at="amp")
+@good(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', deepspeed="0.19.7")
+def removed_key(config: Config) -> Iterator[Finding]:
+    """A key of a feature that DeepSpeed has removed, and whose presence alone makes it raise.
+
+    `DeepSpeedConfigError` comes before anything else is looked at, also where the feature is disabled or the value is null.
+
+    Remove the key.
+    """
+    for violation in config.violations_of("removed"):
+        until = violation.spec["until"]
+        yield Finding(
+            violation.path,
+            f"DeepSpeed {config.release} refuses a config that has {violation.key}, whatever its value: the feature was removed after {until['release']}.",
+            help=" ".join(filter(None, ("Remove it.", until.get("note"), f"`{until['use']}` does the job now." if until.get("use") else None))),
+            on="key",
+        )
+
+
+@rule("DS110", "dead-key", effect=Effect.IGNORED)
+@bad(f'{{{MINIMAL}, "aio": {{"thread_count": 4}}}}', at="aio.thread_count")
+@good(f'{{{MINIMAL}, "aio": {{"intra_op_parallelism": 4}}}}')
+def dead_key(config: Config) -> Iterator[Finding]:
+    """A key that older releases read and this one drops without a word."""
+    for violation in config.violations_of("dead"):
+        until = violation.spec["until"]
+        yield Finding(
+            violation.path,
+            f"{violation.key} was read up to DeepSpeed {until['release']}; {config.release} drops it without a word.",
+            help=" ".join(filter(None, (f"Use `{until['use']}`." if until.get("use") else "Remove it.", until.get("note")))),
+            on="key",
+        )
+
+
+@rule("DS111", "deprecated-key", effect=Effect.ADVICE)
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true}}}}', at="zero_optimization.cpu_offload")
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
+def deprecated_key(config: Config) -> Iterator[Finding]:
+    """A key that still works and is on its way out."""
+    for violation in config.violations_of("deprecated"):
+        deprecated = violation.spec["deprecated"]
+        use = deprecated.get("use")
+        mapped = deprecated.get("mapped", True)
+        outcome = f"DeepSpeed still takes it for `{use}`" if use and mapped else "DeepSpeed warns and ignores it" if not mapped else "DeepSpeed still reads it"
+        yield Finding(
+            violation.path,
+            f"{violation.key} has been deprecated since DeepSpeed {deprecated['release']}: {outcome}.",
+            help=" ".join(filter(None, (f"Use `{use}`." if use else "Remove it.", deprecated.get("note")))),
+            effect=None if mapped else Effect.IGNORED,
+        )
+
+
+@rule("DS112", "key-too-new", effect=Effect.IGNORED)
+@bad(f'{{{MINIMAL}, "log_level": "info"}}', at="log_level", deepspeed="0.18.9")
+@good(f'{{{MINIMAL}, "log_level": "info"}}', deepspeed="0.19.8")
+def key_too_new(config: Config) -> Iterator[Finding]:
+    """A key that a later release brought: this one drops it, or refuses the config because of it."""
+    for violation in config.violations_of("too-new"):
+        outcome = "refuses the config because of it" if violation.raises else "drops it without a word"
+        yield Finding(
+            violation.path,
+            f"{violation.key} came with DeepSpeed {violation.spec['since']}; {config.release} {outcome}.",
+            help=f"Remove it, or run DeepSpeed {violation.spec['since']} or newer.",
+            on="key",
+            effect=Effect.CRASH if violation.raises else None,
+            phase=Phase.PARSE if violation.raises else None,
+        )
+
+
+@rule("DS113", "key-given-twice", effect=Effect.CRASH, phase=Phase.PARSE)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_prefetch_bucket_size": 5e7, "prefetch_bucket_size": 5e7}}}}',
+    at="zero_optimization.prefetch_bucket_size",
+)
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "prefetch_bucket_size": 5e7}}}}')
+def key_given_twice(config: Config) -> Iterator[Finding]:
+    """One setting under both of its names: DeepSpeed takes either, and refuses both."""
+    for violation in config.violations_of("given-twice"):
+        assert violation.meant is not None
+        yield Finding(
+            violation.path,
+            f'"{violation.path[-1]}" and "{violation.meant[-1]}" are two names of one setting; DeepSpeed takes either and raises "Extra inputs are not permitted" for both.',
+            help=f'Keep "{violation.meant[-1]}".',
+            related=((violation.meant, "the other name"),),
+            on="key",
+        )

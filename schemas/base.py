@@ -1,0 +1,40 @@
+"""The two ways in which DeepSpeed reads a section, as base classes of the models."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A section of the config. The docstring of a subclass is its documentation: what it does, in terms of training."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=(), use_attribute_docstrings=True, validate_default=False)
+
+    unknown_keys: ClassVar[str]
+    """What DeepSpeed does with a key it does not know: "raise" (while parsing) or "ignore"."""
+
+
+class PydanticSection(Section):
+    """DeepSpeed parses it with a pydantic model of its own.
+
+    Unknown keys raise a ValidationError, values are coerced as pydantic's lax mode does ("3" and 3.0 are 3, "off" is false),
+    and an item whose value is the string "auto" is dropped before anything else, so that its default holds.
+    """
+
+    unknown_keys: ClassVar[str] = "raise"
+    forbids_since: ClassVar[str] = "0.9.0"
+    """The first release in which unknown keys raise; earlier ones read the section by hand."""
+
+
+class HandReadSection(Section):
+    """DeepSpeed looks keys up in a plain dict: unknown ones are ignored, values are taken as they stand, "auto" stays a string."""
+
+    unknown_keys: ClassVar[str] = "ignore"
+
+
+class Parameters(Section):
+    """The keyword arguments of an optimizer or a schedule: what its constructor does not take raises a TypeError in `initialize`."""
+
+    unknown_keys: ClassVar[str] = "raise"

@@ -1,0 +1,244 @@
+"""Writes what is made from the models, and committed: the key table that `check` reads, and the JSON Schema for editors.
+
+    python -m dslint.schemas.compile [--check]
+
+With `--check` nothing is written; the exit code is 1 if a file on disk is not what the models give.
+
+`key_table.py` holds plain literals and imports nothing. `KEYS` maps the dotted path of a key ("*" stands for a name of the writer's own, "[]"
+after a name for the items of a list of sections) to what it is:
+
+    types        what it may be: "bool", "int", "float" (integers too), "str", "list", "dict", "section", "null"
+    items        of a list, what its items may be; `item_choices` the words they must be; `length` how many there must be
+    choices      the only values there are (but for null), in any case if `folded`
+    words        the only strings there are, where numbers or lists may stand as well
+    ge gt le lt  the range; `finite`: neither infinite nor NaN
+    bounds       ((release, range), ...): up to that release, another range held
+    no_bool      the release from which on true and false are no numbers here
+    default      in the newest release; `defaults`: ((release, value), ...), the oldest first, "0" for since ever
+    required     True
+    hand         True where the section it stands in is read by hand. Only such keys have the next four:
+    wrong        what another type, or none of the choices, leads to: ("truthy",) | ("raises", phase, error) | ("passes", note)
+    lets         the types that go through all the same where `wrong` raises
+    null         ("raises", phase, error): what a null leads to
+    range        ("raises", phase, error): what a number outside the range leads to
+    forbids      ((value, phase, error), ...): values of the right type that raise
+    unknown      of a section or dict, what happens to a key it does not have: "raise" | "ignore" | "open" (there is no unknown key)
+    forbids_since  the first release that raises for an unknown key; before it, the section was read by hand
+    also         other accepted spellings
+    since        the first release that reads it; `absent`: ((first, last), ...) releases in between that did not
+    until        {"release", "then", "use", "note", "raises_since"}: see `marks.Until`
+    deprecated   {"release", "use", "mapped", "values", "note"}: see `marks.Deprecated`
+    auto         True where "auto" is a value that DeepSpeed itself resolves
+    bool_for     of a section: the key that a bare true (1) or false (0) stands for
+
+`OPTIMIZERS` and `SCHEDULERS` map a type, as it is documented, to
+
+    any_case     True where the name is matched without regard to case
+    classes      {class: when it is what the type becomes}
+    since until  as above
+    open         True where unknown parameters are dropped without a word; otherwise they raise a TypeError in `initialize`
+    step         the error that every step raises
+    params       {name: spec}, where a spec has, beside the entries above, `only`: the classes that take the parameter
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from dslint.schemas import marks
+from dslint.schemas.optimizers import OPTIMIZERS, Kind
+from dslint.schemas.root import DeepSpeedConfig
+from dslint.schemas.schedulers import SCHEDULERS
+from dslint.schemas.walk import NO_DEFAULT, Key, Shape, all_keys, keys_of
+
+HERE = Path(__file__).resolve().parent
+HEADER = '''"""What DeepSpeed accepts, key by key. Made by `python -m dslint.schemas.compile` from the models beside it; see there for what it means."""
+
+# fmt: off
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+'''
+
+
+def spec_of(key: Key) -> dict[str, Any]:
+    """A key's entry in the table."""
+    shape = key.shape
+    spec: dict[str, Any] = {"types": tuple(shape.kinds)}
+    spec |= _values(shape)
+    if key.default is not NO_DEFAULT:
+        spec["default"] = _plain(key.default)
+    if defaults := key.marked(marks.Default):
+        spec["defaults"] = tuple((mark.release, _plain(mark.value)) for mark in defaults)
+    if key.required:
+        spec["required"] = True
+    if key.by_hand:
+        spec["hand"] = True
+        spec |= _consequences(key)
+    spec |= _section(shape)
+    if key.also:
+        spec["also"] = key.also
+    return spec | _history(key)
+
+
+def _values(shape: Shape) -> dict[str, Any]:
+    spec: dict[str, Any] = {}
+    if shape.items is not None and shape.items.section is None:
+        spec["items"] = tuple(shape.items.kinds)
+        if shape.items.choices:
+            spec["item_choices"] = tuple(shape.items.choices)
+    if shape.length is not None:
+        spec["length"] = shape.length
+    if shape.choices:
+        spec["choices" if shape.binding() else "words"] = tuple(shape.choices)
+    spec |= shape.bounds
+    if shape.finite:
+        spec["finite"] = True
+    for mark in shape.marks:
+        match mark:
+            case marks.Folded():
+                spec["folded"] = True
+            case marks.AutoIsReal():
+                spec["auto"] = True
+            case marks.NoBool(release):
+                spec["no_bool"] = release
+            case marks.BoolStandsFor(name):
+                spec["bool_for"] = name
+            case marks.OnlyFor(classes):
+                spec["only"] = classes
+    if bounds := [mark for mark in shape.marks if isinstance(mark, marks.Bounds)]:
+        spec["bounds"] = tuple((mark.until, _given(ge=mark.ge, gt=mark.gt, le=mark.le, lt=mark.lt)) for mark in bounds)
+    return spec
+
+
+def _consequences(key: Key) -> dict[str, Any]:
+    spec: dict[str, Any] = {}
+    for mark in key.shape.marks:
+        match mark:
+            case marks.Truthy():
+                spec["wrong"] = ("truthy",)
+            case marks.Passes(note):
+                spec["wrong"] = ("passes", note)
+            case marks.Raises(phase, error, lets):
+                spec["wrong"] = ("raises", phase, error)
+                spec |= _given(lets=lets or None)
+            case marks.NullRaises(phase, error):
+                spec["null"] = ("raises", phase, error)
+            case marks.OutOfRange(phase, error):
+                spec["range"] = ("raises", phase, error)
+    if forbids := key.marked(marks.Forbids):
+        spec["forbids"] = tuple((mark.value, mark.phase, mark.error) for mark in forbids)
+    return spec
+
+
+def _section(shape: Shape) -> dict[str, Any]:
+    section = shape.section
+    if section is None:
+        return {"unknown": "open"} if "dict" in shape.kinds else {}
+    if any(isinstance(mark, marks.Open) for mark in shape.marks):
+        return {"unknown": "open"}
+    return {"unknown": section.unknown_keys} | _given(forbids_since=getattr(section, "forbids_since", None))
+
+
+def _history(key: Key) -> dict[str, Any]:
+    spec: dict[str, Any] = {}
+    if since := key.mark(marks.Since):
+        spec["since"] = since.release
+    if gaps := key.marked(marks.Absent):
+        spec["absent"] = tuple((gap.first, gap.last) for gap in gaps)
+    if until := key.mark(marks.Until):
+        spec["until"] = _until(until)
+    if old := key.mark(marks.Deprecated):
+        spec["deprecated"] = _given(release=old.release, use=old.use, mapped=old.mapped, values=old.values or None, note=old.note)
+    return spec
+
+
+def _until(mark: marks.Until) -> dict[str, Any]:
+    return _given(release=mark.release, then=mark.then, use=mark.use, note=mark.note, raises_since=mark.raises_since)
+
+
+def _given(**entries: Any) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def tables() -> dict[str, dict[str, Any]]:
+    """The three tables, as plain data."""
+    return {
+        "KEYS": {".".join(key.path): spec_of(key) for key in all_keys(DeepSpeedConfig)},
+        "OPTIMIZERS": {name: _kind(kind) for name, kind in OPTIMIZERS.items()},
+        "SCHEDULERS": {name: _kind(kind) for name, kind in SCHEDULERS.items()},
+    }
+
+
+def _kind(kind: Kind) -> dict[str, Any]:
+    spec: dict[str, Any] = {"any_case": True} if kind.any_case else {}
+    spec |= _given(classes=kind.classes or None, since=kind.since and kind.since.release)
+    if kind.until:
+        spec["until"] = _until(kind.until)
+    spec |= {"open": True} if kind.open else {}
+    spec |= _given(step=kind.step, note=kind.note)
+    return spec | {"params": {key.name: spec_of(key) for key in keys_of(kind.params)}}
+
+
+def literal(value: Any) -> str:
+    """A plain value as Python source, on one line."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(name)}: {literal(entry)}" for name, entry in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{_sequence(value)}]"
+    if isinstance(value, tuple):
+        return f"({_sequence(value)}{',' if len(value) == 1 else ''})"
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    raise TypeError(f"not plain: {value!r}")
+
+
+def _sequence(values: Iterable[Any]) -> str:
+    return ", ".join(map(literal, values))
+
+
+def key_table() -> str:
+    """The text of `key_table.py`."""
+    lines = [HEADER.rstrip("\n"), ""]
+    for name, table in tables().items():
+        lines += [f"{name}: dict[str, dict[str, Any]] = {{"]
+        lines += [f"    {literal(key)}: {literal(spec)}," for key, spec in table.items()]
+        lines += ["}", ""]
+    return "\n".join(lines)
+
+
+def outputs() -> dict[Path, str]:
+    """Every generated file with the text it should have."""
+    return {HERE / "key_table.py": key_table()}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the files, or with `--check` say which are stale."""
+    parser = argparse.ArgumentParser(prog="python -m dslint.schemas.compile", description="Write the key table and the JSON Schema.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is stale")
+    check = parser.parse_args(arguments).check
+    stale = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if not check:
+            path.write_text(outputs()[path], encoding="utf-8", newline="\n")
+        sys.stderr.write(f"{'stale' if check else 'wrote'}: {path.name}\n")
+    return 1 if check and stale else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

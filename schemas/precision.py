@@ -1,0 +1,131 @@
+"""Precision: `fp16`, `bf16` (`bfloat16` in old files), `torch_autocast`, `data_types`."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from dslint.schemas.base import HandReadSection, PydanticSection
+from dslint.schemas.marks import AutoIsReal, Bounds, Default, NoBool, NullRaises, Passes, Raises, Since, Truthy
+
+DTYPES = Literal[
+    "fp16", "float16", "half", "torch.float16",
+    "bf16", "bfloat16", "torch.bfloat16",
+    "fp32", "float32", "float", "torch.float32",
+    "int8", "torch.int8",
+]  # fmt: skip
+"""Every spelling of a data type that DeepSpeed's own enumeration knows. Upper case is not among them."""
+
+
+class Fp16(PydanticSection):
+    """Mixed precision training in fp16: fp16 parameters and gradients, fp32 master weights, and a loss scale that keeps gradients in range.
+
+    Without `enabled: true` the section does nothing, and the model trains in the precision it was built in.
+    """
+
+    forbids_since: ClassVar[str] = "0.17.1"
+
+    enabled: bool = False
+    """Train in fp16. Cannot stand beside an enabled `bf16`."""
+
+    auto_cast: bool = False
+    """Cast the inputs of the model's forward to fp16. It acts even where `enabled` is false."""
+
+    loss_scale: Annotated[float, NoBool("0.18.8"), Bounds("0.18.7")] = Field(0, ge=0, allow_inf_nan=False)
+    """A fixed factor by which the loss is multiplied before the backward pass. 0 lets DeepSpeed find and follow one (dynamic scaling)."""
+
+    initial_scale_power: Annotated[int, Default("0", 32), Default("0.8.0", 16)] = 16
+    """The dynamic loss scale starts at 2 to this power. Every power above 16 or so costs a skipped optimizer step at the start."""
+
+    loss_scale_window: Annotated[int, NoBool("0.19.3")] = 1000
+    """Optimizer steps without an overflow after which the dynamic loss scale is doubled. Must be above 0 where the scale is dynamic."""
+
+    hysteresis: int = 2
+    """Overflows that are let pass before the dynamic loss scale is halved. Read at ZeRO stage 1 and above."""
+
+    consecutive_hysteresis: Annotated[bool, Since("0.9.3")] = False
+    """Count only overflows in a row towards `hysteresis`: a step without one starts the count again. Read at ZeRO stage 1 and above."""
+
+    min_loss_scale: Annotated[int, NoBool("0.19.3")] = 1
+    """The dynamic loss scale never falls below this. Must be above 0 where the scale is dynamic."""
+
+    fp16_master_weights_and_grads: bool = False
+    """Keep master weights and gradients in fp16 as well, which halves their memory and costs accuracy. Needs ZeRO with optimizer offload to the
+    CPU and DeepSpeed's own CPU Adam; releases before 0.18.3 allow it at stage 2 only."""
+
+
+class Bf16(PydanticSection):
+    """Training in bf16: the range of fp32, so that no loss scale is needed, with fp32 master weights by default.
+
+    Without `enabled: true` the section does nothing, and the model trains in the precision it was built in.
+    """
+
+    forbids_since: ClassVar[str] = "0.17.1"
+
+    enabled: bool = False
+    """Train in bf16. Cannot stand beside an enabled `fp16`. Needs a GPU that computes in bf16 (NVIDIA Ampere or newer)."""
+
+    immediate_grad_update: Annotated[
+        bool, Since("0.13.3"), Default("0", value=False), Default("0.16.5", value=True), Default("0.17.1", value=False)
+    ] = False
+    """Add each gradient to its fp32 accumulator as soon as it is computed instead of after the whole backward pass, which holds fewer
+    gradients at a time. Read by the optimizer that ZeRO stage 1 with `grad_accum_dtype` fp32 and pipelines use, by no other."""
+
+    check_grad_overflow: Annotated[bool, Since("0.17.1"), Default("0", value=False), Default("0.19.3", value=True)] = True
+    """Look for infinite and undefined gradients before every optimizer step and skip the step where there are any. Read at ZeRO stages 1
+    and 2."""
+
+    bf16_master_weights_and_grads: Annotated[bool, Since("0.18.3")] = False
+    """Keep master weights and gradients in bf16 as well, which halves their memory and costs accuracy. Needs ZeRO, and either
+    `bf16_optimizer_states` or offload to DeepSpeed's CPU Adam."""
+
+    bf16_optimizer_states: Annotated[bool, Since("0.18.3")] = False
+    """Keep the optimizer's moments in bf16: half their memory again. Needs `bf16_master_weights_and_grads`."""
+
+
+class TorchAutocast(HandReadSection):
+    """PyTorch's own automatic mixed precision under ZeRO: parameters stay in fp32 and every operation picks its precision.
+
+    An alternative to `fp16` and `bf16`, which store the parameters in half precision. Read since 0.17.2.
+    """
+
+    enabled: Annotated[bool, Truthy()] = False
+    """Run the forward pass under `torch.autocast`."""
+
+    dtype: Annotated[
+        DTYPES | None,
+        Raises("parse", "ValueError: 'x' is not a valid DtypeEnum"),
+        NullRaises("parse", "ValueError: None is not a valid DtypeEnum"),
+    ] = None
+    """What eligible operations compute in: bf16 or fp16."""
+
+    lower_precision_safe_modules: Annotated[
+        list[str] | None,
+        Passes("A single string is read letter by letter."),
+        NullRaises("parse", "TypeError: 'NoneType' object is not iterable"),
+    ] = None
+    """Import paths of the module classes whose parameters and gradients may be communicated in the lower precision
+    (`torch.nn.Linear`, `torch.nn.Conv1d`, `torch.nn.Conv2d` and `torch.nn.Conv3d` where the key is absent)."""
+
+
+class DataTypes(HandReadSection):
+    """Data types beside the one the model trains in."""
+
+    grad_accum_dtype: Annotated[DTYPES | None, Raises("initialize", "ValueError: 'x' is not a valid DtypeEnum")] = None
+    """What gradients are summed up in over the accumulation steps. Absent: the model's own type. fp32 is more accurate with many
+    accumulation steps and takes 4 bytes a parameter. Without ZeRO it must be the model's type."""
+
+    param_dtype: Annotated[DTYPES | None, Since("0.19.2"), Raises("initialize", "ValueError: 'x' is not a valid DtypeEnum")] = None
+    """The type of the parameters. It must agree with `fp16` and `bf16`, which decide it."""
+
+    buffer_dtype: Annotated[DTYPES | None, Since("0.19.2"), Raises("initialize", "ValueError: 'x' is not a valid DtypeEnum")] = None
+    """The type that the model's buffers are cast to. Absent: buffers stay as they were loaded. Read with fp16 or bf16."""
+
+    keep_in_fp32_modules: Annotated[
+        Literal["auto"] | list[str],
+        Since("0.19.8"),
+        AutoIsReal(),
+        Raises("parse", 'DeepSpeedConfigError: data_types.keep_in_fp32_modules must be "auto" or a list of name patterns'),
+    ] = "auto"
+    """Name patterns of the buffers to keep in fp32 under fp16 or bf16. "auto" takes the model's own list, where it has one."""

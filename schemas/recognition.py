@@ -1,0 +1,49 @@
+"""By which keys files are told apart."""
+
+from __future__ import annotations
+
+TELLING_KEYS = frozenset(
+    {
+        "train_micro_batch_size_per_gpu",
+        "zero_optimization",
+        "zero_allow_untested_optimizer",
+        "zero_force_ds_cpu_optimizer",
+        "activation_checkpointing",
+        "wall_clock_breakdown",
+        "steps_per_print",
+        "prescale_gradients",
+        "flops_profiler",
+        "csv_monitor",
+        "comms_logger",
+        "data_efficiency",
+    }
+)
+"""Top-level keys of a training config that no other kind of file has."""
+
+INFERENCE_KEYS = frozenset(
+    {
+        "replace_with_kernel_inject",
+        "kernel_inject",
+        "enable_cuda_graph",
+        "injection_policy",
+        "injection_policy_tuple",
+        "replace_method",
+        "max_out_tokens",
+        "min_out_tokens",
+        "max_tokens",
+        "return_tuple",
+        "set_empty_params",
+        "mp_size",
+        "tp_size",
+        "tensor_parallel",
+        "dtype",
+        "quant",
+        "moe",
+        "triangular_masking",
+        "keep_module_on_host",
+        "save_mp_checkpoint_path",
+        "checkpoint_config",
+        "base_dir",
+    }
+)
+"""Top-level keys of `deepspeed.init_inference`'s config."""
