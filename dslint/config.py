@@ -60,10 +60,10 @@ class Config:
             return written
         if key in DERIVED and key not in self._derived:
             self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation that asks for itself gets no answer
-            self._derived[key] = self._absent(path, key) or DERIVED[key](self)
-        return self._derived.get(key) or written or self._absent(path, key) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
+            self._derived[key] = self._absent(path) or DERIVED[key](self)
+        return self._derived.get(key) or written or self._absent(path) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
 
-    def _absent(self, path: Path, key: str) -> Value | None:
+    def _absent(self, path: Path) -> Value | None:
         """`UNKNOWN` for a key that is not in the tree but may well be meant to be: the file is broken, or a misspelling stands for it."""
         if self.document.problems:
             return Value(UNKNOWN, Origin.WRITTEN, "the file has syntax errors")

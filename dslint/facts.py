@@ -20,12 +20,12 @@ class Integration(StrEnum):
     """nobody: the program calls `deepspeed.initialize` itself"""
 
     @property
-    def title(self) -> str:
+    def label(self) -> str:
         """The name as people write it."""
-        return _TITLES[self]
+        return _LABELS[self]
 
 
-_TITLES = {
+_LABELS = {
     Integration.TRANSFORMERS: "the Hugging Face Trainer",
     Integration.ACCELERATE: "Accelerate",
     Integration.LIGHTNING: "Lightning",
@@ -57,7 +57,19 @@ class Release(NamedTuple):
         return cls(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else LAST_PATCH.get((numbers[0], numbers[1]), 99))
 
 
-LAST_PATCH = {(0, 9): 5, (0, 10): 3, (0, 11): 2, (0, 12): 6, (0, 13): 5, (0, 14): 5, (0, 15): 4, (0, 16): 9, (0, 17): 6, (0, 18): 9, (0, 19): 8}
+LAST_PATCH = {
+    (0, 9): 5,
+    (0, 10): 3,
+    (0, 11): 2,
+    (0, 12): 6,
+    (0, 13): 5,
+    (0, 14): 5,
+    (0, 15): 4,
+    (0, 16): 9,
+    (0, 17): 6,
+    (0, 18): 9,
+    (0, 19): 8,
+}
 """The last patch release of each minor release that dslint knows."""
 
 OLDEST = Release(0, 9, 0)

@@ -12,7 +12,8 @@ from dslint.source.tree import Document, Member, Scalar
 
 def infer(document: Document, facts: Facts) -> Facts:
     """The facts with what the document gives away: a key that reads "auto", that DeepSpeed would not survive, and that the Hugging Face
-    Trainer fills, was written for the Trainer (or for Accelerate, which fills fewer)."""
+    Trainer fills, was written for the Trainer (or for Accelerate, which fills fewer).
+    """
     if facts.integration is not None:
         return facts
     for key in FILLED["transformers"]:

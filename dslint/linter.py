@@ -49,7 +49,9 @@ def lint_text(text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, nam
     return FileResult(shown, kind, document, diagnostics, skipped, note, facts=facts)
 
 
-def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[Rule]) -> tuple[tuple[Diagnostic, ...], tuple[Skipped, ...]]:
+def lint_document(
+    document: Document, shown: str, facts: Facts, rules: Iterable[Rule]
+) -> tuple[tuple[Diagnostic, ...], tuple[Skipped, ...]]:
     """Ask the rules about a document that is known to be a config; the diagnostics come sorted by place."""
     config = resolve(document, facts)
     diagnostics: list[Diagnostic] = []
@@ -59,22 +61,31 @@ def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[
         if missing is not None:
             skipped.append(Skipped(rule.code, missing))
             continue
-        diagnostics.extend(_ask(rule, config, shown))
+        diagnostics.extend(d for d in _ask(rule, config, shown) if not (document.problems and _in_broken_text(d, document)))
     diagnostics.sort(key=_place)
     return tuple(diagnostics), tuple(skipped)
+
+
+def _in_broken_text(diagnostic: Diagnostic, document: Document) -> bool:
+    """Whether a diagnostic is about a stretch of text that is no syntax in the first place: one cause gives one finding."""
+    if diagnostic.range is None:
+        return False
+    start, end = diagnostic.range.start.offset, diagnostic.range.end.offset
+    spans = {problem.span for problem in document.problems}
+    return Span(start, end) not in spans and any(start < span.end and span.start < end for span in spans)
 
 
 def _ask(rule: Rule, config: Config, shown: str) -> Iterator[Diagnostic]:
     try:
         findings = list(rule.check(config))
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still get their say
-        yield _internal_error(rule, config, shown, error)
+        yield _internal_error(rule, shown, error)
         return
     for finding in findings:
         yield diagnostic(rule, finding, config.document, shown)
 
 
-def _internal_error(rule: Rule, config: Config, shown: str, error: Exception) -> Diagnostic:
+def _internal_error(rule: Rule, shown: str, error: Exception) -> Diagnostic:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from enum import StrEnum
 
 from dslint.judge import children
 from dslint.schemas.recognition import INFERENCE_KEYS, TELLING_KEYS
-from dslint.source.tree import Document, Mapping
+from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 
 
 class Kind(StrEnum):
@@ -20,8 +21,11 @@ class Kind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\$\{[^}\n]*\}|<<[A-Z_]+>>|\bCONFIG_[A-Z_]+\b|\$[A-Z][A-Z_]{2,}\b")
-"""Jinja, shell, Hydra and Megatron's ways to leave a hole in a file."""
+_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\$\{[^}\n]*\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b")
+"""The ways of Jinja, the shell and Hydra to leave a hole in a file."""
+
+_SHOUTED = re.compile(r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?")
+"""A word for `sed` to replace, without quotes, as Megatron's templates have them: `CONFIG_BATCH_SIZE`."""
 
 
 def recognise(document: Document, *, named: bool) -> tuple[Kind, str | None]:
@@ -34,9 +38,9 @@ def recognise(document: Document, *, named: bool) -> tuple[Kind, str | None]:
     names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
     known = names & children()[""].keys()
     telling = names & TELLING_KEYS
-    hole = _PLACEHOLDER.search(document.text)
+    hole = _hole(document)
     if hole and (document.problems or known):
-        return Kind.TEMPLATE, f"a template: {hole.group()} stands where a value goes. Lint the file that comes of it."
+        return Kind.TEMPLATE, f"a template: {hole} stands where a value goes. Lint the file that comes of it."
     if len(names & INFERENCE_KEYS) >= 2 and not telling:
         return Kind.INFERENCE, "a config for deepspeed.init_inference, which has keys of its own; dslint judges training configs."
     if telling or len(known) >= 2:
@@ -48,6 +52,28 @@ def recognise(document: Document, *, named: bool) -> tuple[Kind, str | None]:
     if not names & {"zero", "zero_optimisation", "lr_scheduler"} and _is_foreign(names):
         return Kind.UNRELATED, "none of its keys is one of a DeepSpeed config; it was not judged."
     return Kind.DS_CONFIG, None
+
+
+def _hole(document: Document) -> str | None:
+    placeholder = _PLACEHOLDER.search(document.text)
+    if placeholder:
+        return placeholder.group()
+    if not any(departure.kind == "bare-string" for departure in document.departures):
+        return None
+    shouted = (_SHOUTED.fullmatch(word) for word in _bare_words(document.root))
+    return next((match[1] for match in shouted if match), None)
+
+
+def _bare_words(node: Node | None) -> Iterator[str]:
+    if isinstance(node, Scalar):
+        if node.style == "bare" and isinstance(node.value, str):
+            yield node.value
+    elif isinstance(node, Mapping):
+        for member in node.members:
+            yield from _bare_words(member.value)
+    elif isinstance(node, Sequence):
+        for item in node.items:
+            yield from _bare_words(item)
 
 
 def _is_foreign(names: set[str]) -> bool:

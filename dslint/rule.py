@@ -1,4 +1,4 @@
-"""How a rule is written: one function, with everything about it in one place.
+'''How a rule is written: one function, with everything about it in one place.
 
     @rule("DS501", "offload-param-below-stage-3", effect=Effect.IGNORED)
     @bad('{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}', at="zero_optimization.offload_param")
@@ -10,7 +10,7 @@
         \"""
 
 A rule yields `Finding`s that speak in config paths; the linter turns them into diagnostics with lines and columns.
-"""
+'''
 
 from __future__ import annotations
 
@@ -144,17 +144,23 @@ def rule(
     return make
 
 
-def bad(text: str, *, at: Where, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> Callable[[Check], Check]:
+def bad(
+    text: str, *, at: Where, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None
+) -> Callable[[Check], Check]:
     """Add an example that the rule must find, at the path `at`."""
     return _example(text, at, world_size, integration, deepspeed)
 
 
-def good(text: str, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> Callable[[Check], Check]:
+def good(
+    text: str, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None
+) -> Callable[[Check], Check]:
     """Add an example in which the rule must find nothing, and which DeepSpeed runs."""
     return _example(text, None, world_size, integration, deepspeed)
 
 
-def _example(text: str, at: Where | None, world_size: int | None, integration: str | None, deepspeed: str | None) -> Callable[[Check], Check]:
+def _example(
+    text: str, at: Where | None, world_size: int | None, integration: str | None, deepspeed: str | None
+) -> Callable[[Check], Check]:
     facts = Facts(world_size, Integration(integration) if integration else None)
     if deepspeed:
         facts = replace(facts, deepspeed=Release.parse(deepspeed))

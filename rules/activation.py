@@ -42,8 +42,12 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     hugging_face = config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE)
     if hugging_face:
         assert config.facts.integration is not None
-        message = f"activation_checkpointing has no effect under {config.facts.integration.title}: DeepSpeed's engine checkpoints no activations by itself, and nothing calls deepspeed.checkpointing."
-        yield Finding(SECTION, message, help="Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable()), and remove the section.")
+        message = f"activation_checkpointing has no effect under {config.facts.integration.label}: DeepSpeed's engine checkpoints no activations by itself, and nothing calls deepspeed.checkpointing."
+        yield Finding(
+            SECTION,
+            message,
+            help="Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable()), and remove the section.",
+        )
         return
     yield Finding(
         SECTION,
@@ -99,11 +103,16 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
 
 
 @rule("DS703", "partition-activations-without-model-parallelism", effect=Effect.ADVICE, references=(DOCS, SOURCE))
-@bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}}', at="activation_checkpointing.partition_activations")
-@good('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}, "tensor_parallel": {"autotp_size": 4}}')
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}}',
+    at="activation_checkpointing.partition_activations",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}, "tensor_parallel": {"autotp_size": 4}}'
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": false}}')
 def partition_activations_without_model_parallelism(config: Config) -> Iterator[Finding]:
-    """partition_activations divides activations among the ranks of tensor (model) parallelism, and with one such rank divides nothing.
+    """partition_activations divides activations among tensor-parallel ranks, and with one such rank divides nothing.
 
     The checkpointed activations are split into as many parts as the program's `mpu` has model-parallel ranks. Nothing in the config
     brings such ranks: unless the program hands an `mpu` to `deepspeed.checkpointing.configure`, as Megatron does, every rank keeps its activations whole.

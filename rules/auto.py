@@ -40,14 +40,16 @@ def _dropped(violation: Violation) -> str:
     return f"{MATTERS[key]}{used}" if key in MATTERS else f"uses its default{f', {_default(violation.becomes)}' if used else ''}"
 
 
-@rule("DS901", "auto-dropped", effect=Effect.SILENT, references=(HF_DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel.__init__"))
+@rule(
+    "DS901", "auto-dropped", effect=Effect.SILENT, references=(HF_DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel.__init__")
+)
 @bad('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}}', at="bf16.enabled", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}', at="fp16.enabled")
 @bad('{"zero_optimization": {"stage": "auto"}}', at="zero_optimization.stage", integration="lightning")
 @good('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', integration="deepspeed")
 def auto_dropped(config: Config) -> Iterator[Finding]:
-    """"auto" where nobody replaces it: DeepSpeed drops the key and uses the default.
+    """ "auto" where nobody replaces it: DeepSpeed drops the key and uses the default.
 
     "auto" is a word of the Hugging Face integrations: the Trainer and Accelerate put a value in its place before DeepSpeed sees the config.
     DeepSpeed itself removes every "auto" from `zero_optimization`, `fp16`, `bf16` and the other sections that it parses with pydantic, so
@@ -67,7 +69,8 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
         yield Finding(
             violation.path,
             f'{key} is "auto". {who}: DeepSpeed {config.release}{alone} drops the key and {_dropped(violation)}.',
-            help=_advice(violation) + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
+            help=_advice(violation)
+            + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
             on="value",
             effect=Effect.SILENT if key in MATTERS else Effect.IGNORED,
             severity=None if known else Severity.WARNING if key in MATTERS else Severity.INFO,
@@ -89,7 +92,7 @@ def _advice(violation: Violation) -> str:
 @good('{"train_batch_size": "auto"}', integration="transformers")
 @good('{"train_batch_size": 8}', integration="deepspeed")
 def auto_kept(config: Config) -> Iterator[Finding]:
-    """"auto" where nobody replaces it, in a key that DeepSpeed reads as it stands.
+    """ "auto" where nobody replaces it, in a key that DeepSpeed reads as it stands.
 
     At the top level, in `optimizer.params` and `scheduler.params` and the other sections that DeepSpeed reads by hand, the string reaches the code
     that wants a number: `TypeError: '>' not supported between instances of 'str' and 'int'`. A boolean counts as true.
@@ -104,11 +107,18 @@ def auto_kept(config: Config) -> Iterator[Finding]:
         wrong = violation.consequence or ("passes", "")
         crash = wrong[0] == "raises"
         when = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}
-        outcome = f"raises {wrong[2]} {when[wrong[1]]}" if crash else "takes the string for true" if wrong[0] == "truthy" else (wrong[1] or "keeps the string")
+        outcome = (
+            f"raises {wrong[2]} {when[wrong[1]]}"
+            if crash
+            else "takes the string for true"
+            if wrong[0] == "truthy"
+            else (wrong[1] or "keeps the string")
+        )
         yield Finding(
             violation.path,
             f'{violation.key} is "auto". {who}{":" if known else ","} DeepSpeed {outcome}.',
-            help=_advice(violation) + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
+            help=_advice(violation)
+            + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
             on="value",
             effect=None if crash else Effect.SILENT,
             phase=Phase(wrong[1]) if crash else None,
@@ -116,12 +126,27 @@ def auto_kept(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS903", "auto-not-filled", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_DOCS,), untried="raised by Accelerate, not by DeepSpeed")
-@bad('{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": "auto"}}', at="zero_optimization.sub_group_size", integration="transformers")
-@bad('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}', at="optimizer.params.betas", integration="accelerate")
+@rule(
+    "DS903",
+    "auto-not-filled",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    references=(HF_DOCS,),
+    untried="raised by Accelerate, not by DeepSpeed",
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": "auto"}}',
+    at="zero_optimization.sub_group_size",
+    integration="transformers",
+)
+@bad(
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}',
+    at="optimizer.params.betas",
+    integration="accelerate",
+)
 @good('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}', integration="transformers")
 def auto_not_filled(config: Config) -> Iterator[Finding]:
-    """"auto" in a key that the integration has no value for.
+    """ "auto" in a key that the integration has no value for.
 
     The Hugging Face Trainer and Accelerate replace "auto" in a fixed set of keys. For any other they raise `ValueError: ... not found in kwargs. Please specify it
     without "auto"`, and only after the model is loaded.
@@ -135,7 +160,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         default = violation.spec.get("default")
         yield Finding(
             violation.path,
-            f'{violation.key} is "auto", and {integration.title} has no value for it: once the model is loaded it raises ValueError "not found in kwargs".',
+            f'{violation.key} is "auto", and {integration.label} has no value for it: once the model is loaded it raises ValueError "not found in kwargs".',
             help="Write a value, or leave the key out" + (f" (DeepSpeed then uses {_default(default)})." if default is not None else "."),
             on="value",
             severity=Severity.WARNING if inferred else None,

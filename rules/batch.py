@@ -14,6 +14,7 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
+from dslint.source.tree import Mapping
 
 TRIAD = (TRAIN, MICRO, ACCUMULATION)
 DOCS = "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters"
@@ -163,7 +164,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     Write `train_micro_batch_size_per_gpu`, with a number, or "auto" under the Trainer. If the program adds a batch size before it calls
     `deepspeed.initialize`, nothing is wrong, and the rule can be ignored for this file.
     """
-    if config.facts.integration is Integration.LIGHTNING or config.document.problems:
+    if config.facts.integration is Integration.LIGHTNING or config.document.problems or not isinstance(config.document.root, Mapping):
         return
     if any(config.has(key) and config.quote(key) != "null" for key in (TRAIN, MICRO)):
         return
@@ -173,7 +174,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     hugging_face = config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE)
     yield Finding(
         "",
-        "No batch size is written: unless the program adds one, DeepSpeed raises \"Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided\".",
+        'No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
         help=f'Add "train_micro_batch_size_per_gpu": {chr(34) + "auto" + chr(34) if hugging_face else "a number"}.',
         severity=None if known else Severity.WARNING,
     )

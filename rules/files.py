@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.source.tree import Departure, Mapping, Member, Node, Path, Scalar, Sequence, Span
@@ -36,7 +36,7 @@ def syntax_error(config: Config) -> Iterator[Finding]:
     Each mistake is reported once, at its own place; the rest of the file is still checked as far as it can be understood.
     """
     for problem in config.document.problems:
-        yield Finding("", problem.message, span=problem.span)
+        yield Finding("", f"{problem.message[:1].upper()}{problem.message[1:].rstrip('.')}.", span=problem.span)
 
 
 @rule(
@@ -67,7 +67,7 @@ def not_strict_json(config: Config) -> Iterator[Finding]:
     more = f" ({len(departures):,} such places in this file)" if len(departures) > 1 else ""
     related = tuple((d.span, f"and {_DEPARTURES[d.kind]}") for d in _one_of_each(rest))
     if config.facts.integration in STRICT_LOADERS:
-        message = f"{_DEPARTURES[first.kind].capitalize()} is not strict JSON{more}: {config.facts.integration.title} reads the file with Python's json, which raises JSONDecodeError."
+        message = f"{_DEPARTURES[first.kind].capitalize()} is not strict JSON{more}: {config.facts.integration.label} reads the file with Python's json, which raises JSONDecodeError."
         yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related)
     else:
         message = f"{_DEPARTURES[first.kind].capitalize()} is not strict JSON{more}. DeepSpeed's own loader reads it; the Hugging Face Trainer, Accelerate, Lightning and json.load do not."
@@ -128,7 +128,11 @@ def _duplicates(config: Config, node: Node, path: Path) -> Iterator[Finding]:
         if name in first:
             strict = config.facts.integration in STRICT_LOADERS
             line = config.document.position(first[name].key.span.start).line
-            outcome = "Python's json keeps the last one and loses the other" if strict else 'DeepSpeed raises "Duplicate keys in DeepSpeed config"'
+            outcome = (
+                "Python's json keeps the last one and loses the other"
+                if strict
+                else 'DeepSpeed raises "Duplicate keys in DeepSpeed config"'
+            )
             yield Finding(
                 here,
                 f'"{name}" is written twice in one object, first in line {line}: {outcome}.',
@@ -157,12 +161,20 @@ def not_an_object(config: Config) -> Iterator[Finding]:
     if isinstance(root, Mapping) or config.document.problems or root is None:
         return
     what = "a list" if isinstance(root, Sequence) else f"only {config.quote('')}"
-    yield Finding("", f"The file holds {what}; DeepSpeed looks for keys in an object and raises.", help="Put the settings in braces: { ... }.", span=Span(root.span.start, root.span.end))
+    yield Finding(
+        "",
+        f"The file holds {what}; DeepSpeed looks for keys in an object and raises.",
+        help="Put the settings in braces: { ... }.",
+        span=Span(root.span.start, root.span.end),
+    )
 
 
 @rule("DS005", "swallowed-line", effect=Effect.SILENT)
 @bad("{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: False,\n}", at="prescale_gradients")
-@bad('{\n  "train_micro_batch_size_per_gpu": 4,\n  "wandb": {\n    "enabled": false,\n    "group": runs // of this week\n  }\n}', at="wandb.group")
+@bad(
+    '{\n  "train_micro_batch_size_per_gpu": 4,\n  "wandb": {\n    "enabled": false,\n    "group": runs // of this week\n  }\n}',
+    at="wandb.group",
+)
 @good("{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: false\n}")
 @good('{\n  "train_micro_batch_size_per_gpu": 4,\n  "wandb": {\n    "enabled": false,\n    "group": "runs" // of this week\n  }\n}')
 def swallowed_line(config: Config) -> Iterator[Finding]:
@@ -174,22 +186,28 @@ def swallowed_line(config: Config) -> Iterator[Finding]:
 
     Write JSON: `false` and `null` in small letters, strings in double quotes.
     """
+    refused = {violation.path for violation in config.violations if violation.raises}
     for path, node in _scalars(config.document.root, ()):
-        if node.style != "bare" or not isinstance(node.value, str):
-            continue
-        word, comma, _ = node.value.partition(",")
-        comment = next((mark for mark in ("//", "#", "/*") if f" {mark}" in node.value), None)
-        if comment is None and not (comma and node.value.endswith(",")):
-            continue
-        value = word.partition(f" {comment}")[0].strip() if comment else word.strip()
-        better = {"True": "true", "False": "false", "None": "null", "true": "true", "false": "false", "null": "null"}.get(value, f'"{value}"')
-        yield Finding(
-            path,
-            f"Without quotes the value runs to the end of the line: DeepSpeed reads the string {_json(node.value)}.",
-            help=f"Write {better}{' and keep the comment behind it' if comment else ''}.",
-            on="value",
-            severity=Severity.ERROR,
-        )
+        meant = swallowed(node)
+        if meant is not None and path not in refused:
+            yield Finding(
+                path,
+                f"Without quotes the value runs to the end of the line: DeepSpeed reads the string {_json(node.value)}.",
+                help=f"Write {meant}; a comma or comment may stand behind it.",
+                on="value",
+            )
+
+
+def swallowed(node: Scalar) -> str | None:
+    """What a string without quotes was meant to be, written as JSON, if it has taken in a comma or a comment; otherwise None."""
+    if node.style != "bare" or not isinstance(node.value, str):
+        return None
+    comment = next((mark for mark in ("//", "#", "/*") if f" {mark}" in node.value), None)
+    word = node.value.partition(f" {comment}")[0].strip() if comment else node.value
+    if comment is None and not word.endswith(","):
+        return None
+    word = word.rstrip(",").strip()
+    return {"True": "true", "False": "false", "None": "null"}.get(word, word if word in ("true", "false", "null") else _json(word))
 
 
 def _scalars(node: Node | None, path: Path) -> Iterator[tuple[Path, Scalar]]:
@@ -203,7 +221,7 @@ def _scalars(node: Node | None, path: Path) -> Iterator[tuple[Path, Scalar]]:
             yield from _scalars(item, (*path, index))
 
 
-def _json(text: str) -> str:
+def _json(text: object) -> str:
     import json
 
     return json.dumps(text, ensure_ascii=False)

@@ -13,6 +13,7 @@ from dslint.config import UNKNOWN, Config, Violation
 from dslint.diagnostics import Effect, Phase
 from dslint.judge import children, dotted
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.files import swallowed
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Scalar
 
@@ -195,8 +196,10 @@ def _unquoted(config: Config, violation: Violation) -> str | None:
     """How to write a number or a boolean that stands in quotes."""
     node = config.node(violation.path)
     text = node.value if isinstance(node, Scalar) else None
-    if not isinstance(text, str):
+    if not isinstance(node, Scalar) or not isinstance(text, str):
         return None
+    if (meant := swallowed(node)) is not None:
+        return f"Without quotes the value runs to the end of the line; write {meant}."
     word = text.strip()
     kinds = violation.spec["types"]
     if "bool" in kinds and word.lower() in ("true", "false"):
@@ -223,6 +226,9 @@ def wrong_type_taken_otherwise(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of("wrong-type", "null"):
         if violation.raises or (violation.kind == "null" and violation.consequence != ("truthy",)):
             continue
+        node = config.node(violation.path)
+        if isinstance(node, Scalar) and swallowed(node) is not None:
+            continue  # swallowed-line says it
         if violation.consequence == ("truthy",):
             if violation.becomes is _meant(config, violation):
                 continue
@@ -247,7 +253,6 @@ def _meant(config: Config, violation: Violation) -> bool | None:
 
 
 @rule("DS106", "value-out-of-range", effect=Effect.CRASH, phase=Phase.PARSE)
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}', at="zero_optimization.stage")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": -1}}}}', at="zero_optimization.allgather_bucket_size")
 @bad('{"train_micro_batch_size_per_gpu": 0}', at="train_micro_batch_size_per_gpu")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}}}')
@@ -264,6 +269,7 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
 @rule("DS107", "not-a-choice", effect=Effect.CRASH, phase=Phase.PARSE)
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}', at="zero_optimization.offload_param.device")
 @bad(f'{{{MINIMAL}, "communication_data_type": "float16"}}', at="communication_data_type")
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}', at="zero_optimization.stage")
 @good(f'{{{MINIMAL}, "communication_data_type": "fp16"}}')
 def not_a_choice(config: Config) -> Iterator[Finding]:
     """A word that is not one of those the key takes.
@@ -322,7 +328,12 @@ def removed_key(config: Config) -> Iterator[Finding]:
 @bad(f'{{{MINIMAL}, "aio": {{"thread_count": 4}}}}', at="aio.thread_count")
 @good(f'{{{MINIMAL}, "aio": {{"intra_op_parallelism": 4}}}}')
 def dead_key(config: Config) -> Iterator[Finding]:
-    """A key that older releases read and this one drops without a word."""
+    """A key that older releases read and this one drops without a word.
+
+    The feature it belonged to is gone, or found another name. Nothing is raised, and the setting does nothing.
+
+    Use the key that replaces it, or remove it.
+    """
     for violation in config.violations_of("dead"):
         until = violation.spec["until"]
         yield Finding(
@@ -337,7 +348,12 @@ def dead_key(config: Config) -> Iterator[Finding]:
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true}}}}', at="zero_optimization.cpu_offload")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
 def deprecated_key(config: Config) -> Iterator[Finding]:
-    """A key that still works and is on its way out."""
+    """A key that still works and is on its way out.
+
+    DeepSpeed logs a warning and reads the value as that of the key that replaces it; a later release will refuse or drop it.
+
+    Write the key that replaces it.
+    """
     for violation in config.violations_of("deprecated"):
         deprecated = violation.spec["deprecated"]
         use = deprecated.get("use")
@@ -355,7 +371,12 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
 @bad(f'{{{MINIMAL}, "log_level": "info"}}', at="log_level", deepspeed="0.18.9")
 @good(f'{{{MINIMAL}, "log_level": "info"}}', deepspeed="0.19.8")
 def key_too_new(config: Config) -> Iterator[Finding]:
-    """A key that a later release brought: this one drops it, or refuses the config because of it."""
+    """A key that a later release brought.
+
+    The release that will run the config does not know it: it drops the key, or, in a section that admits no unknown keys, refuses the config.
+
+    Run a release that has it, or remove it.
+    """
     for violation in config.violations_of("too-new"):
         outcome = "refuses the config because of it" if violation.raises else "drops it without a word"
         yield Finding(
@@ -375,7 +396,13 @@ def key_too_new(config: Config) -> Iterator[Finding]:
 )
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "prefetch_bucket_size": 5e7}}}}')
 def key_given_twice(config: Config) -> Iterator[Finding]:
-    """One setting under both of its names: DeepSpeed takes either, and refuses both."""
+    """One setting under both of its names.
+
+    Some keys of `zero_optimization` have two: `stage3_prefetch_bucket_size` is also `prefetch_bucket_size`. DeepSpeed takes either; given both, it
+    finds one of them to be unknown and raises a `ValidationError`.
+
+    Keep one. The one that begins with `stage3_` is the one that the Hugging Face integrations know.
+    """
     for violation in config.violations_of("given-twice"):
         assert violation.meant is not None
         yield Finding(

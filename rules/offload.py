@@ -15,10 +15,19 @@ OFF = (None, "none")
     "DS501",
     "offload-param-below-stage-3",
     effect=Effect.IGNORED,
-    references=("https://www.deepspeed.ai/docs/config-json/#parameter-offloading", "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer"),
+    references=(
+        "https://www.deepspeed.ai/docs/config-json/#parameter-offloading",
+        "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",
+    ),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}', at="zero_optimization.offload_param")
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/local"}}}', at="zero_optimization.offload_param")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
+    at="zero_optimization.offload_param",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/local"}}}',
+    at="zero_optimization.offload_param",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "none"}}}')
 def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:

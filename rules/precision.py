@@ -37,7 +37,7 @@ def fp16_with_bf16(config: Config) -> Iterator[Finding]:
     if config.enabled("fp16") is True and config.enabled(section) is True:
         yield Finding(
             f"{section}.enabled",
-            f"fp16 and {section} are both enabled; DeepSpeed raises \"bfloat16 and fp16 modes cannot be simultaneously enabled\".",
+            f'fp16 and {section} are both enabled; DeepSpeed raises "bfloat16 and fp16 modes cannot be simultaneously enabled".',
             help="Disable one of them: bf16 is the one to keep on Ampere and newer GPUs, since it needs no loss scale.",
             related=(("fp16.enabled", "fp16 is enabled here"),),
         )
@@ -56,7 +56,10 @@ def skipped_steps(power: int, hysteresis: int) -> int:
     "DS302",
     "initial-scale-power-too-high",
     effect=Effect.SLOW,
-    references=("deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.update_scale", "https://www.deepspeed.ai/docs/config-json/#fp16-training-options"),
+    references=(
+        "deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.update_scale",
+        "https://www.deepspeed.ai/docs/config-json/#fp16-training-options",
+    ),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 32}}', at="fp16.initial_scale_power")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}')
@@ -74,7 +77,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     power = config.value("fp16.initial_scale_power")
     if config.enabled("fp16") is False or not power > HIGH_POWER or not config.has("fp16.initial_scale_power"):
         return
-    if config.has("fp16.loss_scale") and not config.value("fp16.loss_scale") == 0:
+    if config.value("fp16.loss_scale") > 0:
         return
     hysteresis = config.value("fp16.hysteresis")
     steps = skipped_steps(power, hysteresis if isinstance(hysteresis, int) else 2)

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict
 class Section(BaseModel):
     """A section of the config. The docstring of a subclass is its documentation: what it does, in terms of training."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True, protected_namespaces=(), use_attribute_docstrings=True, validate_default=False)
+    model_config = ConfigDict(
+        extra="forbid", populate_by_name=True, protected_namespaces=(), use_attribute_docstrings=True, validate_default=False
+    )
 
     unknown_keys: ClassVar[str]
     """What DeepSpeed does with a key it does not know: "raise" (while parsing) or "ignore"."""

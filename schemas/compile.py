@@ -4,8 +4,8 @@
 
 With `--check` nothing is written; the exit code is 1 if a file on disk is not what the models give.
 
-`key_table.py` holds plain literals and imports nothing. `KEYS` maps the dotted path of a key ("*" stands for a name of the writer's own, "[]"
-after a name for the items of a list of sections) to what it is:
+`key_table.py` holds plain literals and imports nothing. `KEYS` maps the dotted path of a key ("*" stands for a name of the writer's own,
+"[]" after a name for the items of a list of sections) to what it is:
 
     types        what it may be: "bool", "int", "float" (integers too), "str", "list", "dict", "section", "null"
     items        of a list, what its items may be; `item_choices` the words they must be; `length` how many there must be
@@ -14,6 +14,7 @@ after a name for the items of a list of sections) to what it is:
     ge gt le lt  the range; `finite`: neither infinite nor NaN
     bounds       ((release, range), ...): up to that release, another range held
     no_bool      the release from which on true and false are no numbers here
+    exact_int    the release from which on a whole float (1000.0) is no integer here
     default      in the newest release; `defaults`: ((release, value), ...), the oldest first, "0" for since ever
     required     True
     hand         True where the section it stands in is read by hand. Only such keys have the next four:
@@ -38,6 +39,8 @@ after a name for the items of a list of sections) to what it is:
     since until  as above
     open         True where unknown parameters are dropped without a word; otherwise they raise a TypeError in `initialize`
     step         the error that every step raises
+    wrapped      of a schedule: the error in `initialize` wherever ZeRO, fp16 or bf16 wraps the optimizer
+    note         for people
     params       {name: spec}, where a spec has, beside the entries above, `only`: the classes that take the parameter
 """
 
@@ -51,13 +54,14 @@ from pathlib import Path
 from typing import Any
 
 from dslint.schemas import marks
+from dslint.schemas.export import json_schema
 from dslint.schemas.optimizers import OPTIMIZERS, Kind
 from dslint.schemas.root import DeepSpeedConfig
 from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import NO_DEFAULT, Key, Shape, all_keys, keys_of
 
 HERE = Path(__file__).resolve().parent
-HEADER = '''"""What DeepSpeed accepts, key by key. Made by `python -m dslint.schemas.compile` from the models beside it; see there for what it means."""
+HEADER = '''"""What DeepSpeed accepts, key by key. Made by `python -m dslint.schemas.compile` from the models, and explained there."""
 
 # fmt: off
 
@@ -103,6 +107,14 @@ def _values(shape: Shape) -> dict[str, Any]:
     spec |= shape.bounds
     if shape.finite:
         spec["finite"] = True
+    if bounds := [mark for mark in shape.marks if isinstance(mark, marks.Bounds)]:
+        spec["bounds"] = tuple((mark.until, _given(ge=mark.ge, gt=mark.gt, le=mark.le, lt=mark.lt)) for mark in bounds)
+    return spec | _said(shape)
+
+
+def _said(shape: Shape) -> dict[str, Any]:
+    """What marks say of the values."""
+    spec: dict[str, Any] = {}
     for mark in shape.marks:
         match mark:
             case marks.Folded():
@@ -111,12 +123,12 @@ def _values(shape: Shape) -> dict[str, Any]:
                 spec["auto"] = True
             case marks.NoBool(release):
                 spec["no_bool"] = release
+            case marks.ExactInt(release):
+                spec["exact_int"] = release
             case marks.BoolStandsFor(name):
                 spec["bool_for"] = name
             case marks.OnlyFor(classes):
                 spec["only"] = classes
-    if bounds := [mark for mark in shape.marks if isinstance(mark, marks.Bounds)]:
-        spec["bounds"] = tuple((mark.until, _given(ge=mark.ge, gt=mark.gt, le=mark.le, lt=mark.lt)) for mark in bounds)
     return spec
 
 
@@ -189,14 +201,14 @@ def _kind(kind: Kind) -> dict[str, Any]:
     if kind.until:
         spec["until"] = _until(kind.until)
     spec |= {"open": True} if kind.open else {}
-    spec |= _given(step=kind.step, note=kind.note)
+    spec |= _given(step=kind.step, wrapped=kind.wrapped, note=kind.note)
     return spec | {"params": {key.name: spec_of(key) for key in keys_of(kind.params)}}
 
 
 def literal(value: Any) -> str:
     """A plain value as Python source, on one line."""
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return repr(value) if '"' in value and "'" not in value else json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{literal(name)}: {literal(entry)}" for name, entry in value.items()) + "}"
     if isinstance(value, list):
@@ -224,7 +236,8 @@ def key_table() -> str:
 
 def outputs() -> dict[Path, str]:
     """Every generated file with the text it should have."""
-    return {HERE / "key_table.py": key_table()}
+    schema = json.dumps(json_schema(), ensure_ascii=False, indent=1) + "\n"
+    return {HERE / "key_table.py": key_table(), HERE / "ds_config.schema.json": schema}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -232,10 +245,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dslint.schemas.compile", description="Write the key table and the JSON Schema.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is stale")
     check = parser.parse_args(arguments).check
-    stale = [path for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
+    stale = {path: text for path, text in outputs().items() if not path.exists() or path.read_text(encoding="utf-8") != text}
+    for path, text in stale.items():
         if not check:
-            path.write_text(outputs()[path], encoding="utf-8", newline="\n")
+            path.write_text(text, encoding="utf-8", newline="\n")
         sys.stderr.write(f"{'stale' if check else 'wrote'}: {path.name}\n")
     return 1 if check and stale else 0
 

@@ -84,6 +84,13 @@ class NoBool:
 
 
 @dataclass(frozen=True, slots=True)
+class ExactInt:
+    """An integer that must be written as one, from `release` on: `1e3` read by Python's json, which is 1000.0, will not do."""
+
+    release: str
+
+
+@dataclass(frozen=True, slots=True)
 class Truthy:
     """Read by hand as a condition: any non-empty string is true ("false" and "auto" too), null and 0 are false. Nothing is raised."""
 
@@ -92,8 +99,8 @@ class Truthy:
 class Raises:
     """Read by hand: a value of another type than declared, or none of the choices, raises in `phase` ("parse", "initialize", "step").
 
-    `error` is the start of what DeepSpeed prints for a string, type first: `TypeError: '>' not supported between instances of 'str' and 'int'`.
-    `lets` names the kinds of value that are not declared and go through all the same: `true` counts as 1, `1.5` is computed with.
+    `error` is the start of what DeepSpeed prints for a string, type first: `TypeError: '>' not supported between instances of 'str' and
+    'int'`. `lets` names the kinds of value that are not declared and go through all the same: `true` counts as 1, `1.5` is computed with.
     """
 
     phase: Phase

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, Parameters
-from dslint.schemas.marks import NullRaises, OnlyFor, Open, Raises, Since, Truthy, Until
+from dslint.schemas.marks import Forbids, NullRaises, OnlyFor, Open, OutOfRange, Passes, Raises, Since, Truthy, Until
 
 
 class Optimizer(HandReadSection):
@@ -22,14 +24,68 @@ class Optimizer(HandReadSection):
     """Use the older fused update. Read with fp16 or bf16, without ZeRO, and for Adam only."""
 
 
-class Rated(Parameters):
-    """What every optimizer takes."""
+Switch: TypeAlias = Annotated[bool, Truthy()]
+MaybeSwitch: TypeAlias = Annotated[bool | None, Truthy()]
 
-    lr: float = 0.001
-    """Learning rate."""
+AdamNumber: TypeAlias = Annotated[
+    float,
+    Raises("step", "TypeError: multi_tensor_adam(): incompatible function arguments", lets=("bool",)),
+    NullRaises("step", "TypeError: multi_tensor_adam(): incompatible function arguments"),
+]
+LambNumber: TypeAlias = Annotated[
+    float,
+    Raises("step", "TypeError: lamb(): incompatible function arguments", lets=("bool",)),
+    NullRaises("step", "TypeError: lamb(): incompatible function arguments"),
+]
+LionNumber: TypeAlias = Annotated[
+    float,
+    Raises("step", "TypeError: multi_tensor_lion(): incompatible function arguments", lets=("bool",)),
+    NullRaises("step", "TypeError: multi_tensor_lion(): incompatible function arguments"),
+]
+MuonNumber: TypeAlias = Annotated[
+    float,
+    Raises("step", "TypeError: unsupported operand type(s) for -: 'int' and 'str'", lets=("bool",)),
+    NullRaises("step", "TypeError: unsupported operand type(s) for "),
+]
+Pair: TypeAlias = Annotated[
+    tuple[float, float],
+    Raises("step", "ValueError: not enough values to unpack (expected 2, got 1)"),
+    NullRaises("step", "TypeError: cannot unpack non-iterable NoneType object"),
+]
+"""A list of two numbers. DeepSpeed unpacks it in the step."""
 
-    weight_decay: float = 0.0
-    """How strongly weights are pulled to zero."""
+TorchNumber: TypeAlias = Annotated[
+    float,
+    Field(ge=0),
+    Raises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'str'", lets=("bool",)),
+    NullRaises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'NoneType'"),
+    OutOfRange("initialize", "ValueError: Invalid"),
+]
+"""A number that PyTorch's constructor compares with zero."""
+
+TorchPair: TypeAlias = Annotated[
+    tuple[float, float],
+    Raises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'str'"),
+    NullRaises("initialize", "TypeError: 'NoneType' object is not subscriptable"),
+]
+SgdNumber: TypeAlias = Annotated[
+    float,
+    Field(ge=0),
+    Raises("initialize", "TypeError: '<' not supported between instances of 'str' and 'float'", lets=("bool",)),
+    NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'float'"),
+    OutOfRange("initialize", "ValueError: Invalid"),
+]
+Unchecked: TypeAlias = Annotated[float, Passes("PyTorch does not check it, and it fails where it is computed with.")]
+Graphless: TypeAlias = Annotated[
+    bool,
+    Forbids(value=True, phase="step", error="RuntimeError: a leaf Variable that requires grad is being used in an in-place operation."),
+    Raises("step", "TypeError: set_grad_enabled(): argument 'enabled' (position 1) must be bool, not str"),
+    NullRaises("step", "TypeError: set_grad_enabled(): argument 'enabled' (position 1) must be bool, not NoneType"),
+]
+
+
+class Arguments(Parameters):
+    """What holds for every optimizer."""
 
     max_grad_norm: Annotated[
         float | None,
@@ -43,27 +99,33 @@ class Rated(Parameters):
     """Refused for every optimizer, at any value."""
 
 
-class Foreach(Parameters):
-    """The switches of PyTorch's implementations that most of its optimizers have."""
+class TorchArguments(Arguments):
+    """What most of PyTorch's optimizers take."""
 
-    foreach: bool | None = None
+    lr: TorchNumber = 0.001
+    """Learning rate."""
+
+    weight_decay: TorchNumber = 0.0
+    """How strongly weights are pulled to zero."""
+
+    foreach: MaybeSwitch = None
     """Update many tensors in one kernel. Absent: as PyTorch sees fit."""
 
-    maximize: bool = False
+    maximize: Switch = False
     """Make the loss larger instead of smaller."""
 
 
-class Differentiable(Foreach):
+class Differentiable(TorchArguments):
     """The same, and one more."""
 
-    differentiable: bool = False
-    """Let gradients flow through the step itself."""
+    differentiable: Graphless = False
+    """Let gradients flow through the step itself, which DeepSpeed's step does not allow."""
 
 
 class Capturable(Differentiable):
     """The same, and one more."""
 
-    capturable: bool = False
+    capturable: Switch = False
     """Safe to record in a CUDA graph."""
 
 
@@ -71,356 +133,438 @@ _TORCH = OnlyFor("torch.optim.Adam", "torch.optim.AdamW")
 _OWN = OnlyFor("FusedAdam", "DeepSpeedCPUAdam", "ZenFlowCPUAdam")
 
 
-class AdamParams(Rated):
+class AdamParams(Arguments):
     """Adam. DeepSpeed turns the type "Adam" into AdamW unless `adam_w_mode` is false."""
 
-    lr: float = 0.001
+    lr: AdamNumber = 0.001
     """Learning rate."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: Pair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
 
-    eps: float = 1e-8
+    eps: AdamNumber = 1e-8
     """Added to the denominator, against division by zero."""
 
-    weight_decay: float = 0.0
+    weight_decay: AdamNumber = 0.0
     """How strongly weights are pulled to zero. 0.01 where `torch_adam` makes it PyTorch's AdamW."""
 
-    amsgrad: bool = False
+    amsgrad: Switch = False
     """The AMSGrad variant. Only PyTorch's own implementation (`torch_adam`) has it; DeepSpeed's raise a RuntimeError."""
 
-    torch_adam: Annotated[bool, Truthy()] = False
+    torch_adam: Switch = False
     """Use PyTorch's Adam instead of DeepSpeed's fused one (on the GPU) or its CPU Adam (with offload)."""
 
-    adam_w_mode: Annotated[bool, Truthy()] = True
+    adam_w_mode: Switch = True
     """Decay the weights as AdamW does, apart from the gradient. Heeded for the type "Adam"; "AdamW" always does."""
 
-    fp32_optimizer_states: Annotated[bool | None, Truthy()] = None
+    fp32_optimizer_states: MaybeSwitch = None
     """Keep the moments in fp32. False stores them in the parameters' type. Heeded with optimizer offload only."""
 
-    bias_correction: Annotated[bool, _OWN] = True
+    bias_correction: Annotated[Switch, _OWN] = True
     """Correct the averages for their start at zero."""
 
-    set_grad_none: Annotated[bool, OnlyFor("FusedAdam")] = True
+    set_grad_none: Annotated[Switch, OnlyFor("FusedAdam")] = True
     """Drop gradients after the step instead of filling them with zeros."""
 
-    foreach: Annotated[bool | None, _TORCH] = None
+    foreach: Annotated[MaybeSwitch, _TORCH] = None
     """Update many tensors in one kernel."""
 
-    maximize: Annotated[bool, _TORCH] = False
+    maximize: Annotated[Switch, _TORCH] = False
     """Make the loss larger instead of smaller."""
 
-    capturable: Annotated[bool, _TORCH] = False
+    capturable: Annotated[Switch, _TORCH] = False
     """Safe to record in a CUDA graph."""
 
-    differentiable: Annotated[bool, _TORCH] = False
+    differentiable: Annotated[Graphless, _TORCH] = False
     """Let gradients flow through the step itself."""
 
-    fused: Annotated[bool | None, _TORCH] = None
+    fused: Annotated[MaybeSwitch, _TORCH] = None
     """PyTorch's own fused kernel."""
 
 
 class PlainAdamParams(AdamParams):
     """Adam, with what PyTorch's Adam takes and its AdamW does not."""
 
-    decoupled_weight_decay: Annotated[bool, OnlyFor("torch.optim.Adam")] = False
+    decoupled_weight_decay: Annotated[Switch, OnlyFor("torch.optim.Adam")] = False
     """Decay the weights apart from the gradient."""
 
 
-class AdagradParams(Rated):
+class AdagradParams(Arguments):
     """Adagrad: learning rates that shrink with the squares of all gradients so far."""
 
-    lr: float = 0.01
+    lr: TorchNumber = 0.01
     """Learning rate."""
 
-    eps: float = 1e-10
+    weight_decay: TorchNumber = 0.0
+    """How strongly weights are pulled to zero."""
+
+    eps: TorchNumber = 1e-10
     """Added to the denominator, against division by zero."""
 
-    amsgrad: Annotated[bool, OnlyFor("DeepSpeedCPUAdagrad")] = False
+    amsgrad: Annotated[Switch, OnlyFor("DeepSpeedCPUAdagrad")] = False
     """Accepted, and without effect."""
 
-    fp32_optimizer_states: Annotated[bool, OnlyFor("DeepSpeedCPUAdagrad")] = True
+    fp32_optimizer_states: Annotated[Switch, OnlyFor("DeepSpeedCPUAdagrad")] = True
     """Keep the sums in fp32."""
 
-    lr_decay: Annotated[float, OnlyFor("torch.optim.Adagrad")] = 0.0
+    lr_decay: Annotated[TorchNumber, OnlyFor("torch.optim.Adagrad")] = 0.0
     """How fast the learning rate falls with the steps."""
 
-    initial_accumulator_value: Annotated[float, OnlyFor("torch.optim.Adagrad")] = 0.0
+    initial_accumulator_value: Annotated[TorchNumber, OnlyFor("torch.optim.Adagrad")] = 0.0
     """What the sums of squares start at."""
 
-    foreach: Annotated[bool | None, OnlyFor("torch.optim.Adagrad")] = None
+    foreach: Annotated[MaybeSwitch, OnlyFor("torch.optim.Adagrad")] = None
     """Update many tensors in one kernel."""
 
-    maximize: Annotated[bool, OnlyFor("torch.optim.Adagrad")] = False
+    maximize: Annotated[Switch, OnlyFor("torch.optim.Adagrad")] = False
     """Make the loss larger instead of smaller."""
 
-    differentiable: Annotated[bool, OnlyFor("torch.optim.Adagrad")] = False
+    differentiable: Annotated[Graphless, OnlyFor("torch.optim.Adagrad")] = False
     """Let gradients flow through the step itself."""
 
-    fused: Annotated[bool | None, OnlyFor("torch.optim.Adagrad")] = None
+    fused: Annotated[MaybeSwitch, OnlyFor("torch.optim.Adagrad")] = None
     """PyTorch's own fused kernel."""
 
 
-class LambParams(Rated):
+class LambParams(Arguments):
     """LAMB: Adam whose step is scaled layer by layer, for very large batches. Not among the optimizers tested with ZeRO."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    lr: LambNumber = 0.001
+    """Learning rate."""
+
+    weight_decay: LambNumber = 0.0
+    """How strongly weights are pulled to zero."""
+
+    betas: Pair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
 
-    eps: float = 1e-8
+    eps: LambNumber = 1e-8
     """Added to the denominator, against division by zero."""
 
-    eps_inside_sqrt: bool = False
+    eps_inside_sqrt: Switch = False
     """Add `eps` before the root is taken."""
 
-    bias_correction: bool = True
+    bias_correction: Switch = True
     """Correct the averages for their start at zero."""
 
-    max_coeff: float = 10.0
+    max_coeff: LambNumber = 10.0
     """The most that a layer's step may be scaled by."""
 
-    min_coeff: float = 0.01
+    min_coeff: LambNumber = 0.01
     """The least that a layer's step may be scaled by."""
 
-    amsgrad: bool = False
+    amsgrad: Annotated[
+        Switch, Forbids(value=True, phase="initialize", error="RuntimeError: FusedLamb does not support the AMSGrad variant.")
+    ] = False
     """Not implemented: true raises a RuntimeError."""
 
 
-class LionParams(Rated):
+class LionParams(Arguments):
     """Lion: steps by the sign of the momentum. One moment, so 4 bytes a parameter less than Adam."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    lr: LionNumber = 0.001
+    """Learning rate."""
+
+    weight_decay: LionNumber = 0.0
+    """How strongly weights are pulled to zero."""
+
+    betas: Pair = (0.9, 0.999)
     """How gradient and momentum are mixed for the step, and how slowly the momentum forgets."""
 
-    set_grad_none: Annotated[bool, OnlyFor("FusedLion")] = True
+    set_grad_none: Annotated[Switch, OnlyFor("FusedLion")] = True
     """Drop gradients after the step instead of filling them with zeros."""
 
-    fp32_optimizer_states: Annotated[bool, OnlyFor("DeepSpeedCPULion")] = True
+    fp32_optimizer_states: Annotated[Switch, OnlyFor("DeepSpeedCPULion")] = True
     """Keep the momentum in fp32."""
 
 
-class MupParams(Rated):
+class MupParams(Arguments):
     """Arguments of the package mup's optimizers, which hand them on to PyTorch's: learning rates that hold across model widths."""
+
+    lr: TorchNumber = 0.001
+    """Learning rate."""
+
+    weight_decay: TorchNumber = 0.0
+    """How strongly weights are pulled to zero."""
 
 
 class MuAdamParams(MupParams):
     """Adam of the package mup."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: TorchPair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
 
-    eps: float = 1e-8
+    eps: TorchNumber = 1e-8
     """Added to the denominator, against division by zero."""
 
-    amsgrad: bool = False
+    amsgrad: Switch = False
     """The AMSGrad variant."""
 
 
 class MuSgdParams(MupParams):
     """SGD of the package mup."""
 
-    momentum: float = 0.0
+    momentum: SgdNumber = 0.0
     """How much of the last step is kept."""
 
-    dampening: float = 0.0
+    dampening: Unchecked = 0.0
     """How much less of the gradient enters the momentum."""
 
-    nesterov: bool = False
+    nesterov: Switch = False
     """Nesterov's momentum."""
 
 
-class MuonParams(Rated):
+class MuonParams(Arguments):
     """Muon for the weight matrices, Adam for everything else. Parameters that it does not know are dropped without a word."""
 
-    lr: float = 0.02
+    lr: MuonNumber = 0.02
     """Learning rate of both halves. Absent: 0.02 for Muon, 0.0003 for Adam."""
 
-    muon_lr: Annotated[float | None, Since("0.18.0")] = None
+    weight_decay: Annotated[
+        float,
+        Raises("step", "TypeError: can't multiply sequence by non-int of type 'float'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"),
+    ] = 0.0
+    """How strongly weights are pulled to zero."""
+
+    muon_lr: Annotated[
+        float | None,
+        Since("0.18.0"),
+        Raises("step", "TypeError: unsupported operand type(s) for -: 'int' and 'str'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for "),
+    ] = None
     """Learning rate of the matrices, in place of `lr`."""
 
-    adam_lr: Annotated[float | None, Since("0.18.0")] = None
+    adam_lr: Annotated[
+        float | None,
+        Since("0.18.0"),
+        Raises("step", "TypeError: multi_tensor_adam(): incompatible function arguments", lets=("bool",)),
+        NullRaises("step", "TypeError: multi_tensor_adam(): incompatible function arguments"),
+    ] = None
     """Learning rate of everything else, in place of `lr`."""
 
-    momentum: float = 0.95
+    momentum: MuonNumber = 0.95
     """Muon: how much of the last steps is kept."""
 
-    ns_method: Annotated[
-        Literal["gram", "standard"], Since("0.19.0"), Raises("initialize", "AssertionError: ns_method must be one of")
-    ] = "gram"
+    ns_method: Annotated[Literal["gram", "standard"], Since("0.19.0"), Raises("initialize", "AssertionError: ns_method must be one of")] = (
+        "gram"
+    )
     """Muon: which form of the Newton-Schulz iteration makes the update orthogonal."""
 
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: Pair = (0.9, 0.95)
     """Adam: how slowly the running averages of the gradient and of its square forget."""
 
-    eps: float = 1e-10
+    eps: AdamNumber = 1e-10
     """Adam: added to the denominator, against division by zero."""
 
-    per_head_muon: Annotated[bool, Since("0.19.8"), Truthy()] = False
+    per_head_muon: Annotated[Switch, Since("0.19.8")] = False
     """Treat every attention head's part of a projection as a matrix of its own."""
 
-    adam_w_mode: Annotated[bool, Since("0.19.6"), Truthy()] = True
+    adam_w_mode: Annotated[Switch, Since("0.19.6")] = True
     """Adam: decay the weights apart from the gradient."""
 
-    torch_adam: Annotated[bool, Since("0.19.6"), Truthy()] = False
+    torch_adam: Annotated[Switch, Since("0.19.6")] = False
     """Adam: PyTorch's implementation instead of DeepSpeed's."""
 
-    fp32_optimizer_states: Annotated[bool | None, Since("0.19.6"), Truthy()] = None
+    fp32_optimizer_states: Annotated[MaybeSwitch, Since("0.19.6")] = None
     """Adam: keep the moments in fp32. Heeded with optimizer offload only."""
 
-    foreach: Annotated[bool | None, Since("0.19.6")] = None
+    foreach: Annotated[MaybeSwitch, Since("0.19.6")] = None
     """Adam: update many tensors in one kernel. Heeded with `torch_adam` only."""
 
 
-class SgdParams(Rated, Differentiable):
+class SgdParams(Differentiable):
     """Stochastic gradient descent."""
 
-    momentum: float = 0.0
+    lr: SgdNumber = 0.001
+    """Learning rate."""
+
+    weight_decay: SgdNumber = 0.0
+    """How strongly weights are pulled to zero."""
+
+    momentum: SgdNumber = 0.0
     """How much of the last step is kept."""
 
-    dampening: float = 0.0
+    dampening: Unchecked = 0.0
     """How much less of the gradient enters the momentum."""
 
-    nesterov: bool = False
+    nesterov: Switch = False
     """Nesterov's momentum. Needs `momentum` and no `dampening`."""
 
-    fused: bool | None = None
+    fused: MaybeSwitch = None
     """PyTorch's own fused kernel."""
 
 
-class AdadeltaParams(Rated, Capturable):
+class AdadeltaParams(Capturable):
     """Adadelta."""
 
-    lr: float = 1.0
+    lr: TorchNumber = 1.0
     """Learning rate."""
 
-    rho: float = 0.9
+    rho: Annotated[
+        float,
+        Field(ge=0, le=1),
+        Raises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'str'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'NoneType'"),
+        OutOfRange("initialize", "ValueError: Invalid rho value: -1"),
+    ] = 0.9
     """How slowly the running average of the squared gradient forgets."""
 
-    eps: float = 1e-6
+    eps: TorchNumber = 1e-6
     """Added to the denominator, against division by zero."""
 
 
-class AdafactorParams(Rated, Foreach):
+class AdafactorParams(TorchArguments):
     """Adafactor: Adam with the second moment stored as rows and columns, for little memory."""
 
-    lr: float = 0.01
+    lr: TorchNumber = 0.01
     """Learning rate."""
 
-    beta2_decay: float = -0.8
+    beta2_decay: Annotated[
+        float,
+        Field(le=0),
+        Raises("initialize", "TypeError: '>=' not supported between instances of 'float' and 'str'"),
+        NullRaises("initialize", "TypeError: '>=' not supported between instances of 'float' and 'NoneType'"),
+        OutOfRange("initialize", "ValueError: beta2_decay should be <= 0 but is: 1"),
+    ] = -0.8
     """How the second moment's memory grows with the steps."""
 
-    eps: tuple[float | None, float] = (None, 0.001)
+    eps: Annotated[
+        tuple[float | None, float],
+        Raises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'str'"),
+        NullRaises("initialize", "TypeError: 'NoneType' object is not subscriptable"),
+    ] = (None, 0.001)
     """Two small numbers against division by zero: for the squared gradient, and for the parameter's scale."""
 
-    d: float = 1.0
+    d: Annotated[
+        float,
+        Field(ge=1),
+        Raises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'str'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'NoneType'"),
+        OutOfRange("initialize", "ValueError: Clipping threshold d should be >= 1 but is: 0"),
+    ] = 1.0
     """Where the update is clipped."""
 
 
-class BetasParams(Rated):
+class BetasParams(Capturable):
     """What the variants of Adam share."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: TorchPair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
 
-    eps: float = 1e-8
+    eps: TorchNumber = 1e-8
     """Added to the denominator, against division by zero."""
 
 
-class AdamaxParams(BetasParams, Capturable):
+class AdamaxParams(BetasParams):
     """Adam with the infinity norm."""
 
-    lr: float = 0.002
+    lr: TorchNumber = 0.002
     """Learning rate."""
 
 
-class NAdamParams(BetasParams, Capturable):
+class NAdamParams(BetasParams):
     """Adam with Nesterov's momentum."""
 
-    lr: float = 0.002
+    lr: TorchNumber = 0.002
     """Learning rate."""
 
-    momentum_decay: float = 0.004
+    momentum_decay: TorchNumber = 0.004
     """How the momentum changes with the steps."""
 
-    decoupled_weight_decay: bool = False
+    decoupled_weight_decay: Switch = False
     """Decay the weights apart from the gradient."""
 
 
-class RAdamParams(BetasParams, Capturable):
+class RAdamParams(BetasParams):
     """Rectified Adam."""
 
-    decoupled_weight_decay: bool = False
+    decoupled_weight_decay: Switch = False
     """Decay the weights apart from the gradient."""
 
 
-class SparseAdamParams(Parameters):
+class SparseAdamParams(Arguments):
     """Adam for sparse gradients."""
 
-    lr: float = 0.001
+    lr: TorchNumber = 0.001
     """Learning rate."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    betas: TorchPair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
 
-    eps: float = 1e-8
+    eps: TorchNumber = 1e-8
     """Added to the denominator, against division by zero."""
 
-    maximize: bool = False
+    maximize: Switch = False
     """Make the loss larger instead of smaller."""
 
 
-class AsgdParams(Rated, Capturable):
+class AsgdParams(Capturable):
     """Averaged stochastic gradient descent."""
 
-    lr: float = 0.01
+    lr: TorchNumber = 0.01
     """Learning rate."""
 
-    lambd: float = 0.0001
+    lambd: Annotated[float, Raises("step", "TypeError: can't multiply sequence by non-int of type 'float'", lets=("bool",))] = 0.0001
     """How fast the step decays."""
 
-    alpha: float = 0.75
+    alpha: Annotated[float, Raises("step", "TypeError: unsupported operand type(s) for ** or pow(): 'float' and 'str'", lets=("bool",))] = (
+        0.75
+    )
     """The power by which the learning rate falls."""
 
-    t0: float = 1_000_000.0
+    t0: Annotated[float, Raises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",))] = 1_000_000.0
     """The step at which averaging starts."""
 
 
-class RMSpropParams(Rated, Capturable):
+class RMSpropParams(Capturable):
     """RMSprop."""
 
-    lr: float = 0.01
+    lr: TorchNumber = 0.01
     """Learning rate."""
 
-    alpha: float = 0.99
+    alpha: TorchNumber = 0.99
     """How slowly the running average of the squared gradient forgets."""
 
-    eps: float = 1e-8
+    eps: TorchNumber = 1e-8
     """Added to the denominator, against division by zero."""
 
-    momentum: float = 0.0
+    momentum: TorchNumber = 0.0
     """How much of the last step is kept."""
 
-    centered: bool = False
+    centered: Switch = False
     """Divide by the gradient's estimated variance."""
 
 
-class RpropParams(Capturable):
+class RpropParams(Arguments):
     """Rprop: steps by the gradient's sign alone."""
 
-    lr: float = 0.01
+    lr: TorchNumber = 0.01
     """Learning rate."""
 
-    etas: tuple[float, float] = (0.5, 1.2)
+    etas: TorchPair = (0.5, 1.2)
     """By how much a step shrinks or grows."""
 
-    step_sizes: tuple[float, float] = (1e-6, 50.0)
+    step_sizes: Pair = (1e-6, 50.0)
     """The smallest and the largest step."""
 
+    foreach: MaybeSwitch = None
+    """Update many tensors in one kernel. Absent: as PyTorch sees fit."""
 
-class LbfgsParams(Parameters):
+    maximize: Switch = False
+    """Make the loss larger instead of smaller."""
+
+    differentiable: Graphless = False
+    """Let gradients flow through the step itself, which DeepSpeed's step does not allow."""
+
+    capturable: Switch = False
+    """Safe to record in a CUDA graph."""
+
+
+class LbfgsParams(Arguments):
     """L-BFGS, which needs the loss as a function: DeepSpeed's `step()` passes none."""
 
-    lr: float = 1.0
+    lr: TorchNumber = 1.0
     """Learning rate."""
 
     max_iter: int = 20
@@ -429,10 +573,10 @@ class LbfgsParams(Parameters):
     max_eval: int | None = None
     """Evaluations of the loss in one step."""
 
-    tolerance_grad: float = 1e-7
+    tolerance_grad: TorchNumber = 1e-7
     """Stop where the gradient is this small."""
 
-    tolerance_change: float = 1e-9
+    tolerance_change: TorchNumber = 1e-9
     """Stop where nothing changes by more than this."""
 
     history_size: int = 100
@@ -442,25 +586,31 @@ class LbfgsParams(Parameters):
     """How far to go along a direction."""
 
 
-class OneBitParams(Rated):
+class OneBitParams(Arguments):
     """What the 1-bit optimizers shared: after a warm-up they sent gradients in one bit."""
 
-    betas: tuple[float, float] = (0.9, 0.999)
+    lr: AdamNumber = 0.001
+    """Learning rate."""
+
+    weight_decay: AdamNumber = 0.0
+    """How strongly weights are pulled to zero."""
+
+    betas: TorchPair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
 
-    eps: float = 1e-8
+    eps: TorchNumber = 1e-8
     """Added to the denominator, against division by zero."""
 
-    eps_inside_sqrt: bool = False
+    eps_inside_sqrt: Switch = False
     """Add `eps` before the root is taken."""
 
-    bias_correction: bool = True
+    bias_correction: Switch = True
     """Correct the averages for their start at zero."""
 
-    amsgrad: bool = False
+    amsgrad: Switch = False
     """Not implemented: true raises a RuntimeError."""
 
-    cuda_aware: bool = False
+    cuda_aware: Switch = False
     """The MPI library takes GPU memory."""
 
     comm_backend_name: str = "nccl"
@@ -496,22 +646,22 @@ class OneBitLambParams(OneBitParams):
     freeze_step: int = 100_000
     """Steps of plain LAMB before compression starts."""
 
-    max_coeff: float = 10.0
+    max_coeff: TorchNumber = 10.0
     """The most that a layer's step may be scaled by."""
 
-    min_coeff: float = 0.01
+    min_coeff: TorchNumber = 0.01
     """The least that a layer's step may be scaled by."""
 
-    coeff_beta: float = 0.9
+    coeff_beta: TorchNumber = 0.9
     """How slowly the average of a layer's scale forgets."""
 
-    factor_max: float = 4.0
+    factor_max: TorchNumber = 4.0
     """The most by which a frozen scale may change."""
 
-    factor_min: float = 0.5
+    factor_min: TorchNumber = 0.5
     """The least by which a frozen scale may change."""
 
-    factor_threshold: float = 0.1
+    factor_threshold: TorchNumber = 0.1
     """The most by which a scale may change from one step to the next."""
 
 
@@ -530,6 +680,8 @@ class Kind:
     """Unknown parameters are dropped without a word."""
     step: str | None = None
     """What every step raises."""
+    wrapped: str | None = None
+    """What `initialize` raises wherever ZeRO, fp16 or bf16 wraps the optimizer."""
     note: str | None = None
 
 
@@ -565,8 +717,14 @@ OPTIMIZERS: dict[str, Kind] = {
     "RAdam": Kind(RAdamParams, classes={"torch.optim.RAdam": "always"}),
     "RMSprop": Kind(RMSpropParams, classes={"torch.optim.RMSprop": "always"}),
     "Rprop": Kind(RpropParams, classes={"torch.optim.Rprop": "always"}),
-    "SparseAdam": Kind(SparseAdamParams, classes={"torch.optim.SparseAdam": "always"}, step="RuntimeError: SparseAdam does not support dense gradients"),
-    "LBFGS": Kind(LbfgsParams, classes={"torch.optim.LBFGS": "always"}, step="TypeError: LBFGS.step() missing 1 required positional argument: 'closure'"),
+    "SparseAdam": Kind(
+        SparseAdamParams, classes={"torch.optim.SparseAdam": "always"}, step="RuntimeError: SparseAdam does not support dense gradients"
+    ),
+    "LBFGS": Kind(
+        LbfgsParams,
+        classes={"torch.optim.LBFGS": "always"},
+        step="TypeError: LBFGS.step() missing 1 required positional argument: 'closure'",
+    ),
     "OneBitAdam": Kind(OneBitAdamParams, any_case=True, until=_ONE_BIT),
     "ZeroOneAdam": Kind(ZeroOneAdamParams, any_case=True, until=_ONE_BIT),
     "OneBitLamb": Kind(OneBitLambParams, any_case=True, until=_ONE_BIT),

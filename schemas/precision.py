@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, PydanticSection
-from dslint.schemas.marks import AutoIsReal, Bounds, Default, NoBool, NullRaises, Passes, Raises, Since, Truthy
+from dslint.schemas.marks import AutoIsReal, Bounds, Default, NoBool, NullRaises, Raises, Since, Truthy
 
 DTYPES = Literal[
     "fp16", "float16", "half", "torch.float16",
@@ -32,7 +32,7 @@ class Fp16(PydanticSection):
     auto_cast: bool = False
     """Cast the inputs of the model's forward to fp16. It acts even where `enabled` is false."""
 
-    loss_scale: Annotated[float, NoBool("0.18.8"), Bounds("0.18.7")] = Field(0, ge=0, allow_inf_nan=False)
+    loss_scale: Annotated[float, NoBool("0.18.8"), Bounds("0.18.7")] = Field(default=0, ge=0, allow_inf_nan=False)
     """A fixed factor by which the loss is multiplied before the backward pass. 0 lets DeepSpeed find and follow one (dynamic scaling)."""
 
     initial_scale_power: Annotated[int, Default("0", 32), Default("0.8.0", 16)] = 16
@@ -51,8 +51,8 @@ class Fp16(PydanticSection):
     """The dynamic loss scale never falls below this. Must be above 0 where the scale is dynamic."""
 
     fp16_master_weights_and_grads: bool = False
-    """Keep master weights and gradients in fp16 as well, which halves their memory and costs accuracy. Needs ZeRO with optimizer offload to the
-    CPU and DeepSpeed's own CPU Adam; releases before 0.18.3 allow it at stage 2 only."""
+    """Keep master weights and gradients in fp16 as well, which halves their memory and costs accuracy. Needs ZeRO with optimizer offload to
+    the CPU and DeepSpeed's own CPU Adam; releases before 0.18.3 allow it at stage 2 only."""
 
 
 class Bf16(PydanticSection):
@@ -102,7 +102,7 @@ class TorchAutocast(HandReadSection):
 
     lower_precision_safe_modules: Annotated[
         list[str] | None,
-        Passes("A single string is read letter by letter."),
+        Raises("initialize", "ValueError: Failed to import lower precision safe module x"),
         NullRaises("parse", "TypeError: 'NoneType' object is not iterable"),
     ] = None
     """Import paths of the module classes whose parameters and gradients may be communicated in the lower precision

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-
 from dslint.schemas.activation_checkpointing import ActivationCheckpointing
 from dslint.schemas.aio import Aio
 from dslint.schemas.autotuning import Autotuning
-from dslint.schemas.base import HandReadSection
 from dslint.schemas.checkpoint import Checkpoint, DataStates
 from dslint.schemas.compilation import Compile
 from dslint.schemas.data_efficiency import DataEfficiency
 from dslint.schemas.inference import HybridEngine, WeightQuantization
+from dslint.schemas.monitors import Comet, CsvMonitor, Tensorboard, Wandb
+from dslint.schemas.parallel import ExpertParallel, Pipeline, TensorParallel
+from dslint.schemas.profiling import CommsLogger, FlopsProfiler, Timers
+from pydantic import Field
+
+from dslint.schemas.base import HandReadSection
 from dslint.schemas.marks import (
     Absent,
     BoolStandsFor,
@@ -29,11 +32,8 @@ from dslint.schemas.marks import (
     Truthy,
     Until,
 )
-from dslint.schemas.monitors import Comet, CsvMonitor, Tensorboard, Wandb
 from dslint.schemas.optimizers import Optimizer
-from dslint.schemas.parallel import ExpertParallel, Pipeline, TensorParallel
 from dslint.schemas.precision import Bf16, DataTypes, Fp16, TorchAutocast
-from dslint.schemas.profiling import CommsLogger, FlopsProfiler, Timers
 from dslint.schemas.schedulers import Scheduler
 from dslint.schemas.zero import ZeroOptimization
 
@@ -65,16 +65,16 @@ class DeepSpeedConfig(HandReadSection):
 
     # ------------------------------------------------------------------ batch
 
-    train_batch_size: Annotated[int | None, Raises("parse", "TypeError: unsupported operand type(s) for //: 'str' and 'int'", lets=("bool",)), _NOT_POSITIVE] = Field(
-        None, gt=0
-    )
+    train_batch_size: Annotated[
+        int | None, Raises("parse", "TypeError: unsupported operand type(s) for //: 'str' and 'int'", lets=("bool",)), _NOT_POSITIVE
+    ] = Field(default=None, gt=0)
     """Samples in one optimizer step, over all GPUs. Always `train_micro_batch_size_per_gpu` x `gradient_accumulation_steps` x the number of
     data-parallel ranks; two of the three are enough."""
 
-    train_micro_batch_size_per_gpu: Annotated[int | None, _NOT_COMPARABLE, _NOT_POSITIVE] = Field(None, gt=0)
+    train_micro_batch_size_per_gpu: Annotated[int | None, _NOT_COMPARABLE, _NOT_POSITIVE] = Field(default=None, gt=0)
     """Samples that a GPU takes in one forward and backward pass. Activation memory grows with it."""
 
-    gradient_accumulation_steps: Annotated[int | None, _NOT_COMPARABLE, _NOT_POSITIVE] = Field(None, gt=0)
+    gradient_accumulation_steps: Annotated[int | None, _NOT_COMPARABLE, _NOT_POSITIVE] = Field(default=None, gt=0)
     """Forward and backward passes whose gradients are summed up before an optimizer step: a larger batch without more activation memory."""
 
     managed_gradient_accumulation: Annotated[bool, Since("0.19.4"), Truthy()] = True
@@ -105,17 +105,21 @@ class DeepSpeedConfig(HandReadSection):
 
     # ------------------------------------------------------------------ precision
 
-    fp16: Annotated[Fp16, _not_a_mapping("runtime.precision_config.DeepSpeedFP16Config"), _null_is_no_mapping("runtime.precision_config.DeepSpeedFP16Config")] = Field(
-        default_factory=Fp16
-    )
+    fp16: Annotated[
+        Fp16,
+        _not_a_mapping("runtime.precision_config.DeepSpeedFP16Config"),
+        _null_is_no_mapping("runtime.precision_config.DeepSpeedFP16Config"),
+    ] = Field(default_factory=Fp16)
     """Training in fp16."""
 
     bf16: Annotated[Bf16 | None, _not_a_mapping("runtime.precision_config.DeepSpeedBF16Config")] = None
     """Training in bf16."""
 
-    bfloat16: Annotated[Bf16, _not_a_mapping("runtime.precision_config.DeepSpeedBF16Config"), _null_is_no_mapping("runtime.precision_config.DeepSpeedBF16Config")] = Field(
-        default_factory=Bf16
-    )
+    bfloat16: Annotated[
+        Bf16,
+        _not_a_mapping("runtime.precision_config.DeepSpeedBF16Config"),
+        _null_is_no_mapping("runtime.precision_config.DeepSpeedBF16Config"),
+    ] = Field(default_factory=Bf16)
     """The old name of `bf16`, read only where there is no `bf16`."""
 
     torch_autocast: Annotated[TorchAutocast, Since("0.17.2"), _NO_GET, _NULL_NO_GET] = Field(default_factory=TorchAutocast)
@@ -191,9 +195,9 @@ class DeepSpeedConfig(HandReadSection):
         NullRaises("parse", "TypeError: unsupported operand type(s) for /: 'int' and 'NoneType'"),
         OutOfRange("parse", "AssertionError: Train batch size: -1.0 has to be greater than 0"),
         Forbids(0, "parse", "ZeroDivisionError: division by zero"),
-    ] = Field(None, gt=0)
-    """GPUs that share a sequence. Divides the world size in the batch sizes; together with `data_parallel_size` it also sets up the groups. Read
-    from a config that is passed as a dict, not from a path."""
+    ] = Field(default=None, gt=0)
+    """GPUs that share a sequence. Divides the world size in the batch sizes; together with `data_parallel_size` it also sets up the groups.
+    Read from a config that is passed as a dict, not from a path."""
 
     data_parallel_size: Annotated[int | None, Since("0.15.0"), Passes("It is read only together with sequence_parallel_size.")] = None
     """Data-parallel ranks beside `sequence_parallel_size`; the two must multiply to the world size. Read from a dict, not from a path."""
@@ -222,7 +226,7 @@ class DeepSpeedConfig(HandReadSection):
     """How checkpoints are written and checked."""
 
     datastates_ckpt: Annotated[
-        DataStates | Literal[False],
+        DataStates | bool,
         Since("0.18.1"),
         Passes('Anything but false turns it on: null, "false" and {"enabled": false} too.'),
     ] = False
@@ -245,9 +249,9 @@ class DeepSpeedConfig(HandReadSection):
     ] = Field(default_factory=Compile)
     """DeepCompile, for programs that call `engine.compile()`."""
 
-    hybrid_engine: Annotated[HybridEngine, _not_a_mapping("runtime.config.HybridEngineConfig"), _null_is_no_mapping("runtime.config.HybridEngineConfig")] = Field(
-        default_factory=HybridEngine
-    )
+    hybrid_engine: Annotated[
+        HybridEngine, _not_a_mapping("runtime.config.HybridEngineConfig"), _null_is_no_mapping("runtime.config.HybridEngineConfig")
+    ] = Field(default_factory=HybridEngine)
     """Fast generation inside training, for RLHF."""
 
     weight_quantization: Annotated[
@@ -293,7 +297,9 @@ class DeepSpeedConfig(HandReadSection):
     disable_python_gc: Annotated[bool, Since("0.19.8"), Truthy()] = False
     """Turn Python's garbage collector off while training, against uneven pauses of the ranks."""
 
-    vocabulary_size: Annotated[int | None, Raises("parse", "TypeError: not all arguments converted during string formatting", lets=("bool", "float"))] = None
+    vocabulary_size: Annotated[
+        int | None, Raises("parse", "TypeError: not all arguments converted during string formatting", lets=("bool", "float"))
+    ] = None
     """Only for a warning where it is no multiple of 8; nothing else reads it."""
 
     tensorboard: Annotated[Tensorboard, _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Tensorboard)
@@ -308,9 +314,9 @@ class DeepSpeedConfig(HandReadSection):
     comet: Annotated[Comet, Since("0.14.3"), _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Comet)
     """Curves in Comet."""
 
-    comms_logger: Annotated[CommsLogger, _not_a_mapping("comm.config.CommsLoggerConfig"), _null_is_no_mapping("comm.config.CommsLoggerConfig")] = Field(
-        default_factory=CommsLogger
-    )
+    comms_logger: Annotated[
+        CommsLogger, _not_a_mapping("comm.config.CommsLoggerConfig"), _null_is_no_mapping("comm.config.CommsLoggerConfig")
+    ] = Field(default_factory=CommsLogger)
     """Times and sizes of every communication."""
 
     flops_profiler: Annotated[FlopsProfiler, _NO_GET, _NULL_NO_GET] = Field(default_factory=FlopsProfiler)
@@ -329,7 +335,9 @@ class DeepSpeedConfig(HandReadSection):
 
     # ------------------------------------------------------------------ gone
 
-    fp32_allreduce: Annotated[bool | None, Until("0.5.7", then="ignored", use="communication_data_type", note='Write communication_data_type: "fp32".')] = None
+    fp32_allreduce: Annotated[
+        bool | None, Until("0.5.7", then="ignored", use="communication_data_type", note='Write communication_data_type: "fp32".')
+    ] = None
     """The old way to average gradients in fp32."""
 
     seq_parallel_comm_data_type: Annotated[
@@ -341,7 +349,10 @@ class DeepSpeedConfig(HandReadSection):
     """NVIDIA Apex mixed precision."""
 
     sparse_gradients: Annotated[
-        bool | None, Until("0.19.7", then="raises", note="Gradients of an embedding that is built with sparse=True are still sent sparsely, without a key.")
+        bool | None,
+        Until(
+            "0.19.7", then="raises", note="Gradients of an embedding that is built with sparse=True are still sent sparsely, without a key."
+        ),
     ] = None
     """Send the gradients of embeddings as sparse tensors."""
 
@@ -366,7 +377,9 @@ class DeepSpeedConfig(HandReadSection):
     """Batch sizes that suit many numbers of GPUs."""
 
     eigenvalue: Annotated[
-        dict[str, Any] | None, Open(), Until("0.0.0", then="raises", raises_since="0.19.8", note="It belonged to mixture-of-quantization, which is gone.")
+        dict[str, Any] | None,
+        Open(),
+        Until("0.0.0", then="raises", raises_since="0.19.8", note="It belonged to mixture-of-quantization, which is gone."),
     ] = None
     """Never read at this place."""
 
@@ -375,10 +388,14 @@ class DeepSpeedConfig(HandReadSection):
     ] = None
     """Mixture-of-quantization training."""
 
-    compression_training: Annotated[dict[str, Any] | None, Open(), Until("0.19.6", then="raises", note="DeepSpeed no longer compresses models.")] = None
+    compression_training: Annotated[
+        dict[str, Any] | None, Open(), Until("0.19.6", then="raises", note="DeepSpeed no longer compresses models.")
+    ] = None
     """Quantization, pruning and layer reduction while training."""
 
-    nebula: Annotated[dict[str, Any] | None, Open(), Until("0.19.6", then="raises", note="Checkpoints are written by torch.save again.")] = None
+    nebula: Annotated[
+        dict[str, Any] | None, Open(), Until("0.19.6", then="raises", note="Checkpoints are written by torch.save again.")
+    ] = None
     """Checkpoints through Azure's Nebula."""
 
     graph_harvesting: Annotated[bool | None, Since("0.12.6"), Until("0.19.7", then="raises")] = None

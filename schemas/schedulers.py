@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, Parameters
-from dslint.schemas.marks import Bounds, Default, NullRaises, Open, OutOfRange, Raises, Since
-from dslint.schemas.optimizers import Kind
+from dslint.schemas.marks import Bounds, Default, ExactInt, Forbids, NullRaises, Open, OutOfRange, Passes, Raises, Since
+from dslint.schemas.optimizers import Kind, Switch
 
 
 class Scheduler(HandReadSection):
@@ -26,306 +26,554 @@ class Scheduler(HandReadSection):
     """The schedule's settings: the keyword arguments of its constructor. Has to be there, if only as `{}`."""
 
 
+ToSubtract: TypeAlias = Annotated[
+    float | list[float],
+    Raises("initialize", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
+    NullRaises("initialize", "TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'"),
+]
+"""A learning rate, or one for each parameter group."""
+
+ToMultiply: TypeAlias = Annotated[
+    float | list[float],
+    Raises("step", "TypeError: can't multiply sequence by non-int of type 'float'", lets=("bool",)),
+    NullRaises("step", "TypeError: unsupported operand type(s) for *: 'NoneType' and 'float'"),
+]
+"""The same, which is computed with in the step."""
+
+RealNumber: TypeAlias = Annotated[
+    float,
+    Raises("initialize", "TypeError: must be real number, not str", lets=("bool",)),
+    NullRaises("initialize", "TypeError: must be real number, not NoneType"),
+]
+Steps: TypeAlias = Annotated[int, Passes("Nothing checks it.")]
+LateNumber: TypeAlias = Annotated[float, Passes("Nothing checks it before it is computed with.")]
+Momentum: TypeAlias = Annotated[
+    float | list[float],
+    Raises("initialize", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
+    NullRaises("initialize", "TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'"),
+]
+
+
 class Resumed(Parameters):
     """What DeepSpeed's schedules share."""
 
-    last_batch_iteration: int = -1
+    last_batch_iteration: Annotated[
+        int, Passes("DeepSpeed catches the TypeError of the first step and starts the schedule at step number train_batch_size.")
+    ] = -1
     """The step to go on from. Checkpoints bring it along; -1 starts anew."""
 
 
 class Warmup(Resumed):
     """What the schedules with a warm-up share."""
 
-    warmup_num_steps: int = Field(1000, gt=0)
+    warmup_num_steps: Annotated[
+        int,
+        ExactInt("0.19.3"),
+        Bounds("0.19.2"),
+        Raises("initialize", "ValueError: warmup_num_steps must be a positive integer, got x", lets=("bool",)),
+        NullRaises("initialize", "ValueError: warmup_num_steps must be a positive integer, got None"),
+        OutOfRange("initialize", "ValueError: warmup_num_steps must be a positive integer, got 0"),
+    ] = Field(default=1000, gt=0)
     """Steps of the warm-up, as an integer. 1 counts as 2."""
 
-    warmup_type: Literal["log", "linear"] = "log"
+    warmup_type: Annotated[Literal["log", "linear"], Passes('DeepSpeed warns and takes "log".')] = "log"
     """How the learning rate rises: along a logarithm (fast at first) or a line. Anything else is read as "log"."""
 
 
 class WarmupLRParams(Warmup):
     """Rises from one learning rate to another, and stays there."""
 
-    warmup_min_lr: float | list[float] = 0.0
+    warmup_min_lr: ToSubtract = 0.0
     """The learning rate at the start; a list has one for each parameter group."""
 
-    warmup_max_lr: Annotated[float | list[float] | None, Default("0", 0.001), Default("0.17.2", None)] = None
+    warmup_max_lr: Annotated[
+        float | list[float] | None,
+        Default("0", 0.001),
+        Default("0.17.2", None),
+        Raises("initialize", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
+    ] = None
     """The learning rate at the end of the warm-up, and after it. Absent or null: the optimizer's own."""
 
 
 class WarmupDecayLRParams(Warmup):
     """Rises from one learning rate to another, and falls to zero along a line."""
 
-    total_num_steps: int
+    total_num_steps: Annotated[
+        int,
+        Raises("initialize", "TypeError: '<' not supported between instances of 'str' and 'int'", lets=("bool", "float")),
+        NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'int'"),
+    ]
     """Steps of the whole run, at whose end the learning rate is zero."""
 
-    warmup_min_lr: float | list[float] = 0.0
+    warmup_min_lr: ToSubtract = 0.0
     """The learning rate at the start; a list has one for each parameter group."""
 
-    warmup_max_lr: float | list[float] | None = 0.001
-    """The learning rate at the end of the warm-up. It does not default to the optimizer's own."""
+    warmup_max_lr: Annotated[
+        float | list[float] | None,
+        Raises("initialize", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
+    ] = 0.001
+    """The learning rate at the end of the warm-up. Absent it is 0.001; null takes the optimizer's own."""
 
 
 class WarmupCosineLRParams(Warmup):
     """Rises to the optimizer's learning rate, and falls along a cosine."""
 
-    total_num_steps: int
+    total_num_steps: Annotated[
+        int,
+        Raises("initialize", "TypeError: '<' not supported between instances of 'str' and 'int'", lets=("bool", "float")),
+        NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'int'"),
+    ]
     """Steps of the whole run, at whose end the learning rate is `cos_min_ratio` of the optimizer's."""
 
-    warmup_min_ratio: float = 0.0
+    warmup_min_ratio: Annotated[
+        float,
+        Raises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'"),
+    ] = 0.0
     """The part of the optimizer's learning rate to start at."""
 
-    cos_min_ratio: float = 0.0001
+    cos_min_ratio: Annotated[
+        float,
+        Passes("After the warm-up DeepSpeed catches the TypeError of every step and sets the schedule to step number train_batch_size."),
+    ] = 0.0001
     """The part of the optimizer's learning rate to end at."""
 
 
 class LRRangeTestParams(Resumed):
     """Raises the learning rate on and on, to find the largest one that trains."""
 
-    lr_range_test_min_lr: float | list[float] = 0.001
+    lr_range_test_min_lr: ToMultiply = 0.001
     """The learning rate at the start; a list has one for each parameter group."""
 
-    lr_range_test_step_size: int = Field(2000, gt=0)
+    lr_range_test_step_size: Annotated[
+        int,
+        ExactInt("0.19.4"),
+        Bounds("0.19.3"),
+        Raises("initialize", "ValueError: lr_range_test_step_size must be a positive integer, got x", lets=("bool",)),
+        NullRaises("initialize", "ValueError: lr_range_test_step_size must be a positive integer, got None"),
+        OutOfRange("initialize", "ValueError: lr_range_test_step_size must be a positive integer, got 0"),
+    ] = Field(default=2000, gt=0)
     """Steps between two rises, as an integer."""
 
-    lr_range_test_step_rate: float = 1.0
+    lr_range_test_step_rate: Annotated[
+        float,
+        Raises("step", "TypeError: can't multiply sequence by non-int of type 'float'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for *: 'NoneType' and 'float'"),
+    ] = 1.0
     """By how much of the first learning rate it rises."""
 
-    lr_range_test_staircase: bool = False
+    lr_range_test_staircase: Switch = False
     """Rise in stairs rather than along a line."""
 
 
 class OneCycleParams(Resumed):
     """One cycle of the learning rate up and down, the other way round for the momentum, then decay."""
 
-    cycle_min_lr: float | list[float]
+    cycle_min_lr: ToMultiply
     """The learning rate at the start and end of the cycle."""
 
-    cycle_max_lr: float | list[float]
+    cycle_max_lr: Annotated[
+        float | list[float],
+        Raises("step", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for -: 'NoneType' and 'float'"),
+    ]
     """The learning rate at the top of the cycle."""
 
-    decay_lr_rate: float = 0.0
+    decay_lr_rate: RealNumber = 0.0
     """How fast the learning rate falls after the cycle."""
 
-    cycle_first_step_size: float = Field(2000, gt=0)
+    cycle_first_step_size: Annotated[
+        float,
+        Bounds("0.19.3"),
+        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+        NullRaises("initialize", "TypeError: float() argument must be a string or a real number, not 'NoneType'"),
+        OutOfRange("initialize", "ValueError: cycle_first_step_size must be positive, got 0.0"),
+    ] = Field(default=2000, gt=0)
     """Steps of the way up."""
 
-    cycle_second_step_size: Annotated[float | None, Field(ge=0)] = None
+    cycle_second_step_size: Annotated[
+        float | None,
+        Bounds("0.19.3"),
+        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+        OutOfRange("initialize", "ValueError: cycle_second_step_size must be non-negative, got -1.0"),
+    ] = Field(default=None, ge=0)
     """Steps of the way down. Absent: as many as up."""
 
-    cycle_first_stair_count: int = 0
+    cycle_first_stair_count: Annotated[
+        int,
+        Raises("step", "TypeError: '>' not supported between instances of 'str' and 'int'", lets=("bool", "float")),
+        NullRaises("step", "TypeError: '>' not supported between instances of 'NoneType' and 'int'"),
+    ] = 0
     """Stairs on the way up; 0 rises along a line."""
 
-    cycle_second_stair_count: int | None = None
+    cycle_second_stair_count: Annotated[int | None, Passes("It fails where the way down begins.")] = None
     """Stairs on the way down. Absent: as many as up."""
 
-    decay_step_size: int = 0
+    decay_step_size: Annotated[
+        int,
+        Raises("initialize", "TypeError: must be real number, not str", lets=("bool", "float")),
+        NullRaises("initialize", "TypeError: must be real number, not NoneType"),
+    ] = 0
     """Steps between two falls after the cycle; 0 means no decay."""
 
-    cycle_momentum: bool = True
+    cycle_momentum: Switch = True
     """Cycle the momentum too. Only for optimizers with `betas`."""
 
-    cycle_min_mom: float | list[float] = 0.8
+    cycle_min_mom: Annotated[
+        float | list[float],
+        Raises("step", "TypeError: unsupported operand type(s) for -: 'int' and 'str'"),
+        NullRaises("step", "TypeError: unsupported operand type(s) for -: 'int' and 'NoneType'"),
+    ] = 0.8
     """The momentum at the top of the cycle."""
 
-    cycle_max_mom: float | list[float] = 0.9
+    cycle_max_mom: Annotated[
+        float | list[float],
+        Raises("step", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for -: 'NoneType' and 'float'"),
+    ] = 0.9
     """The momentum at the start and end of the cycle."""
 
-    decay_mom_rate: float = 0.0
+    decay_mom_rate: RealNumber = 0.0
     """How fast the momentum changes after the cycle."""
 
 
 class Epoch(Parameters):
     """What PyTorch's schedules share."""
 
-    last_epoch: int = -1
-    """The step to go on from; -1 starts anew."""
+    last_epoch: Annotated[
+        int,
+        Field(ge=-1, le=-1),
+        Raises("initialize", "KeyError: \"param 'initial_lr' is not specified in param_groups[0]"),
+        NullRaises("initialize", "KeyError: \"param 'initial_lr' is not specified in param_groups[0]"),
+        OutOfRange("initialize", "KeyError: \"param 'initial_lr' is not specified in param_groups[0]"),
+    ] = -1
+    """The step to go on from. Only -1, a new start, works from a config file."""
 
 
 class ConstantLRParams(Epoch):
     """A fixed part of the learning rate for some steps, then all of it."""
 
-    factor: float = 1 / 3
+    factor: Annotated[
+        float,
+        Raises("initialize", "TypeError: '>' not supported between instances of 'str' and 'float'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: '>' not supported between instances of 'NoneType' and 'float'"),
+        OutOfRange("initialize", "ValueError: Constant multiplicative factor expected to be between 0 and 1."),
+    ] = Field(default=1 / 3, ge=0, le=1)
     """The part."""
 
-    total_iters: int = 5
+    total_iters: Steps = 5
     """Steps until the learning rate is whole."""
 
 
 class LinearLRParams(Epoch):
     """From one part of the learning rate to another along a line."""
 
-    start_factor: float = 1 / 3
+    start_factor: Annotated[
+        float,
+        Raises("initialize", "TypeError: '>' not supported between instances of 'str' and 'float'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: '>' not supported between instances of 'NoneType' and 'float'"),
+        OutOfRange("initialize", "ValueError: Starting multiplicative factor expected to be greater than 0"),
+    ] = Field(default=1 / 3, gt=0, le=1)
     """The part at the start."""
 
-    end_factor: float = 1.0
+    end_factor: Annotated[
+        float,
+        Raises("initialize", "TypeError: '>' not supported between instances of 'str' and 'float'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: '>' not supported between instances of 'NoneType' and 'float'"),
+        OutOfRange("initialize", "ValueError: Ending multiplicative factor expected to be between 0 and 1."),
+    ] = Field(default=1.0, ge=0, le=1)
     """The part at the end."""
 
-    total_iters: int = 5
+    total_iters: Annotated[
+        int,
+        Raises("step", "TypeError: '<' not supported between instances of 'int' and 'str'", lets=("bool", "float")),
+        NullRaises("step", "TypeError: '<' not supported between instances of 'int' and 'NoneType'"),
+    ] = 5
     """Steps of the way."""
 
 
 class PolynomialLRParams(Epoch):
     """Falls to zero along a power."""
 
-    total_iters: int = 5
+    total_iters: Annotated[
+        int,
+        Raises("step", "TypeError: '<' not supported between instances of 'int' and 'str'", lets=("bool", "float")),
+        NullRaises("step", "TypeError: '<' not supported between instances of 'int' and 'NoneType'"),
+    ] = 5
     """Steps until zero."""
 
-    power: float = 1.0
+    power: Annotated[
+        float,
+        Raises("step", "TypeError: unsupported operand type(s) for ** or pow(): 'float' and 'str'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for ** or pow(): 'float' and 'NoneType'"),
+    ] = 1.0
     """The power; 1 is a line."""
 
 
 class ExponentialLRParams(Epoch):
     """Falls by the same factor at every step."""
 
-    gamma: float
+    gamma: Annotated[
+        float,
+        Raises("step", "TypeError: unsupported operand type(s) for ** or pow(): 'str' and 'int'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for ** or pow(): 'NoneType' and 'int'"),
+    ]
     """The factor."""
 
 
 class StepLRParams(Epoch):
     """Falls by a factor every so many steps."""
 
-    step_size: int
+    step_size: Annotated[
+        int,
+        Raises("step", "TypeError: unsupported operand type(s) for //: 'int' and 'str'", lets=("bool", "float")),
+        NullRaises("step", "TypeError: unsupported operand type(s) for //: 'int' and 'NoneType'"),
+        Forbids(0, "step", "ZeroDivisionError: integer modulo by zero"),
+    ]
     """Steps between two falls."""
 
-    gamma: float = 0.1
+    gamma: LateNumber = 0.1
     """The factor."""
 
 
 class MultiStepLRParams(Epoch):
     """Falls by a factor at given steps."""
 
-    milestones: list[int]
+    milestones: Annotated[list[int], Passes("Nothing checks it before a milestone is reached.")]
     """The steps."""
 
-    gamma: float = 0.1
+    gamma: LateNumber = 0.1
     """The factor."""
 
 
 class CosineAnnealingLRParams(Epoch):
     """Falls along a cosine, and rises again."""
 
-    T_max: int
+    T_max: Annotated[
+        int,
+        Raises("step", "TypeError: unsupported operand type(s) for /: 'float' and 'str'", lets=("bool", "float")),
+        NullRaises("step", "TypeError: unsupported operand type(s) for /: 'float' and 'NoneType'"),
+        Forbids(0, "step", "ZeroDivisionError: integer modulo by zero"),
+    ]
     """Steps until the lowest point."""
 
-    eta_min: float = 0.0
+    eta_min: Annotated[
+        float,
+        Raises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'"),
+    ] = 0.0
     """The learning rate there."""
 
 
 class CosineAnnealingWarmRestartsParams(Epoch):
     """Falls along a cosine, and starts over at the top."""
 
-    T_0: int
+    T_0: Annotated[
+        int,
+        Field(gt=0),
+        ExactInt("0.0.0"),
+        Raises("initialize", "TypeError: '<=' not supported between instances of 'str' and 'int'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: '<=' not supported between instances of 'NoneType' and 'int'"),
+        OutOfRange("initialize", "ValueError: Expected positive integer T_0, but got 0"),
+    ]
     """Steps until the first restart."""
 
-    T_mult: int = 1
+    T_mult: Annotated[
+        int,
+        ExactInt("0.0.0"),
+        Raises("initialize", "TypeError: '<' not supported between instances of 'str' and 'int'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'int'"),
+        OutOfRange("initialize", "ValueError: Expected integer T_mult >= 1, but got 0"),
+    ] = Field(default=1, ge=1)
     """By how much each way is longer than the one before."""
 
-    eta_min: float = 0.0
+    eta_min: Annotated[
+        float,
+        Raises("initialize", "ValueError: Expected float or int eta_min, but got x of type <class 'str'>", lets=("bool",)),
+        NullRaises("initialize", "ValueError: Expected float or int eta_min, but got None of type <class 'NoneType'>"),
+    ] = 0.0
     """The learning rate at the lowest point."""
 
 
 class CyclicLRParams(Epoch):
     """Up and down between two learning rates, over and over."""
 
-    base_lr: float | list[float]
+    base_lr: ToSubtract
     """The lower one."""
 
-    max_lr: float | list[float]
+    max_lr: Annotated[
+        float | list[float],
+        Raises("initialize", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: unsupported operand type(s) for -: 'NoneType' and 'float'"),
+    ]
     """The upper one."""
 
-    step_size_up: int = 2000
+    step_size_up: Annotated[
+        int,
+        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+        NullRaises("initialize", "TypeError: float() argument must be a string or a real number, not 'NoneType'"),
+        Forbids(0, "initialize", "ZeroDivisionError: float division by zero"),
+    ] = 2000
     """Steps up."""
 
-    step_size_down: int | None = None
+    step_size_down: Annotated[
+        int | None,
+        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+    ] = None
     """Steps down. Absent: as many as up."""
 
-    mode: Literal["triangular", "triangular2", "exp_range"] = "triangular"
+    mode: Annotated[
+        Literal["triangular", "triangular2", "exp_range"],
+        Raises("initialize", "ValueError: mode is invalid and scale_fn is None"),
+        NullRaises("initialize", "ValueError: mode is invalid and scale_fn is None"),
+    ] = "triangular"
     """How the cycles change: not at all, halved each time, or by `gamma` to the step."""
 
-    gamma: float = 1.0
+    gamma: LateNumber = 1.0
     """For "exp_range"."""
 
-    scale_mode: Literal["cycle", "iterations"] = "cycle"
+    scale_mode: Annotated[Literal["cycle", "iterations"], Passes('Anything but "cycle" is "iterations".')] = "cycle"
     """What the scaling counts."""
 
-    cycle_momentum: bool = True
+    cycle_momentum: Switch = True
     """Cycle the momentum too."""
 
-    base_momentum: float | list[float] = 0.8
+    base_momentum: Momentum = 0.8
     """The lower momentum."""
 
-    max_momentum: float | list[float] = 0.9
+    max_momentum: Annotated[
+        float | list[float],
+        Raises("initialize", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: unsupported operand type(s) for -: 'NoneType' and 'float'"),
+    ] = 0.9
     """The upper momentum."""
 
 
 class OneCycleLRParams(Epoch):
     """PyTorch's one-cycle schedule."""
 
-    max_lr: float | list[float]
+    max_lr: Annotated[
+        float | list[float],
+        Raises("initialize", "TypeError: unsupported operand type(s) for /: 'str' and 'float'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: unsupported operand type(s) for /: 'NoneType' and 'float'"),
+    ]
     """The learning rate at the top."""
 
-    total_steps: int | None = None
+    total_steps: Annotated[
+        int | None,
+        Field(gt=0),
+        ExactInt("0.0.0"),
+        Raises("initialize", "TypeError: '<=' not supported between instances of 'str' and 'int'", lets=("bool",)),
+        OutOfRange("initialize", "ValueError: Expected positive integer total_steps, but got 0"),
+    ] = None
     """Steps of the whole run; or give `epochs` and `steps_per_epoch`."""
 
-    epochs: int | None = None
+    epochs: Annotated[int | None, Passes("It is not read where total_steps is given.")] = None
     """Epochs of the whole run."""
 
-    steps_per_epoch: int | None = None
+    steps_per_epoch: Annotated[int | None, Passes("It is not read where total_steps is given.")] = None
     """Steps of an epoch."""
 
-    pct_start: float = 0.3
+    pct_start: Annotated[
+        float,
+        Field(gt=0, lt=1),
+        Raises("initialize", "ValueError: could not convert string to float"),
+        NullRaises("initialize", "TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'"),
+        OutOfRange("initialize", "ValueError: Expected float between 0 and 1 pct_start, but got 1"),
+    ] = 0.3
     """The part of the steps that goes up."""
 
-    anneal_strategy: Literal["cos", "linear"] = "cos"
+    anneal_strategy: Annotated[
+        Literal["cos", "linear"],
+        Raises("initialize", "ValueError: anneal_strategy must be one of 'cos' or 'linear', instead got x"),
+        NullRaises("initialize", "ValueError: anneal_strategy must be one of 'cos' or 'linear', instead got None"),
+    ] = "cos"
     """How it falls."""
 
-    cycle_momentum: bool = True
+    cycle_momentum: Switch = True
     """Cycle the momentum too."""
 
-    base_momentum: float | list[float] = 0.85
+    base_momentum: Momentum = 0.85
     """The lower momentum."""
 
-    max_momentum: float | list[float] = 0.95
+    max_momentum: Annotated[
+        float | list[float],
+        Raises("initialize", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: unsupported operand type(s) for -: 'NoneType' and 'float'"),
+    ] = 0.95
     """The upper momentum."""
 
-    div_factor: float = 25.0
+    div_factor: Annotated[
+        float,
+        Raises("initialize", "TypeError: unsupported operand type(s) for /: 'float' and 'str'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: unsupported operand type(s) for /: 'float' and 'NoneType'"),
+        Forbids(0, "initialize", "ZeroDivisionError: float division by zero"),
+    ] = 25.0
     """The start is `max_lr` divided by this."""
 
-    final_div_factor: float = 10_000.0
+    final_div_factor: Annotated[
+        float,
+        Raises("initialize", "TypeError: unsupported operand type(s) for /: 'float' and 'str'", lets=("bool",)),
+        NullRaises("initialize", "TypeError: unsupported operand type(s) for /: 'float' and 'NoneType'"),
+        Forbids(0, "initialize", "ZeroDivisionError: float division by zero"),
+    ] = 10_000.0
     """The end is the start divided by this."""
 
-    three_phase: bool = False
+    three_phase: Switch = False
     """Fall back to the start first, then to the end."""
 
 
 class ReduceLROnPlateauParams(Parameters):
     """Falls where a measured value no longer gets better."""
 
-    mode: Literal["min", "max"] = "min"
+    mode: Annotated[
+        Literal["min", "max"],
+        Raises("initialize", "ValueError: mode x is unknown!"),
+        NullRaises("initialize", 'TypeError: can only concatenate str (not "NoneType") to str'),
+    ] = "min"
     """Whether less is better."""
 
-    factor: float = 0.1
+    factor: Annotated[
+        float,
+        Field(lt=1),
+        Raises("initialize", "TypeError: '>=' not supported between instances of 'str' and 'float'"),
+        NullRaises("initialize", "TypeError: '>=' not supported between instances of 'NoneType' and 'float'"),
+        OutOfRange("initialize", "ValueError: Factor should be < 1.0."),
+    ] = 0.1
     """By how much it falls."""
 
-    patience: int = 10
+    patience: Annotated[
+        int,
+        Raises("step", "TypeError: '>' not supported between instances of 'int' and 'str'", lets=("bool", "float")),
+        NullRaises("step", "TypeError: '>' not supported between instances of 'int' and 'NoneType'"),
+    ] = 10
     """Measurements without progress to wait for."""
 
-    threshold: float = 0.0001
+    threshold: Annotated[
+        float,
+        Raises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
+        NullRaises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'"),
+    ] = 0.0001
     """What counts as progress."""
 
-    threshold_mode: Literal["rel", "abs"] = "rel"
+    threshold_mode: Annotated[
+        Literal["rel", "abs"],
+        Raises("initialize", "ValueError: threshold mode x is unknown!"),
+        NullRaises("initialize", 'TypeError: can only concatenate str (not "NoneType") to str'),
+    ] = "rel"
     """Whether the threshold is a part of the best value or a distance from it."""
 
-    cooldown: int = 0
+    cooldown: Steps = 0
     """Measurements to wait after a fall."""
 
-    min_lr: float | list[float] = 0.0
+    min_lr: Annotated[float | list[float], Passes("Nothing checks it before the first fall.")] = 0.0
     """The lowest learning rate."""
 
-    eps: float = 1e-8
+    eps: LateNumber = 1e-8
     """Smaller changes are left out."""
 
+
+_WRAPPED = "TypeError: DeepSpeedZeroOptimizer is not an Optimizer"
 
 SCHEDULERS: dict[str, Kind] = {
     "WarmupLR": Kind(WarmupLRParams),
@@ -333,16 +581,16 @@ SCHEDULERS: dict[str, Kind] = {
     "WarmupCosineLR": Kind(WarmupCosineLRParams, since=Since("0.12.3")),
     "LRRangeTest": Kind(LRRangeTestParams),
     "OneCycle": Kind(OneCycleParams),
-    "ConstantLR": Kind(ConstantLRParams),
-    "LinearLR": Kind(LinearLRParams),
-    "PolynomialLR": Kind(PolynomialLRParams),
-    "ExponentialLR": Kind(ExponentialLRParams),
-    "StepLR": Kind(StepLRParams),
-    "MultiStepLR": Kind(MultiStepLRParams),
-    "CosineAnnealingLR": Kind(CosineAnnealingLRParams),
-    "CosineAnnealingWarmRestarts": Kind(CosineAnnealingWarmRestartsParams),
-    "CyclicLR": Kind(CyclicLRParams),
-    "OneCycleLR": Kind(OneCycleLRParams),
-    "ReduceLROnPlateau": Kind(ReduceLROnPlateauParams),
+    "ConstantLR": Kind(ConstantLRParams, wrapped=_WRAPPED),
+    "LinearLR": Kind(LinearLRParams, wrapped=_WRAPPED),
+    "PolynomialLR": Kind(PolynomialLRParams, wrapped=_WRAPPED),
+    "ExponentialLR": Kind(ExponentialLRParams, wrapped=_WRAPPED),
+    "StepLR": Kind(StepLRParams, wrapped=_WRAPPED),
+    "MultiStepLR": Kind(MultiStepLRParams, wrapped=_WRAPPED),
+    "CosineAnnealingLR": Kind(CosineAnnealingLRParams, wrapped=_WRAPPED),
+    "CosineAnnealingWarmRestarts": Kind(CosineAnnealingWarmRestartsParams, wrapped=_WRAPPED),
+    "CyclicLR": Kind(CyclicLRParams, wrapped=_WRAPPED),
+    "OneCycleLR": Kind(OneCycleLRParams, wrapped=_WRAPPED),
+    "ReduceLROnPlateau": Kind(ReduceLROnPlateauParams, wrapped=_WRAPPED),
 }
 """The schedules by name, DeepSpeed's own first."""

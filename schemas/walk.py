@@ -1,4 +1,4 @@
-"""Walks the models: what each key of the config is, in one form from which the key table, the JSON Schema and the documentation are written."""
+"""Walks the models: what each key of the config is, in one form from which the key table and the JSON Schema are written."""
 
 from __future__ import annotations
 
@@ -140,20 +140,15 @@ def _add(shape: Shape, annotation: Any, metadata: list[Any]) -> None:
     elif origin is Literal:
         shape.choices.extend(arguments)
         _kind(shape, *(KINDS[type(argument)] for argument in arguments))
-    elif origin is list:
+    elif origin in (list, tuple) or annotation is list:
         _kind(shape, "list")
-        shape.items = shape_of(arguments[0], [])
-    elif origin is tuple:
-        _kind(shape, "list")
-        shape.items = shape_of(arguments[0], [])
-        shape.length = None if arguments[-1] is Ellipsis else len(arguments)
+        shape.items = shape_of(arguments[0], []) if arguments else None
+        shape.length = len(arguments) if origin is tuple and arguments[-1] is not Ellipsis else None
     elif origin is dict and arguments[1] is not Any:
         _kind(shape, "section")
         shape.values = shape_of(arguments[1], [])
     elif origin is dict or annotation is dict:
         _kind(shape, "dict")
-    elif annotation is list:
-        _kind(shape, "list")
     elif annotation is Any:
         _kind(shape, *ANY_KIND)
     elif annotation in KINDS:

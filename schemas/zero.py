@@ -30,13 +30,14 @@ class OffloadParam(PydanticSection):
     nvme_path: str | None = None
     """A directory on a local NVMe drive, for `device: "nvme"`, which fails without it."""
 
-    buffer_count: int = Field(5, ge=0)
+    buffer_count: int = Field(default=5, ge=0)
     """Buffers in CPU memory through which parameters are swapped in from NVMe. With `device: "nvme"` only."""
 
-    buffer_size: int = Field(100_000_000, ge=0)
-    """Elements (not bytes) in each of those buffers. The largest parameter's share of one GPU has to fit into one. With `device: "nvme"` only."""
+    buffer_size: int = Field(default=100_000_000, ge=0)
+    """Elements (not bytes) in each of those buffers. The largest parameter's share of one GPU has to fit into one. With `device: "nvme"`
+    only."""
 
-    max_in_cpu: int = Field(1_000_000_000, ge=0)
+    max_in_cpu: int = Field(default=1_000_000_000, ge=0)
     """Parameter elements that stay in CPU memory although the rest goes to NVMe. With `device: "nvme"` only."""
 
     pin_memory: Annotated[bool, Default("0", value=False), Default("0.19.5", value=True)] = True
@@ -56,7 +57,7 @@ class OffloadOptimizer(PydanticSection):
     nvme_path: str | None = None
     """A directory on a local NVMe drive, for `device: "nvme"` at stage 3, which fails without it."""
 
-    buffer_count: int = Field(4, ge=0)
+    buffer_count: int = Field(default=4, ge=0)
     """Buffers in CPU memory through which states are swapped, at least one for each tensor that the optimizer holds a parameter: Adam has
     four (parameter, gradient, two moments). With `device: "nvme"` only."""
 
@@ -72,14 +73,14 @@ class OffloadOptimizer(PydanticSection):
     fast_init: bool = False
     """Set up the states on NVMe faster at the start. With `device: "nvme"` only."""
 
-    ratio: Annotated[float, Since("0.12.3")] = Field(1.0, ge=0.0, le=1.0)
+    ratio: Annotated[float, Since("0.12.3")] = Field(default=1.0, ge=0.0, le=1.0)
     """The part of the optimizer's state (0 to 1) that is offloaded; the rest is updated on the GPU. Less than 1 needs ZeRO stage 3 and
     DeepSpeed's CPU Adam."""
 
     super_offload: Annotated[bool, Since("0.18.0")] = False
     """Offload tuned for CPUs with a fast link to the GPU (Grace Hopper). ZeRO stage 3 and NVIDIA GPUs only."""
 
-    cpuadam_cores_perc: Annotated[float, Since("0.18.0")] = Field(0.8, ge=0.0, le=1.0)
+    cpuadam_cores_perc: Annotated[float, Since("0.18.0")] = Field(default=0.8, ge=0.0, le=1.0)
     """The part of the CPU's cores (0 to 1) that the optimizer may use. With `super_offload` only, where 0 fails."""
 
 
@@ -91,7 +92,7 @@ class ZenFlow(PydanticSection):
 
     forbids_since: ClassVar[str] = "0.17.5"
 
-    topk_ratio: Annotated[float, Bounds("0.19.5", ge=0.0, le=1.0)] = Field(0.1, gt=0.0, lt=1.0)
+    topk_ratio: Annotated[float, Bounds("0.19.5", ge=0.0, le=1.0)] = Field(default=0.1, gt=0.0, lt=1.0)
     """The part of the gradient columns (between 0 and 1, both excluded) that counts as important."""
 
     select_strategy: Annotated[Literal["auto", "step", "epoch"], AutoIsReal()] = "auto"
@@ -109,13 +110,13 @@ class ZenFlow(PydanticSection):
     offload: bool = False
     """Keep the selective optimizer's states in CPU memory too. Needs `overlap_comm: true`."""
 
-    auto_ratio: float = Field(0.99, ge=0.0, le=1.0)
+    auto_ratio: float = Field(default=0.99, ge=0.0, le=1.0)
     """For `update_interval: "auto"`: the part of the gradient norm (0 to 1) below which the waiting gradients are applied."""
 
     full_warm_up_rounds: int = 0
     """Rounds at the start in which every gradient is applied, with no choice."""
 
-    pt_reserved_cores_perc: Annotated[float, Since("0.17.6")] = Field(0.5, ge=0.0, le=1.0)
+    pt_reserved_cores_perc: Annotated[float, Since("0.17.6")] = Field(default=0.5, ge=0.0, le=1.0)
     """The part of the CPU's cores (0 to 1) left to PyTorch; ZenFlow's workers take the others."""
 
     steps_per_epoch: int | None = None
@@ -149,8 +150,9 @@ class LeafModule(PydanticSection):
 class ZeroOptimization(PydanticSection):
     """ZeRO: splits what every GPU would otherwise hold a full copy of over the data-parallel GPUs.
 
-    In mixed precision with Adam a parameter costs about 16 bytes: 2 for itself, 2 for its gradient, 12 for the optimizer. Stage 1 splits the
-    12, stage 2 the gradients too, stage 3 the parameters too. Stages 1 and 2 cost next to no speed; stage 3 gathers parameters in every pass.
+    In mixed precision with Adam a parameter costs about 16 bytes: 2 for itself, 2 for its gradient, 12 for the optimizer. Stage 1 splits
+    the 12, stage 2 the gradients too, stage 3 the parameters too. Stages 1 and 2 cost next to no speed; stage 3 gathers parameters in every
+    pass.
     """
 
     stage: Literal[0, 1, 2, 3] = 0
@@ -162,22 +164,23 @@ class ZeroOptimization(PydanticSection):
     reduce_scatter: bool = True
     """Average gradients with reduce or reduce-scatter, which sends each one only where it belongs, instead of all-reduce."""
 
-    reduce_bucket_size: Annotated[int, Bounds("0.19.5", ge=0)] = Field(500_000_000, gt=0)
+    reduce_bucket_size: Annotated[int, Bounds("0.19.5", ge=0)] = Field(default=500_000_000, gt=0)
     """Gradient elements (not bytes) reduced in one go. The buffer costs this many times the gradient's width, twice with `overlap_comm`:
     500 million in bf16 are 1 GB each."""
 
     use_multi_rank_bucket_allreduce: Annotated[bool, Since("0.12.4")] = True
-    """Reduce the buckets of several ranks in one all-reduce instead of one operation a rank. Helps small models on many GPUs. Stages 1 and 2."""
+    """Reduce the buckets of several ranks in one all-reduce instead of one operation a rank. Helps small models on many GPUs. Stages 1 and
+    2."""
 
     allgather_partitions: bool = True
     """Accepted, and read by nothing: updated parameters are always gathered with all-gather."""
 
-    allgather_bucket_size: int = Field(500_000_000, ge=0)
+    allgather_bucket_size: int = Field(default=500_000_000, ge=0)
     """Parameter elements (not bytes) gathered in one go after the optimizer's step. Stages 1 and 2, where it must be even."""
 
     overlap_comm: bool | None = None
-    """Reduce gradients while the backward pass still runs: faster, and takes a second bucket of `reduce_bucket_size`. Absent: true at stage 3,
-    false below."""
+    """Reduce gradients while the backward pass still runs: faster, and takes a second bucket of `reduce_bucket_size`. Absent: true at stage
+    3, false below."""
 
     compute_grad_norm: Annotated[bool, Since("0.19.7")] = True
     """Compute the global gradient norm in every step. False saves a little time at stages 1 and 2 and needs `gradient_clipping` 0; it is
@@ -187,8 +190,8 @@ class ZeroOptimization(PydanticSection):
     """When a checkpoint is loaded, take the master weights from its fp32 copies (exact) rather than from the half precision weights."""
 
     elastic_checkpoint: bool = False
-    """An old checkpoint format that loads at another number of GPUs, for stages 1 and 2. Universal checkpoints (`checkpoint.load_universal`)
-    replace it; stage 3 ignores it."""
+    """An old checkpoint format that loads at another number of GPUs, for stages 1 and 2. Universal checkpoints
+    (`checkpoint.load_universal`) replace it; stage 3 ignores it."""
 
     offload_param: OffloadParam | None = None
     """Parameters in CPU memory or on NVMe. Stage 3 only."""
@@ -199,7 +202,7 @@ class ZeroOptimization(PydanticSection):
     zenflow: Annotated[ZenFlow | None, Since("0.17.5")] = None
     """Asynchronous updates for CPU offload. Present means on."""
 
-    sub_group_size: int = Field(1_000_000_000, ge=0)
+    sub_group_size: int = Field(default=1_000_000_000, ge=0)
     """Parameter elements updated in one piece by the optimizer's step. Smaller pieces need less working memory, and matter with offload.
     Stage 3 only."""
 
@@ -228,33 +231,32 @@ class ZeroOptimization(PydanticSection):
     cpu_offload_params: Annotated[bool | None, Until("0.6.7", then="raises", use="zero_optimization.offload_param")] = None
     """A spelling from before 0.7.0."""
 
-    prefetch_bucket_size: int = Field(50_000_000, ge=0, alias="stage3_prefetch_bucket_size")
+    prefetch_bucket_size: int = Field(default=50_000_000, ge=0, alias="stage3_prefetch_bucket_size")
     """Parameter elements fetched ahead of their use: more hides more of the gather's time and takes more memory. Stage 3 only."""
 
-    param_persistence_threshold: int = Field(100_000, ge=0, alias="stage3_param_persistence_threshold")
+    param_persistence_threshold: int = Field(default=100_000, ge=0, alias="stage3_param_persistence_threshold")
     """Parameters with fewer elements than this stay whole on every GPU. A smaller value saves memory and makes many small gathers. Stage 3
     only."""
 
-    model_persistence_threshold: int = Field(9_223_372_036_854_775_807, ge=0, alias="stage3_model_persistence_threshold")
+    model_persistence_threshold: int = Field(default=9_223_372_036_854_775_807, ge=0, alias="stage3_model_persistence_threshold")
     """The most elements that may stay whole on every GPU, all small parameters together. Stage 3 only."""
 
-    max_live_parameters: int = Field(1_000_000_000, ge=0, alias="stage3_max_live_parameters")
+    max_live_parameters: int = Field(default=1_000_000_000, ge=0, alias="stage3_max_live_parameters")
     """The most gathered parameter elements that a GPU holds at a time. Less saves memory and gathers more often. Stage 3 only."""
 
-    max_reuse_distance: int = Field(1_000_000_000, ge=0, alias="stage3_max_reuse_distance")
-    """A gathered parameter that is needed again within this many elements is kept. Less saves memory and gathers more often. Stage 3 only."""
+    max_reuse_distance: int = Field(default=1_000_000_000, ge=0, alias="stage3_max_reuse_distance")
+    """A gathered parameter that is needed again within this many elements is kept. Less saves memory and gathers more often. Stage 3
+    only."""
 
     gather_16bit_weights_on_model_save: bool = Field(default=False, alias="stage3_gather_16bit_weights_on_model_save")
     """Collect the whole model in half precision when it is saved. Without it a stage 3 run saves only shards, which need `zero_to_fp32.py`.
     Takes the memory of the whole model on rank 0 while saving."""
 
-    module_granularity_threshold: Annotated[int, Since("0.16.0")] = Field(0, alias="stage3_module_granularity_threshold")
+    module_granularity_threshold: Annotated[int, Since("0.16.0")] = Field(default=0, alias="stage3_module_granularity_threshold")
     """Modules with fewer parameters for each submodule than this are fetched as a whole, which saves the overhead of many small gathers.
     0 turns it off. Stage 3 only."""
 
-    use_all_reduce_for_fetch_params: Annotated[bool, Since("0.14.3")] = Field(
-        default=False, alias="stage3_use_all_reduce_for_fetch_params"
-    )
+    use_all_reduce_for_fetch_params: Annotated[bool, Since("0.14.3")] = Field(default=False, alias="stage3_use_all_reduce_for_fetch_params")
     """Gather parameters with all-reduce: less work for the CPU, more to send. Stage 3 only."""
 
     allgather_sequential: Annotated[bool, Since("0.18.5")] = Field(default=False, alias="stage3_allgather_sequential")
@@ -279,9 +281,9 @@ class ZeroOptimization(PydanticSection):
     """Start every parameter at an address divisible by 16 bytes in the flat buffers of stages 1 and 2. The padding costs memory, and the
     checkpoints fit only runs with the same value."""
 
-    zero_hpz_partition_size: Annotated[int, Since("0.10.0")] = Field(1, ge=0)
-    """ZeRO++: ranks that share a second copy of the parameters, usually the GPUs of a node, so that the backward pass gathers inside the node.
-    Must divide the world size. Stage 3 only."""
+    zero_hpz_partition_size: Annotated[int, Since("0.10.0")] = Field(default=1, ge=0)
+    """ZeRO++: ranks that share a second copy of the parameters, usually the GPUs of a node, so that the backward pass gathers inside the
+    node. Must divide the world size. Stage 3 only."""
 
     zero_quantized_weights: Annotated[bool, Since("0.10.0")] = False
     """ZeRO++: gather parameters in 8 bits, half of what bf16 sends. Stage 3 only."""
@@ -310,7 +312,7 @@ class ZeroOptimization(PydanticSection):
     save_muon_momentum_buffer_in_memory: Annotated[bool, Since("0.18.9")] = False
     """With the Muon optimizer and NVMe offload: keep the momentum in memory rather than on the drive. Stage 3 only."""
 
-    leaf_module: Annotated[LeafModule, Since("0.18.0")] = Field(default_factory=LeafModule)
+    leaf_module: Annotated[LeafModule | None, Since("0.18.0")] = Field(default_factory=LeafModule)
     """Modules to fetch as a whole. Stage 3 only."""
 
     mics_shard_size: Annotated[int, Since("0.9.2"), Until("0.19.6", then="raises", note=_REMOVED_MICS)] = -1

@@ -1,27 +1,35 @@
 """What is wrong with a text that DeepSpeed's loader refuses, in words, and a tree of all that can be read around it.
 
-Where a bracket is missing or wrong, the text alone does not say which: the same file is read under several guesses, and the one that explains
-it with the fewest problems wins.
+Where a bracket is missing or wrong, the text alone does not say which: the same file is read under several guesses, and the one that
+explains it with the fewest problems wins.
 """
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
-from dslint.source.reader import MAX_DEPTH, NAME, Box, Reader
-from dslint.source.scalars import Fault, Word
-from dslint.source.tree import Document, Key, Mapping, Node, Scalar, Sequence, Span, SyntaxProblem
+from dslint.source.reader import MAX_DEPTH, Box, Reader
+from dslint.source.scalars import Fault, Word, unquoted
+from dslint.source.tree import Document, Key, Mapping, Node, Scalar, Sequence, Span, SyntaxProblem, Value
 
 MAX_PROBLEMS = 20
 """Reading stops here: a text with more is no config."""
+
+LONG_TEXT = 100_000
+"""A text with more characters is read under one guess only: configs are shorter, and eight readings would be felt."""
+
+
+Pattern: TypeAlias = Callable[[str, int], re.Match[str] | None]
 
 
 class _Guess(NamedTuple):
     """How a broken text is taken.
 
-    `layout`: a bracket that was left open ends where the lines go back out. `cut`: unquoted text that holds a closing bracket was not meant to
-    run to the end of its line. `swapped`: a closing bracket of the wrong kind was meant for the innermost opening one; else for one further out.
+    `layout`: a bracket that was left open ends where the lines go back out. `cut`: unquoted text that holds a closing bracket was not meant
+    to run to the end of its line. `swapped`: a closing bracket of the wrong kind was meant for the innermost opening one; else for one
+    further out.
     """
 
     layout: bool
@@ -29,32 +37,32 @@ class _Guess(NamedTuple):
     swapped: bool
 
 
-_GUESSES = (
-    _Guess(layout=True, cut=True, swapped=True),
-    _Guess(layout=True, cut=True, swapped=False),
-    _Guess(layout=False, cut=True, swapped=True),
-    _Guess(layout=False, cut=True, swapped=False),
-    _Guess(layout=False, cut=False, swapped=True),
+_GUESSES = tuple(
+    _Guess(layout, cut, swapped)
+    for layout, cut in ((True, True), (True, False), (False, True), (False, False))
+    for swapped in (True, False)
 )
 
 _COMMAS = re.compile(r"(?:,[ \t\n\r]*+)++").match
 _COLONS = re.compile(r"(?:[:=]>?[ \t\n\r]*+)++").match
 _STRAYS = re.compile(r"(?:[\]},][ \t\n\r]*+)++").match
 _INDENT = re.compile(r"[ \t]{0,200}").match
-_STRING = re.compile(r'"[^"\r\n]*"|\'[^\'\r\n]*\'').match
+_TOKEN = re.compile(r'"[^"\r\n]{0,200}"|\'[^\'\r\n]{0,200}\'|[^ \t\n\r:{}\[\],]{1,200}').match
 _PAIR = re.compile(r"(?:\"[^\"\r\n]*+\"|'[^'\r\n]*+'|[^ \t\n\r:{}\[\],\"']++)[ \t\n\r]*+:").match
 _REST_OF_NAME = re.compile(r"[^\r\n:{}\[\],=]*+(?=[:=])").match
 _NESTING = re.compile(r'"(?:[^"\\\r\n]++|\\.)*+"?|[\[{]|[\]}]').finditer
-_CUT = re.compile(r"[,}\]]").search
-_CLOSER = re.compile(r"[}\]]").search
+_KEY = re.compile(r"\"[^\"\r\n]*+\"[ \t]*+:").match
+_SECOND_QUOTE = re.compile(r"[\"'][ \t]*+(?=[:,}\]\r\n]|\Z)").match
+_REST_OF_STRING = re.compile(r"[^\"'\r\n:,{}\[\]]++[\"']").match
+_PUNCTUATION = re.compile(r"[{}\[\],]").finditer
 _LITERAL = re.compile(r"(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null)[ \t]++(?=[\"'{\[\w-])").match
 _PYTHON_WORDS: dict[str, tuple[str, bool | None]] = {
     "True": ("true", True),
     "False": ("false", False),
     "None": ("null", None),
 }
+_NO_NUMBERS = {"NaN", "Infinity", "-Infinity", "nan", "inf", "-inf"}
 _CURLY = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
-_CLOSED_BY = {"{": "}", "[": "]"}
 
 
 class _EnoughError(Exception):
@@ -63,23 +71,26 @@ class _EnoughError(Exception):
 
 def mend(text: str) -> tuple[Reader, Node | None, list[SyntaxProblem]]:
     """Read a text that `Reader` refuses: the reader with its notes, what could be made of the text, and at least one problem."""
-    best: _Mender | None = None
-    for guess in _GUESSES:
+    best = _Mender(text, _GUESSES[0])
+    best.run()
+    for guess in _GUESSES[1:]:
+        if best.cost == 1 or len(text) > LONG_TEXT:
+            break
         mender = _Mender(text, guess)
         mender.run()
-        if best is None or mender.cost < best.cost:
+        if (mender.cost, len(mender.problems)) < (best.cost, len(best.problems)):
             best = mender
-        if best.cost == 1:
-            break
-    assert best is not None
+    # Reading on sometimes means going back a few words, which may note the same thing twice.
+    best.comments = sorted(set(best.comments))
+    best.departures = list(dict.fromkeys(best.departures))
     return best, best.root, sorted(best.problems, key=lambda problem: problem.span)
 
 
 class _Mender(Reader):
     """A `Reader` that does not stop. `cost` counts what is wrong, reported or not.
 
-    After a mistake that loses the thread (a string that is not closed, a key without a value) nothing is reported until a value has been read
-    again: one mistake, one problem.
+    After a mistake that loses the thread (a string that is not closed, a key without a value) nothing is reported until a value has been
+    read again: one mistake, one problem.
     """
 
     mending = True
@@ -91,8 +102,11 @@ class _Mender(Reader):
         self.problems: list[SyntaxProblem] = []
         self.cost = 0
         self._lost = -1
+        self._cut_line = -1
+        self._lines: Document | None = None
         self._reopened = False
         self._deep = False
+        self._keyed: Sequence | None = None
 
     def run(self) -> None:
         try:
@@ -106,8 +120,8 @@ class _Mender(Reader):
         self.cost += 1
         if self.read_to > self._lost:
             self.problems.append(SyntaxProblem(kind, span, message))
-            if len(self.problems) == MAX_PROBLEMS:
-                raise _EnoughError
+        if len(self.problems) == MAX_PROBLEMS or self.cost > 10 * MAX_PROBLEMS:
+            raise _EnoughError
         self._lost = max(self._lost, lost)
 
     # Words.
@@ -129,7 +143,7 @@ class _Mender(Reader):
 
     def _opener(self, depth: int) -> str:
         """The opening bracket at `depth` in words."""
-        bracket = self.text[self.boxes[depth].node.span.start]
+        bracket = "{" if isinstance(self.boxes[depth].node, Mapping) else "["
         if not depth:
             return f'the "{bracket}" that opens the file'
         outer = self.boxes[depth - 1].node
@@ -168,11 +182,12 @@ class _Mender(Reader):
 
     def _token(self, pos: int) -> Span:
         """What stands at `pos`: a string, a word, a bracket, or nothing at the end of the text."""
-        match = _STRING(self.text, pos) or NAME(self.text, pos)
+        match = _TOKEN(self.text, pos)
         return Span(pos, match.end() if match else min(pos + 1, len(self.text)))
 
     def _line(self, offset: int) -> int:
-        return Document(self.text, None).position(offset).line
+        self._lines = self._lines or Document(self.text, None)
+        return self._lines.position(offset).line
 
     # Literals.
 
@@ -195,35 +210,63 @@ class _Mender(Reader):
     def bare(self, scalar: Scalar, end: int, key: Key | None) -> tuple[Scalar, int]:
         raw = scalar.raw
         start = scalar.span.start
-        if not self.guess.cut or not _CLOSER(raw):
+        cut = _cut(raw) if self.guess.cut else -1
+        if cut < 0:
             return scalar, end
         place = self.place(key)
         literal = _LITERAL(raw)
         if literal and (raw[literal.end()] in "\"'{[" or key is None):
             after = start + literal.end()
-            what = '"," or "}"' if key else '"," or "]"'
-            message = f"expected {what} after {place}, found {self._found(after)}"
-            self.problem("missing-comma", self._token(after), message)
-            value, _ = Reader(literal[1] + "\n").value(0, None)
-            assert isinstance(value, Scalar)
-            return Scalar(Span(start, start + len(literal[1])), value.value, literal[1]), start + len(literal[1])
-        cut = _CUT(raw)
-        assert cut is not None
-        word = raw[: cut.start()].rstrip()
-        meant: str | bool | None = word.strip(_CURLY + "\"'")
-        if word in _PYTHON_WORDS:
-            advice, meant = _PYTHON_WORDS[word]
-            advice = f"write {advice}"
-        elif word.endswith(('"', "'")):
+            closer = self.boxes[-1].closer or "}"
+            self.problem("missing-comma", self._token(after), f'expected "," or "{closer}" after {place}, found {self._found(after)}')
+            word, end, _, _ = unquoted(literal[1], 0)
+            end += start
+            return Scalar(Span(start, end), word.value, word.raw), end
+        written = raw[:cut].rstrip()
+        meant: Value = written.strip(_CURLY + "\"'")
+        if written in _PYTHON_WORDS:
+            better, meant = _PYTHON_WORDS[written]
+            advice = f"write {better}"
+        elif written in _NO_NUMBERS:
+            advice = "DeepSpeed's loader knows no such number"
+        elif written.endswith(('"', "'")):
             advice = "its opening quote is missing"
-        elif word[0] in _CURLY:
+        elif raw[0] in _CURLY:
             advice = f'curly quotes do not count; write "{meant}"'
         else:
             advice = "put it in quotes"
-        message = f"{place} is not quoted, so it runs to the end of the line and takes {_quote(raw[cut.start() :])} with it: {advice}"
-        span = Span(start, start + len(word))
-        self.problem("unquoted-text", span, message)
-        return Scalar(span, meant, word, "bare"), span.end
+        span = Span(start, start + len(written))
+        # The first of several on a line has swallowed the others.
+        if end == self._cut_line:
+            self.cost -= 1
+        self._cut_line = end
+        taken = _quote(raw[cut:])
+        self.problem("unquoted-text", span, f"{place} is not quoted, so it runs to the end of the line and takes {taken} with it: {advice}")
+        return Scalar(span, meant, written, "bare"), span.end
+
+    def value(self, pos: int, key: Key | None) -> tuple[Node | None, int]:
+        text = self.text
+        if key and len(self.boxes) < MAX_DEPTH and _KEY(text, pos):
+            # A key where a value has to be: what would have opened the object is missing.
+            message = f'expected "{{" or a value after the key {_quote(key.value)}, found the key {self._found(pos)}'
+            self.problem("missing-bracket", self._token(pos), message)
+            box = Box(Mapping(Span(pos, pos), []), "}")
+            box.indent = -1
+            self.boxes.append(box)
+            return box.node, pos - 1
+        scalar, end = super().value(pos, key)
+        if not isinstance(scalar, Scalar) or scalar.style not in {"json", "single"} or not scalar.raw.endswith(('"', "'")):
+            return scalar, end
+        second = _SECOND_QUOTE(text, end) if scalar.value else None
+        rest = None if scalar.value else _REST_OF_STRING(text, end)
+        if second and not text.startswith(":", second.end()):
+            self.problem("second-quote", Span(end, end + 1), f"there is a second quote after {self.place(key)}")
+            return scalar, second.end()
+        if rest and not text.startswith(":", rest.end()):
+            self.problem("second-quote", Span(pos, pos + 1), f"there is a second quote before {self.place(key)}")
+            end = rest.end()
+            return Scalar(Span(pos + 1, end), rest[0][:-1], text[pos + 1 : end], scalar.style), end
+        return scalar, end
 
     # Members and items.
 
@@ -247,20 +290,24 @@ class _Mender(Reader):
         char = self.text[pos]
         if char == ",":
             return None, self._extra_comma(pos, ended, comma), False
-        self.problem("missing-key", Span(pos, pos + 1), f'{self._expected(ended, comma)}, found "{char}"', lost=pos)
-        colons = _COLONS(self.text, pos)
-        return None, self.skip(colons.end() if colons else pos), True
+        message = f'{self._expected(ended, comma)}, found "{char}"'
+        inside = self.skip(pos + 1)
+        if char == "{" and ended < 0 and _PAIR(self.text, inside):
+            self.problem("missing-key", Span(pos, pos + 1), message)
+            return None, inside, False
+        self.problem("missing-key", Span(pos, pos + 1), message, lost=pos)
+        return None, self._after(_COLONS, pos), True
 
     def _extra_comma(self, pos: int, ended: int, comma: int) -> int:
-        commas = _COMMAS(self.text, pos)
-        assert commas is not None
         last = self._last(self.boxes[-1].node)
-        if comma >= 0 and last:
-            message = f"found a second comma after {last}"
-        else:
-            message = f'{self._expected(ended, comma)}, found ","'
+        message = f"found a second comma after {last}" if comma >= 0 and last else f'{self._expected(ended, comma)}, found ","'
         self.problem("extra-comma", Span(pos, pos + 1), message)
-        return self.skip(commas.end())
+        return self._after(_COMMAS, pos)
+
+    def _after(self, pattern: Pattern, pos: int) -> int:
+        """The place after a run of punctuation that stands where none is wanted."""
+        match = pattern(self.text, pos)
+        return self.skip(match.end() if match else pos)
 
     def no_colon(self, key: Key, pos: int, *, closed: bool = True) -> tuple[Key | None, int, bool]:
         text = self.text
@@ -270,11 +317,16 @@ class _Mender(Reader):
         self._no_object(start)
         expected = f'expected ":" after the key {_quote(key.value)}, found '
         quotes = key.raw[0] in "\"'"
+        if quotes and pos == end:
+            mended = self._misquoted(key)
+            if mended:
+                return mended
         if text.startswith("=", pos):
-            equals = _COLONS(text, pos)
-            assert equals is not None
             self.problem("missing-colon", Span(pos, pos + 1), f'{expected}"="')
-            return key, self.skip(equals.end()), True
+            return key, self._after(_COLONS, pos), True
+        if key.raw[0] == ";":
+            self.problem("missing-comma", Span(start, start + 1), f'{self._expected(0, -1)}, found ";"')
+            return None, self.skip(start + 1), False
         if not quotes:
             name = _REST_OF_NAME(text, start)
             if name and text[name.end()] == "=":
@@ -290,6 +342,26 @@ class _Mender(Reader):
             return None, pos, False
         self.problem("missing-colon", token, expected + self._found(pos))
         return key, pos, True
+
+    def _misquoted(self, key: Key) -> tuple[Key | None, int, bool] | None:
+        """A key with one quote too many or too few, if that is why something else than a colon follows it at once."""
+        text = self.text
+        start, end = key.span
+        second = _SECOND_QUOTE(text, end)
+        if second and text.startswith(":", second.end()):
+            self.problem("second-quote", Span(end, end + 1), f"there is a second quote after the key {_quote(key.value)}")
+            return key, self.skip(second.end() + 1), True
+        rest = None if key.value else _REST_OF_STRING(text, end)
+        if rest:
+            key = Key(Span(start + 1, rest.end()), rest[0][:-1], text[start + 1 : rest.end()])
+            self.problem("second-quote", Span(start, start + 1), f"there is a second quote before the key {_quote(key.value)}")
+            pos = self.skip(rest.end())
+            return key, self.skip(pos + 1) if text.startswith(":", pos) else pos, True
+        if key.raw.find(":") > 1:
+            message = f"the key opens with {key.raw[0]} and is not closed before the colon"
+            self.problem("unclosed-string", Span(start, start + key.raw.find(":")), message)
+            return self._unclosed_key(key, end)
+        return None
 
     def _unclosed_key(self, key: Key, pos: int) -> tuple[Key | None, int, bool]:
         """A key without its closing quote: it was meant to end before the first colon."""
@@ -322,14 +394,19 @@ class _Mender(Reader):
         if isinstance(node, Sequence):
             last = self._last(node)
             expected = f'expected "," or "]" after {last}' if last else "expected an item"
-            self.problem("extra-colon", token, f'{expected}, found ":" (a list has no keys)', lost=pos)
+            # Once is enough: the list was meant to be an object.
+            if node is not self._keyed:
+                self.problem("extra-colon", token, f'{expected}, found ":" (a list has no keys)')
+            self._keyed = node
         else:
             name = f" for {_quote(key.value)}" if key else ""
             span = key.span if key and not char else token
-            lost = pos if char == ":" or not char else -1
+            after = self._after(_COLONS, pos)
+            lost = pos if not char or text[after : after + 1] in "{[" else -1
             self.problem("missing-value", span, f"expected a value{name}, found {self._found(pos)}", lost=lost)
-        colons = _COLONS(text, pos)
-        return None, self.skip(colons.end() if colons else pos)
+            if after > pos and text[after : after + 1] not in "{}[],":
+                return self.value(after, key)
+        return None, self._after(_COLONS, pos)
 
     # Brackets.
 
@@ -343,11 +420,17 @@ class _Mender(Reader):
         """How far the line of `pos` is indented."""
         line = self.newline_before(pos) + 1
         indent = _INDENT(self.text, line)
-        assert indent is not None
-        return indent.end() - line
+        return indent.end() - line if indent else 0
 
     def ends_by_layout(self, pos: int) -> bool:
-        if not self.guess.layout or len(self.boxes) < 2 or pos == len(self.text):
+        if len(self.boxes) < 2 or pos == len(self.text):
+            return False
+        outer = self.boxes[-2].node
+        # A key in a list in an object: the list was left open.
+        if not self.guess.swapped and isinstance(self.boxes[-1].node, Sequence) and isinstance(outer, Mapping) and _KEY(self.text, pos):
+            self._left_open(f" before {self._found(pos)}")
+            return True
+        if not self.guess.layout:
             return False
         column = pos - self.newline_before(pos) - 1
         if column != self._indent(pos):
@@ -369,7 +452,7 @@ class _Mender(Reader):
 
     def _close(self) -> None:
         node = self.boxes.pop().node
-        node.span = Span(node.span.start, max(self.read_to, node.span.start + 1))
+        node.span = Span(node.span.start, max(self.read_to, node.span.end))
         self.read_to = node.span.end
 
     def _close_all(self) -> None:
@@ -385,6 +468,8 @@ class _Mender(Reader):
             self.problem("stray-bracket", span, f'this "{found}" closes nothing: {why}')
             return False
         if self.guess.swapped:
+            if box.node is self._keyed:
+                return True  # the opening bracket was the wrong one, and that has been said
             opener = self._opener(len(self.boxes) - 1)
             line, here = self._line(box.node.span.start), self._line(pos)
             where = f" (to close {opener} on line {line})" if line != here else ""
@@ -398,7 +483,7 @@ class _Mender(Reader):
             self._close()
         return True
 
-    def unclosed(self, pos: int) -> None:
+    def unclosed(self) -> None:
         if not (self._reopened and len(self.boxes) == 1):
             start = self.boxes[-1].node.span.start
             message = f"{self._opener(len(self.boxes) - 1)} is never closed"
@@ -430,21 +515,36 @@ class _Mender(Reader):
     def more(self, root: Node | None, pos: int) -> None:
         text = self.text
         while pos < len(text):
-            strays = _STRAYS(text, pos)
             if text[pos] in "}]":
                 self.problem("stray-bracket", Span(pos, pos + 1), f'this "{text[pos]}" closes nothing: all brackets are closed before it')
-                assert strays is not None
-                pos = self.skip(strays.end())
+                pos = self._after(_STRAYS, pos)
             elif isinstance(root, Mapping) and (text[pos] == "," or _PAIR(text, pos)):
                 end = root.span.end
                 if not self._reopened:
                     self.problem("stray-bracket", Span(end - 1, end), 'this "}" closes the whole config, but more follows')
                 self._reopened = True
-                pos = self.skip(self.inside(Box(root, "}"), self.skip(strays.end() if strays else pos)))
+                pos = self.skip(self.inside(Box(root, "}"), self._after(_STRAYS, pos)))
             else:
                 expected = "expected the end of the file"
                 self.problem("extra-text", self._token(pos), f"{expected} after the config, found {self._found(pos)}")
                 return
+
+
+def _cut(raw: str) -> int:
+    """Where unquoted text ought to have ended: at the first comma, if a bracket that opened before it closes in it; -1 if none does."""
+    depth = 0
+    first = -1
+    for match in _PUNCTUATION(raw):
+        char = match[0]
+        if char in "{[":
+            depth += 1
+        elif char != "," and depth:
+            depth -= 1
+        elif not depth:
+            first = match.start() if first < 0 else first
+            if char != ",":
+                return first
+    return -1
 
 
 def _quote(words: str) -> str:

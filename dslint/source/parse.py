@@ -9,15 +9,15 @@ from dslint.source.tree import Departure, Document, SyntaxProblem
 def parse(text: str) -> Document:
     """The tree of a JSON or HJSON text, with everything that DeepSpeed's loader refuses and everything that strict JSON lacks.
 
-    `problems` is empty exactly when `hjson.loads(text)` succeeds, and `departures` too exactly when `json.loads(text)` gives the same, NaN and
-    Infinity refused (see `json_value` for the numbers that the two read differently). Never raises.
+    `problems` is empty exactly when `hjson.loads(text)` succeeds, and `departures` too exactly when `json.loads(text)` gives the same, NaN
+    and Infinity refused (see `json_value` for the numbers that the two read differently). Never raises.
     """
     problems: list[SyntaxProblem] = []
     reader = Reader(text)
     try:
         root = reader.document()
     except RefusedError:
-        from dslint.source.mender import mend  # noqa: PLC0415 - only a broken file pays for it
+        from dslint.source.mender import mend  # only a broken file pays for it
 
         reader, root, problems = mend(text)
     return Document(

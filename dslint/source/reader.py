@@ -11,19 +11,20 @@ from __future__ import annotations
 import math
 import re
 
-from dslint.source.scalars import MAX_INTEGER_DIGITS, Fault, Word, integral, multiline, quoted, unquoted
-from dslint.source.tree import Comment, Departure, Key, Mapping, Member, Node, Scalar, Sequence, Span
+from dslint.source.scalars import Fault, Word, integral, multiline, quoted, unquoted
+from dslint.source.tree import Comment, Departure, Key, Mapping, Member, Node, Scalar, Sequence, Span, Value
 
 MAX_DEPTH = 400
 """Brackets within brackets. hjson recurses, and runs out of Python's stack at 496 in an empty program; DeepSpeed around it leaves less."""
+
+_PLAIN_DIGITS = 300
+"""Longer numbers are read with care: Python may refuse them."""
 
 _SPACE = re.compile(r"[ \t\n\r]*+").match
 _LINE_END = re.compile(r"[\r\n]").search
 _PAIR = re.compile(r'("[^"\\\x00-\x1f]*+")[ \t\n\r]*+:[ \t\n\r]*+').match
 _STRING = re.compile(r'"([^"\\\x00-\x1f]*+)"').match
-_PLAIN = re.compile(
-    r"(?:(-?(?:0|[1-9][0-9]*+))((?:\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+)|true|false|null)(?=[ \t]*+[,}\]\r\n])"
-).match
+_PLAIN = re.compile(r"(?:(-?(?:0|[1-9][0-9]*+))((?:\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+)|true|false|null)(?=[ \t]*+[,}\]\r\n])").match
 _SEPARATOR = re.compile(r"[ \t\n\r]*+(,[ \t\n\r]*+)?+").match
 _CLOSERS = frozenset(("}", "]", ""))
 _OPENERS = frozenset("{[")
@@ -120,7 +121,7 @@ class Reader:
         span = Span(pos, pos + 1)
         return Box(Mapping(span, []), "}") if self.text[pos] == "{" else Box(Sequence(span, []), "]")
 
-    def inside(self, box: Box, pos: int) -> int:  # noqa: C901, PLR0912 - one loop, so that no text is too deep for it
+    def inside(self, box: Box, pos: int) -> int:  # noqa: C901, PLR0912, PLR0915 - one loop, so that no text is too deep for it
         """Read the inside of `box`, and of all that opens in it, from `pos` on; returns the place after its closing bracket.
 
         `ended` is where the value before ends, -1 at an opening bracket, and `comma` is where its comma stands, -1 if there is none.
@@ -141,7 +142,7 @@ class Reader:
                         self.unclosed()
                         return pos
                     if not self.wrong_bracket(pos, ended, comma):
-                        pos = self.skip(pos + 1)
+                        comma, pos = self.separator(pos + 1)
                         continue
                 if comma >= 0:
                     self.depart("trailing-comma", comma, comma + 1)
@@ -237,7 +238,7 @@ class Reader:
             end = string.end()
             return Scalar(Span(pos, end), string[1], string[0]), end
         plain = _PLAIN(text, pos)
-        if plain and plain.end() - pos < MAX_INTEGER_DIGITS:
+        if plain and plain.end() - pos < _PLAIN_DIGITS:
             value = self._plain(plain[0], plain[1], plain[2])
             end = plain.end()
             if not (isinstance(value, float) and math.isinf(value)):
@@ -250,7 +251,7 @@ class Reader:
         return self._unquoted(pos, key)
 
     @staticmethod
-    def _plain(raw: str, integer: str | None, rest: str | None) -> float | bool | None:
+    def _plain(raw: str, integer: str | None, rest: str | None) -> Value:
         if integer is None:
             return None if raw == "null" else raw == "true"
         return integral(float(raw)) if rest else int(integer)

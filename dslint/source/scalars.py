@@ -6,10 +6,11 @@ DeepSpeed loads a config with hjson 3.1, so its quirks count here: what it takes
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import NamedTuple
 
-from dslint.source.tree import Departure, Scalar, Span
+from dslint.source.tree import Departure, Scalar, Span, Value
 
 MAX_INTEGER_DIGITS = 4300
 """Python's default limit for `int(text)`; above it hjson and json both die with a ValueError."""
@@ -51,7 +52,7 @@ class Word(NamedTuple):
     closed: bool = True
 
 
-def json_value(scalar: Scalar) -> str | int | float | bool | None:
+def json_value(scalar: Scalar) -> Value:
     """The value that Python's `json` gives the literal, where hjson's is another one.
 
     To hjson `5e8` and `1.0` are integers and `NaN` is a string; to json they are floats.
@@ -213,20 +214,21 @@ def unquoted(text: str, start: int) -> tuple[Scalar, int, Fault | None, Departur
             span = Span(start, start + len(word))
             # hjson strips every Unicode blank, json knows four.
             odd = text[span.end : end].strip(" \t")
-            return Scalar(span, _WORDS[word], word), end, None, Departure("odd-literal", Span(span.end, end)) if odd else None
+            departure = Departure("odd-literal", Span(span.end, end)) if odd else None
+            return Scalar(span, _WORDS[word], word), end if odd else span.end, None, departure
     elif first == "-" or "0" <= first <= "9":
         match = _NUMBER(text, start)
         if match and match.end() == end:
             span = Span(start, match.start(4))
             value, fault = _number(span, match[1], (match[2] or "") + (match[3] or ""))
             raw = text[start : span.end]
-            return Scalar(span, value, raw), end, fault, None if raw.isascii() else Departure("odd-literal", span)
+            return Scalar(span, value, raw), span.end, fault, None if raw.isascii() else Departure("odd-literal", span)
     line_end = _LINE_END(text, start)
     end = line_end.start() if line_end else len(text)
-    raw = text[start:end].rstrip() or text[start:end]
+    raw = text[start:end].rstrip(" \t")
     span = Span(start, start + len(raw))
     kind = "not-a-number" if _NOT_A_NUMBER(raw) else "bare-string"
-    return Scalar(span, raw.strip(), raw, "bare"), end, None, Departure(kind, span)
+    return Scalar(span, raw.strip(), raw, "bare"), span.end, None, Departure(kind, span)
 
 
 def _number(span: Span, integer: str, rest: str) -> tuple[int | float, Fault | None]:
@@ -237,11 +239,13 @@ def _number(span: Span, integer: str, rest: str) -> tuple[int | float, Fault | N
             return value, Fault("number-too-large", span, predicate, fatal=True)
         return integral(value), None
     digits = len(integer.removeprefix("-"))
-    if digits > MAX_INTEGER_DIGITS:
-        predicate = f"has {digits} digits; Python reads an integer of {MAX_INTEGER_DIGITS} digits at most"
-        placeholder = -_PLACEHOLDER_INTEGER if integer.startswith("-") else _PLACEHOLDER_INTEGER
-        return placeholder, Fault("integer-too-long", span, predicate, fatal=True)
-    return int(integer), None
+    if digits <= MAX_INTEGER_DIGITS:
+        # The environment can make Python's limit a lower one.
+        with contextlib.suppress(ValueError):
+            return int(integer), None
+    predicate = f"has {digits} digits; Python reads an integer of {MAX_INTEGER_DIGITS} digits at most"
+    placeholder = -_PLACEHOLDER_INTEGER if integer.startswith("-") else _PLACEHOLDER_INTEGER
+    return placeholder, Fault("integer-too-long", span, predicate, fatal=True)
 
 
 def integral(value: float) -> int | float:

@@ -13,6 +13,10 @@ Path: TypeAlias = tuple[str | int, ...]
 """Keys and list indices from the root to a node: `("zero_optimization", "stage")`."""
 
 
+Value: TypeAlias = str | int | float | bool | None
+"""What a scalar can hold."""
+
+
 class Span(NamedTuple):
     """A half-open range of code-point offsets."""
 
@@ -38,7 +42,7 @@ class Scalar:
 
     __slots__ = ("raw", "span", "style", "value")
 
-    def __init__(self, span: Span, value: str | int | float | bool | None, raw: str, style: str = "json") -> None:
+    def __init__(self, span: Span, value: Value, raw: str, style: str = "json") -> None:
         self.span = span
         self.value = value
         self.raw = raw

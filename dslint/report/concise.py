@@ -1,0 +1,49 @@
+r"""A line per finding, for editors, `grep` and `wc -l`.
+
+    path:line:column: error DS501 [name] message
+
+Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+)\] (.*)$`. What is said of a file as a
+whole has no code, and the file's kind as its name; what has no place stands at 1:1. There is no summary: a clean run writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TextIO
+
+from dslint.diagnostics import Diagnostic, Severity
+from dslint.report.style import Style, visible
+from dslint.report.words import COLORS
+from dslint.results import FileResult, Results
+
+
+def write(results: Results, out: TextIO, style: Style) -> None:
+    """Write a line per finding."""
+    out.writelines(line + "\n" for file in results.files for line in _file(file, style))
+
+
+def _file(file: FileResult, style: Style) -> Iterator[str]:
+    if file.error is not None:
+        yield _about_file(file, Severity.ERROR, file.error, style)
+    if file.note is not None:
+        yield _about_file(file, Severity.INFO, file.note, style)
+    for diagnostic in file.diagnostics:
+        yield _diagnostic(diagnostic, style)
+
+
+def _about_file(file: FileResult, severity: Severity, sentence: str, style: Style) -> str:
+    return f"{_one_line(file.path)}:1:1: {_painted(severity, style)} [{_one_line(file.kind)}] {_one_line(sentence)}"
+
+
+def _diagnostic(diagnostic: Diagnostic, style: Style) -> str:
+    place = f"{diagnostic.range.start.line}:{diagnostic.range.start.column}" if diagnostic.range else "1:1"
+    loud = f"{_painted(diagnostic.severity, style)} {style.paint(diagnostic.code, 'bold')}"
+    return f"{_one_line(diagnostic.path)}:{place}: {loud} [{_one_line(diagnostic.name)}] {_one_line(diagnostic.message)}"
+
+
+def _painted(severity: Severity, style: Style) -> str:
+    return style.paint(severity.value, COLORS[severity], "bold")
+
+
+def _one_line(text: str) -> str:
+    return visible(text.replace("\r", "\\r").replace("\n", "\\n"))

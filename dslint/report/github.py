@@ -1,0 +1,93 @@
+"""GitHub Actions: workflow commands, which GitHub shows beside the lines of a pull request, and then the whole report for the log.
+
+GitHub shows at most 10 annotations of each severity per step, so the loudest come first and the rest is counted. The log quotes files that
+anyone may have sent: commands are switched off while it is written, or a config could hold commands of its own.
+https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from hashlib import sha256
+from io import StringIO
+from typing import TextIO
+
+from dslint.diagnostics import Diagnostic, Severity
+from dslint.report import full
+from dslint.report.style import Style, visible
+from dslint.report.words import consequence_of, count
+from dslint.results import FileResult, Results
+
+LIMIT = 10
+"""How many annotations of each severity GitHub shows for one step."""
+
+COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+def write(results: Results, out: TextIO, style: Style) -> None:
+    """Write annotations for GitHub, and the report for the log."""
+    root = os.environ.get("GITHUB_WORKSPACE")
+    annotations = [annotation for file in results.files for annotation in _file(file, root)]
+    shown = [text for severity in COMMANDS for text in [text for loud, text in annotations if loud is severity][:LIMIT]]
+    out.writelines(text + "\n" for text in shown)
+    report = StringIO()
+    full.write(results, report, style)
+    hidden = len(annotations) - len(shown)
+    if hidden:
+        report.write(f"{count(hidden, 'finding')} not annotated: GitHub shows {LIMIT} of each severity per step.\n")
+    out.write(_quoted(report.getvalue()))
+
+
+def _quoted(log: str) -> str:
+    """A text in which the runner obeys no command: the word that ends it is made of the text, which therefore cannot hold it."""
+    word = sha256(log.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"::stop-commands::{word}\n{log}::{word}::\n"
+
+
+def _file(file: FileResult, root: str | None) -> Iterator[tuple[Severity, str]]:
+    if file.error is not None:
+        yield Severity.ERROR, command("error", {**_where(file.path, root), "title": "dslint"}, visible(file.error))
+    for diagnostic in file.diagnostics:
+        yield diagnostic.severity, _annotation(diagnostic, root)
+
+
+def _annotation(diagnostic: Diagnostic, root: str | None) -> str:
+    properties = _where(diagnostic.path, root)
+    if diagnostic.range is not None:
+        start, end = diagnostic.range.start, diagnostic.range.end
+        properties |= {"line": str(start.line), "endLine": str(end.line)}
+        if start.line == end.line:  # over several lines GitHub takes columns for a mistake, and shows nothing
+            properties |= {"col": str(start.column), "endColumn": str(end.column)}
+    properties["title"] = visible(f"{diagnostic.code} {diagnostic.name}")
+    consequence, help_ = consequence_of(diagnostic), diagnostic.help
+    parts = [diagnostic.message, consequence and f"DeepSpeed: {consequence}", help_ and f"help: {help_}", diagnostic.url]
+    return command(COMMANDS[diagnostic.severity], properties, "\n".join(_lines(part) for part in parts if part))
+
+
+def _lines(text: str) -> str:
+    return "\n".join(visible(line) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def _where(path: str, root: str | None) -> dict[str, str]:
+    """The file as GitHub knows it: from the root of the repository, where it lies inside."""
+    if path == "<stdin>":
+        return {}
+    portable = path.encode("utf-8", "backslashreplace").decode()
+    if root:
+        absolute, inside = os.path.abspath(portable), os.path.join(os.path.abspath(root), "")  # noqa: PTH100, PTH118 - pathlib is slow to import
+        if absolute.startswith(inside):
+            portable = absolute.removeprefix(inside).replace(os.sep, "/")
+    return {"file": portable}
+
+
+def command(name: str, properties: dict[str, str], message: str) -> str:
+    """A workflow command, escaped as the runner unescapes it."""
+    listed = ",".join(f"{key}={escape(value, in_property=True)}" for key, value in properties.items())
+    return f"::{name} {listed}::{escape(message)}"
+
+
+def escape(text: str, *, in_property: bool = False) -> str:
+    """A text as data of a workflow command, or as the value of one of its properties."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if in_property else text

@@ -1,0 +1,137 @@
+"""What `dslint rule` prints: the page of a rule, and the list of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from itertools import groupby
+
+from dslint.facts import Facts
+from dslint.report.style import Style, columns, wrap
+from dslint.report.words import COLORS, consequence, flag, listed, option
+from dslint.rule import Example, Rule, Where
+from dslint.source.parse import parse
+from dslint.source.tree import Document, Mapping, Member, Node, Sequence
+
+CHAPTERS = {
+    "DS0": "The file and its syntax",
+    "DS1": "Keys, types, releases",
+    "DS2": "Batch and world size",
+    "DS3": "Precision",
+    "DS4": "ZeRO and communication",
+    "DS5": "Offload and NVMe",
+    "DS6": "Optimizer, scheduler, clipping",
+    "DS7": "Activation checkpointing and memory",
+    "DS8": "Checkpoints, parallelism, monitors, other sections",
+    "DS9": "Integrations and files that must agree",
+}
+
+
+def render(rule: Rule, *, color: bool, width: int) -> str:
+    """The page of a rule: what it finds, why it matters, examples, what it needs, what backs it."""
+    style = Style(color=color, width=width)
+    blocks = [list(_head(rule, style)), list(_documentation(rule.documentation, width))]
+    for title, examples in groupby((*rule.bad, *rule.good), key=_title):
+        blocks.append([style.paint(f"{title}:", "bold"), *_examples(examples, width)])
+    if rule.needs:
+        blocks.append(wrap(f"Needs to know: {listed(flag(fact) for fact in rule.needs)}. Without it the rule is skipped.", width))
+    if rule.references:
+        blocks.append([style.paint("References:", "bold"), *("  " + reference for reference in rule.references)])
+    return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def _head(rule: Rule, style: Style) -> Iterator[str]:
+    yield style.paint(rule.code, "bold") + " " + style.paint(rule.name, "bold")
+    said = consequence(rule.effect, rule.phase) or "runs it as it is; this is advice"
+    head, *rest = wrap(f"{rule.severity.value}: DeepSpeed {said}", style.width)
+    yield style.paint(rule.severity.value, COLORS[rule.severity], "bold") + head.removeprefix(rule.severity.value)
+    yield from rest
+
+
+def _documentation(text: str, width: int) -> Iterator[str]:
+    """A docstring with its paragraphs wrapped; what is indented or fenced keeps its lines, and a list item begins a line."""
+    paragraph: list[str] = []
+    fenced = False
+    for line in text.split("\n"):
+        fence = line.startswith("```")
+        kept = fenced or fence or line.startswith((" ", "\t")) or not line.strip()
+        if (kept or line.startswith(("- ", "* "))) and paragraph:
+            yield from wrap(" ".join(paragraph), width)
+            paragraph = []
+        if kept:
+            yield line
+        else:
+            paragraph.append(line.strip())
+        fenced ^= fence
+    if paragraph:
+        yield from wrap(" ".join(paragraph), width)
+
+
+def _title(example: Example) -> str:
+    """What is said above an example: whether something is found in it and where, and with which options."""
+    where = dotted(example.at or "")
+    words = ["No finding" if example.at is None else "Found", f"at {where}" if where else "", _flags(example.facts)]
+    return " ".join(word for word in words if word)
+
+
+def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
+    for number, example in enumerate(examples):
+        if number:
+            yield ""
+        yield from ("    " + line for line in _laid_out(example.text, width - 4))
+
+
+def _flags(facts: Facts) -> str:
+    """The options that give the facts, but for what is so anyway."""
+    usual = Facts()
+    given = ((field.name, getattr(facts, field.name)) for field in fields(Facts) if field.name != "inferred")
+    flags = " ".join(f"{option(name)} {value}" for name, value in given if value != getattr(usual, name))
+    return flags and f"with {flags}"
+
+
+def dotted(where: Where) -> str:
+    """A config path in one word."""
+    return where if isinstance(where, str) else ".".join(str(step) for step in where)
+
+
+def _laid_out(text: str, width: int) -> list[str]:
+    """An example in lines that fit: strict JSON is broken between members, its literals as written; other texts keep their lines."""
+    document = parse(text)
+    if document.root is None or document.problems or document.departures or "\n" in text:
+        return text.split("\n")
+    return list(_node(document, document.root, "", "", width))
+
+
+def _node(document: Document, node: Node, before: str, after: str, width: int) -> Iterator[str]:
+    """The lines of a node that `before` stands in front of and `after` behind."""
+    whole = before + document.text[slice(*node.span)] + after
+    inner = node.members if isinstance(node, Mapping) else node.items if isinstance(node, Sequence) else []
+    if columns(whole) <= width or not inner:
+        yield whole
+        return
+    yield before + ("{" if isinstance(node, Mapping) else "[")
+    indent = " " * (len(before) - len(before.lstrip()) + 2)
+    for child in inner:
+        comma = "," if child is not inner[-1] else ""
+        if isinstance(child, Member):
+            yield from _node(document, child.value, f"{indent}{child.key.raw}: ", comma, width)
+        else:
+            yield from _node(document, child, indent, comma, width)
+    yield indent[2:] + ("}" if isinstance(node, Mapping) else "]") + after
+
+
+def index(rules: Iterable[Rule], *, color: bool, width: int) -> str:
+    """All rules by chapter, a line each: code, severity, name, effect."""
+    style = Style(color=color, width=width)
+    rules = sorted(rules, key=lambda rule: rule.code)
+    names = max((len(rule.name) for rule in rules), default=0)
+    blocks = [
+        "\n".join([style.paint(f"{code}  {CHAPTERS.get(code, '')}".rstrip(), "bold"), *(_row(rule, names, style) for rule in chapter)])
+        for code, chapter in groupby(rules, key=lambda rule: rule.code[:3])
+    ]
+    return "\n\n".join([*blocks, "For more about one of them: dslint rule CODE"])
+
+
+def _row(rule: Rule, names: int, style: Style) -> str:
+    severity = style.paint(f"{rule.severity.value:<7}", COLORS[rule.severity], "bold")
+    return f"  {rule.code}  {severity}  {rule.name:<{names}}  {style.paint(rule.effect.value, 'dim')}"

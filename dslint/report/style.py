@@ -1,0 +1,83 @@
+"""Text for terminals: colours, how many columns a text takes, wrapping, and characters that must not reach a terminal as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+ANSI = {"bold": "1", "dim": "2", "red": "31", "yellow": "33", "blue": "34"}
+
+TAB = "    "
+"""A tab is drawn as so many blanks wherever it stands: columns then do not depend on what comes before, nor on the terminal."""
+
+
+class Style:
+    """How to write: whether in colour, and how wide."""
+
+    __slots__ = ("color", "width")
+
+    def __init__(self, *, color: bool, width: int) -> None:
+        self.color = color
+        self.width = width
+
+    def paint(self, text: str, *names: str) -> str:
+        """The text in the colours of these names, where there is colour."""
+        if not self.color or not text:
+            return text
+        return f"\x1b[{';'.join(ANSI[name] for name in names)}m{text}\x1b[0m"
+
+
+def is_plain(text: str) -> bool:
+    """Whether every character is printable ASCII, and so takes one column and harms nobody."""
+    return text.isascii() and text.isprintable()
+
+
+def visible(text: str) -> str:
+    """The text with everything a terminal would act upon or not show (control characters, line ends, direction marks, odd blanks, lone
+    surrogates) as something to be seen: `␛` for the ASCII ones, `<U+202E>` for others. A tab becomes blanks.
+    """
+    return text if text.isprintable() else "".join(map(_visible_character, text))
+
+
+def _visible_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if character == "\t":
+        return TAB
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal `visible(text)` takes."""
+    if is_plain(text):
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    return sum(_width(character, category, east_asian_width) for character in visible(text))
+
+
+def _width(character: str, category: Callable[[str], str], east_asian_width: Callable[[str], str]) -> int:
+    if category(character) in ("Mn", "Me") or "\u1160" <= character <= "\u11ff":  # combining marks; Hangul vowels and finals
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` columns, broken at blanks. A word (a path, a key) is never broken, and may stick out."""
+    lines: list[str] = []
+    line, used = "", 0
+    for word in text.split(" "):
+        size = columns(word)
+        if line and used + 1 + size > width:
+            lines.append(line)
+            line, used = word, size
+        else:
+            line, used = (f"{line} {word}", used + 1 + size) if line else (word, size)
+    return [*lines, line]
+
+
+def paragraphs(text: str, width: int) -> list[str]:
+    """The text made visible and wrapped, its own line breaks kept."""
+    return [line for part in text.replace("\r\n", "\n").split("\n") for line in wrap(visible(part), width)]

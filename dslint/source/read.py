@@ -1,0 +1,144 @@
+"""From a file to text, with a sentence for a person wherever that fails."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+
+from dslint.source.parse import parse
+from dslint.source.tree import Document, Mapping
+
+MAX_BYTES = 16 * 1024 * 1024
+"""No config is larger; a file that is will not be read into memory."""
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+_WIDE = re.compile(rb"(?:\x00[\t-~]){2}|(?:[\t-~]\x00){2}").match
+_KINDS = (
+    (stat.S_ISDIR, "this is a directory, not a file"),
+    (stat.S_ISFIFO, "this is a pipe; dslint reads regular files only"),
+    (stat.S_ISSOCK, "this is a socket; dslint reads regular files only"),
+    (stat.S_ISCHR, "this is a device; dslint reads regular files only"),
+    (stat.S_ISBLK, "this is a device; dslint reads regular files only"),
+)
+_REASONS = {
+    errno.ENOENT: ("missing", "there is no such file"),
+    errno.ENOTDIR: ("missing", "there is no such file: a part of the path is a file, not a directory"),
+    errno.EACCES: ("permission", "this file cannot be opened: permission denied"),
+    errno.EPERM: ("permission", "this file cannot be opened: permission denied"),
+    errno.EISDIR: ("not-a-file", "this is a directory, not a file"),
+    errno.ELOOP: ("unreadable", "this file cannot be opened: its symbolic links go in circles"),
+    errno.ENAMETOOLONG: ("missing", "there is no such file: the name is too long for one"),
+}
+_BASE64 = re.compile(r"\s*([A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2})\s*").fullmatch
+
+
+class ReadError(Exception):
+    """Why a file gave no text: a sentence for people, to go after the file's name ("ds.json: there is no such file").
+
+    `kind` is a stable name: "missing", "permission", "not-a-file", "too-large", "binary", "encoding" or "unreadable". `offset` (in bytes)
+    and `line` say where, for an encoding error.
+    """
+
+    def __init__(self, kind: str, message: str, *, offset: int | None = None, line: int | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.offset = offset
+        self.line = line
+
+
+def read(path: str | os.PathLike[str]) -> str:
+    """The text of a file, a byte order mark included; raises `ReadError` and nothing else.
+
+    Only regular files are opened, so that no pipe or device can make it wait, and no more than `MAX_BYTES` are read.
+    """
+    try:
+        _refuse_special(Path(path).stat())
+        # The file may be another one by now: do not block on a pipe, and look again at what was opened.
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+        with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor, which pathlib cannot open
+            status = os.fstat(file.fileno())
+            _refuse_special(status)
+            data = file.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else b""
+    except OSError as error:
+        kind, message = _REASONS.get(error.errno or 0, ("unreadable", f"this file cannot be read: {error.strerror or error}"))
+        raise ReadError(kind, message) from error
+    except ValueError as error:
+        raise ReadError("missing", "there is no such file: no file can have this name") from error
+    if status.st_size > MAX_BYTES:
+        raise _too_large(status.st_size)
+    return decode(data)
+
+
+def decode(data: bytes) -> str:
+    """The text of a file's bytes, a byte order mark included; raises `ReadError`."""
+    if len(data) > MAX_BYTES:
+        raise _too_large(len(data))
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            raise ReadError("encoding", f"this file is in {name}, but DeepSpeed opens it as UTF-8: save it so", offset=0, line=1)
+    if _WIDE(data):
+        raise ReadError("encoding", "this file looks like UTF-16, but DeepSpeed opens it as UTF-8: save it so", offset=0, line=1)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if b"\0" in data:
+            raise _binary() from error
+        offset = error.start
+        line = Document(data[:offset].decode("utf-8"), None).line_count
+        where = f"byte 0x{data[offset]:02x} at offset {offset}, line {line}"
+        message = f"this is not UTF-8 text, and DeepSpeed opens the file as UTF-8: {where}"
+        raise ReadError("encoding", message, offset=offset, line=line) from error
+    if "\0" in text:
+        raise _binary()
+    return text
+
+
+def decode_base64(text: str) -> str | None:
+    """The config in a text that is one base64 word; None for any other text.
+
+    DeepSpeed takes such a string in place of a path, in the URL-safe alphabet or the other. It has to hold an object.
+    """
+    word = _BASE64(text)
+    if not word:
+        return None
+    try:
+        decoded = base64.urlsafe_b64decode(word[1]).decode("utf-8")
+    except ValueError:
+        return None
+    if decoded.lstrip("\ufeff \t\r\n").startswith("{"):
+        return decoded
+    # An object without braces, if every character of it is plain text.
+    root = parse(decoded)
+    if isinstance(root.root, Mapping) and root.root.members and not root.problems and decoded.replace("\n", "").isprintable():
+        return decoded
+    return None
+
+
+def _refuse_special(status: os.stat_result) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
+    for is_kind, message in _KINDS:
+        if is_kind(status.st_mode):
+            raise ReadError("not-a-file", message)
+    raise ReadError("not-a-file", "this is not a regular file")
+
+
+def _too_large(size: int) -> ReadError:
+    mib = 1024 * 1024
+    return ReadError("too-large", f"this file is too large to be a config: {size / mib:.0f} MiB, {MAX_BYTES // mib} MiB at most")
+
+
+def _binary() -> ReadError:
+    return ReadError("binary", "this is a binary file, not a config (it holds NUL bytes)")

@@ -1,0 +1,107 @@
+"""Every command in the documents runs, and prints what the document says it prints.
+
+A command stands in a `console` block behind `$`; what follows up to the next `$` or the end of the block is its output. With DSLINT_UPDATE_DOCS=1
+the outputs are written anew. A command that installs or tests the project itself is only looked up: .ci/run runs those.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN_BY_CI = ("pip install", "git clone", "pre-commit")
+
+
+class Command(NamedTuple):
+    """A command of a document, with the output that the document shows (None: it shows none)."""
+
+    document: Path
+    line: int
+    text: str
+    output: str | None
+
+
+def commands() -> list[Command]:
+    found = []
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for block in BLOCK.finditer(text):
+            line = text.count("\n", 0, block.start()) + 2
+            for part in re.split(r"^(?=\$ )", block[1], flags=re.MULTILINE):
+                if part.startswith("$ "):
+                    command, _, output = part.partition("\n")
+                    found.append(Command(document, line, command[2:], output or None))
+                line += part.count("\n")
+    return found
+
+
+def run(command: str, folder: Path) -> str:
+    """What a shell prints for the command, both streams together, with dslint being the one under test."""
+    binary = folder / "bin"
+    binary.mkdir()
+    (binary / "dslint").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dslint "$@"\n', encoding="utf-8")
+    (binary / "dslint").chmod(0o755)
+    (binary / "python").symlink_to(sys.executable)
+    work = folder / "work"
+    work.mkdir()
+    for name in ("examples", "schemas"):
+        shutil.copytree(ROOT / name, work / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "examples/ds_config.json", work / "ds_config.json")
+    environment = {
+        **os.environ,
+        "PATH": f"{binary}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run(
+        ["bash", "-c", command],
+        cwd=work,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stdout
+    assert done.returncode in (0, 1), done.stdout
+    return done.stdout
+
+
+COMMANDS = commands()
+
+
+def test_there_are_commands() -> None:
+    assert any(command.document.name == "README.md" for command in COMMANDS)
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="the documents' commands are written for a shell")
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.document.name}:{command.line}")
+def test_a_command_prints_what_the_document_says(command: Command, tmp_path: Path) -> None:
+    if any(word in command.text for word in RUN_BY_CI):
+        script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+        assert "pip install" in script
+        assert "pytest" in script
+        return
+    output = run(command.text, tmp_path)
+    if command.output is None:
+        return
+    if os.environ.get("DSLINT_UPDATE_DOCS"):
+        text = command.document.read_text(encoding="utf-8")
+        old = f"$ {command.text}\n{command.output}"
+        assert old in text
+        command.document.write_text(text.replace(old, f"$ {command.text}\n{output}"), encoding="utf-8")
+        return
+    assert output == command.output

@@ -1,0 +1,82 @@
+"""Every rule of effect crash is tried: the real DeepSpeed raises in the claimed phase on the bad example, and runs the good one."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import NEWEST, Integration
+from dslint.linter import lint_document
+from dslint.rule import Example, Rule
+from dslint.rules import all_rules
+from dslint.source.parse import parse
+from tests.engine.harness import Case, Engine, Outcome
+
+pytestmark = pytest.mark.deepspeed
+
+FILLED = (Integration.TRANSFORMERS, Integration.ACCELERATE)
+
+
+def examples(kind: str) -> list[tuple[Rule, Example, str]]:
+    """The examples that DeepSpeed alone can judge: no other release, and nothing for an integration to fill in first."""
+    found = []
+    for rule in all_rules():
+        if rule.effect is Effect.CRASH and rule.untried is None:
+            for number, example in enumerate(getattr(rule, kind)):
+                filled = example.facts.integration in FILLED and '"auto"' in example.text
+                if example.facts.deepspeed == NEWEST and not filled and not (kind == "good" and example.facts.integration is Integration.LIGHTNING):
+                    found.append((rule, example, f"{rule.code}-{kind}-{number}"))
+    return found
+
+
+@cache
+def outcomes(engine: Engine) -> dict[str, Outcome]:
+    """All questions asked at once: the workers are kept busy, and every test looks its answer up."""
+    cases = [
+        Case(name, text=example.text, world_size=example.facts.world_size or 1, upto="step", optimizer=True)
+        for kind in ("bad", "good")
+        for _, example, name in examples(kind)
+    ]
+    return {outcome.id: outcome for outcome in engine.ask(cases)}
+
+
+def parameters(kind: str) -> list[object]:
+    return [pytest.param(rule, example, name, id=name) for rule, example, name in examples(kind)]
+
+
+@pytest.mark.parametrize(("rule", "example", "name"), parameters("bad"))
+def test_deepspeed_raises_in_the_claimed_phase(rule: Rule, example: Example, name: str, engine: Engine) -> None:
+    found = [d for d in lint_document(parse(example.text), "c.json", example.facts, (rule,))[0] if d.code == rule.code]
+    outcome = outcomes(engine)[name]
+    if found[0].effect is not Effect.CRASH:
+        return
+    assert outcome.raised, "DeepSpeed runs it"
+    assert outcome.phase == found[0].phase, outcome.error
+
+
+@pytest.mark.parametrize(("rule", "example", "name"), parameters("good"))
+def test_deepspeed_runs_the_good_example(rule: Rule, example: Example, name: str, engine: Engine) -> None:
+    outcome = outcomes(engine)[name]
+    assert not outcome.raised, (outcome.phase, outcome.error)
+
+
+def test_every_crash_is_tried_or_says_why_not() -> None:
+    tried = {rule.code for rule, _, _ in examples("bad")}
+    for rule in all_rules():
+        if rule.effect is Effect.CRASH and rule.code not in tried:
+            assert rule.untried or rule.phase is Phase.LOAD, rule.code
+
+
+def test_configure_raises_for_a_contiguous_buffer_of_unknown_size(engine: Engine) -> None:
+    """The crash of DS702 comes from `deepspeed.checkpointing.configure`, which the program calls."""
+    rule = next(rule for rule in all_rules() if rule.code == "DS702")
+    bad, good = (
+        Case(kind, text=getattr(rule, kind)[0].text, upto="step", optimizer=True, checkpointing=True)
+        for kind in ("bad", "good")
+    )
+    raised, ran = engine.ask([bad, good])
+    assert raised.phase == "initialize"
+    assert "number of layers" in str(raised.error)
+    assert not ran.raised, ran.error

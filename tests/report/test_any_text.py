@@ -1,0 +1,119 @@
+"""Whatever a file, a path or a message holds, and wherever a finding points: every format writes it, and no terminal has to fear it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Phase, Place, Range, Related, Severity
+from dslint.facts import Facts
+from dslint.report import FORMATS
+from dslint.results import FileResult, Results, Skipped
+from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Sequence, Span
+
+from .runner import read
+from .scenes import written
+
+TEXT = st.text(st.one_of(st.characters(), st.sampled_from('\t\r\n\x1b\x00\u0301\u202e\ud800型: {}"')), max_size=300)
+SHORT = st.text(max_size=30)
+NUMBER = st.integers(0, 400)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> Document:
+    """A text and a tree that need not belong together, as may be after a mend."""
+    spans = st.builds(lambda start, size: Span(start, start + size), NUMBER, NUMBER)
+    scalars: st.SearchStrategy[Node] = st.builds(lambda span: Scalar(span, "x", "x"), spans)
+
+    def sections(nodes: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
+        members = st.builds(lambda span, name, node: Member(Key(span, name, name), node), spans, SHORT, nodes)
+        return st.builds(Mapping, spans, st.lists(members, max_size=3)) | st.builds(Sequence, spans, st.lists(nodes, max_size=3))
+
+    root = st.none() | st.recursive(scalars, sections, max_leaves=4)
+    return Document(draw(st.one_of(TEXT, TEXT.map(lambda text: text * 20))), draw(root))
+
+
+PLACES = st.builds(Place, NUMBER, NUMBER, NUMBER)
+RANGES = st.none() | st.builds(Range, PLACES, PLACES)
+PATHS = st.sampled_from(["a.json", "b.json", "evil\x1b\n::error::.json", "\udce9"])
+
+
+def diagnostics() -> st.SearchStrategy[Diagnostic]:
+    related = st.builds(Related, PATHS, TEXT, st.none() | SHORT, RANGES)
+    fixes = st.builds(Fix, SHORT, st.sampled_from(Applicability), st.lists(st.builds(Edit, NUMBER, NUMBER, SHORT), max_size=2).map(tuple))
+    return st.builds(
+        Diagnostic,
+        PATHS,
+        st.just("DS101"),
+        SHORT,
+        st.sampled_from(Severity),
+        st.sampled_from(Effect),
+        st.none() | st.sampled_from(Phase),
+        TEXT,
+        st.none() | TEXT,
+        st.none() | SHORT,
+        st.none() | SHORT,
+        RANGES,
+        st.lists(related, max_size=3).map(tuple),
+        st.none() | fixes,
+    )
+
+
+FILES = st.builds(
+    FileResult,
+    PATHS,
+    st.sampled_from(["ds_config", "template", "unreadable"]),
+    st.none() | documents(),
+    st.lists(diagnostics(), max_size=3).map(tuple),
+    st.lists(st.builds(Skipped, st.just("DS201"), st.sampled_from(["world_size", "model"])), max_size=2).map(tuple),
+    st.none() | TEXT,
+    st.none() | TEXT,
+    st.builds(Facts, inferred=st.lists(st.tuples(st.just("world_size"), TEXT), max_size=1).map(tuple)),
+)
+RESULTS = st.builds(Results, st.just(Facts()), st.lists(FILES, max_size=3).map(tuple))
+
+
+@settings(max_examples=100, deadline=None)
+@given(RESULTS, st.integers(1, 130))
+@pytest.mark.parametrize("output_format", ["full", "concise"])
+def test_people_never_see_a_raw_control_character(output_format: str, results: Results, width: int) -> None:
+    text = written(results, output_format, width=width)
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert text == "" or text.endswith("\n")
+    colored = written(results, output_format, width=width, color=True)
+    assert re.sub(r"\x1b\[[\d;]+m", "", colored) == text
+
+
+@settings(max_examples=100, deadline=None)
+@given(RESULTS)
+def test_a_line_per_finding(results: Results) -> None:
+    matcher = re.compile(r"^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+|.*)\] (.*)$")
+    lines = written(results, "concise").split("\n")[:-1]
+    assert len(lines) == sum(len(file.diagnostics) + (file.error is not None) + (file.note is not None) for file in results.files)
+    assert all(matcher.match(line) for line in lines)
+
+
+@settings(max_examples=100, deadline=None)
+@given(RESULTS)
+def test_programs_read_it(results: Results) -> None:
+    output = json.loads(written(results, "json"))
+    assert len(output["diagnostics"]) == len(results.diagnostics)
+    json.dumps(output, ensure_ascii=False).encode("utf-8")
+
+
+@settings(max_examples=100, deadline=None)
+@given(RESULTS)
+def test_the_runner_obeys_no_command_but_ours(results: Results) -> None:
+    commands, log = read(written(results, "github"))
+    assert len(commands) == sum(len(file.diagnostics) + (file.error is not None) for file in results.files)
+    assert {command.name for command in commands} <= {"error", "warning", "notice"}
+    assert {command.properties.get("file") for command in commands} <= {"a.json", "b.json", "evil\x1b\n::error::.json", "\\udce9"}
+    assert "\n".join(log).startswith(written(results, "full"))
+
+
+def test_every_format_is_tried() -> None:
+    assert set(FORMATS) == {"full", "concise", "json", "github"}

@@ -1,0 +1,83 @@
+"""The pages that explain rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.report.rule_page import CHAPTERS, index, render
+from dslint.report.style import columns
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules import all_rules
+
+from . import golden
+
+
+@rule(
+    "DS998",
+    "made-up",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    needs=("world_size", "gpu_memory"),
+    references=("https://example.org", "deepspeed/a.py, f"),
+)
+@bad('{"a": 1}', at="a", world_size=8)
+@bad('{"a": 2}', at="a", world_size=8)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "list": [1, 5e8, {"x": "y"}]}}',
+    at=("a.b", 0),
+    integration="transformers",
+)
+@bad("a: 1 # a comment\nb: 2", at="")
+@good('{"a": 3}', deepspeed="0.16.9")
+def made_up(config: Config) -> Iterator[Finding]:
+    """A rule that is made up, with a summary that is rather longer than it has any need to be.
+
+    A paragraph of
+    several lines.
+
+        {"code": "is kept"}
+
+    - an item
+      goes on
+    - another item
+
+    ```json
+    {"fenced":
+    "is kept"}
+    ```
+    The end.
+    """
+    yield from ()
+
+
+@rule("DS999", "advice-only", effect=Effect.ADVICE)
+def advice_only(config: Config) -> Iterator[Finding]:
+    """A summary alone."""
+    yield from ()
+
+
+def test_pages() -> None:
+    golden.check("rule_page", render(made_up, color=False, width=80) + "\n\n====\n\n" + render(advice_only, color=True, width=80) + "\n")
+
+
+def test_the_list() -> None:
+    golden.check("rule_index", index([advice_only, made_up], color=False, width=80) + "\n")
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.code)
+def test_every_rule_has_a_page_that_fits(rule: object) -> None:
+    page = render(rule, color=True, width=80)  # type: ignore[arg-type]
+    plain = re.sub(r"\x1b\[[\d;]+m", "", page)
+    assert not page.endswith("\n")
+    assert all(columns(line) <= 80 or " " not in line.strip() or line.startswith(("    ", "  ", "Found at")) for line in plain.split("\n"))
+
+
+def test_the_list_of_all_rules_fits_and_knows_every_chapter() -> None:
+    text = index(all_rules(), color=False, width=80)
+    assert all(columns(line) <= 80 for line in text.split("\n"))
+    assert all(rule.code[:3] in CHAPTERS and rule.name in text for rule in all_rules())

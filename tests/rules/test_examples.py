@@ -1,0 +1,84 @@
+"""Every rule finds its bad examples, at the place they name, and nothing in its good ones."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dslint.diagnostics import Diagnostic, Effect
+from dslint.facts import Facts
+from dslint.infer import infer
+from dslint.linter import lint_document, pointer
+from dslint.rule import Example, Rule, path_of
+from dslint.rules import CHAPTERS, all_rules
+from dslint.source.parse import parse
+
+RULES = all_rules()
+
+
+def lint(text: str, facts: Facts) -> tuple[Diagnostic, ...]:
+    document = parse(text)
+    return lint_document(document, "ds_config.json", infer(document, facts), RULES)[0]
+
+
+def cases(kind: str) -> list[object]:
+    return [pytest.param(rule, example, id=f"{rule.code}-{kind}-{n}") for rule in RULES for n, example in enumerate(getattr(rule, kind))]
+
+
+@pytest.mark.parametrize(("rule", "example"), cases("bad"))
+def test_a_bad_example_is_found_at_its_place(rule: Rule, example: Example) -> None:
+    assert example.at is not None
+    found = [d for d in lint(example.text, example.facts) if d.code == rule.code]
+    assert [d.pointer for d in found] == [pointer(path_of(example.at))]
+    assert found[0].range is not None
+    assert found[0].range.start.offset < found[0].range.end.offset or not example.text
+
+
+@pytest.mark.parametrize(("rule", "example"), cases("good"))
+def test_a_good_example_is_clean(rule: Rule, example: Example) -> None:
+    found = lint(example.text, example.facts)
+    assert [d for d in found if d.code == rule.code] == []
+    assert [d for d in found if d.effect in (Effect.CRASH, Effect.SILENT)] == []
+
+
+@pytest.mark.parametrize(("rule", "example"), cases("bad"))
+def test_one_cause_gives_one_finding(rule: Rule, example: Example) -> None:
+    """No other rule of effect crash or silent speaks about the same place."""
+    found = lint(example.text, example.facts)
+    places = [d.pointer for d in found if d.effect in (Effect.CRASH, Effect.SILENT)]
+    assert len(places) == len(set(places)), [(d.code, d.pointer, d.message) for d in found]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_a_rule_is_whole(rule: Rule) -> None:
+    assert re.fullmatch(r"DS[0-9]{3}", rule.code)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule.name)
+    assert rule.bad, "needs a bad example"
+    assert rule.good, "needs a good example"
+    assert rule.summary.endswith("."), "the summary is a sentence"
+    assert len(rule.summary) <= 120
+    assert len(rule.documentation.split("\n\n")) >= 2, "documentation says more than the summary"
+    assert not set(rule.needs) - set(Facts.__slots__)
+
+
+def test_codes_and_names_are_unique_and_sorted_into_chapters() -> None:
+    codes = [rule.code for rule in RULES]
+    assert len(codes) == len(set(codes))
+    assert len({rule.name for rule in RULES}) == len(RULES)
+    chapters: dict[str, set[str]] = {}
+    for rule in RULES:
+        chapters.setdefault(rule.module, set()).add(rule.code[2])
+    assert all(len(digits) == 1 for digits in chapters.values()), chapters
+    assert {chapter.__name__ for chapter in CHAPTERS} == set(chapters)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_messages_are_sentences(rule: Rule) -> None:
+    for example in rule.bad:
+        for diagnostic in lint(example.text, example.facts):
+            if diagnostic.code == rule.code:
+                assert diagnostic.message.endswith((".", "?")), diagnostic.message
+                assert "  " not in diagnostic.message
+                assert "UNKNOWN" not in diagnostic.message + (diagnostic.help or "")
+                assert diagnostic.message != diagnostic.help

@@ -1,0 +1,94 @@
+"""The machine around the rules: places, skipped rules, rules that fail, one finding per cause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.facts import Facts, Integration
+from dslint.linter import INTERNAL_ERROR, lint_document, lint_text
+from dslint.rule import Finding, rule
+from dslint.rules import all_rules
+from dslint.source.parse import parse
+
+
+def codes(text: str, facts: Facts | None = None) -> list[str]:
+    result = lint_text(text, "c.json", facts or Facts(), all_rules())
+    assert result is not None
+    return [d.code for d in result.diagnostics]
+
+
+def test_a_rule_that_needs_an_unknown_fact_is_skipped_and_counted() -> None:
+    _, skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(), all_rules())
+    assert ("DS201", "world_size") in {(skip.code, skip.needs) for skip in skipped}
+    _, skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(world_size=3), all_rules())
+    assert "DS201" not in {skip.code for skip in skipped}
+
+
+def test_a_rule_that_raises_is_a_diagnostic_and_the_others_go_on() -> None:
+    @rule("DS999", "broken", effect=Effect.ADVICE)
+    def broken(config: Config) -> Iterator[Finding]:
+        """Broken."""
+        raise RuntimeError("no luck")
+
+    found, _ = lint_document(parse('{"zero_optimisation": {}}'), "c.json", Facts(), (broken, *all_rules()))
+    internal = [d for d in found if d.code == INTERNAL_ERROR]
+    assert len(internal) == 1
+    assert "DS999" in internal[0].message
+    assert "no luck" in internal[0].message
+    assert "DS102" in [d.code for d in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"train_micro_batch_size_per_gpu": 1, "zero_optimisation": {"stage": 3, "offload_param": {"device": "cpu"}}}', ["DS102"]),
+        ('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": "two", "offload_param": {"device": "cpu"}}}', ["DS104"]),
+        ('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stge": 3, "offload_param": {"device": "cpu"}}}', ["DS101"]),
+        ('{"train_micro_bach_size_per_gpu": 1}', ["DS102"]),
+    ],
+)
+def test_one_cause_gives_one_finding(text: str, expected: list[str]) -> None:
+    assert codes(text) == expected
+
+
+def test_auto_in_a_batch_key_gives_the_loader_away() -> None:
+    result = lint_text('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', "c.json", Facts(), all_rules())
+    assert result is not None
+    assert result.facts.integration is Integration.TRANSFORMERS
+    assert "train_batch_size" in dict(result.facts.inferred)["integration"]
+    assert [d.code for d in result.diagnostics] == []
+
+
+def test_positions_are_those_of_the_text() -> None:
+    text = '{\r\n  "train_micro_batch_size_per_gpu": 1,\r\n  "größe": 1, "zero_optimisation": {}\r\n}'
+    result = lint_text(text, "c.json", Facts(), all_rules())
+    assert result is not None
+    place = next(d.range for d in result.diagnostics if d.code == "DS102")
+    assert place is not None
+    assert (place.start.line, place.start.column, place.end.column) == (3, 15, 34)
+    assert text[place.start.offset : place.end.offset] == '"zero_optimisation"'
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"train_micro_batch_size_per_gpu": 1}', "ds_config"),
+        ('{"replace_with_kernel_inject": true, "dtype": "fp16", "tensor_parallel": {"tp_size": 2}}', "inference"),
+        ('{"train_batch_size": {{ batch }}, "steps_per_print": 10}', "template"),
+        ('{"train_batch_size": CONFIG_BATCH_SIZE, "steps_per_print": 10}', "template"),
+        ('{"name": "left-pad", "version": "1.0.0", "dependencies": {}}', "unrelated"),
+        ('{"zero_optimisation": {}}', "ds_config"),
+        ("{}", "ds_config"),
+    ],
+)
+def test_files_are_recognised(text: str, kind: str) -> None:
+    result = lint_text(text, "c.json", Facts(), all_rules())
+    assert result is not None
+    assert result.kind == kind
+    if kind != "ds_config":
+        assert result.diagnostics == ()
+        assert result.note
