@@ -87,7 +87,7 @@ _DEPARTURES = {
     "no-root-braces": "an object without braces",
     "bom": "a byte order mark",
     "empty": "an empty file",
-    "control-character": "a control character in a string",
+    "odd-literal": "a literal that JSON does not have",
     "not-a-number": "a number that JSON does not have",
 }
 

@@ -13,6 +13,7 @@ With `--check` nothing is written; the exit code is 1 if a file on disk is not w
     words        the only strings there are, where numbers or lists may stand as well
     ge gt le lt  the range; `finite`: neither infinite nor NaN
     bounds       ((release, range), ...): up to that release, another range held
+    old_choices  ((release, choices), ...): up to that release, these were the choices
     no_bool      the release from which on true and false are no numbers here
     exact_int    the release from which on a whole float (1000.0) is no integer here
     default      in the newest release; `defaults`: ((release, value), ...), the oldest first, "0" for since ever
@@ -109,6 +110,8 @@ def _values(shape: Shape) -> dict[str, Any]:
         spec["finite"] = True
     if bounds := [mark for mark in shape.marks if isinstance(mark, marks.Bounds)]:
         spec["bounds"] = tuple((mark.until, _given(ge=mark.ge, gt=mark.gt, le=mark.le, lt=mark.lt)) for mark in bounds)
+    if choices := [mark for mark in shape.marks if isinstance(mark, marks.Choices)]:
+        spec["old_choices"] = tuple((mark.until, mark.values) for mark in choices)
     return spec | _said(shape)
 
 

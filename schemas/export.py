@@ -150,7 +150,7 @@ class _Writer:
         return rest[0] if len(rest) == 1 else {"anyOf": rest}
 
     def branches(self, shape: Shape, path: tuple[str, ...]) -> Iterable[Schema]:
-        choices = [choice for choice in shape.choices if self.auto_is_real or choice != "auto" or not _has(shape, marks.AutoIsReal)]
+        choices = self.choices(shape)
         if shape.choices:
             nullable = "null" in shape.kinds and shape.binding()
             yield {"enum": [*choices, None] if nullable else choices}
@@ -172,6 +172,12 @@ class _Writer:
                 yield {"type": _TYPES[kind]}
         if _has(shape, marks.BoolStandsFor):
             yield {"type": "boolean", "deprecated": True}
+
+    def choices(self, shape: Shape) -> list[Any]:
+        for mark in shape.marks:
+            if isinstance(mark, marks.Choices) and self.release <= Release.parse(mark.until):
+                return list(mark.values)
+        return [choice for choice in shape.choices if self.auto_is_real or choice != "auto" or not _has(shape, marks.AutoIsReal)]
 
     def object(self, shape: Shape, path: tuple[str, ...]) -> Schema:
         if shape.section is None:

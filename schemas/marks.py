@@ -77,6 +77,14 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices that held up to the release `until`, where they were others than today's."""
+
+    until: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NoBool:
     """A number for which true and false do not stand in, from `release` on (pydantic alone reads them as 1 and 0)."""
 

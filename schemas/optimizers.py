@@ -157,7 +157,7 @@ class AdamParams(Arguments):
     adam_w_mode: Switch = True
     """Decay the weights as AdamW does, apart from the gradient. Heeded for the type "Adam"; "AdamW" always does."""
 
-    fp32_optimizer_states: MaybeSwitch = None
+    fp32_optimizer_states: Annotated[MaybeSwitch, Since("0.19.1")] = None
     """Keep the moments in fp32. False stores them in the parameters' type. Heeded with optimizer offload only."""
 
     bias_correction: Annotated[Switch, _OWN] = True
@@ -329,7 +329,7 @@ class MuonParams(Arguments):
 
     muon_lr: Annotated[
         float | None,
-        Since("0.18.0"),
+        Since("0.18.3"),
         Raises("step", "TypeError: unsupported operand type(s) for -: 'int' and 'str'", lets=("bool",)),
         NullRaises("step", "TypeError: unsupported operand type(s) for "),
     ] = None
@@ -337,7 +337,7 @@ class MuonParams(Arguments):
 
     adam_lr: Annotated[
         float | None,
-        Since("0.18.0"),
+        Since("0.18.3"),
         Raises("step", "TypeError: multi_tensor_adam(): incompatible function arguments", lets=("bool",)),
         NullRaises("step", "TypeError: multi_tensor_adam(): incompatible function arguments"),
     ] = None

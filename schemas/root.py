@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from pydantic import Field
+
 from dslint.schemas.activation_checkpointing import ActivationCheckpointing
 from dslint.schemas.aio import Aio
 from dslint.schemas.autotuning import Autotuning
@@ -14,12 +16,11 @@ from dslint.schemas.inference import HybridEngine, WeightQuantization
 from dslint.schemas.monitors import Comet, CsvMonitor, Tensorboard, Wandb
 from dslint.schemas.parallel import ExpertParallel, Pipeline, TensorParallel
 from dslint.schemas.profiling import CommsLogger, FlopsProfiler, Timers
-from pydantic import Field
-
 from dslint.schemas.base import HandReadSection
 from dslint.schemas.marks import (
     Absent,
     BoolStandsFor,
+    Choices,
     Default,
     Folded,
     Forbids,
@@ -151,6 +152,7 @@ class DeepSpeedConfig(HandReadSection):
 
     communication_data_type: Annotated[
         Literal["fp16", "bf16", "fp32"] | None,
+        Choices("0.14.0", ("fp16", "bfp16", "fp32")),
         Folded(),
         Raises("parse", "ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']"),
     ] = None

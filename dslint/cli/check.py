@@ -16,7 +16,7 @@ from dslint.linter import INTERNAL_ERROR, lint_file, lint_text
 from dslint.report import FORMATS, write
 from dslint.results import FileResult, Results
 from dslint.rule import Rule
-from dslint.source.read import ReadError, decode
+from dslint.source.read import MAX_BYTES, ReadError, decode
 
 CLEAN, FINDINGS, FAILED = 0, 1, 2
 
@@ -86,7 +86,7 @@ def _lint(target: Target, facts: Facts, rules: list[Rule]) -> FileResult | None:
 
 def _lint_stdin(name: str, facts: Facts, rules: list[Rule]) -> FileResult:
     try:
-        text = decode(sys.stdin.buffer.read())
+        text = decode(sys.stdin.buffer.read(MAX_BYTES + 1))
     except ReadError as error:
         return FileResult(name, "unreadable", error=str(error), facts=facts)
     result = lint_text(text, shown(name), facts, rules)

@@ -225,6 +225,11 @@ def test_the_schema_of_an_older_release() -> None:
     assert old.is_valid({"optimizer": {"type": "OneBitAdam", "params": {"freeze_step": 400}}})
     assert not validator(None).is_valid({"optimizer": {"type": "OneBitAdam", "params": {"freeze_step": 400}}})
     assert old.schema["properties"]["gradient_clipping"]["default"] == 0.0
+    assert old.is_valid({"zero_optimization": {"reduce_bucket_size": 0}})
+    assert not validator(None).is_valid({"zero_optimization": {"reduce_bucket_size": 0}})
+    older = Draft202012Validator(json_schema(release=Release(0, 12, 6)))
+    assert older.is_valid({"communication_data_type": "bfp16"})
+    assert not older.is_valid({"communication_data_type": "bf16"})
 
 
 REGISTRY: list[tuple[str, str, Kind]] = [

@@ -97,7 +97,7 @@ TEXTS = st.one_of(
     st.lists(st.sampled_from(PIECES), max_size=16).map("".join),
     st.text(st.sampled_from("{}[],:\"'\\# \nab1t/*")),
 )
-many = settings(max_examples=600, deadline=None)
+many = settings(max_examples=400, deadline=None)
 
 
 class Pairs(list[tuple[str, Any]]):

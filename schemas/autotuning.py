@@ -1,0 +1,98 @@
+"""The `autotuning` section."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dslint.schemas.base import HandReadSection
+from dslint.schemas.marks import Open, Passes, Truthy, Until
+
+_TUNER = Passes("the autotuner uses it as it stands")
+
+
+class ModelInfo(HandReadSection):
+    """What is known about the model, so that the autotuner need not find out."""
+
+    profile: Annotated[bool, Truthy()] = False
+    """Measure the model's numbers in a run of its own."""
+
+    num_params: Annotated[int | None, _TUNER] = None
+    """Parameters of the model."""
+
+    hidden_size: Annotated[int | None, _TUNER] = None
+    """Hidden size of the model."""
+
+    hideen_size: Annotated[Any, Until("0.9.2", then="ignored", use="autotuning.model_info.hidden_size")] = None
+    """The name under which releases up to 0.9.2 looked for the hidden size."""
+
+    num_layers: Annotated[int | None, _TUNER] = None
+    """Layers of the model."""
+
+
+class Autotuning(HandReadSection):
+    """The autotuner, started by `deepspeed --autotuning`: it tries ZeRO stages and micro batch sizes in short runs of the job."""
+
+    enabled: Annotated[bool, Truthy()] = False
+    """Tune. The engine then writes its measurements and ends after `end_profile_step`."""
+
+    fast: Annotated[bool, Truthy()] = True
+    """Tune the micro batch size and the ZeRO stage alone."""
+
+    results_dir: Annotated[str, _TUNER] = "autotuning_results"
+    """The folder for results."""
+
+    exps_dir: Annotated[str, _TUNER] = "autotuning_exps"
+    """The folder for the configs that are tried."""
+
+    overwrite: Annotated[bool, Truthy()] = True
+    """Write over the results of an earlier tuning."""
+
+    metric: Annotated[str, _TUNER] = "throughput"
+    """What to optimize: throughput, latency or flops."""
+
+    metric_path: Annotated[str | None, _TUNER] = None
+    """The file that a run leaves its measurement in."""
+
+    start_profile_step: Annotated[int, _TUNER] = 3
+    """The training step at which measuring begins."""
+
+    end_profile_step: Annotated[int, _TUNER] = 5
+    """The training step at which measuring ends."""
+
+    tuner_type: Annotated[str, _TUNER] = "gridsearch"
+    """How candidates are chosen: gridsearch, random or model_based."""
+
+    tuner_early_stopping: Annotated[int, _TUNER] = 5
+    """Runs without improvement after which tuning ends."""
+
+    tuner_num_trials: Annotated[int, _TUNER] = 50
+    """Runs at the most."""
+
+    model_info: Annotated[ModelInfo | None, _TUNER] = None
+    """What is known about the model."""
+
+    model_info_path: Annotated[str | None, _TUNER] = None
+    """The file that the measured model information is kept in."""
+
+    mp_size: Annotated[int, _TUNER] = 1
+    """Tensor-parallel ranks."""
+
+    max_train_batch_size: Annotated[int | None, _TUNER] = None
+    """The largest train batch size to try."""
+
+    min_train_batch_size: Annotated[int, _TUNER] = 1
+    """The smallest train batch size to try."""
+
+    max_train_micro_batch_size_per_gpu: Annotated[int, _TUNER] = 1024
+    """The largest micro batch size to try."""
+
+    min_train_micro_batch_size_per_gpu: Annotated[int, _TUNER] = 1
+    """The smallest micro batch size to try."""
+
+    num_tuning_micro_batch_sizes: Annotated[int, _TUNER] = 3
+    """Micro batch sizes to try."""
+
+    arg_mappings: Annotated[dict[str, Any] | None, Open(), _TUNER] = Field(default=None)
+    """Which command-line argument of the program stands for which key of the config."""
