@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 INVALID: Final = object()
@@ -62,7 +63,7 @@ def _float(value: Any) -> Any:
     return INVALID
 
 
-_COERCE = {
+_COERCE: dict[str, Callable[[Any], Any]] = {
     "bool": _bool,
     "int": _int,
     "float": _float,

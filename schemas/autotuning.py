@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection
-from dslint.schemas.marks import Open, Passes, Truthy, Until
+from dslint.schemas.marks import NullRaises, Open, Passes, Raises, Truthy, Until
 
 _TUNER = Passes("the autotuner uses it as it stands")
 
@@ -40,10 +40,10 @@ class Autotuning(HandReadSection):
     fast: Annotated[bool, Truthy()] = True
     """Tune the micro batch size and the ZeRO stage alone."""
 
-    results_dir: Annotated[str, _TUNER] = "autotuning_results"
+    results_dir: Annotated[str, _TUNER, NullRaises("parse", "AssertionError: results_dir cannot be empty")] = "autotuning_results"
     """The folder for results."""
 
-    exps_dir: Annotated[str, _TUNER] = "autotuning_exps"
+    exps_dir: Annotated[str, _TUNER, NullRaises("parse", "AssertionError: exps_dir cannot be empty")] = "autotuning_exps"
     """The folder for the configs that are tried."""
 
     overwrite: Annotated[bool, Truthy()] = True
@@ -70,7 +70,7 @@ class Autotuning(HandReadSection):
     tuner_num_trials: Annotated[int, _TUNER] = 50
     """Runs at the most."""
 
-    model_info: Annotated[ModelInfo | None, _TUNER] = None
+    model_info: Annotated[ModelInfo | None, Raises("parse", "AttributeError: 'str' object has no attribute 'get'")] = None
     """What is known about the model."""
 
     model_info_path: Annotated[str | None, _TUNER] = None

@@ -16,7 +16,7 @@ class ParallelWrite(HandReadSection):
     """Who writes a checkpoint."""
 
     pipeline_stage: Annotated[
-        bool, Raises("parse", "DeepSpeedConfigError: checkpoint::parallel_write::pipeline_stage expected to be boolean")
+        bool, Raises("parse", "DeepSpeedConfigError: checkpoint::parallel_write::pipeline_stage value")
     ] = False
     """Let the data-parallel ranks of a pipeline stage share the writing of its layers."""
 
@@ -25,7 +25,7 @@ class Writer(HandReadSection):
     """The fast writer: checkpoints that go to disk beside training."""
 
     type: Annotated[
-        Literal["MOCK", "PYTHON", "FAST"], Folded(), Raises("parse", "AssertionError: checkpoint_serialization"), NullRaises("parse", "AssertionError")
+        Literal["MOCK", "PYTHON", "FAST"] | None, Folded(), Raises("parse", "AssertionError: writer contains invalid value")
     ] = "FAST"
     """How files are written: FAST by asynchronous I/O, PYTHON by Python's own files, MOCK not at all."""
 
@@ -39,7 +39,7 @@ class Writer(HandReadSection):
     """Data-parallel ranks per writing rank, as a factor on the default choice."""
 
     data_parallel: Annotated[
-        Literal["REPLICA", "SOCKET", "MACHINE"] | None, Folded(), Raises("parse", "AssertionError: checkpoint_data_parallel")
+        Literal["REPLICA", "SOCKET", "MACHINE"] | None, Folded(), Raises("parse", "AssertionError: writer contains invalid value")
     ] = None
     """Which data-parallel ranks share the writing of what they all hold."""
 

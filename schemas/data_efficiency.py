@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection
-from dslint.schemas.marks import Passes, Since, Truthy, Until
+from dslint.schemas.marks import NullRaises, Passes, Raises, Since, Truthy, Until
 
+_NO_GET = Raises("parse", "AttributeError: 'str' object has no attribute 'get'")
+_NULL_NO_GET = NullRaises("parse", "AttributeError: 'NoneType' object has no attribute 'get'")
+_NO_INT = Raises("parse", "ValueError: invalid literal for int() with base 10", lets=("bool", "float"))
 _LATER = Passes("DeepSpeed looks at it when the data pipeline is built")
 
 
@@ -87,10 +90,10 @@ class DynamicBatching(HandReadSection):
     lr_scaling_method: Annotated[str, Since("0.16.5"), _LATER] = "linear"
     """How the learning rate follows the size of a batch: "linear", "sqrt" or "none"."""
 
-    min_batch_size: Annotated[int, Since("0.16.5"), _LATER] = 1
+    min_batch_size: Annotated[int, Since("0.16.5"), _NO_INT] = 1
     """Sequences in a batch at the least."""
 
-    max_batch_size: Annotated[int | None, Since("0.16.5"), _LATER] = None
+    max_batch_size: Annotated[int | None, Since("0.16.5"), _NO_INT, NullRaises("parse", "TypeError: int() argument must be a string")] = None
     """Sequences in a batch at the most."""
 
     sequence_picking_order: Annotated[str, Since("0.16.5"), _LATER] = "dataloader"
@@ -115,10 +118,10 @@ class DataSampling(HandReadSection):
     pin_memory: Annotated[bool, Since("0.16.5"), Truthy()] = False
     """Load into pinned host memory."""
 
-    curriculum_learning: Annotated[CurriculumLearning | None, _LATER] = None
+    curriculum_learning: Annotated[CurriculumLearning, _NO_GET, _NULL_NO_GET] = Field(default_factory=CurriculumLearning)
     """Curriculum learning."""
 
-    dynamic_batching: Annotated[DynamicBatching | None, Since("0.16.5"), _LATER] = None
+    dynamic_batching: Annotated[DynamicBatching, Since("0.16.5"), _NO_GET, _NULL_NO_GET] = Field(default_factory=DynamicBatching)
     """Batches by tokens."""
 
 
@@ -195,7 +198,7 @@ class DataRouting(HandReadSection):
     enabled: Annotated[bool, Truthy()] = False
     """Route tokens."""
 
-    random_ltd: Annotated[RandomLtd | None, _LATER] = None
+    random_ltd: Annotated[RandomLtd, _NO_GET, _NULL_NO_GET] = Field(default_factory=RandomLtd)
     """Random layerwise token dropping."""
 
 
@@ -208,9 +211,9 @@ class DataEfficiency(HandReadSection):
     seed: Annotated[int, _LATER] = 1234
     """The seed of the sampler."""
 
-    data_sampling: Annotated[DataSampling | None, _LATER] = Field(default=None)
+    data_sampling: Annotated[DataSampling, _NO_GET, _NULL_NO_GET] = Field(default_factory=DataSampling)
     """Which samples are seen when."""
 
-    data_routing: Annotated[DataRouting | None, _LATER] = Field(default=None)
+    data_routing: Annotated[DataRouting, _NO_GET, _NULL_NO_GET] = Field(default_factory=DataRouting)
     """Which layers see which tokens."""
 

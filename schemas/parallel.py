@@ -7,10 +7,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, PydanticSection
-from dslint.schemas.marks import AutoIsReal, Open, Passes, Since, Truthy
+from dslint.schemas.marks import AutoIsReal, Open, Passes, Raises, Since, Truthy
 
 _LATER = "DeepSpeed looks at it only where expert parallelism is enabled, and raises ValueError in deepspeed.initialize"
 _CHECKED = Passes(_LATER)
+_UNREAD = Passes("DeepSpeed never reads it")
 
 
 class Tp(PydanticSection):
@@ -139,7 +140,7 @@ class ExpertParallel(HandReadSection):
     shared_experts_gate_pattern: Annotated[str | None, Since("0.19.2"), _CHECKED] = None
     """The name of the gate of the shared experts."""
 
-    load_balance_coeff: Annotated[float | None, Since("0.19.2"), _CHECKED] = None
+    load_balance_coeff: Annotated[None, Since("0.19.2"), Raises("parse", "ValueError: load_balance_coeff")] = None
     """Not supported: any value but null raises."""
 
     use_grouped_mm: Annotated[bool, Since("0.19.2"), Truthy()] = True
@@ -187,13 +188,13 @@ class ExpertParallel(HandReadSection):
 class Pipeline(HandReadSection):
     """Settings of the pipeline engine, which is used where the model is a `PipelineModule`."""
 
-    stages: Annotated[Any, AutoIsReal()] = "auto"
+    stages: Annotated[Any, AutoIsReal(), _UNREAD] = "auto"
     """Not read: the number of stages is an argument of `PipelineModule`."""
 
-    partition: Any = "best"
+    partition: Annotated[Any, _UNREAD] = "best"
     """Not read: the partitioning is an argument of `PipelineModule`."""
 
-    seed_layers: Any = False
+    seed_layers: Annotated[Any, _UNREAD] = False
     """Not read: an argument of `PipelineModule`."""
 
     activation_checkpoint_interval: Annotated[int, Passes("the pipeline engine compares it with 0 as it stands")] = 0
