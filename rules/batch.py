@@ -40,6 +40,11 @@ def _number(value: Any) -> str:
 @bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4}', at="train_batch_size", world_size=8)
 @bad('{"train_batch_size": 4, "gradient_accumulation_steps": 1}', at="train_batch_size", world_size=8)
 @bad('{"train_batch_size": 100}', at="train_batch_size", world_size=8)
+@bad(
+    '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "sequence_parallel_size": 4}',
+    at="train_batch_size",
+    world_size=4,
+)
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', world_size=8)
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4}', world_size=8)
 @good('{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 5}', world_size=7)
@@ -60,7 +65,10 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
         return
     if train == micro * steps * ranks and micro > 0 and steps > 0:
         return
-    gpus = f"{ranks:,} GPU{'s' if ranks > 1 else ''}"
+    share = config.value("sequence_parallel_size") if config.has("sequence_parallel_size") else 1
+    gpus = f"{config.facts.world_size:,} GPU{'' if config.facts.world_size == 1 else 's'}" + (
+        f" / sequence_parallel_size {share}" if share != 1 else ""
+    )
     if micro < 1:
         message = f"train_batch_size {_number(train)} is too small for {gpus}: it leaves a micro batch size of {micro}, and DeepSpeed asserts that it is greater than 0."
         yield Finding(TRAIN, message, help=_completed(written, ranks), related=_places(written, TRAIN))
@@ -69,14 +77,16 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
         message = f"train_batch_size {_number(train)} is less than one micro batch of {_number(micro)} on each of {gpus}: DeepSpeed computes {steps} accumulation steps and asserts that there is at least one."
         yield Finding(TRAIN, message, help=_completed(written, ranks), related=_places(written, TRAIN))
         return
-    product = f"{_number(micro)} x {_number(steps)} x {ranks:,} = {_number(micro * steps * ranks)}"
+    product = f"{_number(micro)} x {_number(steps)} x {_number(ranks)} = {_number(micro * steps * ranks)}"
     derived = " (with the missing key computed)" if len(written) < 3 else ""
     message = f"train_batch_size is {_number(train)}, but micro batch x accumulation steps x world size is {product}{derived}; DeepSpeed raises an AssertionError."
     yield Finding(TRAIN, message, help=_completed(written, ranks), related=_places(written, TRAIN))
 
 
-def _completed(written: dict[str, Any], ranks: int) -> str:
+def _completed(written: dict[str, Any], ranks: float) -> str:
     """What to write: values that multiply out, keeping the micro batch size, which is what has to fit in memory."""
+    if not isinstance(ranks, int):
+        return "Make sequence_parallel_size a divisor of the world size."
     train, micro, steps = (written.get(key) for key in TRIAD)
     if micro is not None and steps is not None:
         return f"Write {_number(micro * steps * ranks)}, or leave train_batch_size out: DeepSpeed computes it."
@@ -178,3 +188,31 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         help=f'Add "train_micro_batch_size_per_gpu": {chr(34) + "auto" + chr(34) if hugging_face else "a number"}.',
         severity=None if known else Severity.WARNING,
     )
+
+
+@rule(
+    "DS205",
+    "sequence-parallel-size-not-a-divisor",
+    effect=Effect.SILENT,
+    needs=("world_size",),
+    references=("deepspeed/runtime/config.py, DeepSpeedConfig.__init__",),
+)
+@bad('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 3}', at="sequence_parallel_size", world_size=8)
+@good('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 4}', world_size=8)
+def sequence_parallel_size_not_a_divisor(config: Config) -> Iterator[Finding]:
+    """The sequence parallel size does not divide the world size.
+
+    DeepSpeed divides one by the other and goes on with the fraction: with 8 GPUs and a size of 3 it counts 2.67 data-parallel ranks, and
+    computes a train batch size that is no whole number.
+
+    Choose a divisor of the world size.
+    """
+    if not config.has("sequence_parallel_size"):
+        return
+    share, ranks = config.value("sequence_parallel_size"), config.facts.world_size
+    if isinstance(share, int) and ranks is not None and share > 0 and ranks % share:
+        yield Finding(
+            "sequence_parallel_size",
+            f"sequence_parallel_size {share} does not divide the world size {ranks:,}: DeepSpeed goes on with {ranks / share:.3g} data-parallel ranks, and batch sizes that are no whole numbers.",
+            help=f"Write a divisor of {ranks:,}.",
+        )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection
-from dslint.schemas.marks import NullRaises, Open, Passes, Raises, Truthy, Until
+from dslint.schemas.marks import NullRaises, Open, Passes, Raises, Since, Truthy, Until
 
 _TUNER = Passes("the autotuner uses it as it stands")
 
@@ -21,7 +21,7 @@ class ModelInfo(HandReadSection):
     num_params: Annotated[int | None, _TUNER] = None
     """Parameters of the model."""
 
-    hidden_size: Annotated[int | None, _TUNER] = None
+    hidden_size: Annotated[int | None, Since("0.9.3"), _TUNER] = None
     """Hidden size of the model."""
 
     hideen_size: Annotated[Any, Until("0.9.2", then="ignored", use="autotuning.model_info.hidden_size")] = None

@@ -15,9 +15,7 @@ _NO_UPPER = "AttributeError: 'NoneType' object has no attribute 'upper'"
 class ParallelWrite(HandReadSection):
     """Who writes a checkpoint."""
 
-    pipeline_stage: Annotated[
-        bool, Raises("parse", "DeepSpeedConfigError: checkpoint::parallel_write::pipeline_stage value")
-    ] = False
+    pipeline_stage: Annotated[bool, Raises("parse", "DeepSpeedConfigError: checkpoint::parallel_write::pipeline_stage value")] = False
     """Let the data-parallel ranks of a pipeline stage share the writing of its layers."""
 
 

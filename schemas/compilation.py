@@ -77,7 +77,7 @@ class Compile(PydanticSection):
     backend: Annotated[str, Until("0.14.3", then="raises", raises_since="0.16.6", note="Pass it to engine.compile().")] = "inductor"
     """The backend of `torch.compile`."""
 
-    kwargs: Annotated[dict[str, Any], Open(), Until("0.14.3", then="raises", raises_since="0.16.6", note="Pass them to engine.compile().")] = Field(
-        default={}
-    )
+    kwargs: Annotated[
+        dict[str, Any], Open(), Until("0.14.3", then="raises", raises_since="0.16.6", note="Pass them to engine.compile().")
+    ] = Field(default={})
     """Arguments of `torch.compile`."""

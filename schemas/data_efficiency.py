@@ -93,7 +93,9 @@ class DynamicBatching(HandReadSection):
     min_batch_size: Annotated[int, Since("0.16.5"), _NO_INT] = 1
     """Sequences in a batch at the least."""
 
-    max_batch_size: Annotated[int | None, Since("0.16.5"), _NO_INT, NullRaises("parse", "TypeError: int() argument must be a string")] = None
+    max_batch_size: Annotated[int | None, Since("0.16.5"), _NO_INT, NullRaises("parse", "TypeError: int() argument must be a string")] = (
+        None
+    )
     """Sequences in a batch at the most."""
 
     sequence_picking_order: Annotated[str, Since("0.16.5"), _LATER] = "dataloader"
@@ -216,4 +218,3 @@ class DataEfficiency(HandReadSection):
 
     data_routing: Annotated[DataRouting, _NO_GET, _NULL_NO_GET] = Field(default_factory=DataRouting)
     """Which layers see which tokens."""
-

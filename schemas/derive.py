@@ -14,14 +14,17 @@ TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu
 
 
 def batch_world_size(config: Config) -> Any:
-    """The number that the batch triad is multiplied by: all ranks over those that share a sequence. Unknown without a world size."""
+    """The number that the batch triad is multiplied by: all ranks over those that share a sequence, a fraction where these do not divide them.
+
+    Unknown without a world size.
+    """
     ranks = config.facts.world_size
     if ranks is None or config.has("data_parallel_size"):
         return UNKNOWN
     share = config.value("sequence_parallel_size") if config.has("sequence_parallel_size") else 1
-    if not isinstance(share, int) or share < 1 or ranks % share:
+    if not isinstance(share, int) or share < 1:
         return UNKNOWN
-    return ranks // share
+    return ranks / share if ranks % share else ranks // share
 
 
 def _batch(name: str) -> Callable[[Config], Value]:

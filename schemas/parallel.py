@@ -52,7 +52,7 @@ class TensorParallel(PydanticSection):
     vocab_parallel_ce_backend: Annotated[Literal["torch", "liger"], Since("0.19.8")] = "torch"
     """What computes the cross entropy of a divided output layer."""
 
-    tp: Annotated[Tp, Since("0.16.4")] = Field(default_factory=Tp, validation_alias="tp")
+    tensor_parallel: Annotated[Tp, Since("0.16.4")] = Field(default_factory=Tp, alias="tp")
     """The ranks of tensor parallelism, for programs that build the groups themselves."""
 
     injection_policy_tuple: Annotated[list[Any] | None, Since("0.16.4")] = None
@@ -67,7 +67,7 @@ class TensorParallel(PydanticSection):
     keep_module_on_host: Annotated[bool, Since("0.16.4")] = False
     """Keep loaded weights in host memory until they are divided."""
 
-    kernel_inject: Annotated[bool, Since("0.16.4")] = False
+    replace_with_kernel_inject: Annotated[bool, Since("0.16.4")] = Field(default=False, alias="kernel_inject")
     """Replace layers by inference kernels. Not for training."""
 
 
@@ -200,10 +200,10 @@ class Pipeline(HandReadSection):
     activation_checkpoint_interval: Annotated[int, Passes("the pipeline engine compares it with 0 as it stands")] = 0
     """Layers between two activation checkpoints; 0 keeps what `PipelineModule` was given."""
 
-    pipe_partitioned: Annotated[bool, Passes("the pipeline engine raises AssertionError where it is no boolean")] = True
+    pipe_partitioned: Annotated[bool, Since("0.12.3"), Passes("the pipeline engine raises AssertionError where it is no boolean")] = True
     """Divide activations between stages among tensor-parallel ranks."""
 
-    grad_partitioned: Annotated[bool, Passes("the pipeline engine raises AssertionError where it is no boolean")] = True
+    grad_partitioned: Annotated[bool, Since("0.12.3"), Passes("the pipeline engine raises AssertionError where it is no boolean")] = True
     """Divide gradients between stages among tensor-parallel ranks."""
 
     use_reentrant: Annotated[bool, Since("0.10.3"), Truthy()] = True

@@ -15,7 +15,9 @@ _NOT_A_FLAG = Raises("parse", "TypeError: unsupported operand type(s) for |: 'bo
 class FlopsProfiler(HandReadSection):
     """Counts the floating point operations, parameters and latency of every module at one training step, and prints a table."""
 
-    enabled: Annotated[bool, _NOT_A_FLAG, NullRaises("parse", "TypeError: unsupported operand type(s) for |: 'bool' and 'NoneType'")] = False
+    enabled: Annotated[bool, _NOT_A_FLAG, NullRaises("parse", "TypeError: unsupported operand type(s) for |: 'bool' and 'NoneType'")] = (
+        False
+    )
     """Profile the step `profile_step`. It also turns `wall_clock_breakdown` on."""
 
     recompute_fwd_factor: Annotated[float, Since("0.9.3"), Passes("the profiler multiplies with it")] = 0.0

@@ -209,7 +209,12 @@ class DeepSpeedConfig(HandReadSection):
 
     # ------------------------------------------------------------------ parallelism
 
-    tensor_parallel: Annotated[TensorParallel, Since("0.16.4"), _not_a_mapping("runtime.tensor_parallel.config.TPTrainingConfig"), _null_is_no_mapping("runtime.tensor_parallel.config.TPTrainingConfig")] = Field(default_factory=TensorParallel)
+    tensor_parallel: Annotated[
+        TensorParallel,
+        Since("0.16.4"),
+        _not_a_mapping("runtime.tensor_parallel.config.TPTrainingConfig"),
+        _null_is_no_mapping("runtime.tensor_parallel.config.TPTrainingConfig"),
+    ] = Field(default_factory=TensorParallel)
     """Tensor parallelism that splits the model by itself."""
 
     expert_parallel: Annotated[ExpertParallel | None, Since("0.19.2"), _NO_GET] = None

@@ -1,0 +1,127 @@
+"""Lint a folder of real configs, optionally beside DeepSpeed's own verdict on each.
+
+    python scripts/corpus_check.py DIR [--integration transformers]
+    python scripts/corpus_check.py DIR --manifest DIR/manifest.jsonl --verdicts DIR/verdicts.jsonl --verdict-field hf --world-size-field ws
+
+The manifest has a line of JSON for each file with `id`, `file` (relative to its own folder) and, if the file is a template, `template: true`. The
+verdicts have a line with the same `id`, the exception that DeepSpeed raised while parsing (null: it accepted the file) and the world size.
+
+Prints what crashed dslint, how often each rule spoke, which rejected files have no error ("missed"), and which accepted ones are said to crash while
+parsing ("claimed wrongly"). The exit code is 1 if there is any of these. Templates and what is no config are counted and left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.discover import discover
+from dslint.facts import Facts, Integration
+from dslint.linter import INTERNAL_ERROR, lint_file
+from dslint.results import FileResult
+from dslint.rules import all_rules
+
+
+@dataclass
+class Verdict:
+    """What DeepSpeed said of a file."""
+
+    error: str | None
+    world_size: int | None
+
+
+@dataclass
+class Tally:
+    """What came of a run."""
+
+    judged: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    rules: Counter[tuple[str, str]] = field(default_factory=Counter)
+    crashed: list[str] = field(default_factory=list)
+    missed: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, result: FileResult, verdict: Verdict | None) -> None:
+        """Count a file."""
+        if result.kind != "ds_config":
+            self.left_out[result.kind] += 1
+            return
+        self.judged += 1
+        found = result.diagnostics
+        self.rules.update((d.code, d.name) for d in found)
+        self.crashed += [f"{result.path}: {d.message}" for d in found if d.code == INTERNAL_ERROR]
+        claims = [d for d in found if d.effect is Effect.CRASH and d.phase is Phase.PARSE and d.severity is Severity.ERROR]
+        if verdict is None:
+            return
+        if verdict.error is not None and not any(d.severity is Severity.ERROR for d in found):
+            self.missed.append(f"{result.path}: {verdict.error.splitlines()[0]}")
+        if verdict.error is None and claims:
+            self.wrong.append(f"{result.path}: {', '.join(f'{d.code} {d.message}' for d in claims)}")
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSONL file."""
+    with path.open(encoding="utf-8") as file:
+        yield from (json.loads(line) for line in file if line.strip())
+
+
+def verdicts(arguments: argparse.Namespace) -> dict[str, Verdict]:
+    """DeepSpeed's verdicts by file."""
+    if arguments.verdicts is None:
+        return {}
+    files = {row["id"]: str(arguments.manifest.parent / row["file"]) for row in lines(arguments.manifest)}
+    return {
+        files[row["id"]]: Verdict(row[arguments.verdict_field], row.get(arguments.world_size_field))
+        for row in lines(arguments.verdicts)
+        if row["id"] in files
+    }
+
+
+def show(title: str, entries: list[str]) -> None:
+    """Print a list under its title, or nothing."""
+    if entries:
+        print(f"\n{title}: {len(entries)}")
+        print("\n".join(f"  {entry}" for entry in entries))
+
+
+def main() -> int:
+    """Lint, count, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--integration", type=Integration)
+    parser.add_argument("--manifest", type=Path)
+    parser.add_argument("--verdicts", type=Path)
+    parser.add_argument("--verdict-field", default="error")
+    parser.add_argument("--world-size-field", default="world_size")
+    arguments = parser.parse_args()
+    if (arguments.manifest is None) != (arguments.verdicts is None):
+        parser.error("--manifest and --verdicts go together")
+    known = verdicts(arguments)
+    tally = Tally()
+    targets, _ = discover([str(arguments.folder)])
+    for target in targets:
+        verdict = known.get(target.path)
+        if known and verdict is None:
+            continue
+        facts = Facts(verdict.world_size if verdict else None, arguments.integration)
+        result = lint_file(target.path, target.path, facts, all_rules())
+        assert result is not None, "a named file always has a result"
+        tally.add(result, verdict)
+    print(f"judged {tally.judged} files; left out: {', '.join(f'{count} {kind}' for kind, count in tally.left_out.items()) or 'none'}")
+    for (code, name), count in sorted(tally.rules.items()):
+        print(f"{count:6} {code} {name}")
+    show("dslint failed", tally.crashed)
+    show("missed (DeepSpeed rejects, no error)", tally.missed)
+    show("claimed wrongly (DeepSpeed accepts)", tally.wrong)
+    return 1 if tally.crashed or tally.missed or tally.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
