@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--runs N] [--json]
 
-Cold: whole processes, one file each, taking turns so that a noisy machine is noisy to all of them; CPU seconds (user + system) and peak memory as
-the operating system counts them for the finished process. Warm: many files in one call, and the same in this process after a first file.
+Cold: whole processes, one file each, taking turns so that a noisy machine is noisy to all of them; CPU time (user + system) and peak
+memory as the operating system counts them for the finished process. Warm: many files in one call, and the same in this process after a first file.
 Needs check-jsonschema (the extra `bench`) for its row.
 """
 
@@ -115,7 +115,9 @@ def main() -> None:
     yardstick = rows[-1] if rows[-1].name == "check-jsonschema" else None
     if arguments.json:
         cold_rows = {row.name: {"cpu_ms": row.cpu, "peak_mib": max(row.memory)} for row in rows}
-        print(json.dumps({"cold": cold_rows, "warm_ms": in_process, "files": {"count": arguments.files, "ms_each": each, "peak_mib": peak}}))
+        print(
+            json.dumps({"cold": cold_rows, "warm_ms": in_process, "files": {"count": arguments.files, "ms_each": each, "peak_mib": peak}})
+        )
         return
     print(f"cold, one file, CPU ms over {arguments.runs} runs       median    min    max   peak MiB   of check-jsonschema")
     for row in rows:

@@ -44,26 +44,33 @@ def guess(name: str, value: Node, path: Path, section: str, known: dict[str, str
     that stands word for word in another section belongs there.
     """
     folded = _fold(name)
-    siblings = [other for other in known if other != "*" and other not in present]
+    siblings = [other for other, key in known.items() if other != "*" and other not in present and _may_be(value, key)]
     for other in siblings:
         if _fold(other) == folded:
             return (*path, other)
-    close = _closest(folded, siblings)
-    if close is not None:
-        return (*path, close)
     nickname = NICKNAMES.get(folded)
-    if nickname and not section and nickname.split(".")[0] not in present:
+    if nickname and not section and nickname.split(".")[0] not in present and _may_be(value, nickname):
         return tuple(nickname.split("."))
-    return _elsewhere(name, value, section)
+    close = _closest(folded, siblings)
+    return (*path, close) if close is not None else _elsewhere(name, value, section)
+
+
+def _may_be(value: Node, key: str) -> bool:
+    """Whether what is written could stand under the key: an object goes with a section, and nothing else does."""
+    spec = KEYS.get(key)
+    return spec is None or ("until" not in spec and isinstance(value, Mapping) == ("section" in spec["types"] or "dict" in spec["types"]))
 
 
 def _elsewhere(name: str, value: Node, section: str) -> Path | None:
     """Another section in which the name is a key, where exactly one is, or the shallowest if one is shallower than the rest."""
-    is_section = isinstance(value, Mapping)
     places = [
         key
-        for key, spec in KEYS.items()
-        if key.rpartition(".")[2] == name and key.rpartition(".")[0] != section and "until" not in spec and "*" not in key and ("section" in spec["types"]) == is_section
+        for key in KEYS
+        if key.rpartition(".")[2] == name
+        and key.rpartition(".")[0] != section
+        and "*" not in key
+        and "[]" not in key
+        and _may_be(value, key)
     ]
     places.sort(key=lambda key: key.count("."))
     if not places or (len(places) > 1 and places[0].count(".") == places[1].count(".")):

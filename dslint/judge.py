@@ -21,10 +21,10 @@ from dslint.values import UNKNOWN, Origin, Value
 class Violation:
     """A key or value that is not what DeepSpeed reads there.
 
-    `kind` is one of: "unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice"; "unknown-type"; the faults of
+    `kind` is one of: "unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice"; the faults of
     `reading.Reading`; "auto-dropped", "auto-kept", "auto-unfilled", "auto-undecided".
     `section` is the dotted key of the section it stands in, `spec` the key's entry in the table (empty for unknown keys), `meant` the path
-    the writer probably meant, `consequence` what DeepSpeed does (None where it does nothing about it), and `becomes` the value it goes on with.
+    the writer probably meant, `consequence` what DeepSpeed does (None where it does nothing about it), `becomes` the value it goes on with.
     """
 
     __slots__ = ("becomes", "consequence", "kind", "meant", "path", "section", "spec")
@@ -183,7 +183,9 @@ class Judge:
         value = plain(node)
         if "bool_for" in spec and isinstance(value, bool):
             self.values[path] = Value(UNKNOWN, Origin.WRITTEN)
-            self.values[(*path, spec["bool_for"])] = Value(int(value), Origin.MAPPED, f"{section or 'a section'} given as {str(value).lower()}")
+            self.values[(*path, spec["bool_for"])] = Value(
+                int(value), Origin.MAPPED, f"{section or 'a section'} given as {str(value).lower()}"
+            )
             return
         reading = read(value, spec, self.facts.deepspeed, by_hand=by_hand)
         if reading.fault:
@@ -203,7 +205,14 @@ class Judge:
         if until and Release.parse(until["release"]) < release:
             raises_since = until.get("raises_since")
             refused = until["then"] == "raises" and (raises_since is None or Release.parse(raises_since) <= release)
-            self._violate("removed" if refused else "dead", path, section, spec, consequence=REFUSED if refused else None, meant=_path(until.get("use")))
+            self._violate(
+                "removed" if refused else "dead",
+                path,
+                section,
+                spec,
+                consequence=REFUSED if refused else None,
+                meant=_path(until.get("use")),
+            )
         elif ("since" in spec and Release.parse(spec["since"]) > release) or any(
             Release.parse(first) <= release <= Release.parse(last) for first, last in spec.get("absent", ())
         ):
@@ -235,9 +244,21 @@ class Judge:
             consequence, becomes, origin = None, default_of(spec, self.facts.deepspeed), Origin.DROPPED
         kind = "auto-undecided" if integration is None else "auto-kept" if by_hand else "auto-dropped"
         self._violate(kind, path, section, spec, consequence=consequence, becomes=becomes)
-        self.values[path] = Value(UNKNOWN, Origin.FILLED, "if a Hugging Face loader reads the file") if integration is None else Value(becomes, origin)
+        self.values[path] = (
+            Value(UNKNOWN, Origin.FILLED, "if a Hugging Face loader reads the file") if integration is None else Value(becomes, origin)
+        )
 
-    def _violate(self, kind: str, path: Path, section: str, spec: Spec, *, consequence: Consequence | None = None, meant: Path | None = None, becomes: Any = UNKNOWN) -> None:
+    def _violate(
+        self,
+        kind: str,
+        path: Path,
+        section: str,
+        spec: Spec,
+        *,
+        consequence: Consequence | None = None,
+        meant: Path | None = None,
+        becomes: Any = UNKNOWN,
+    ) -> None:
         self.violations.append(Violation(kind, path, section, spec, consequence=consequence, meant=meant, becomes=becomes))
 
 

@@ -21,7 +21,7 @@ REFUSED: Consequence = ("raises", "parse", "ValidationError")
 
 
 class Reading(NamedTuple):
-    """The value DeepSpeed goes on with (`UNKNOWN` if it raises), and, where the value is not what the key takes, why and with what consequence.
+    """The value DeepSpeed goes on with (`UNKNOWN` if it raises), and, where it is not what the key takes, why and with what consequence.
 
     `fault` is None or one of "wrong-type", "null", "not-a-choice", "out-of-range", "forbidden".
     """
@@ -33,7 +33,7 @@ class Reading(NamedTuple):
 
 def read(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
     """Read a value as `release` reads it, by hand or through a pydantic model."""
-    return _by_hand(value, spec) if by_hand else _by_pydantic(value, spec, release)
+    return _by_hand(value, spec, release) if by_hand else _by_pydantic(value, spec, release)
 
 
 def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
@@ -57,12 +57,12 @@ def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
     return Reading(UNKNOWN, fault, REFUSED) if fault else Reading(taken)
 
 
-def _by_hand(value: Any, spec: Spec) -> Reading:
+def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
     wrong = spec.get("wrong")
     if value is None and ("null" in spec or "null" not in spec["types"]):
         consequence = spec.get("null") or wrong
         if consequence == ("truthy",):
-            return Reading(False, "null", consequence) if spec.get("default") else Reading(False)
+            return Reading(value=False, fault="null", consequence=consequence) if spec.get("default") else Reading(value=False)
         return Reading(UNKNOWN, "null", consequence)
     for banned, phase, error in spec.get("forbids", ()):
         if value == banned and isinstance(value, bool) == isinstance(banned, bool):
@@ -70,10 +70,13 @@ def _by_hand(value: Any, spec: Spec) -> Reading:
     kind = next((kind for kind in spec["types"] if is_kind(value, kind)), None)
     if kind is None:
         return _wrong_by_hand(value, spec, wrong)
+    exact = spec.get("exact_int")
+    if kind == "int" and isinstance(value, float) and exact and Release.parse(exact) <= release:
+        return Reading(UNKNOWN, "wrong-type", wrong)
     taken = int(value) if kind == "int" else value
     if isinstance(taken, list) and not _items_fit(taken, spec):
         return Reading(UNKNOWN, "wrong-type", wrong)
-    fault = _fault(taken, spec, None)
+    fault = _fault(taken, spec, release)
     if fault == "out-of-range":
         return Reading(taken if "range" not in spec else UNKNOWN, fault, spec.get("range", ("passes", "")))
     return Reading(UNKNOWN, fault, wrong) if fault else Reading(taken)
@@ -98,9 +101,9 @@ def _items_fit(value: list[Any], spec: Spec) -> bool:
     return all(any(coerce(item, kind) is not INVALID for kind in kinds) and (words is None or item in words) for item in value)
 
 
-def _fault(value: Any, spec: Spec, release: Release | None) -> str | None:
+def _fault(value: Any, spec: Spec, release: Release) -> str | None:
     """Why a value of the right type is not taken, or None."""
-    choices = spec.get("choices") or (spec.get("words") if isinstance(value, str) else None)
+    choices = _of_its_time(spec, "old_choices", release) or spec.get("choices") or (spec.get("words") if isinstance(value, str) else None)
     if choices and value is not None and not isinstance(value, list | dict):
         folded = value.lower() if "folded" in spec and isinstance(value, str) else value
         if folded not in choices and not ("folded" in spec and folded in {c.lower() for c in choices if isinstance(c, str)}):
@@ -109,7 +112,8 @@ def _fault(value: Any, spec: Spec, release: Release | None) -> str | None:
         return None
     if "finite" in spec and isinstance(value, float) and not math.isfinite(value):
         return "out-of-range"
-    bounds = spec if release is None else next((range_ for until, range_ in spec.get("bounds", ()) if release <= Release.parse(until)), spec)
+    old = _of_its_time(spec, "bounds", release)
+    bounds = spec if old is None else old
     inside = (
         ("ge" not in bounds or value >= bounds["ge"])
         and ("gt" not in bounds or value > bounds["gt"])
@@ -117,3 +121,8 @@ def _fault(value: Any, spec: Spec, release: Release | None) -> str | None:
         and ("lt" not in bounds or value < bounds["lt"])
     )
     return None if inside else "out-of-range"
+
+
+def _of_its_time(spec: Spec, entry: str, release: Release) -> Any:
+    """What held in an older release, of an entry that lists such things with the last release they held in; None if today's holds."""
+    return next((held for until, held in spec.get(entry, ()) if release <= Release.parse(until)), None)

@@ -1,4 +1,4 @@
-'''How a rule is written: one function, with everything about it in one place.
+"""How a rule is written: one function, with everything about it in one place.
 
     @rule("DS501", "offload-param-below-stage-3", effect=Effect.IGNORED)
     @bad('{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}', at="zero_optimization.offload_param")
@@ -10,7 +10,7 @@
         \"""
 
 A rule yields `Finding`s that speak in config paths; the linter turns them into diagnostics with lines and columns.
-'''
+"""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Finding:
 
     `at` is the place: the member there, or its nearest ancestor that is in the file when the key is absent. `on` picks the part that is
     underlined: "value", "key", or "member" (both; of a section the key alone). `span` overrides it with a stretch of the text, for rules
-    about the text itself. `related` are other places with what they have to do with it. `effect`, `phase` and `severity` override the rule's, for
-    the few rules whose consequence depends on what was found, and for what nobody can know for sure.
+    about the text itself. `related` are other places with what they have to do with it. `effect`, `phase` and `severity` override the
+    rule's, for the few rules whose consequence depends on what was found, and for what nobody can know for sure.
     """
 
     at: Where

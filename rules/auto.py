@@ -49,7 +49,7 @@ def _dropped(violation: Violation) -> str:
 @good('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', integration="deepspeed")
 def auto_dropped(config: Config) -> Iterator[Finding]:
-    """ "auto" where nobody replaces it: DeepSpeed drops the key and uses the default.
+    """An "auto" that nobody replaces, where DeepSpeed drops the key and uses the default.
 
     "auto" is a word of the Hugging Face integrations: the Trainer and Accelerate put a value in its place before DeepSpeed sees the config.
     DeepSpeed itself removes every "auto" from `zero_optimization`, `fp16`, `bf16` and the other sections that it parses with pydantic, so
@@ -92,7 +92,7 @@ def _advice(violation: Violation) -> str:
 @good('{"train_batch_size": "auto"}', integration="transformers")
 @good('{"train_batch_size": 8}', integration="deepspeed")
 def auto_kept(config: Config) -> Iterator[Finding]:
-    """ "auto" where nobody replaces it, in a key that DeepSpeed reads as it stands.
+    """An "auto" that nobody replaces, in a key that DeepSpeed reads as it stands.
 
     At the top level, in `optimizer.params` and `scheduler.params` and the other sections that DeepSpeed reads by hand, the string reaches the code
     that wants a number: `TypeError: '>' not supported between instances of 'str' and 'int'`. A boolean counts as true.
@@ -146,7 +146,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
 )
 @good('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}', integration="transformers")
 def auto_not_filled(config: Config) -> Iterator[Finding]:
-    """ "auto" in a key that the integration has no value for.
+    """An "auto" in a key that the integration has no value for.
 
     The Hugging Face Trainer and Accelerate replace "auto" in a fixed set of keys. For any other they raise `ValueError: ... not found in kwargs. Please specify it
     without "auto"`, and only after the model is loaded.

@@ -44,6 +44,7 @@ def _number(value: Any) -> str:
     '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "sequence_parallel_size": 4}',
     at="train_batch_size",
     world_size=4,
+    integration="transformers",
 )
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', world_size=8)
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4}', world_size=8)
@@ -197,17 +198,23 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     needs=("world_size",),
     references=("deepspeed/runtime/config.py, DeepSpeedConfig.__init__",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 3}', at="sequence_parallel_size", world_size=8)
-@good('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 4}', world_size=8)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 3}',
+    at="sequence_parallel_size",
+    world_size=8,
+    integration="transformers",
+)
+@good('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 4}', world_size=8, integration="transformers")
 def sequence_parallel_size_not_a_divisor(config: Config) -> Iterator[Finding]:
     """The sequence parallel size does not divide the world size.
 
     DeepSpeed divides one by the other and goes on with the fraction: with 8 GPUs and a size of 3 it counts 2.67 data-parallel ranks, and
-    computes a train batch size that is no whole number.
+    computes a train batch size that is no whole number. (Given the path of the file, and not a dict, DeepSpeed overlooks the key; the
+    integrations hand it a dict.)
 
     Choose a divisor of the world size.
     """
-    if not config.has("sequence_parallel_size"):
+    if not config.has("sequence_parallel_size") or config.facts.integration is Integration.DEEPSPEED:
         return
     share, ranks = config.value("sequence_parallel_size"), config.facts.world_size
     if isinstance(share, int) and ranks is not None and share > 0 and ranks % share:

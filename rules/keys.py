@@ -5,6 +5,7 @@ The judging is done by the key table (`dslint/keys.py`); the rules here put it i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,15 +27,21 @@ def _section(violation: Violation) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value as one writes it in JSON."""
+    """A value as one writes it in JSON; large round numbers as people write them, `5e8`."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e5 and value % 1e5 == 0:
+        return f"{value:.12g}" if "e" in f"{value:.12g}" else re.sub(r"0+$", lambda zeros: f"e{len(zeros[0])}", f"{value:.0f}")
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _allowed(config: Config, violation: Violation) -> str:
+def _allowed(violation: Violation) -> str:
     """The keys of the section a violation stands in, for a help text: all of them if they are few."""
-    names = [name for name, key in children().get(violation.section, {}).items() if "until" not in KEYS[key] and name == key.rpartition(".")[2] and name != "*"]
+    names = [
+        name
+        for name, key in children().get(violation.section, {}).items()
+        if "until" not in KEYS[key] and name == key.rpartition(".")[2] and name != "*"
+    ]
     return f"{_section(violation).capitalize()} takes " + ", ".join(sorted(names)) + "." if 0 < len(names) <= 12 else ""
 
 
@@ -42,11 +49,24 @@ def _suggestion(violation: Violation) -> str | None:
     if violation.meant is None:
         return None
     if violation.kind == "misplaced-key":
-        return f"It belongs in `{dotted(violation.meant[:-1])}`." if len(violation.meant) > 1 else f'"{violation.meant[0]}" is a key of the top level.'
+        return (
+            f"It belongs in `{dotted(violation.meant[:-1])}`."
+            if len(violation.meant) > 1
+            else f'"{violation.meant[0]}" is a key of the top level.'
+        )
     return f'Did you mean "{violation.meant[-1]}"?'
 
 
-EXPECTED = {"bool": "true or false", "int": "an integer", "float": "a number", "str": "a string", "list": "a list", "dict": "an object", "section": "an object", "null": "null"}
+EXPECTED = {
+    "bool": "true or false",
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "list": "a list",
+    "dict": "an object",
+    "section": "an object",
+    "null": "null",
+}
 
 
 def expected(spec: dict[str, Any]) -> str:
@@ -85,7 +105,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
             yield Finding(
                 violation.path,
                 f'{_section(violation)} has no key "{name}", and refuses unknown keys: DeepSpeed raises "Extra inputs are not permitted".',
-                help=" ".join(filter(None, (_suggestion(violation), "" if violation.meant else _allowed(config, violation)))) or "Remove it.",
+                help=" ".join(filter(None, (_suggestion(violation), "" if violation.meant else _allowed(violation)))) or "Remove it.",
                 on="key",
             )
 
@@ -110,13 +130,13 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         name, where = violation.path[-1], _section(violation)
         yield Finding(
             violation.path,
-            f'"{name}" is not a key of {where}; DeepSpeed drops it without a word{_lost(config, violation)}.',
+            f'"{name}" is not a key of {where}; DeepSpeed drops it without a word{_lost(violation)}.',
             help=_suggestion(violation),
             on="key",
         )
 
 
-def _lost(config: Config, violation: Violation) -> str:
+def _lost(violation: Violation) -> str:
     """What is lost with a dropped key, where it can be said."""
     assert violation.meant is not None
     key = dotted(violation.meant)
@@ -154,7 +174,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
             yield Finding(
                 violation.path,
                 f'DeepSpeed knows no key "{violation.path[-1]}" in {_section(violation)} and drops it without a word.',
-                help=_allowed(config, violation) or 'Remove it, or begin its name with "_" if it is a note.',
+                help=_allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.',
                 on="key",
             )
 
@@ -267,7 +287,9 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS107", "not-a-choice", effect=Effect.CRASH, phase=Phase.PARSE)
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}', at="zero_optimization.offload_param.device")
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}', at="zero_optimization.offload_param.device"
+)
 @bad(f'{{{MINIMAL}, "communication_data_type": "float16"}}', at="communication_data_type")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}', at="zero_optimization.stage")
 @good(f'{{{MINIMAL}, "communication_data_type": "fp16"}}')
@@ -292,7 +314,7 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
 @bad(f'{{{MINIMAL}, "gradient_clipping": null}}', at="gradient_clipping")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": null}}}}')
 def null_value(config: Config) -> Iterator[Finding]:
-    """null where DeepSpeed needs a value.
+    """Null where DeepSpeed needs a value.
 
     null does not mean "use the default": DeepSpeed takes it as a value, and raises where it cannot use it.
 
@@ -319,7 +341,9 @@ def removed_key(config: Config) -> Iterator[Finding]:
         yield Finding(
             violation.path,
             f"DeepSpeed {config.release} refuses a config that has {violation.key}, whatever its value: the feature was removed after {until['release']}.",
-            help=" ".join(filter(None, ("Remove it.", until.get("note"), f"`{until['use']}` does the job now." if until.get("use") else None))),
+            help=" ".join(
+                filter(None, ("Remove it.", until.get("note"), f"`{until['use']}` does the job now." if until.get("use") else None))
+            ),
             on="key",
         )
 
@@ -358,7 +382,13 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
         deprecated = violation.spec["deprecated"]
         use = deprecated.get("use")
         mapped = deprecated.get("mapped", True)
-        outcome = f"DeepSpeed still takes it for `{use}`" if use and mapped else "DeepSpeed warns and ignores it" if not mapped else "DeepSpeed still reads it"
+        outcome = (
+            f"DeepSpeed still takes it for `{use}`"
+            if use and mapped
+            else "DeepSpeed warns and ignores it"
+            if not mapped
+            else "DeepSpeed still reads it"
+        )
         yield Finding(
             violation.path,
             f"{violation.key} has been deprecated since DeepSpeed {deprecated['release']}: {outcome}.",

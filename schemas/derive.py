@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dslint.facts import Integration
 from dslint.values import UNKNOWN, Origin, Value
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ def batch_world_size(config: Config) -> Any:
     ranks = config.facts.world_size
     if ranks is None or config.has("data_parallel_size"):
         return UNKNOWN
+    if config.has("sequence_parallel_size") and config.facts.integration in (None, Integration.DEEPSPEED):
+        return UNKNOWN  # DeepSpeed heeds the key in a dict and overlooks it in a file that it is given the path of
     share = config.value("sequence_parallel_size") if config.has("sequence_parallel_size") else 1
     if not isinstance(share, int) or share < 1:
         return UNKNOWN
@@ -28,34 +31,38 @@ def batch_world_size(config: Config) -> Any:
 
 
 def _batch(name: str) -> Callable[[Config], Value]:
-    """Complete the triad train = micro x accumulation x ranks as `DeepSpeedConfig._set_batch_related_parameters` does, floor divisions included."""
+    """Complete train = micro x accumulation x ranks as `DeepSpeedConfig._set_batch_related_parameters` does, floor divisions included."""
 
     def derive(config: Config) -> Value:
         written = {key: config.value(key) for key in (TRAIN, MICRO, ACCUMULATION) if _given(config, key)}
         if any(value is UNKNOWN for value in written.values()):
             return Value(UNKNOWN, Origin.DERIVED)
-        train, micro, steps = (written.get(key) for key in (TRAIN, MICRO, ACCUMULATION))
-        if train is None and micro is None:
+        if not written.keys() & {TRAIN, MICRO}:
             return Value(UNKNOWN, Origin.DERIVED, "no batch size is written")
-        if name == ACCUMULATION and (train is None or micro is None):
+        if name == ACCUMULATION and len(written) == 1:
             return Value(1, Origin.DERIVED, "1 where only one batch size is written")
         ranks = batch_world_size(config)
-        symbol = "world size" if ranks is UNKNOWN else f"{ranks:,}"
-        note = {
-            ACCUMULATION: f"{train} // {micro} // {symbol}",
-            MICRO: f"{train} // {symbol}" + (f" // {steps}" if steps is not None else ""),
-            TRAIN: f"{micro} x " + (f"{steps} x " if steps is not None else "") + symbol,
-        }[name]
-        if ranks is UNKNOWN or micro == 0 or steps == 0:
+        note = _formula(name, written, "world size" if ranks is UNKNOWN else f"{ranks:,}")
+        if ranks is UNKNOWN or 0 in (written.get(MICRO), written.get(ACCUMULATION)):
             return Value(UNKNOWN, Origin.DERIVED, note)
-        computed = {
-            ACCUMULATION: lambda: train // micro // ranks,
-            MICRO: lambda: train // ranks // (1 if steps is None else steps),
-            TRAIN: lambda: micro * (1 if steps is None else steps) * ranks,
-        }[name]()
-        return Value(computed, Origin.DERIVED, note)
+        steps = written.get(ACCUMULATION, 1)
+        if name == ACCUMULATION:
+            return Value(written[TRAIN] // written[MICRO] // ranks, Origin.DERIVED, note)
+        if name == MICRO:
+            return Value(written[TRAIN] // ranks // steps, Origin.DERIVED, note)
+        return Value(written[MICRO] * steps * ranks, Origin.DERIVED, note)
 
     return derive
+
+
+def _formula(name: str, written: dict[str, Any], ranks: str) -> str:
+    """How a key of the triad is computed from the written ones, for people."""
+    if name == ACCUMULATION:
+        return f"{written[TRAIN]} // {written[MICRO]} // {ranks}"
+    steps = written.get(ACCUMULATION)
+    if name == MICRO:
+        return f"{written[TRAIN]} // {ranks}" + ("" if steps is None else f" // {steps}")
+    return f"{written[MICRO]} x " + ("" if steps is None else f"{steps} x ") + ranks
 
 
 def _given(config: Config, key: str) -> bool:

@@ -9,14 +9,11 @@ from pydantic import Field
 from dslint.schemas.activation_checkpointing import ActivationCheckpointing
 from dslint.schemas.aio import Aio
 from dslint.schemas.autotuning import Autotuning
+from dslint.schemas.base import HandReadSection
 from dslint.schemas.checkpoint import Checkpoint, DataStates
 from dslint.schemas.compilation import Compile
 from dslint.schemas.data_efficiency import DataEfficiency
 from dslint.schemas.inference import HybridEngine, WeightQuantization
-from dslint.schemas.monitors import Comet, CsvMonitor, Tensorboard, Wandb
-from dslint.schemas.parallel import ExpertParallel, Pipeline, TensorParallel
-from dslint.schemas.profiling import CommsLogger, FlopsProfiler, Timers
-from dslint.schemas.base import HandReadSection
 from dslint.schemas.marks import (
     Absent,
     BoolStandsFor,
@@ -33,8 +30,11 @@ from dslint.schemas.marks import (
     Truthy,
     Until,
 )
+from dslint.schemas.monitors import Comet, CsvMonitor, Tensorboard, Wandb
 from dslint.schemas.optimizers import Optimizer
+from dslint.schemas.parallel import ExpertParallel, Pipeline, TensorParallel
 from dslint.schemas.precision import Bf16, DataTypes, Fp16, TorchAutocast
+from dslint.schemas.profiling import CommsLogger, FlopsProfiler, Timers
 from dslint.schemas.schedulers import Scheduler
 from dslint.schemas.zero import ZeroOptimization
 

@@ -9,7 +9,7 @@ from dslint.schemas import key_table
 
 def registry(section: str) -> dict[str, dict[str, Any]] | None:
     """The types of a section, as the key table has them; None for a section without types."""
-    return {"optimizer": getattr(key_table, "OPTIMIZERS", {}), "scheduler": getattr(key_table, "SCHEDULERS", {})}.get(section)
+    return {"optimizer": key_table.OPTIMIZERS, "scheduler": key_table.SCHEDULERS}.get(section)
 
 
 def find_type(section: str, name: object) -> dict[str, Any] | None:

@@ -3,11 +3,11 @@
     python scripts/corpus_check.py DIR [--integration transformers]
     python scripts/corpus_check.py DIR --manifest DIR/manifest.jsonl --verdicts DIR/verdicts.jsonl --verdict-field hf --world-size-field ws
 
-The manifest has a line of JSON for each file with `id`, `file` (relative to its own folder) and, if the file is a template, `template: true`. The
-verdicts have a line with the same `id`, the exception that DeepSpeed raised while parsing (null: it accepted the file) and the world size.
+The manifest has a line of JSON for each file with its `id` and `file` (relative to the manifest's folder). The verdicts have a line with
+the same `id`, the exception that DeepSpeed raised while parsing (null: it accepted the file) and the world size.
 
-Prints what crashed dslint, how often each rule spoke, which rejected files have no error ("missed"), and which accepted ones are said to crash while
-parsing ("claimed wrongly"). The exit code is 1 if there is any of these. Templates and what is no config are counted and left out.
+Prints what crashed dslint, how often each rule spoke, which rejected files have no error ("missed"), and which accepted ones are said to
+crash while parsing ("claimed wrongly"). The exit code is 1 if there is any of these. Templates and what is no config are left out.
 """
 
 from __future__ import annotations

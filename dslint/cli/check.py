@@ -26,9 +26,21 @@ CLEAN, FINDINGS, FAILED = 0, 1, 2
 @facts_options
 @click.option("--select", metavar="RULES", multiple=True, help="Ask only these rules: codes, names or chapters (DS5), separated by commas.")
 @click.option("--ignore", metavar="RULES", multiple=True, help="Leave these rules out.")
-@click.option("--fail-on", type=click.Choice(["error", "warning", "info", "never"]), default="warning", show_default=True, help="The least severity that makes the exit code 1.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info", "never"]),
+    default="warning",
+    show_default=True,
+    help="The least severity that makes the exit code 1.",
+)
 @click.option("--output-format", type=click.Choice(list(FORMATS)), default="full", show_default=True, help="How findings are printed.")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.",
+)
 @click.option("--stdin-filename", metavar="NAME", help='The name to report for a config that comes from standard input ("-").')
 def command(
     paths: tuple[str, ...],
@@ -40,7 +52,7 @@ def command(
     color: str,
     stdin_filename: str | None,
 ) -> None:
-    """Find the mistakes in DeepSpeed configs.
+    r"""Find the mistakes in DeepSpeed configs.
 
     PATH is a file, a directory (in which only files that look like DeepSpeed configs are judged), a pattern, or "-" for standard input.
     Without one, the current directory is searched.
@@ -97,7 +109,10 @@ def _lint_stdin(name: str, facts: Facts, rules: list[Rule]) -> FileResult:
 def _nothing_to_check(paths: tuple[str, ...], *, already_said: bool) -> NoReturn:
     if not already_said:
         where = ", ".join(paths) or "the current directory"
-        click.echo(f"dslint: nothing to check: no file in {where} looks like a DeepSpeed config. A file that is named is always looked at.", err=True)
+        click.echo(
+            f"dslint: nothing to check: no file in {where} looks like a DeepSpeed config. A file that is named is always looked at.",
+            err=True,
+        )
     sys.exit(FAILED)
 
 

@@ -16,7 +16,7 @@ from dslint.rules import all_rules
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class ReleaseType(click.ParamType):
+class ReleaseType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
     """A DeepSpeed release: 0.16.9, or 0.16 for its last patch."""
 
     name = "release"
@@ -56,8 +56,12 @@ def facts_options(command: Command) -> Command:
     for option in reversed(
         (
             click.option("--world-size", type=click.IntRange(min=1), metavar="N", help="The number of ranks (GPUs) of the whole job."),
-            click.option("--integration", type=click.Choice([i.value for i in Integration]), help='Who loads the config, and so replaces "auto".'),
-            click.option("--deepspeed", type=ReleaseType(), metavar="RELEASE", help=f"The DeepSpeed release that will run it.  [default: {NEWEST}]"),
+            click.option(
+                "--integration", type=click.Choice([i.value for i in Integration]), help='Who loads the config, and so replaces "auto".'
+            ),
+            click.option(
+                "--deepspeed", type=ReleaseType(), metavar="RELEASE", help=f"The DeepSpeed release that will run it.  [default: {NEWEST}]"
+            ),
         )
     ):
         option(with_facts)

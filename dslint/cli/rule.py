@@ -14,7 +14,13 @@ from dslint.rules import all_rules
 
 @click.command(name="rule", short_help="Explain a rule, or list them all.")
 @click.argument("word", required=False, metavar="[CODE|NAME]")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True, help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.")
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.",
+)
 def command(word: str | None, color: str) -> None:
     """Explain a rule: what it finds, why it matters, what to write instead. Without a code or name, list all rules."""
     colored = wants_color(color, sys.stdout)

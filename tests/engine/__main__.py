@@ -1,4 +1,4 @@
-"""Ask DeepSpeed by hand: `python -m tests.engine CONFIG... [--world-size N] [--upto parse|initialize|step]` prints a line of JSON for each."""
+"""Ask DeepSpeed by hand: `python -m tests.engine CONFIG... [--world-size N] [--upto parse|initialize|step]` prints a line of JSON each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ parser.add_argument("--full", action="store_true", help="also the attributes of 
 arguments = parser.parse_args()
 with Engine(jobs=1) as engine:
     cases = [
-        Case(str(file), text=file.read_bytes().decode("utf-8", "replace"), world_size=arguments.world_size, upto=arguments.upto, optimizer=True)
+        Case(
+            str(file),
+            text=file.read_bytes().decode("utf-8", "replace"),
+            world_size=arguments.world_size,
+            upto=arguments.upto,
+            optimizer=True,
+        )
         for file in arguments.files
     ]
     for outcome in engine.ask(cases):

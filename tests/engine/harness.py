@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 Upto = Literal["parse", "initialize", "step"]
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,7 +73,7 @@ class Engine:
         self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         self._started: list[_Worker] = []
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -166,4 +166,3 @@ def _drain(process: subprocess.Popen[str]) -> None:
     with process.stderr as stream:
         for _ in stream:
             pass
-

@@ -6,13 +6,14 @@ import inspect
 import os
 import sys
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 
 def before_import() -> None:
     """Choose the CPU accelerator, quietly, and build no compiled operations."""
     os.environ.update(DS_ACCELERATOR="cpu", DS_IGNORE_CUDA_DETECTION="1", OMP_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
-    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", "")  # DeepSpeed asks `ninja` its version
+    os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", "")  # DeepSpeed asks `ninja` its version
 
 
 def after_import() -> None:

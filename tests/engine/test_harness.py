@@ -11,8 +11,6 @@ pytestmark = pytest.mark.deepspeed
 BASE = {"train_micro_batch_size_per_gpu": 2, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
 
 
-
-
 @pytest.mark.parametrize("precision", ["fp16", "bf16", None])
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 def test_good_configs_reach_the_step(engine: Engine, stage: int, precision: str | None) -> None:

@@ -26,7 +26,11 @@ def examples(kind: str) -> list[tuple[Rule, Example, str]]:
         if rule.effect is Effect.CRASH and rule.untried is None:
             for number, example in enumerate(getattr(rule, kind)):
                 filled = example.facts.integration in FILLED and '"auto"' in example.text
-                if example.facts.deepspeed == NEWEST and not filled and not (kind == "good" and example.facts.integration is Integration.LIGHTNING):
+                if (
+                    example.facts.deepspeed == NEWEST
+                    and not filled
+                    and not (kind == "good" and example.facts.integration is Integration.LIGHTNING)
+                ):
                     found.append((rule, example, f"{rule.code}-{kind}-{number}"))
     return found
 
@@ -72,10 +76,7 @@ def test_every_crash_is_tried_or_says_why_not() -> None:
 def test_configure_raises_for_a_contiguous_buffer_of_unknown_size(engine: Engine) -> None:
     """The crash of DS702 comes from `deepspeed.checkpointing.configure`, which the program calls."""
     rule = next(rule for rule in all_rules() if rule.code == "DS702")
-    bad, good = (
-        Case(kind, text=getattr(rule, kind)[0].text, upto="step", optimizer=True, checkpointing=True)
-        for kind in ("bad", "good")
-    )
+    bad, good = (Case(kind, text=getattr(rule, kind)[0].text, upto="step", optimizer=True, checkpointing=True) for kind in ("bad", "good"))
     raised, ran = engine.ask([bad, good])
     assert raised.phase == "initialize"
     assert "number of layers" in str(raised.error)
