@@ -3,7 +3,8 @@
     python benchmarks/run.py [--runs N] [--json]
 
 Cold: whole processes, one file each, taking turns so that a noisy machine is noisy to all of them; CPU time (user + system) and peak
-memory as the operating system counts them for the finished process. Warm: many files in one call, and the same in this process after a first file.
+memory as the operating system counts them for the finished process. Warm: many files in one call, and one file in this process after
+a first.
 Needs check-jsonschema (the extra `bench`) for its row.
 """
 

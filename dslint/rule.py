@@ -4,11 +4,9 @@
     @bad('{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}', at="zero_optimization.offload_param")
     @good('{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
     def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
-        \"""Parameter offload works at ZeRO stage 3 alone.
+        ...
 
-        What DeepSpeed does, why it matters, what to write instead.
-        \"""
-
+The docstring is the rule's documentation: a sentence, then what DeepSpeed does and why it matters, then what to write instead.
 A rule yields `Finding`s that speak in config paths; the linter turns them into diagnostics with lines and columns.
 """
 
