@@ -32,8 +32,8 @@ def discover(arguments: Iterable[str]) -> tuple[list[Target], list[NothingFound]
         try:
             for target in _expand(argument):
                 key = os.path.normpath(target.path)
-                if key not in targets or target.named:
-                    targets[key] = target
+                known = targets.get(key, target)
+                targets[key] = Target(known.path, known.named or target.named)
         except NothingFound as error:
             nothing.append(error)
     return list(targets.values()), nothing
@@ -58,7 +58,7 @@ def _walk(top: str) -> Iterator[str]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_DIRECTORIES)
         for name in sorted(files):
             if name.lower().endswith(SUFFIXES):
-                yield os.path.join(folder, name)
+                yield os.path.join(folder, name).removeprefix("." + os.sep if top == "." else "")
 
 
 def shown(path: str) -> str:

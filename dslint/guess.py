@@ -83,6 +83,8 @@ def _closest(folded: str, names: list[str]) -> str | None:
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(folded)
     for name in names:
+        if sorted(_fold(name)) == sorted(folded):
+            return name  # letters in another order: `bf61`
         matcher.set_seq1(_fold(name))
         if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = name, ratio

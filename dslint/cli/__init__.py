@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -41,15 +42,20 @@ def cli() -> None:
 
 
 def main() -> None:
-    """The console script: the command line with exit codes of its own for a closed pipe and an interrupt."""
+    """The console script: UTF-8 everywhere, and quiet exit codes of their own for an interrupt (130) and a closed pipe (141)."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
-        cli(prog_name="dslint")
+        code = cli.main(prog_name="dslint", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
     except BrokenPipeError:
-        # The reader has gone (`dslint check | head`): leave quietly, and keep Python from failing on its own last flush.
-        import os
-
+        # The reader has gone (`dslint check | head`). Python would fail once more on its own last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    sys.exit(code if isinstance(code, int) else 0)

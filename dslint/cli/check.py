@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import NoReturn, TextIO
+from typing import NoReturn
 
 import click
 
@@ -77,8 +76,7 @@ def command(
     if not files:
         _nothing_to_check(paths, already_said=bool(nothing))
     results = Results(known, tuple(files))
-    with _stream() as out:
-        write(results, output_format, out, color=wants_color(color, out), width=_width())
+    write(results, output_format, sys.stdout, color=wants_color(color, sys.stdout), width=_width())
     sys.exit(exit_code(results, fail_on, failed=bool(nothing)))
 
 
@@ -114,10 +112,6 @@ def _nothing_to_check(paths: tuple[str, ...], *, already_said: bool) -> NoReturn
             err=True,
         )
     sys.exit(FAILED)
-
-
-def _stream() -> TextIO:
-    return os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def _width() -> int:

@@ -1,0 +1,250 @@
+"""`dslint check`, end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dslint import rules
+from dslint.cli import cli
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.rule import rule
+from tests.command import ROOT, dslint
+
+CLEAN = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+TYPO = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}'
+IGNORED = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
+ADVICE = '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with configs, and with files that are none; it is the working directory too."""
+    files = {
+        "ds_config.json": CLEAN,
+        "conf/typo.json": TYPO + "\n",
+        "conf/zero.hjson": "zero_optimization: {stage: 1}\ntrain_micro_batch_size_per_gpu: 2 // each\n",
+        "package.json": '{"name": "x", "version": "1", "dependencies": {}}',
+        "notes.txt": IGNORED,
+        "node_modules/ds_config.json": TYPO,
+        ".cache/ds_config.json": TYPO,
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, stdin: str | bytes | None = None) -> tuple[int, str, str]:
+    result = CliRunner().invoke(cli, ["check", *arguments], input=stdin)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def found(*arguments: str) -> list[tuple[str, str]]:
+    done = dslint("check", *arguments, "--output-format", "json")
+    return [(d["path"], d["code"]) for d in json.loads(done.stdout)["diagnostics"]]
+
+
+def test_a_folder_gives_what_looks_like_a_config(folder: Path) -> None:
+    done = dslint("check", ".", "--output-format", "json")
+    report = json.loads(done.stdout)
+    assert [file["path"] for file in report["files"]] == ["ds_config.json", "conf/typo.json", "conf/zero.hjson"]
+    assert done.returncode == 1
+
+
+def test_a_named_file_is_always_looked_at(folder: Path) -> None:
+    assert found("notes.txt") == [("notes.txt", "DS501")]
+    done = dslint("check", "package.json")
+    assert done.returncode == 0
+    assert "not judged" in done.stdout
+
+
+def test_a_pattern_that_no_shell_expanded(folder: Path) -> None:
+    assert found("conf/*.json") == [("conf/typo.json", "DS102")]
+    assert found("**/typo.json") == [("conf/typo.json", "DS102")]
+    done = dslint("check", "nothing/*.json")
+    assert done.returncode == 2
+    assert "no file matches" in done.stderr
+
+
+def test_a_file_that_is_named_twice_is_read_once(folder: Path) -> None:
+    assert found("conf/typo.json", "./conf/typo.json", "conf", "--ignore", "DS002") == [("conf/typo.json", "DS102")]
+
+
+def test_standard_input(folder: Path) -> None:
+    done = dslint("check", "-", "--stdin-filename", "conf/mine.json", "--output-format", "concise", input=TYPO)
+    assert done.stdout.startswith("conf/mine.json:1:39: error DS102")
+    assert done.returncode == 1
+    assert dslint("check", "-", input=CLEAN).returncode == 0
+    assert dslint("check", "ds_config.json", "--stdin-filename", "x").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "fail_on", "code"),
+    [
+        (CLEAN, "info", 0),
+        (TYPO, "error", 1),
+        (TYPO, "never", 0),
+        (IGNORED, "warning", 1),
+        (IGNORED, "error", 0),
+        (ADVICE, "warning", 0),
+        (ADVICE, "info", 1),
+    ],
+)
+def test_the_exit_code_follows_fail_on(tmp_path: Path, text: str, fail_on: str, code: int) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(text, encoding="utf-8")
+    assert run(str(file), "--fail-on", fail_on)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("options", "codes"),
+    [
+        ((), ["DS102", "DS501"]),
+        (("--select", "DS5"), ["DS501"]),
+        (("--select", "offload-param-below-stage-3"), ["DS501"]),
+        (("--select", "DS102,DS501", "--ignore", "DS1"), ["DS501"]),
+        (("--ignore", "ds501", "--ignore", "misspelt-key-dropped"), []),
+    ],
+)
+def test_rules_are_chosen_by_code_name_and_chapter(tmp_path: Path, options: tuple[str, ...], codes: list[str]) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(IGNORED.replace("{", '{"bf61": {"enabled": true}, ', 1), encoding="utf-8")
+    assert [code for _, code in found(str(file), *options)] == codes
+
+
+def test_a_word_that_means_no_rule_is_refused_with_a_suggestion(folder: Path) -> None:
+    for option in ("--select", "--ignore"):
+        code, _, error = run("ds_config.json", option, "offload-parm-below-stage-3")
+        assert code == 2
+        assert "Did you mean 'offload-param-below-stage-3'?" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--world-size", "0"), "0"),
+        (("--world-size", "many"), "many"),
+        (("--integration", "megatron"), "transformers"),
+        (("--deepspeed", "latest"), "write it like 0.16.9"),
+        (("--deepspeed", "0.3.0"), "older than"),
+        (("--output-format", "xml"), "xml"),
+        (("--no-such-option",), "no-such-option"),
+    ],
+)
+def test_bad_usage_is_two_and_says_what_is_wrong(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+    code, _, error = run("ds_config.json", *arguments)
+    assert code == 2
+    assert words in error.replace("-\n", "-")
+
+
+def test_nothing_to_check_is_two(tmp_path: Path) -> None:
+    done = dslint("check", str(tmp_path))
+    assert done.returncode == 2
+    assert "nothing to check" in done.stderr
+
+
+def test_facts_reach_the_rules(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"train_batch_size": 12, "bf16": {"enabled": "auto"}, "log_level": "info"}', encoding="utf-8")
+    assert found(str(file)) == [(str(file), "DS901")]
+    assert found(str(file), "--world-size", "8") == [(str(file), "DS201"), (str(file), "DS901")]
+    assert found(str(file), "--integration", "transformers") == []
+    assert ("DS112") in [code for _, code in found(str(file), "--deepspeed", "0.18.9")]
+
+
+@pytest.mark.parametrize("output_format", ["full", "concise", "json", "github"])
+def test_every_format_speaks_of_every_finding(folder: Path, output_format: str) -> None:
+    done = dslint("check", ".", "--output-format", output_format)
+    assert done.returncode == 1
+    assert "DS102" in done.stdout
+    assert "zero_optimisation" in done.stdout
+    if output_format == "json":
+        assert json.loads(done.stdout)["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "colored"),
+    [
+        ((), {}, False),
+        (("--color", "always"), {}, True),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+        ((), {"FORCE_COLOR": "1"}, True),
+        ((), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (("--color", "never"), {"FORCE_COLOR": "1"}, False),
+    ],
+)
+def test_colour(folder: Path, options: tuple[str, ...], environment: dict[str, str], colored: bool) -> None:
+    done = dslint("check", "conf/typo.json", *options, env=environment)
+    assert ("\x1b[" in done.stdout) == colored
+
+
+def test_a_rule_that_raises_is_reported_and_two(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @rule("DS199", "broken", effect=Effect.ADVICE)
+    def broken(config: Config) -> list[object]:
+        """Broken."""
+        raise ZeroDivisionError
+
+    everything = (*rules.all_rules(), broken)
+    monkeypatch.setattr("dslint.cli.options.all_rules", lambda: everything)
+    result = CliRunner().invoke(cli, ["check", "conf/typo.json", "--output-format", "concise"])
+    assert result.exit_code == 2
+
+
+def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"ds_{number}.json").write_text(TYPO, encoding="utf-8")
+    command = f"{sys.executable} -m dslint check {tmp_path} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", command], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_an_interrupt_is_130_and_quiet(tmp_path: Path) -> None:
+    fifo = tmp_path / "slow"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-m", "dslint", "check", "-"]
+    with (
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        ) as process,
+    ):
+        time.sleep(1.0)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+
+
+def test_help_version_and_rules() -> None:
+    assert "check" in dslint("--help").stdout
+    assert "--world-size" in dslint("check", "--help").stdout
+    assert dslint("--version").stdout.startswith("dslint ")
+    listed = dslint("rule").stdout
+    assert all(r.code in listed for r in rules.all_rules())
+    page = dslint("rule", "ds501").stdout
+    assert "offload-param-below-stage-3" in page
+    assert "Parameter offload works at ZeRO stage 3 alone" in page
+    unknown = dslint("rule", "offload-param")
+    assert unknown.returncode == 2
+    assert "Did you mean" in unknown.stderr
+    assert dslint("chekc").returncode == 2

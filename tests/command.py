@@ -1,0 +1,27 @@
+"""Runs the command line as a person would: in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def dslint(*arguments: str | os.PathLike[str], env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `dslint`; both streams come back as text. However it ends, it ends without a traceback."""
+    options.setdefault("errors", "backslashreplace")
+    done = subprocess.run(
+        [sys.executable, "-m", "dslint", *map(os.fspath, arguments)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=60,
+        **options,
+    )
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    return done
