@@ -92,4 +92,4 @@ def _closest(folded: str, names: list[str]) -> str | None:
 
 
 def _fold(name: str) -> str:
-    return name.lower().replace("-", "_").replace(" ", "_")
+    return name.strip(" \t\"'\u201c\u201d\u2018\u2019").lower().replace("-", "_").replace(" ", "_")

@@ -21,7 +21,7 @@ from dslint.values import UNKNOWN, Origin, Value
 class Violation:
     """A key or value that is not what DeepSpeed reads there.
 
-    `kind` is one of: "unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice"; the faults of
+    `kind` is one of: "unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice", "shadowed"; the faults of
     `reading.Reading`; "auto-dropped", "auto-kept", "auto-unfilled", "auto-undecided".
     `section` is the dotted key of the section it stands in, `spec` the key's entry in the table (empty for unknown keys), `meant` the path
     the writer probably meant, `consequence` what DeepSpeed does (None where it does nothing about it), `becomes` the value it goes on with.
@@ -127,10 +127,19 @@ class Judge:
             elif refuses and key in names and name != "*":
                 self._violate("given-twice", here, section, KEYS[key], consequence=REFUSED, meant=(*path, names[key]))
                 self.values[here] = Value(UNKNOWN, Origin.REFUSED)
+            elif self._shadowed(KEYS[key], members):
+                self._violate("shadowed", here, section, KEYS[key], meant=(*path, KEYS[key]["shadowed_by"]))
+                self.values[here] = Value(UNKNOWN, Origin.DROPPED)
             else:
                 names[key] = name
                 self._key(member.value, here, key, section)
         self._typed(node, path, section)
+
+    @staticmethod
+    def _shadowed(spec: Spec, members: dict[str, Member]) -> bool:
+        """Whether another key of the section takes the place of this one."""
+        other = members.get(spec.get("shadowed_by", ""))
+        return other is not None and not (isinstance(other.value, Scalar) and other.value.value is None)
 
     def _unknown(self, member: Member, here: Path, section: str, siblings: dict[str, Member], *, refuses: bool) -> None:
         name = member.key.value
@@ -158,7 +167,7 @@ class Judge:
             return
         for member in params.value.members if isinstance(params.value, Mapping) else ():
             spec = specs.get(member.key.value)
-            if spec is not None:
+            if spec is not None and "until" not in spec:
                 self._value(member.value, (*path, "params", member.key.value), f"{section}.params", spec, by_hand=True)
 
     # ------------------------------------------------------------------ one key
@@ -171,7 +180,7 @@ class Judge:
 
     def _value(self, node: Node, path: Path, section: str, spec: Spec, *, by_hand: bool, key: str = "") -> None:
         if _is_auto(node):
-            self._auto(path, section, spec, by_hand=by_hand)
+            self._auto(path, section, spec, by_hand=by_hand and "auto_dropped" not in spec)
             return
         deprecated = spec.get("deprecated")
         if deprecated and Release.parse(deprecated["release"]) <= self.facts.deepspeed:
@@ -188,6 +197,8 @@ class Judge:
             )
             return
         reading = read(value, spec, self.facts.deepspeed, by_hand=by_hand)
+        if reading.fault and "dict_only" in spec and self.facts.integration in (None, Integration.DEEPSPEED):
+            reading = reading._replace(consequence=("passes", "DeepSpeed overlooks it in a file, and raises where it is handed a dict"))
         if reading.fault:
             self._violate(reading.fault, path, section, spec, consequence=reading.consequence, becomes=reading.value)
         refused = reading.consequence is not None and reading.consequence[0] == "raises"

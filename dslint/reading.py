@@ -44,8 +44,8 @@ def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
         return Reading(UNKNOWN, "wrong-type", REFUSED)
     taken = INVALID
     for kind in spec["types"]:
-        if is_kind(value, kind):
-            taken = int(value) if kind == "int" else value
+        if is_kind(value, kind) and not (kind == "int" and isinstance(value, float)):
+            taken = value
             break
     if taken is INVALID:
         for kind in spec["types"]:
@@ -59,6 +59,8 @@ def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
 
 def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
     wrong = spec.get("wrong")
+    if "falsy" in spec and not value:
+        return Reading(value)
     if value is None and ("null" in spec or "null" not in spec["types"]):
         consequence = spec.get("null") or wrong
         if consequence == ("truthy",):

@@ -140,11 +140,11 @@ def auto_kept(config: Config) -> Iterator[Finding]:
     integration="transformers",
 )
 @bad(
-    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}',
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}',
     at="optimizer.params.betas",
     integration="accelerate",
 )
-@good('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"betas": "auto"}}}', integration="transformers")
+@good('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}', integration="transformers")
 def auto_not_filled(config: Config) -> Iterator[Finding]:
     """An "auto" in a key that the integration has no value for.
 

@@ -15,6 +15,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.judge import children, dotted
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.files import swallowed
+from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Scalar
 
@@ -112,6 +113,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
 
 @rule("DS102", "misspelt-key-dropped", effect=Effect.SILENT, references=(DOCS,))
 @bad(f'{{{MINIMAL}, "zero_optimisation": {{"stage": 3}}}}', at="zero_optimisation")
+@bad('{"train_micro_bach_size_per_gpu": 4}', at="train_micro_bach_size_per_gpu")
 @bad(f'{{{MINIMAL}, "lr_scheduler": {{"type": "WarmupLR"}}}}', at="lr_scheduler")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}, "stage3_max_live_parameters": 1e8}}', at="stage3_max_live_parameters")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
@@ -128,12 +130,23 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         if violation.raises or violation.meant is None:
             continue
         name, where = violation.path[-1], _section(violation)
+        fatal = _leaves_no_batch_size(config, violation)
+        lost = (
+            ', and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"' if fatal else _lost(violation)
+        )
         yield Finding(
             violation.path,
-            f'"{name}" is not a key of {where}; DeepSpeed drops it without a word{_lost(violation)}.',
+            f'"{name}" is not a key of {where}; DeepSpeed drops it without a word{lost}.',
             help=_suggestion(violation),
             on="key",
+            effect=Effect.CRASH if fatal else None,
+            phase=Phase.PARSE if fatal else None,
         )
+
+
+def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
+    """Whether the dropped key was the only batch size, without which DeepSpeed does not start."""
+    return violation.meant in ((TRAIN,), (MICRO,)) and not config.has(TRAIN) and not config.has(MICRO)
 
 
 def _lost(violation: Violation) -> str:
@@ -381,6 +394,8 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of("deprecated"):
         deprecated = violation.spec["deprecated"]
         use = deprecated.get("use")
+        if use and deprecated.get("mapped", True) and _is_written(config, use):
+            continue  # replaced-beside-deprecated says more
         mapped = deprecated.get("mapped", True)
         outcome = (
             f"DeepSpeed still takes it for `{use}`"
@@ -440,5 +455,65 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
             f'"{violation.path[-1]}" and "{violation.meant[-1]}" are two names of one setting; DeepSpeed takes either and raises "Extra inputs are not permitted" for both.',
             help=f'Keep "{violation.meant[-1]}".',
             related=((violation.meant, "the other name"),),
+            on="key",
+        )
+
+
+@rule(
+    "DS114",
+    "replaced-beside-deprecated",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=("deepspeed/runtime/config_utils.py, DeepSpeedConfigModel",),
+)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true, "offload_optimizer": {{"device": "cpu"}}}}}}',
+    at="zero_optimization.cpu_offload",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
+def replaced_beside_deprecated(config: Config) -> Iterator[Finding]:
+    """A deprecated key beside the one that replaces it.
+
+    DeepSpeed copies the value of the deprecated key to the new one, and raises an `AssertionError` if that is written too: "Cannot provide
+    deprecated parameter and replacing parameter together".
+
+    Remove the deprecated key.
+    """
+    for violation in config.violations_of("deprecated"):
+        use = violation.spec["deprecated"].get("use")
+        if use and violation.spec["deprecated"].get("mapped", True) and _is_written(config, use):
+            yield Finding(
+                violation.path,
+                f"{violation.key} stands beside `{use}`, which replaces it; DeepSpeed raises AssertionError for the two together.",
+                help=f'Remove "{violation.path[-1]}".',
+                related=((use, "the key that replaces it"),),
+            )
+
+
+def _is_written(config: Config, key: str) -> bool:
+    """Whether a key stands in the file, under any of its names, with a value that DeepSpeed does not drop."""
+    parent, _, name = key.rpartition(".")
+    paths = [f"{parent}.{other}".strip(".") for other in (name, *KEYS.get(key, {}).get("also", ()))]
+    return any(config.has(path) and config.quote(path) != '"auto"' for path in paths)
+
+
+@rule("DS115", "key-shadowed", effect=Effect.IGNORED)
+@bad(f'{{{MINIMAL}, "bf16": {{"enabled": false}}, "bfloat16": {{"enabled": true}}}}', at="bfloat16")
+@good(f'{{{MINIMAL}, "bfloat16": {{"enabled": true}}}}')
+def key_shadowed(config: Config) -> Iterator[Finding]:
+    """A key that is not read because another one stands beside it.
+
+    `bfloat16` is the old name of `bf16`. DeepSpeed reads it only where there is no `bf16`, whatever that says.
+
+    Keep one of the two.
+    """
+    for violation in config.violations_of("shadowed"):
+        assert violation.meant is not None
+        other = violation.meant[-1]
+        yield Finding(
+            violation.path,
+            f'DeepSpeed does not read "{violation.path[-1]}" where "{other}" stands beside it, whatever that says.',
+            help=f'Keep "{other}" and remove "{violation.path[-1]}".',
+            related=((violation.meant, "the one that is read"),),
             on="key",
         )

@@ -8,6 +8,8 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
 
+SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._do_error_check"
+
 SETTLED_POWER = 16
 """Where the loss scale of an fp16 run starts by default. fp16 holds no power of two above 2**15, so that 2**16 overflows at most once."""
 
@@ -90,3 +92,107 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
         help="Write 16, the default, or leave the key out.",
         severity=Severity.WARNING,
     )
+
+
+@rule("DS303", "master-weights-without-zero", effect=Effect.CRASH, phase=Phase.PARSE, references=(SOURCE,))
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}}',
+    at="bf16.bf16_master_weights_and_grads",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "fp16_master_weights_and_grads": true}}',
+    at="fp16.fp16_master_weights_and_grads",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true, "bf16_optimizer_states": true}, "zero_optimization": {"stage": 2}}',
+    at="bf16.bf16_optimizer_states",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true, "bf16_optimizer_states": true}}'
+)
+def master_weights_without_zero(config: Config) -> Iterator[Finding]:
+    """Half-precision master weights or optimizer states, without what they need.
+
+    `fp16_master_weights_and_grads`, `bf16_master_weights_and_grads` and `bf16_optimizer_states` are implemented in the ZeRO optimizers of
+    stages 1 to 3, and the last needs the one before it. DeepSpeed asserts both while it parses the config, whether or not the
+    section is enabled.
+
+    Set a ZeRO stage, and `bf16_master_weights_and_grads` beside `bf16_optimizer_states`.
+    """
+    stage = config.value("zero_optimization.stage")
+    halves = ["fp16.fp16_master_weights_and_grads"]
+    bf16 = "bf16" if config.has("bf16") and config.quote("bf16") != "null" else "bfloat16"
+    halves += [f"{bf16}.bf16_master_weights_and_grads", f"{bf16}.bf16_optimizer_states"]
+    for key in halves:
+        if config.value(key) is True and stage == 0:
+            yield Finding(
+                key,
+                f"{key.partition('.')[2]} works with ZeRO stages 1 to 3, and the stage is 0: DeepSpeed raises an AssertionError while parsing.",
+                help='Set "zero_optimization": {"stage": 1} or higher, or remove it.',
+                related=(("zero_optimization.stage", "the stage is set here"),) if config.has("zero_optimization.stage") else (),
+            )
+            return
+    if config.value(halves[2]) is True and config.value(halves[1]) is False:
+        yield Finding(
+            halves[2],
+            'bf16_optimizer_states without bf16_master_weights_and_grads: DeepSpeed raises AssertionError "bf16_optimizer_states requires bf16_master_weights_and_grads to be enabled".',
+            help='Add "bf16_master_weights_and_grads": true, or remove it.',
+        )
+
+
+@rule(
+    "DS304",
+    "dynamic-loss-scale-bounds",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=("deepspeed/runtime/precision_config.py, DeepSpeedFP16Config",),
+)
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 0}}', at="fp16.loss_scale_window")
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 0, "min_loss_scale": 0}}', at="fp16.min_loss_scale")
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 500, "min_loss_scale": 1}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 0}}')
+def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
+    """The window or the least value of a dynamic loss scale is not above 0.
+
+    Where the loss scale is dynamic (`loss_scale` 0), DeepSpeed 0.19.3 and newer check both while they parse the config, whether or not fp16 is
+    enabled. With a static `loss_scale` neither is read.
+
+    Write 1000 for the window and 1 for the least scale, the defaults, or leave them out.
+    """
+    if config.release < (0, 19, 3) or not config.value("fp16.loss_scale") == 0:  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
+        return
+    for key, default in (("loss_scale_window", 1000), ("min_loss_scale", 1)):
+        if config.value(f"fp16.{key}") <= 0:
+            yield Finding(
+                f"fp16.{key}",
+                f'fp16.{key} is {config.quote(f"fp16.{key}")}: DeepSpeed raises ValidationError "fp16.{key} must be > 0 when dynamic loss scaling is enabled".',
+                help=f"Write {default}, the default.",
+                on="value",
+            )
+
+
+@rule("DS305", "precision-not-enabled", effect=Effect.SILENT, references=("deepspeed/runtime/precision_config.py",))
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0, "initial_scale_power": 16}}', at="fp16")
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale": 0}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "bf16": {}}')
+def precision_not_enabled(config: Config) -> Iterator[Finding]:
+    """fp16 or bf16 has settings but no `enabled`, which is false: the model trains in the precision it was built in.
+
+    A section that is present is not a section that is on. Most often the model is then in fp32, at twice the memory and a fraction of the speed.
+
+    Add `"enabled": true`, or false to say that it is meant to be off.
+    """
+    for section in ("fp16", "bf16"):
+        if not getattr(config.node(section), "members", []) or config.has(f"{section}.enabled"):
+            continue
+        if config.enabled(section) is not False or any(v.section == section and (v.raises or v.meant) for v in config.violations):
+            continue
+        other = "bf16" if section == "fp16" else "fp16"
+        if config.enabled(other) is True:
+            continue
+        yield Finding(
+            section,
+            f'{section} has no "enabled", which makes it false: the model trains in the precision it was built in, most often fp32.',
+            help='Add "enabled": true, or false if it is meant to be off.',
+            on="key",
+        )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection
-from dslint.schemas.marks import NullRaises, Open, Passes, Raises, Since, Truthy, Until
+from dslint.schemas.marks import Forbids, NullRaises, Open, Passes, Raises, Since, Truthy, Until
 
 _TUNER = Passes("the autotuner uses it as it stands")
 
@@ -40,10 +40,24 @@ class Autotuning(HandReadSection):
     fast: Annotated[bool, Truthy()] = True
     """Tune the micro batch size and the ZeRO stage alone."""
 
-    results_dir: Annotated[str, _TUNER, NullRaises("parse", "AssertionError: results_dir cannot be empty")] = "autotuning_results"
+    results_dir: Annotated[
+        str,
+        _TUNER,
+        NullRaises("parse", "AssertionError: results_dir cannot be empty"),
+        Forbids("", "parse", "AssertionError: results_dir cannot be empty"),
+        Forbids(False, "parse", "AssertionError: results_dir cannot be empty"),
+        Forbids(0, "parse", "AssertionError: results_dir cannot be empty"),
+    ] = "autotuning_results"
     """The folder for results."""
 
-    exps_dir: Annotated[str, _TUNER, NullRaises("parse", "AssertionError: exps_dir cannot be empty")] = "autotuning_exps"
+    exps_dir: Annotated[
+        str,
+        _TUNER,
+        NullRaises("parse", "AssertionError: exps_dir cannot be empty"),
+        Forbids("", "parse", "AssertionError: exps_dir cannot be empty"),
+        Forbids(False, "parse", "AssertionError: exps_dir cannot be empty"),
+        Forbids(0, "parse", "AssertionError: exps_dir cannot be empty"),
+    ] = "autotuning_exps"
     """The folder for the configs that are tried."""
 
     overwrite: Annotated[bool, Truthy()] = True

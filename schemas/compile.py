@@ -23,6 +23,10 @@ With `--check` nothing is written; the exit code is 1 if a file on disk is not w
     lets         the types that go through all the same where `wrong` raises
     null         ("raises", phase, error): what a null leads to
     range        ("raises", phase, error): what a number outside the range leads to
+    falsy        True where false, 0 and empty things go through whatever the type
+    auto_dropped True where "auto" is dropped, although the section it stands in is read by hand
+    dict_only    True where the key is read from a dict, and overlooked in a file
+    shadowed_by  the key beside which it is not read at all
     forbids      ((value, phase, error), ...): values of the right type that raise
     unknown      of a section or dict, what happens to a key it does not have: "raise" | "ignore" | "open" (there is no unknown key)
     forbids_since  the first release that raises for an unknown key; before it, the section was read by hand
@@ -122,6 +126,14 @@ def _said(shape: Shape) -> dict[str, Any]:
         match mark:
             case marks.Folded():
                 spec["folded"] = True
+            case marks.FalsyPasses():
+                spec["falsy"] = True
+            case marks.AutoDropped():
+                spec["auto_dropped"] = True
+            case marks.DictOnly():
+                spec["dict_only"] = True
+            case marks.ShadowedBy(other):
+                spec["shadowed_by"] = other
             case marks.AutoIsReal():
                 spec["auto"] = True
             case marks.NoBool(release):

@@ -149,6 +149,28 @@ class Forbids:
 
 
 @dataclass(frozen=True, slots=True)
+class FalsyPasses:
+    """Read by hand: false, 0 and empty things go through as if the key were absent, whatever its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoDropped:
+    """Read as a part of a model of DeepSpeed's, although it stands at the top level: "auto" is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class DictOnly:
+    """Read where DeepSpeed is handed a dict, as the integrations do, and overlooked where it is handed the path of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowedBy:
+    """Not read at all where the key `key` stands beside it and is not null."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class Folded:
     """The choices are compared without regard to case."""
 

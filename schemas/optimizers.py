@@ -14,7 +14,7 @@ from dslint.schemas.marks import Forbids, NullRaises, OnlyFor, Open, OutOfRange,
 class Optimizer(HandReadSection):
     """The optimizer that DeepSpeed builds over the model's parameters. Without `type` the whole section does nothing."""
 
-    type: Annotated[str | None, Raises("initialize", "AssertionError: x is not a supported DeepSpeed Optimizer")] = None
+    type: Annotated[str | None, Raises("parse", "AttributeError: 'int' object has no attribute 'lower'")] = None
     """One of DeepSpeed's own optimizers, in any case (AdamW, Lion, Muon, ...), or a class of `torch.optim`, spelt as there (SGD)."""
 
     params: Annotated[dict[str, Any] | None, Open(), Raises("parse", "AttributeError: 'str' object has no attribute 'keys'")] = None

@@ -16,9 +16,12 @@ from dslint.schemas.data_efficiency import DataEfficiency
 from dslint.schemas.inference import HybridEngine, WeightQuantization
 from dslint.schemas.marks import (
     Absent,
+    AutoDropped,
     BoolStandsFor,
     Choices,
     Default,
+    DictOnly,
+    FalsyPasses,
     Folded,
     Forbids,
     NullRaises,
@@ -26,6 +29,7 @@ from dslint.schemas.marks import (
     OutOfRange,
     Passes,
     Raises,
+    ShadowedBy,
     Since,
     Truthy,
     Until,
@@ -118,6 +122,7 @@ class DeepSpeedConfig(HandReadSection):
 
     bfloat16: Annotated[
         Bf16,
+        ShadowedBy("bf16"),
         _not_a_mapping("runtime.precision_config.DeepSpeedBF16Config"),
         _null_is_no_mapping("runtime.precision_config.DeepSpeedBF16Config"),
     ] = Field(default_factory=Bf16)
@@ -193,6 +198,7 @@ class DeepSpeedConfig(HandReadSection):
     sequence_parallel_size: Annotated[
         int | None,
         Since("0.17.0"),
+        DictOnly(),
         Raises("parse", "TypeError: unsupported operand type(s) for /: 'int' and 'str'", lets=("bool", "float")),
         NullRaises("parse", "TypeError: unsupported operand type(s) for /: 'int' and 'NoneType'"),
         OutOfRange("parse", "AssertionError: Train batch size: -1.0 has to be greater than 0"),
@@ -217,7 +223,7 @@ class DeepSpeedConfig(HandReadSection):
     ] = Field(default_factory=TensorParallel)
     """Tensor parallelism that splits the model by itself."""
 
-    expert_parallel: Annotated[ExpertParallel | None, Since("0.19.2"), _NO_GET] = None
+    expert_parallel: Annotated[ExpertParallel | None, Since("0.19.2"), FalsyPasses(), _NO_GET] = None
     """Expert parallelism that splits the model by itself."""
 
     pipeline: Annotated[
@@ -309,16 +315,16 @@ class DeepSpeedConfig(HandReadSection):
     ] = None
     """Only for a warning where it is no multiple of 8; nothing else reads it."""
 
-    tensorboard: Annotated[Tensorboard, _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Tensorboard)
+    tensorboard: Annotated[Tensorboard, AutoDropped(), _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Tensorboard)
     """Curves in TensorBoard."""
 
-    wandb: Annotated[Wandb, _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Wandb)
+    wandb: Annotated[Wandb, AutoDropped(), _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Wandb)
     """Curves in Weights & Biases."""
 
-    csv_monitor: Annotated[CsvMonitor, _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=CsvMonitor)
+    csv_monitor: Annotated[CsvMonitor, AutoDropped(), _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=CsvMonitor)
     """Curves as CSV files."""
 
-    comet: Annotated[Comet, Since("0.14.3"), _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Comet)
+    comet: Annotated[Comet, Since("0.14.3"), AutoDropped(), _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Comet)
     """Curves in Comet."""
 
     comms_logger: Annotated[

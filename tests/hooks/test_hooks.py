@@ -18,9 +18,54 @@ ROOT = Path(__file__).resolve().parents[2]
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
 HOOK = next(hook for hook in HOOKS if hook["id"] == "dslint")
 
-CONFIGS = ["ds_config.json", "ds_config_zero3.json", "DS_config.json", "deepspeed_config.json", "deepspeed.json", "my_deepspeed_zero2.json", "ds_z3_offload.json", "ds_stage2.json", "llama2_ds_zero3_config.json", "sp-alst.ds-config.json", "zero2.json", "zero3_offload.json", "zero3pp.json", "zero_stage1_config.json", "zero_config_pretrain.json", "stage3.json", "stage3-offload.json", "ds_zero_stage_1_config.hjson", "z2.json", "configs/deepspeed/bf16.json", "deepspeed_configs/mine.json", "train/ds_configs/a/b.json", "examples/ds_config.jsonc", "adam_zero1_bf16.json"]
+CONFIGS = [
+    "ds_config.json",
+    "ds_config_zero3.json",
+    "DS_config.json",
+    "deepspeed_config.json",
+    "deepspeed.json",
+    "my_deepspeed_zero2.json",
+    "ds_z3_offload.json",
+    "ds_stage2.json",
+    "llama2_ds_zero3_config.json",
+    "sp-alst.ds-config.json",
+    "zero2.json",
+    "zero3_offload.json",
+    "zero3pp.json",
+    "zero_stage1_config.json",
+    "zero_config_pretrain.json",
+    "stage3.json",
+    "stage3-offload.json",
+    "ds_zero_stage_1_config.hjson",
+    "z2.json",
+    "configs/deepspeed/bf16.json",
+    "deepspeed_configs/mine.json",
+    "train/ds_configs/a/b.json",
+    "examples/ds_config.jsonc",
+    "adam_zero1_bf16.json",
+]
 
-OTHERS = ["package.json", "tsconfig.json", "tokenizer_config.json", "config.json", "odds_config.json", "ads_config.json", "data/train.json", "zeros.json", "words.json", "kids_list.json", "model.safetensors.index.json", "deepspeed.py", "ds_config.yaml", "ds_config.json.bak", "fields.json", "thresholds.json", "z3.py", "dz10.json", "bids_and_asks.json"]
+OTHERS = [
+    "package.json",
+    "tsconfig.json",
+    "tokenizer_config.json",
+    "config.json",
+    "odds_config.json",
+    "ads_config.json",
+    "data/train.json",
+    "zeros.json",
+    "words.json",
+    "kids_list.json",
+    "model.safetensors.index.json",
+    "deepspeed.py",
+    "ds_config.yaml",
+    "ds_config.json.bak",
+    "fields.json",
+    "thresholds.json",
+    "z3.py",
+    "dz10.json",
+    "bids_and_asks.json",
+]
 
 
 @pytest.mark.parametrize("name", CONFIGS)

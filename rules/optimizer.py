@@ -1,0 +1,223 @@
+"""DS6: optimizer, scheduler and clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.rule import Finding, bad, good, rule
+from dslint.schemas.typed import find_type, registry
+from dslint.source.tree import Mapping
+
+OPTIMIZERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#optimizer-parameters"
+SCHEDULERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#scheduler-parameters"
+MINIMAL = '"train_micro_batch_size_per_gpu": 4'
+
+
+@rule("DS601", "max-grad-norm-in-optimizer", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS,))
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": 1.0}}}}}}', at="optimizer.params.max_grad_norm"
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": "1"}}}}}}', at="optimizer.params.max_grad_norm"
+)
+@good(f'{{{MINIMAL}, "gradient_clipping": 1.0, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
+def max_grad_norm_in_optimizer(config: Config) -> Iterator[Finding]:
+    """max_grad_norm among the optimizer's parameters.
+
+    DeepSpeed clips gradients by the top-level `gradient_clipping`, for every optimizer. Given `max_grad_norm` in `optimizer.params` it warns while
+    parsing and raises a `ValueError` when it builds the optimizer; if the value is no number, it raises a `TypeError` at once.
+
+    Write `"gradient_clipping"` at the top level.
+    """
+    key = "optimizer.params.max_grad_norm"
+    if not config.has(key):
+        return
+    number = config.quote(key)
+    parses = isinstance(getattr(config.node(key), "value", None), int | float)
+    error = (
+        'ValueError "max_grad_norm is not supported as an optimizer parameter" in deepspeed.initialize'
+        if parses
+        else "TypeError \"'>' not supported between instances\" while parsing"
+    )
+    yield Finding(
+        key,
+        f"max_grad_norm {number} is no parameter of an optimizer: DeepSpeed raises {error}.",
+        help=f'Write "gradient_clipping": {number} at the top level.'
+        if parses
+        else 'Write "gradient_clipping" with a number at the top level.',
+        phase=None if parses else Phase.PARSE,
+    )
+
+
+def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]:
+    from difflib import get_close_matches
+
+    key = f"{section}.type"
+    name = config.value(key)
+    if not isinstance(name, str) or not config.has(key) or name == "auto" or find_type(section, name) is not None:
+        return
+    types = registry(section)
+    assert types is not None
+    same = [known for known in types if known.lower() == name.lower()]
+    close = same or get_close_matches(name, types, n=1)
+    spelling = f" `{close[0]}` has to be spelt exactly so." if same else ""
+    yield Finding(
+        key,
+        f"{key} {config.quote(key)} is none that DeepSpeed {config.release} knows: it raises {error} in deepspeed.initialize.{spelling}",
+        help=f'Write "{close[0]}".' if close else f"DeepSpeed's own are {', '.join(known for known in types if '.' not in known)}.",
+        on="value",
+    )
+
+
+@rule("DS602", "unknown-optimizer-type", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS,))
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "sgd", "params": {{"lr": 0.1}}}}}}', at="optimizer.type")
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW8bit", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "ADAMW", "params": {{"lr": 1e-4}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}}}')
+def unknown_optimizer_type(config: Config) -> Iterator[Finding]:
+    """The optimizer's type is none that DeepSpeed can build.
+
+    DeepSpeed's own optimizers are matched in any case (`ADAMW`); every other name is looked up in `torch.optim`, to the letter (`SGD`, and not
+    `sgd`). Optimizers of other packages are not found: the program has to build those and hand them to `deepspeed.initialize`.
+
+    Correct the name, or leave the section out and build the optimizer in the program.
+    """
+    yield from _unknown_type(config, "optimizer", "AssertionError or AttributeError")
+
+
+@rule("DS603", "unknown-scheduler-type", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(SCHEDULERS_DOCS,))
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosine", "params": {{}}}}}}',
+    at="scheduler.type",
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 1e-4}}}}}}'
+)
+def unknown_scheduler_type(config: Config) -> Iterator[Finding]:
+    """The scheduler's type is none that DeepSpeed can build.
+
+    DeepSpeed has WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle and LRRangeTest, spelt exactly so; other names are looked up in
+    `torch.optim.lr_scheduler`.
+
+    Correct the name.
+    """
+    yield from _unknown_type(config, "scheduler", "AssertionError")
+
+
+def _has_type(config: Config, section: str) -> bool:
+    return config.has(f"{section}.type") and config.quote(f"{section}.type") != "null"
+
+
+@rule("DS604", "section-without-type", effect=Effect.SILENT, references=("deepspeed/runtime/config.py, get_optimizer_name",))
+@bad(f'{{{MINIMAL}, "optimizer": {{"params": {{"lr": 1e-4}}}}}}', at="optimizer")
+@bad(f'{{{MINIMAL}, "scheduler": {{"name": "WarmupLR", "params": {{"warmup_num_steps": 10}}}}}}', at="scheduler")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{}}}}')
+def section_without_type(config: Config) -> Iterator[Finding]:
+    """An optimizer or scheduler section without a type builds nothing.
+
+    DeepSpeed looks at `type` first, and where there is none it takes the section for absent: the parameters in it are lost, and training uses
+    what the program brings, or nothing.
+
+    Write the type.
+    """
+    for section in ("optimizer", "scheduler"):
+        node = config.node(section)
+        if not isinstance(node, Mapping) or not node.members or _has_type(config, section):
+            continue
+        if any(violation.meant == (section, "type") for violation in config.violations):
+            continue
+        yield Finding(
+            section,
+            f'{section} has no "type", and DeepSpeed takes it for absent: no {section} is built from what is written here.',
+            help='Add "type": "AdamW".' if section == "optimizer" else 'Add "type": "WarmupLR".',
+            on="key",
+        )
+
+
+@rule("DS605", "optimizer-without-lr", effect=Effect.SILENT, references=(OPTIMIZERS_DOCS,))
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "lr": 3e-5}}}}', at="optimizer.type")
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}', at="optimizer.type")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-5}}}}}}')
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 3e-5, "warmup_num_steps": 100}}}}}}'
+)
+def optimizer_without_lr(config: Config) -> Iterator[Finding]:
+    """No learning rate is written, and the optimizer takes its own default.
+
+    For most optimizers that is 1e-3, far more than large models bear. It happens when `params` is missing or misspelt, and when `lr` stands beside `type` in place
+    of inside `params`. Under the Hugging Face Trainer too: it fills "auto", and adds nothing that is absent.
+
+    Write `"params": {"lr": ...}`. A scheduler with a `warmup_max_lr` sets the learning rate by itself.
+    """
+    name = config.value("optimizer.type")
+    entry = find_type("optimizer", name)
+    if not config.has("optimizer.type") or entry is None or "lr" not in entry["params"]:
+        return
+    if config.has("optimizer.params.lr") or any(
+        v.section in ("optimizer", "optimizer.params") and v.meant is not None for v in config.violations
+    ):
+        return
+    if _has_type(config, "scheduler") or not isinstance(config.node("optimizer.params") or Mapping((0, 0), []), Mapping):
+        return
+    if config.quote("optimizer.params") == '"auto"':
+        return
+    default = entry["params"]["lr"].get("default")
+    if default is None:
+        return
+    yield Finding(
+        "optimizer.type",
+        f"No learning rate is written in optimizer.params: {name} takes its own default, {default:g}.",
+        help='Write "params": {"lr": ...}.',
+    )
+
+
+@rule("DS606", "scheduler-lr-not-the-optimizers", effect=Effect.SILENT, references=(SCHEDULERS_DOCS, "deepspeed/runtime/lr_schedules.py"))
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_max_lr": 1e-3}}}}}}',
+    at="scheduler.params.warmup_max_lr",
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000}}}}}}',
+    at="scheduler.params",
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_max_lr": 1e-5}}}}}}'
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}'
+)
+def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
+    """The scheduler goes up to another learning rate than the optimizer's, and the scheduler wins.
+
+    The warm-up schedulers set the learning rate at every step, from `warmup_min_lr` up to `warmup_max_lr`; `optimizer.params.lr` is overwritten at the first.
+    Where `warmup_max_lr` is absent, WarmupLR takes the optimizer's, and WarmupDecayLR takes 0.001.
+
+    Write the same value in both.
+    """
+    kind, lr = config.value("scheduler.type"), config.node("optimizer.params.lr")
+    key = "scheduler.params.warmup_max_lr"
+    rate = getattr(lr, "value", None)
+    if kind not in ("WarmupLR", "WarmupDecayLR") or isinstance(rate, bool) or not isinstance(rate, int | float):
+        return
+    if config.has(key):
+        peak = getattr(config.node(key), "value", None)
+        at = key
+    else:
+        entry = find_type("scheduler", kind)
+        peak = entry["params"]["warmup_max_lr"].get("default") if entry else None
+        at = "scheduler.params"
+        if not isinstance(config.node(at), Mapping):
+            return
+    if isinstance(peak, bool) or not isinstance(peak, int | float) or abs(peak - rate) <= 1e-9 * max(abs(peak), abs(rate)):
+        return
+    written = f"warmup_max_lr {config.quote(key)}" if at == key else f"warmup_max_lr is absent, and {kind} takes {peak:g}"
+    yield Finding(
+        at,
+        f"{written}{', but' if at == key else ', where'} optimizer.params.lr is {config.quote('optimizer.params.lr')}: the scheduler overwrites it, and training goes up to {peak:g}.",
+        help=f'Write "warmup_max_lr": {config.quote("optimizer.params.lr")}, or the peak that is meant in both places.',
+        related=(("optimizer.params.lr", "overwritten by the scheduler"),),
+        on="key" if at != key else "member",
+    )

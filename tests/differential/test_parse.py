@@ -1,0 +1,75 @@
+"""dslint against the real DeepSpeed, on configs with one mistake each.
+
+Where `DeepSpeedConfig` raises, dslint reports an error of effect crash and phase parse; where it does not, dslint claims no such crash; and what
+is no mistake brings no error at all. DSLINT_MISTAKES=N runs more seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+
+import pytest
+
+from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
+from dslint.facts import Facts, Integration
+from dslint.linter import lint_document
+from dslint.rules import all_rules
+from dslint.source.parse import parse
+from tests.differential.mistakes import Mistake, mistakes
+from tests.engine.harness import Case, Engine, Outcome
+
+pytestmark = pytest.mark.deepspeed
+
+SEEDS = range(int(os.environ.get("DSLINT_MISTAKES", "1")))
+
+
+def lint(mistake: Mistake) -> tuple[Diagnostic, ...]:
+    facts = Facts(mistake.world_size, Integration.DEEPSPEED)
+    return lint_document(parse(mistake.text), "ds_config.json", facts, all_rules())[0]
+
+
+@pytest.fixture(scope="module")
+def tried(engine: Engine) -> list[tuple[Mistake, Outcome, tuple[Diagnostic, ...]]]:
+    """Every mistake with what DeepSpeed and dslint make of it."""
+    cases = list({(m.text, m.world_size): m for seed in SEEDS for m in mistakes(seed)}.values())
+    outcomes = engine.ask(Case(str(number), text=m.text, world_size=m.world_size) for number, m in enumerate(cases))
+    return [(mistake, outcome, lint(mistake)) for mistake, outcome in zip(cases, outcomes, strict=True)]
+
+
+def crashes(found: tuple[Diagnostic, ...]) -> list[Diagnostic]:
+    return [d for d in found if d.effect is Effect.CRASH and d.phase is Phase.PARSE and d.severity is Severity.ERROR]
+
+
+def report(title: str, wrong: list[str], of: int) -> str:
+    return f"{title}: {len(wrong)} of {of}\n" + "\n".join(wrong[:40])
+
+
+def test_there_are_enough_kinds(tried: list[tuple[Mistake, Outcome, tuple[Diagnostic, ...]]]) -> None:
+    assert len({mistake.kind for mistake, _, _ in tried}) >= 120
+
+
+def test_what_deepspeed_refuses_is_an_error(tried: list[tuple[Mistake, Outcome, tuple[Diagnostic, ...]]]) -> None:
+    refused = [(m, o, found) for m, o, found in tried if o.raised]
+    missed = [f"{m.kind}\n  {m.text!r}\n  {o.error}" for m, o, found in refused if not crashes(found)]
+    print(
+        f"\nDeepSpeed refuses {len(refused)} of {len(tried)}; dslint finds {len(refused) - len(missed)} ({1 - len(missed) / len(refused):.2%})"
+    )
+    assert len(missed) <= 0.005 * len(refused), report("missed", missed, len(refused))
+
+
+def test_what_deepspeed_accepts_is_not_said_to_crash(tried: list[tuple[Mistake, Outcome, tuple[Diagnostic, ...]]]) -> None:
+    accepted = [(m, found) for m, o, found in tried if not o.raised]
+    wrong = [f"{m.kind}\n  {m.text!r}\n  {crashes(found)[0].code} {crashes(found)[0].message}" for m, found in accepted if crashes(found)]
+    print(f"\nDeepSpeed accepts {len(accepted)} of {len(tried)}; dslint claims a crash for {len(wrong)}")
+    assert not wrong, report("claimed wrongly", wrong, len(accepted))
+
+
+def test_what_is_no_mistake_brings_nothing(tried: list[tuple[Mistake, Outcome, tuple[Diagnostic, ...]]]) -> None:
+    loud: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for mistake, outcome, found in tried:
+        if mistake.harmless:
+            assert not outcome.raised, (mistake, outcome.error)
+            loud[mistake.kind].update(d.code for d in found if d.severity is Severity.ERROR)
+    assert loud
+    assert not {kind: codes for kind, codes in loud.items() if codes}
