@@ -33,6 +33,8 @@ class Config:
         self._values = judge.values
         self._doubtful = judge.doubtful
         self._derived: dict[str, Value] = {}
+        self.mapped = _mapped(judge)
+        """What deprecated keys put under the keys that replace them."""
 
     @property
     def release(self) -> Release:
@@ -54,7 +56,7 @@ class Config:
     def resolved(self, where: Where) -> Value:
         """The value at a path with its origin and note."""
         path = path_of(where)
-        written = self._values.get(path)
+        written = self._values.get(path) or self._mapped_to(path)
         key = ".".join(map(str, path))
         if written is not None and not (written.value is None and key in DERIVED):
             return written
@@ -62,6 +64,17 @@ class Config:
             self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation that asks for itself gets no answer
             self._derived[key] = self._absent(path) or DERIVED[key](self)
         return self._derived.get(key) or written or self._absent(path) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
+
+    def _mapped_to(self, path: Path) -> Value | None:
+        """The value that a deprecated key puts at a path, or inside the section it fills."""
+        for length in range(len(path), 0, -1):
+            value = self.mapped.get(path[:length])
+            if value is not None:
+                inner = value.value
+                for step in path[length:]:
+                    inner = inner.get(step, UNKNOWN) if isinstance(inner, dict) else UNKNOWN
+                return Value(inner, value.origin, value.note) if inner is not UNKNOWN else None
+        return None
 
     def _absent(self, path: Path) -> Value | None:
         """`UNKNOWN` for a key that is not in the tree but may well be meant to be: the file is broken, or a misspelling stands for it."""
@@ -113,3 +126,15 @@ def resolve(document: Document, facts: Facts) -> Config:
     if isinstance(document.root, Mapping):
         judge.root(document.root)
     return Config(document, facts, judge)
+
+
+def _mapped(judge: Judge) -> dict[Path, Value]:
+    """What the deprecated keys of a tree put under the keys that replace them, as DeepSpeed does while parsing."""
+    mapped: dict[Path, Value] = {}
+    for violation in judge.violations:
+        old = judge.values.get(violation.path)
+        if violation.kind != "deprecated" or violation.meant is None or not violation.spec["deprecated"].get("mapped", True) or old is None:
+            continue
+        value = dict(violation.spec["deprecated"].get("values", ())).get(old.value, old.value) if old.value is not UNKNOWN else UNKNOWN
+        mapped[violation.meant] = Value(value, Origin.MAPPED, f"from {violation.key}")
+    return mapped

@@ -51,6 +51,8 @@ def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
         for kind in spec["types"]:
             if (taken := coerce(value, kind)) is not INVALID:
                 break
+    if isinstance(taken, str) and spec["types"][0] == "list":
+        taken = [taken]  # one name stands for a list of it
     if taken is INVALID or (isinstance(taken, list) and not _items_fit(taken, spec)):
         return Reading(UNKNOWN, "wrong-type", REFUSED)
     fault = _fault(taken, spec, release)
@@ -88,6 +90,8 @@ def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading
     if wrong == ("truthy",):
         return Reading(bool(value), "wrong-type", wrong)
     if any(is_kind(value, kind) for kind in spec.get("lets", ())):
+        if "range" in spec and not _is_inside(value, spec):
+            return Reading(UNKNOWN, "out-of-range", spec["range"])
         note = f"DeepSpeed counts it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and goes on with it"
         return Reading(value, "wrong-type", ("passes", note))
     return Reading(UNKNOWN, "wrong-type", wrong)
@@ -116,13 +120,16 @@ def _fault(value: Any, spec: Spec, release: Release) -> str | None:
         return "out-of-range"
     old = _of_its_time(spec, "bounds", release)
     bounds = spec if old is None else old
-    inside = (
+    return None if _is_inside(value, bounds) else "out-of-range"
+
+
+def _is_inside(value: float, bounds: Spec) -> bool:
+    return (
         ("ge" not in bounds or value >= bounds["ge"])
         and ("gt" not in bounds or value > bounds["gt"])
         and ("le" not in bounds or value <= bounds["le"])
         and ("lt" not in bounds or value < bounds["lt"])
     )
-    return None if inside else "out-of-range"
 
 
 def _of_its_time(spec: Spec, entry: str, release: Release) -> Any:

@@ -325,7 +325,7 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
 @rule("DS108", "null-value", effect=Effect.CRASH, phase=Phase.PARSE)
 @bad(f'{{{MINIMAL}, "zero_optimization": null}}', at="zero_optimization")
 @bad(f'{{{MINIMAL}, "gradient_clipping": null}}', at="gradient_clipping")
-@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": null}}}}')
+@good(f'{{{MINIMAL}, "communication_data_type": null}}')
 def null_value(config: Config) -> Iterator[Finding]:
     """Null where DeepSpeed needs a value.
 
@@ -470,7 +470,9 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="zero_optimization.cpu_offload",
 )
-@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}'
+)
 def replaced_beside_deprecated(config: Config) -> Iterator[Finding]:
     """A deprecated key beside the one that replaces it.
 

@@ -160,9 +160,8 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
         v.section in ("optimizer", "optimizer.params") and v.meant is not None for v in config.violations
     ):
         return
-    if _has_type(config, "scheduler") or not isinstance(config.node("optimizer.params") or Mapping((0, 0), []), Mapping):
-        return
-    if config.quote("optimizer.params") == '"auto"':
+    params = config.node("optimizer.params")
+    if _has_type(config, "scheduler") or not (params is None or isinstance(params, Mapping) or config.quote("optimizer.params") == "null"):
         return
     default = entry["params"]["lr"].get("default")
     if default is None:

@@ -154,12 +154,12 @@ def master_weights_without_zero(config: Config) -> Iterator[Finding]:
 def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
     """The window or the least value of a dynamic loss scale is not above 0.
 
-    Where the loss scale is dynamic (`loss_scale` 0), DeepSpeed 0.19.3 and newer check both while they parse the config, whether or not fp16 is
-    enabled. With a static `loss_scale` neither is read.
+    Where fp16 is enabled and its loss scale dynamic (`loss_scale` 0), DeepSpeed 0.19.3 and newer check both while they parse the config. With a
+    static `loss_scale` neither is read.
 
     Write 1000 for the window and 1 for the least scale, the defaults, or leave them out.
     """
-    if config.release < (0, 19, 3) or not config.value("fp16.loss_scale") == 0:  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
+    if config.release < (0, 19, 3) or config.enabled("fp16") is not True or not config.value("fp16.loss_scale") == 0:  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
         return
     for key, default in (("loss_scale_window", 1000), ("min_loss_scale", 1)):
         if config.value(f"fp16.{key}") <= 0:

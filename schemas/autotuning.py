@@ -45,7 +45,7 @@ class Autotuning(HandReadSection):
         _TUNER,
         NullRaises("parse", "AssertionError: results_dir cannot be empty"),
         Forbids("", "parse", "AssertionError: results_dir cannot be empty"),
-        Forbids(False, "parse", "AssertionError: results_dir cannot be empty"),
+        Forbids(value=False, phase="parse", error="AssertionError: results_dir cannot be empty"),
         Forbids(0, "parse", "AssertionError: results_dir cannot be empty"),
     ] = "autotuning_results"
     """The folder for results."""
@@ -55,7 +55,7 @@ class Autotuning(HandReadSection):
         _TUNER,
         NullRaises("parse", "AssertionError: exps_dir cannot be empty"),
         Forbids("", "parse", "AssertionError: exps_dir cannot be empty"),
-        Forbids(False, "parse", "AssertionError: exps_dir cannot be empty"),
+        Forbids(value=False, phase="parse", error="AssertionError: exps_dir cannot be empty"),
         Forbids(0, "parse", "AssertionError: exps_dir cannot be empty"),
     ] = "autotuning_exps"
     """The folder for the configs that are tried."""

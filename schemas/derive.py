@@ -36,7 +36,7 @@ def _batch(name: str) -> Callable[[Config], Value]:
     def derive(config: Config) -> Value:
         written = {key: config.value(key) for key in (TRAIN, MICRO, ACCUMULATION) if _given(config, key)}
         if any(value is UNKNOWN for value in written.values()):
-            return Value(UNKNOWN, Origin.DERIVED)
+            return Value(UNKNOWN, Origin.DERIVED, "from the other batch keys")
         if not written.keys() & {TRAIN, MICRO}:
             return Value(UNKNOWN, Origin.DERIVED, "no batch size is written")
         if name == ACCUMULATION and len(written) == 1:
@@ -74,6 +74,17 @@ def _overlap_comm(config: Config) -> Value:
     stage = config.value("zero_optimization.stage")
     return Value(UNKNOWN if stage is UNKNOWN else stage == 3, Origin.DERIVED, "true at ZeRO stage 3 alone")
 
+
+ALWAYS_SHOWN = (
+    TRAIN,
+    MICRO,
+    ACCUMULATION,
+    "gradient_clipping",
+    "fp16.enabled",
+    "bf16.enabled",
+    "zero_optimization.stage",
+)
+"""Keys that every training has, whether its config writes them or not."""
 
 DERIVED: dict[str, Callable[[Config], Value]] = {
     TRAIN: _batch(TRAIN),

@@ -332,7 +332,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "dump_state": {"types": ("bool",), "default": False, "hand": True, "wrong": ("truthy",)},
     "log_level": {"types": ("str", "null"), "choices": ("debug", "info", "warning", "error", "critical"), "folded": True, "default": None, "hand": True, "wrong": ("raises", "initialize", "ValueError: x is not one of the valid logging levels"), "since": "0.19.3"},
     "disable_python_gc": {"types": ("bool",), "default": False, "hand": True, "wrong": ("truthy",), "since": "0.19.8"},
-    "vocabulary_size": {"types": ("int", "null"), "default": None, "hand": True, "wrong": ("raises", "parse", "TypeError: not all arguments converted during string formatting"), "lets": ("bool", "float")},
+    "vocabulary_size": {"types": ("int", "null"), "falsy": True, "default": None, "hand": True, "wrong": ("raises", "parse", "TypeError: not all arguments converted during string formatting"), "lets": ("bool", "float")},
     "tensorboard": {"types": ("section",), "auto_dropped": True, "hand": True, "wrong": ("raises", "parse", "ValidationError: 1 validation error for DeepSpeedMonitorConfig"), "null": ("raises", "parse", "ValidationError: 1 validation error for DeepSpeedMonitorConfig"), "unknown": "raise", "forbids_since": "0.9.0"},
     "tensorboard.enabled": {"types": ("bool",), "default": False},
     "tensorboard.output_path": {"types": ("str",), "default": ""},

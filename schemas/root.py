@@ -311,7 +311,9 @@ class DeepSpeedConfig(HandReadSection):
     """Turn Python's garbage collector off while training, against uneven pauses of the ranks."""
 
     vocabulary_size: Annotated[
-        int | None, Raises("parse", "TypeError: not all arguments converted during string formatting", lets=("bool", "float"))
+        int | None,
+        FalsyPasses(),
+        Raises("parse", "TypeError: not all arguments converted during string formatting", lets=("bool", "float")),
     ] = None
     """Only for a warning where it is no multiple of 8; nothing else reads it."""
 

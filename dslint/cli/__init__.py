@@ -12,6 +12,8 @@ from dslint import __version__
 
 COMMANDS = {
     "check": "Find the mistakes in DeepSpeed configs.",
+    "show": "Print the effective config, with the origin of every value.",
+    "schema": "Print a JSON Schema of the config, for editors.",
     "rule": "Explain a rule, by its code or name; without one, list them all.",
 }
 

@@ -30,4 +30,4 @@ with Engine(jobs=1) as engine:
         shown = asdict(outcome)
         if not arguments.full:
             del shown["effective"]
-        print(json.dumps(shown))  # noqa: T201 - this is a command
+        print(json.dumps(shown))

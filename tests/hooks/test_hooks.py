@@ -124,8 +124,9 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "--no-index",
             "--no-deps",
             "--no-build-isolation",
-        ]
-        + ["--ignore-installed", str(clone)],
+            "--ignore-installed",
+            str(clone),
+        ],
         check=True,
         capture_output=True,
         cwd=folder,

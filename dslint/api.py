@@ -1,0 +1,127 @@
+"""The Python API: what `dslint check` and `dslint show` do, for those who hold a config in a program.
+
+Reached as `dslint.check` and `dslint.load`; importing `dslint` alone stays cheap.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dslint.config import resolve
+from dslint.diagnostics import Diagnostic, Effect, Phase
+from dslint.effective import as_deepspeed_sees_it
+from dslint.facts import NEWEST, Facts, Integration, Release
+from dslint.infer import infer
+from dslint.linter import lint_document
+from dslint.rules import all_rules
+from dslint.source.parse import parse
+from dslint.source.read import decode_base64, read
+from dslint.source.tree import Document
+
+if TYPE_CHECKING:
+    from dslint.schemas.root import DeepSpeedConfig
+
+Source = Mapping[str, Any] | str | os.PathLike[str]
+"""A config as a dict, or the path of one."""
+
+
+class ConfigError(ValueError):
+    """DeepSpeed would refuse the config. `diagnostics` say why; the text is theirs, a line each."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
+        self.diagnostics = tuple(diagnostics)
+        super().__init__("\n".join(f"{d.code} {d.message}" for d in self.diagnostics))
+
+
+def check(
+    config: Source,
+    *,
+    world_size: int | None = None,
+    integration: str | None = None,
+    deepspeed: str | None = None,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+) -> list[Diagnostic]:
+    """Find the mistakes in a config.
+
+    Args:
+        config: a dict, as one hands it to `deepspeed.initialize`, or the path of a file.
+        world_size: the number of ranks of the whole job.
+        integration: who loads the config: "transformers", "accelerate", "lightning" or "deepspeed".
+        deepspeed: the release that will run it, such as "0.16.9"; the newest known if absent.
+        select: codes or names of the only rules to ask.
+        ignore: codes or names of rules to leave out.
+
+    Returns:
+        The diagnostics, by place. Of a dict, places are those in its text as `json.dumps(config, indent=2)` writes it.
+
+    Raises:
+        TypeError: the dict holds something that JSON has no form for; the text names its path.
+        ValueError: an unknown integration, release or rule.
+        dslint.source.read.ReadError: the file cannot be read.
+    """
+    rules = all_rules()
+    words = {word for rule in rules for word in (rule.code, rule.name)}
+    chosen, left_out = set(select), set(ignore)
+    if unknown := (chosen | left_out) - words:
+        raise ValueError(f"there is no rule {', '.join(sorted(map(repr, unknown)))}")
+    asked = [r for r in rules if (not chosen or {r.code, r.name} & chosen) and not {r.code, r.name} & left_out]
+    document, shown = _document(config)
+    facts = infer(document, _facts(world_size, integration, deepspeed))
+    return list(lint_document(document, shown, facts, asked)[0])
+
+
+def load(config: Source, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> DeepSpeedConfig:
+    """The config as a typed model, with the values that DeepSpeed uses: defaults filled in, deprecated keys replaced, the batch completed.
+
+    What cannot be known (an "auto" that an integration fills) has its default. The arguments are those of `check`.
+
+    Raises:
+        ConfigError: DeepSpeed would raise while parsing the config.
+        TypeError, ValueError, dslint.source.read.ReadError: as in `check`.
+    """
+    from dslint.schemas.root import DeepSpeedConfig
+
+    document, shown = _document(config)
+    facts = infer(document, _facts(world_size, integration, deepspeed))
+    found = lint_document(document, shown, facts, all_rules())[0]
+    refused = [d for d in found if d.effect is Effect.CRASH and d.phase in (Phase.LOAD, Phase.PARSE)]
+    if refused:
+        raise ConfigError(refused)
+    return DeepSpeedConfig.model_validate(as_deepspeed_sees_it(resolve(document, facts))[0])
+
+
+def _facts(world_size: int | None, integration: str | None, deepspeed: str | None) -> Facts:
+    if world_size is not None and world_size < 1:
+        raise ValueError(f"a world size is at least 1, not {world_size}")
+    return Facts(world_size, Integration(integration) if integration else None, Release.parse(deepspeed) if deepspeed else NEWEST)
+
+
+def _document(config: Source) -> tuple[Document, str]:
+    if isinstance(config, Mapping):
+        _check_plain(config, ())
+        return parse(json.dumps(config, indent=2)), "<dict>"
+    path = os.fspath(config)
+    text = read(path)
+    return parse(decode_base64(text) or text), path.replace(os.sep, "/")
+
+
+def _check_plain(value: Any, path: tuple[str, ...]) -> None:
+    """Refuse what `json.dumps` would refuse or write otherwise, with the path to it."""
+    where = ".".join(path) or "the config"
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where}: the key {key!r} is no string")
+            _check_plain(entry, (*path, key))
+    elif isinstance(value, list | tuple):
+        for index, entry in enumerate(value):
+            _check_plain(entry, (*path, str(index)))
+    elif value is not None and not isinstance(value, str | int | float):
+        raise TypeError(f"{where}: {type(value).__name__} has no form in JSON: {value!r}")
+
+
+__all__ = ["ConfigError", "check", "load"]

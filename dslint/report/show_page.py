@@ -1,0 +1,83 @@
+"""What `dslint show` prints: the effective config as a table, as JSON, or as the config that DeepSpeed sees."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dslint.effective import Entry
+from dslint.report.style import visible
+from dslint.values import Origin
+
+STRIKE, DIM, BOLD, RESET = "\x1b[9m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
+
+WORDS = {
+    Origin.WRITTEN: "written",
+    Origin.DEFAULT: "default",
+    Origin.FILLED: "filled",
+    Origin.DERIVED: "derived",
+    Origin.MAPPED: "mapped",
+    Origin.DROPPED: "dropped",
+    Origin.REFUSED: "refused",
+}
+
+
+def table(entries: list[Entry], *, color: bool, width: int) -> str:
+    """A table of key, value and origin, a block for each section. What is lost is struck out, and said to be lost in words too."""
+    keys = [entry.key.partition(".")[2] or entry.key for entry in entries]
+    first = min(max((len(key) + 2 * ("." in entry.key) for key, entry in zip(keys, entries, strict=True)), default=3), 42)
+    second = min(max((len(shown(entry)) for entry in entries), default=5), 12)
+    lines: list[str] = []
+    section = None
+    for entry, key in zip(entries, keys, strict=True):
+        here = entry.key.partition(".")[0] if "." in entry.key else ""
+        if here != section:
+            section = here
+            lines += ([""] if lines else []) + ([_paint(section, BOLD, color)] if section else [])
+        lines.append(_row(entry, key, first, second, color=color, width=width))
+    return "\n".join(lines)
+
+
+def _row(entry: Entry, key: str, first: int, second: int, *, color: bool, width: int) -> str:
+    indent = "  " if "." in entry.key else ""
+    name = visible(key).ljust(first - len(indent))
+    value = visible(shown(entry)).ljust(second)
+    origin = WORDS[entry.origin] + (f": {entry.note}" if entry.note else "")
+    taken = len(indent) + len(name) + len(value) + 4
+    if taken + len(origin) > width and entry.note:
+        origin = f"{WORDS[entry.origin]}\n{indent}    {entry.note}"
+    if entry.lost:
+        name = _paint(name.rstrip(), STRIKE, color) + " " * (len(name) - len(name.rstrip()))
+    return f"{indent}{name}  {value}  {_paint(origin, DIM, color and entry.origin is Origin.DEFAULT)}".rstrip()
+
+
+def shown(entry: Entry) -> str:
+    """The value as people write it: the literal where it is used as written; a question mark where it is unknown."""
+    if not entry.known:
+        return "?" if not entry.lost or entry.written is None else f"({entry.written})"
+    if entry.origin is Origin.WRITTEN and entry.written is not None and len(entry.written) <= 24:
+        return entry.written
+    text = json.dumps(entry.value, default=str)
+    return text if len(text) <= 24 else text[:21] + "..."
+
+
+def as_json(entries: list[Entry]) -> str:
+    """A list of objects, one for each key: path, value (null where unknown), known, origin, note, written, line, column."""
+    rows: list[dict[str, Any]] = [
+        {
+            "path": list(entry.path),
+            "value": entry.value if entry.known else None,
+            "known": entry.known,
+            "origin": WORDS[entry.origin],
+            "note": entry.note,
+            "written": entry.written,
+            "line": entry.place.line if entry.place else None,
+            "column": entry.place.column if entry.place else None,
+        }
+        for entry in entries
+    ]
+    return json.dumps({"version": 1, "keys": rows}, indent=2)
+
+
+def _paint(text: str, code: str, on: bool) -> str:  # noqa: FBT001 - a helper of one line
+    return f"{code}{text}{RESET}" if on else text

@@ -1,0 +1,88 @@
+"""`dslint.check` and `dslint.load`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dslint
+from dslint.source.read import ReadError
+
+TYPO: dict[str, Any] = {"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}
+
+
+def test_a_dict_and_a_file_give_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}', encoding="utf-8")
+    of_dict, of_file = dslint.check(TYPO), dslint.check(file)
+    assert [d.code for d in of_dict] == [d.code for d in of_file] == ["DS102"]
+    assert of_dict[0].path == "<dict>"
+    assert of_dict[0].range is not None
+    assert of_dict[0].range.start.line == 3
+
+
+def test_facts_and_rules_are_heeded() -> None:
+    config = {"train_batch_size": 12}
+    assert dslint.check(config) == []
+    assert [d.code for d in dslint.check(config, world_size=8)] == ["DS201"]
+    assert dslint.check(TYPO, ignore=["DS102"]) == []
+    assert dslint.check(TYPO, select=["offload-param-below-stage-3"]) == []
+    assert [d.code for d in dslint.check({**config, "bf16": {"enabled": "auto"}}, integration="lightning")] == ["DS901"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"integration": "megatron"}, ValueError),
+        ({"deepspeed": "latest"}, ValueError),
+        ({"world_size": 0}, ValueError),
+        ({"select": ["no-such-rule"]}, ValueError),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        dslint.check(TYPO, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"fp16": {"enabled": object}}, "fp16.enabled"),
+        ({"optimizer": {"params": {"betas": [0.9, {1, 2}]}}}, "optimizer.params.betas.1"),
+        ({1: 2}, "no string"),
+    ],
+)
+def test_what_json_has_no_form_for(config: dict[Any, Any], words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        dslint.check(config)
+
+
+def test_load_gives_what_deepspeed_uses(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(
+        """{"train_batch_size": 64, "gradient_accumulation_steps": 2, // hjson
+        "zero_optimization": {"stage": "2", "cpu_offload": true, "reduce_bucket_size": 5e8}, "bf16": {"enabled": "auto"}, "no_such_key": 1}""",
+        encoding="utf-8",
+    )
+    config = dslint.load(file, world_size=8, integration="deepspeed")
+    assert config.train_micro_batch_size_per_gpu == 4
+    assert config.zero_optimization.stage == 2
+    assert config.zero_optimization.reduce_bucket_size == 500_000_000
+    assert config.zero_optimization.offload_optimizer is not None
+    assert config.zero_optimization.offload_optimizer.device == "cpu"
+    assert config.bf16 is None or config.bf16.enabled is False
+    assert config.gradient_clipping == 1.0
+
+
+def test_load_refuses_what_deepspeed_refuses() -> None:
+    with pytest.raises(dslint.ConfigError) as refused:
+        dslint.load({"train_micro_batch_size_per_gpu": 4, "amp": None})
+    assert [d.code for d in refused.value.diagnostics] == ["DS109"]
+    assert "amp" in str(refused.value)
+
+
+def test_a_file_that_is_not_there() -> None:
+    with pytest.raises(ReadError):
+        dslint.check("no/such/file.json")
