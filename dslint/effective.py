@@ -106,8 +106,9 @@ def _becomes(config: Config, path: Path) -> str | None:
 
 
 def as_deepspeed_sees_it(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """The config as plain data with everything lost taken out, deprecated keys replaced and the batch completed; and the keys that are left out
-    because their value is unknown.
+    """The config as plain data with everything lost taken out, deprecated keys replaced and the batch completed.
+
+    The second part names the keys that are left out because their value is unknown.
     """
     seen: dict[str, Any] = {}
     unknown: list[str] = []

@@ -18,6 +18,10 @@ from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, pl
 from dslint.values import UNKNOWN, Origin, Value
 
 
+REMOVED: Consequence = ("raises", "parse", "an error")
+"""What the presence of a removed key leads to: a DeepSpeedConfigError or a ValidationError, as the section has it."""
+
+
 class Violation:
     """A key or value that is not what DeepSpeed reads there.
 
@@ -221,7 +225,7 @@ class Judge:
                 path,
                 section,
                 spec,
-                consequence=REFUSED if refused else None,
+                consequence=REMOVED if refused else None,
                 meant=_path(until.get("use")),
             )
         elif ("since" in spec and Release.parse(spec["since"]) > release) or any(
