@@ -17,7 +17,6 @@ from dslint.schemas.typed import params_of
 from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, plain
 from dslint.values import UNKNOWN, Origin, Value
 
-
 REMOVED: Consequence = ("raises", "parse", "an error")
 """What the presence of a removed key leads to: a DeepSpeedConfigError or a ValidationError, as the section has it."""
 

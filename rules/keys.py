@@ -27,6 +27,11 @@ def _section(violation: Violation) -> str:
     return f"`{dotted(violation.path[:-1])}`" if len(violation.path) > 1 else "the top level"
 
 
+def _in(violation: Violation) -> str:
+    """Where a violation stands: "at the top level", "in `aio`"."""
+    return f"in {_section(violation)}" if len(violation.path) > 1 else "at the top level"
+
+
 def _literal(value: Any) -> str:
     """A value as one writes it in JSON; large round numbers as people write them, `5e8`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e5 and value % 1e5 == 0:
@@ -116,6 +121,10 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
 @bad('{"train_micro_bach_size_per_gpu": 4}', at="train_micro_bach_size_per_gpu")
 @bad(f'{{{MINIMAL}, "lr_scheduler": {{"type": "WarmupLR"}}}}', at="lr_scheduler")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}, "stage3_max_live_parameters": 1e8}}', at="stage3_max_live_parameters")
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}, "overlap_comm": true, "reduce_bucket_size": 5e8, "round_robin_gradients": true}}',
+    at="overlap_comm",
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
@@ -126,8 +135,17 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
 
     Correct the spelling or move the key. Keys that begin with `_`, `$`, `//` or `comment` are taken for notes and left alone.
     """
+    strays = _strays(config)
+    for section, lost in strays.items():
+        yield Finding(
+            lost[0].path,
+            f"{len(lost)} keys of `{dotted(section)}` stand {_in(lost[0])}, where DeepSpeed drops them without a word: {', '.join(str(v.path[-1]) for v in lost)}.",
+            help=f"Move them into `{dotted(section)}`.",
+            on="key",
+            related=tuple((v.path, "dropped too") for v in lost[1:]),
+        )
     for violation in config.violations_of("unknown-key", "misplaced-key"):
-        if violation.raises or violation.meant is None:
+        if violation.raises or violation.meant is None or any(violation in lost for lost in strays.values()):
             continue
         name, where = violation.path[-1], _section(violation)
         fatal = _leaves_no_batch_size(config, violation)
@@ -142,6 +160,15 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             effect=Effect.CRASH if fatal else None,
             phase=Phase.PARSE if fatal else None,
         )
+
+
+def _strays(config: Config) -> dict[tuple[str | int, ...], list[Violation]]:
+    """Dropped keys that belong into one other section, by that section, where they are so many that they were forgotten together."""
+    strays: dict[tuple[str | int, ...], list[Violation]] = {}
+    for violation in config.violations_of("misplaced-key"):
+        if not violation.raises and violation.meant is not None and len(violation.meant) > 1 and violation.meant[-1] == violation.path[-1]:
+            strays.setdefault(violation.meant[:-1], []).append(violation)
+    return {section: lost for section, lost in strays.items() if len(lost) > 2}
 
 
 def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
@@ -186,7 +213,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
         if not violation.raises and violation.meant is None:
             yield Finding(
                 violation.path,
-                f'DeepSpeed knows no key "{violation.path[-1]}" in {_section(violation)} and drops it without a word.',
+                f'DeepSpeed knows no key "{violation.path[-1]}" {_in(violation)} and drops it without a word.',
                 help=_allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.',
                 on="key",
             )
