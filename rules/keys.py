@@ -136,13 +136,13 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     Correct the spelling or move the key. Keys that begin with `_`, `$`, `//` or `comment` are taken for notes and left alone.
     """
     strays = _strays(config)
-    for section, lost in strays.items():
+    for section, together in strays.items():
         yield Finding(
-            lost[0].path,
-            f"{len(lost)} keys of `{dotted(section)}` stand {_in(lost[0])}, where DeepSpeed drops them without a word: {', '.join(str(v.path[-1]) for v in lost)}.",
+            together[0].path,
+            f"{len(together)} keys of `{dotted(section)}` stand {_in(together[0])}, where DeepSpeed drops them without a word: {', '.join(str(v.path[-1]) for v in together)}.",
             help=f"Move them into `{dotted(section)}`.",
             on="key",
-            related=tuple((v.path, "dropped too") for v in lost[1:]),
+            related=tuple((v.path, "dropped too") for v in together[1:]),
         )
     for violation in config.violations_of("unknown-key", "misplaced-key"):
         if violation.raises or violation.meant is None or any(violation in lost for lost in strays.values()):
