@@ -115,3 +115,38 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
             help='Set "stage": 3, or write "device": "cpu".',
             related=(("zero_optimization.stage", "the stage is set here"),),
         )
+
+
+@rule(
+    "DS504",
+    "offload-optimizer-without-zero",
+    effect=Effect.IGNORED,
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_basic_optimizer",),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+)
+@good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "none"}}}')
+def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
+    """Optimizer offload is part of ZeRO; at stage 0 nothing is offloaded.
+
+    The optimizer states stay where the parameters are. DeepSpeed builds its CPU Adam all the same, in the place of the fused one for GPUs.
+
+    Set `"stage": 1` or higher, or remove the block.
+    """
+    key = "zero_optimization.offload_optimizer"
+    device = config.value(f"{key}.device")
+    if (
+        config.value("zero_optimization.stage") == 0
+        and isinstance(device, str)
+        and device not in OFF
+        and config.has("zero_optimization.stage")
+    ):
+        yield Finding(
+            key,
+            f'offload_optimizer to "{device}" does nothing at ZeRO stage 0: the optimizer states stay on the GPU, updated by an Adam that is made for the CPU.',
+            help='Set "stage": 1 or higher, or remove the block.',
+            related=(("zero_optimization.stage", "the stage is set here"),),
+        )

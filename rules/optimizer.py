@@ -220,3 +220,52 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
         related=(("optimizer.params.lr", "overwritten by the scheduler"),),
         on="key" if at != key else "member",
     )
+
+
+@rule(
+    "DS607", "adam-is-adamw", effect=Effect.ADVICE, references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_basic_optimizer",)
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}', at="optimizer.type")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1, "adam_w_mode": false}}}}}}')
+def adam_is_adamw(config: Config) -> Iterator[Finding]:
+    """The type Adam runs AdamW, unless `adam_w_mode` is false.
+
+    DeepSpeed's Adam applies weight decay to the parameters, as AdamW does, and not to the gradients, as Adam does. With weight decay the two train differently.
+
+    Write `"type": "AdamW"` to say what runs, or `"adam_w_mode": false` in `params` for Adam as published.
+    """
+    name = config.value("optimizer.type")
+    if not isinstance(name, str) or name.lower() != "adam" or config.has("optimizer.params.adam_w_mode"):
+        return
+    decay = getattr(config.node("optimizer.params.weight_decay"), "value", None)
+    if isinstance(decay, int | float) and decay > 0:
+        yield Finding(
+            "optimizer.type",
+            f"optimizer.type {config.quote('optimizer.type')} runs AdamW: DeepSpeed applies weight_decay {decay:g} to the parameters, not to the gradients, unless adam_w_mode is false.",
+            help='Write "AdamW" to say what runs, or "adam_w_mode": false in params.',
+        )
+
+
+@rule(
+    "DS608",
+    "negative-gradient-clipping",
+    effect=Effect.SILENT,
+    references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
+)
+@bad(f'{{{MINIMAL}, "gradient_clipping": -1.0}}', at="gradient_clipping")
+@good(f'{{{MINIMAL}, "gradient_clipping": 0}}')
+@good(f'{{{MINIMAL}, "gradient_clipping": 1.0}}')
+def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
+    """A negative gradient_clipping clips nothing.
+
+    DeepSpeed clips where the value is above 0, and otherwise leaves gradients as they are.
+
+    Write the largest norm that is allowed, or 0 to say that clipping is off.
+    """
+    if config.value("gradient_clipping") < 0:
+        yield Finding(
+            "gradient_clipping",
+            f"gradient_clipping {config.quote('gradient_clipping')} is below 0: DeepSpeed clips no gradients.",
+            help="Write the largest norm that is allowed, or 0 to say that clipping is off.",
+        )

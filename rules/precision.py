@@ -77,7 +77,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     Write 16, the default since then, or leave the key out. With a static `loss_scale` the key is not read.
     """
     power = config.value("fp16.initial_scale_power")
-    if config.enabled("fp16") is False or not power > HIGH_POWER or not config.has("fp16.initial_scale_power"):
+    if config.enabled("fp16") is False or not HIGH_POWER < power < 128 or not config.has("fp16.initial_scale_power"):
         return
     if config.value("fp16.loss_scale") > 0:
         return
@@ -174,7 +174,7 @@ def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
 @rule("DS305", "precision-not-enabled", effect=Effect.SILENT, references=("deepspeed/runtime/precision_config.py",))
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0, "initial_scale_power": 16}}', at="fp16")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale": 0}}')
-@good('{"train_micro_batch_size_per_gpu": 4, "bf16": {}}')
+@good('{"train_micro_batch_size_per_gpu": 4}')
 def precision_not_enabled(config: Config) -> Iterator[Finding]:
     """fp16 or bf16 has settings but no `enabled`, which is false: the model trains in the precision it was built in.
 
@@ -183,7 +183,8 @@ def precision_not_enabled(config: Config) -> Iterator[Finding]:
     Add `"enabled": true`, or false to say that it is meant to be off.
     """
     for section in ("fp16", "bf16"):
-        if not getattr(config.node(section), "members", []) or config.has(f"{section}.enabled"):
+        members = getattr(config.node(section), "members", None)
+        if members is None or config.has(f"{section}.enabled"):
             continue
         if config.enabled(section) is not False or any(v.section == section and (v.raises or v.meant) for v in config.violations):
             continue
@@ -195,4 +196,30 @@ def precision_not_enabled(config: Config) -> Iterator[Finding]:
             f'{section} has no "enabled", which makes it false: the model trains in the precision it was built in, most often fp32.',
             help='Add "enabled": true, or false if it is meant to be off.',
             on="key",
+            effect=None if members else Effect.ADVICE,
+        )
+
+
+@rule("DS306", "loss-scale-beyond-float", effect=Effect.CRASH, phase=Phase.STEP, references=("deepspeed/runtime/fp16/loss_scaler.py",))
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 128}}',
+    at="fp16.initial_scale_power",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 16}}'
+)
+def loss_scale_beyond_float(config: Config) -> Iterator[Finding]:
+    """The dynamic loss scale starts beyond what fp32 can hold.
+
+    The loss is multiplied by 2 to the power of `initial_scale_power`; from 128 on that is more than the largest fp32 number, and the first
+    backward pass raises an `OverflowError`.
+
+    Write 16, the default.
+    """
+    key = "fp16.initial_scale_power"
+    if config.enabled("fp16") is True and config.value("fp16.loss_scale") == 0 and config.value(key) >= 128:
+        yield Finding(
+            key,
+            f"initial_scale_power {config.quote(key)} is a loss scale of 2**{config.value(key)}, more than fp32 can hold: the first backward pass raises OverflowError.",
+            help="Write 16, the default.",
         )

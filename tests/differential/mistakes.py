@@ -377,7 +377,8 @@ def _harmless(base: Config, dice: random.Random) -> Made:
     yield "harmless: the optimizer in capitals", _dump({**base, "optimizer": {**base["optimizer"], "type": kind.upper()}}), True
     yield "harmless: null for an optional key", _dump({**base, "communication_data_type": None}), True
     yield "harmless: true in words, in a parsed section", _with(base, "comms_logger", enabled="off", debug="no"), True
-    yield "harmless: offload to nowhere", _with(base, "zero_optimization", offload_param={"device": "none"}), True
+    if "zero_optimization" in base:
+        yield "harmless: offload to nowhere", _with(base, "zero_optimization", offload_param={"device": "none"}), True
 
 
 # ---------------------------------------------------------------------- every key of the table
