@@ -104,7 +104,10 @@ class Config:
         node = self.node(where)
         if isinstance(node, Scalar):
             return node.raw if len(node.raw) <= 60 else node.raw[:57] + "..."
-        return "nothing" if node is None else "{...}" if isinstance(node, Mapping) else "[...]"
+        if node is None:
+            return "nothing"
+        text = self.document.text[node.span.start : node.span.end]
+        return text if len(text) <= 40 and "\n" not in text else "{...}" if isinstance(node, Mapping) else "[...]"
 
     def enabled(self, section: str) -> Any:
         """Whether a section that has an `enabled` key is on: True, False or `UNKNOWN`."""

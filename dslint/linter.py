@@ -38,8 +38,11 @@ def lint_file(path: str, shown: str, facts: Facts, rules: Iterable[Rule], *, nam
 
 def lint_text(text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True) -> FileResult | None:
     """Lint a text as if it were the file `shown`; see `lint_file`."""
-    document = parse(decode_base64(text) or text)
+    decoded = decode_base64(text)
+    document = parse(decoded or text)
     kind, note = recognise(document, named=named)
+    if decoded and note is None:
+        note = "a config in base64; lines and columns are those of the decoded text."
     if not named and kind is not Kind.DS_CONFIG:
         return None
     if kind is not Kind.DS_CONFIG:

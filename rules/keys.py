@@ -85,12 +85,21 @@ def expected(spec: dict[str, Any]) -> str:
         return " or ".join([_expected_kinds(spec, without="str"), *map(_literal, spec["words"])])
     words = _expected_kinds(spec)
     bounds = [f"{sign} {_literal(spec[name])}" for name, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")) if name in spec]
-    return " ".join([words, " and ".join(bounds)]) if bounds else words
+    words = " ".join([words, " and ".join(bounds)]) if bounds else words
+    return f"{words}, or null" if bounds and "null" in spec["types"] else f"{words} or null" if "null" in spec["types"] else words
 
 
 def _expected_kinds(spec: dict[str, Any], without: str = "") -> str:
-    kinds = [kind for kind in spec["types"] if kind != without and not (kind == "int" and "float" in spec["types"])]
-    return " or ".join(dict.fromkeys(EXPECTED[kind] for kind in kinds))
+    kinds = [kind for kind in spec["types"] if kind not in (without, "null") and not (kind == "int" and "float" in spec["types"])]
+    return " or ".join(dict.fromkeys(_a_list(spec) if kind == "list" else EXPECTED[kind] for kind in kinds)) or "null"
+
+
+def _a_list(spec: dict[str, Any]) -> str:
+    """`a list of 2 numbers`."""
+    items = spec.get("items", ())
+    plural = {"int": "integers", "float": "numbers", "str": "strings", "bool": "booleans"}.get(items[0]) if len(items) == 1 else None
+    count = f"{spec['length']} " if "length" in spec else ""
+    return f"a list of {count}{plural or 'items'}" if plural or count else "a list"
 
 
 @rule("DS101", "unknown-key-refused", effect=Effect.CRASH, phase=Phase.PARSE, references=(DOCS,))
@@ -242,6 +251,9 @@ def _refused(config: Config, violation: Violation, *, help: str | None) -> Findi
     """The finding for a value that makes DeepSpeed raise: what is written, what the key takes, what is raised and when."""
     assert violation.consequence is not None
     _, phase, error = violation.consequence
+    error = error.partition(", got ")[0]  # what it got when it was tried is not what stands here
+    if error.count("(") > error.count(")"):
+        error = error.rpartition(" (")[0]
     when = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}[phase]
     return Finding(
         violation.path,
