@@ -269,3 +269,74 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
             f"gradient_clipping {config.quote('gradient_clipping')} is below 0: DeepSpeed clips no gradients.",
             help="Write the largest norm that is allowed, or 0 to say that clipping is off.",
         )
+
+
+@rule("DS609", "unknown-parameter", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS))
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_deacy": 0.1}}}}}}', at="optimizer.params.weight_deacy")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"total_num_steps": 100}}}}}}',
+    at="scheduler.params.total_num_steps",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
+def unknown_parameter(config: Config) -> Iterator[Finding]:
+    """A parameter that the optimizer or the schedule does not take.
+
+    DeepSpeed hands `params` on to the constructor, which raises `TypeError: unexpected keyword argument` in `deepspeed.initialize`.
+
+    Correct the spelling, or remove it.
+    """
+    from difflib import get_close_matches
+
+    for section in ("optimizer", "scheduler"):
+        entry = find_type(section, config.value(f"{section}.type"))
+        params = config.node(f"{section}.params")
+        if entry is None or entry.get("open") or not isinstance(params, Mapping):
+            continue
+        for member in params.members:
+            name = member.key.value
+            if name not in entry["params"]:
+                close = get_close_matches(name, entry["params"], n=1)
+                yield Finding(
+                    (section, "params", name),
+                    f'{config.value(f"{section}.type")} takes no parameter "{name}": DeepSpeed raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+                    help=f'Did you mean "{close[0]}"?' if close else "Remove it.",
+                    on="key",
+                )
+
+
+@rule(
+    "DS610",
+    "missing-parameter",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=(SCHEDULERS_DOCS, "deepspeed/runtime/lr_schedules.py"),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4}}}}}}',
+    at="scheduler.params",
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "total_num_steps": 100}}}}}}'
+)
+def missing_parameter(config: Config) -> Iterator[Finding]:
+    """A parameter without which the optimizer or the schedule cannot be built.
+
+    WarmupDecayLR and WarmupCosineLR need `total_num_steps`: without it `deepspeed.initialize` raises a `TypeError`. The Hugging Face Trainer fills "auto", and adds
+    nothing that is absent.
+
+    Add it.
+    """
+    for section in ("optimizer", "scheduler"):
+        entry = find_type(section, config.value(f"{section}.type"))
+        params = config.node(f"{section}.params")
+        if entry is None or not isinstance(params, Mapping):
+            continue
+        missing = [name for name, spec in entry["params"].items() if spec.get("required") and not config.has(f"{section}.params.{name}")]
+        if missing and not any(violation.section == f"{section}.params" and violation.meant for violation in config.violations):
+            names = ", ".join(f'"{name}"' for name in missing)
+            yield Finding(
+                f"{section}.params",
+                f"{config.value(f'{section}.type')} cannot be built without {names}: DeepSpeed raises TypeError in deepspeed.initialize.",
+                help=f"Add {names}.",
+                on="key",
+            )
