@@ -21,7 +21,7 @@ class Skipped:
 class FileResult:
     """What was found in one file.
 
-    `kind` says what the file is: "ds_config", "inference", "template", "accelerate", "unrelated", or "unreadable".
+    `kind` says what the file is: "ds_config", "inference", "template", "unrelated", or "unreadable".
     `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
     `document` is None when the file could not be read; `error` is then the sentence that says why.
     """

@@ -51,7 +51,7 @@ def command(
     color: str,
     stdin_filename: str | None,
 ) -> None:
-    r"""Find the mistakes in DeepSpeed configs.
+    """Find the mistakes in DeepSpeed configs.
 
     PATH is a file, a directory (in which only files that look like DeepSpeed configs are judged), a pattern, or "-" for standard input.
     Without one, the current directory is searched.
@@ -61,7 +61,7 @@ def command(
       0  nothing at or above --fail-on
       1  findings
       2  bad usage, a file that cannot be opened, nothing to check, or a defect of dslint
-    """
+    """  # noqa: D301 - click wants the character itself
     rules = choose_rules(select, ignore)
     known = facts.facts()
     if stdin_filename is not None and "-" not in paths:
