@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.facts import Facts
 from dslint.source.tree import Document
+
+if TYPE_CHECKING:
+    from dslint.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +22,31 @@ class Skipped:
     needs: str
 
 
+class By(StrEnum):
+    """What kept a finding out of the report."""
+
+    COMMENT = "comment"
+    """a comment in the file itself"""
+    SETTINGS = "settings"
+    """`per-file-ignores` or an entry of `ignores` in the settings"""
+    BASELINE = "baseline"
+    """it was there when the baseline was written"""
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A finding that somebody wants not to see: by what means, and the reason that was given."""
+
+    diagnostic: Diagnostic
+    by: By
+    reason: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class FileResult:
     """What was found in one file.
 
-    `kind` says what the file is: "ds_config", "inference", "template", "unrelated", or "unreadable".
+    `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
     `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
     `document` is None when the file could not be read; `error` is then the sentence that says why.
     """
@@ -34,19 +59,26 @@ class FileResult:
     note: str | None = None
     error: str | None = None
     facts: Facts = field(default_factory=Facts)
+    suppressed: tuple[Suppressed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """A whole run: the facts as they were given, and the files in order."""
+    """A whole run: the facts as they were given, the files in order, and the rules that were asked of any of them."""
 
     facts: Facts
     files: tuple[FileResult, ...]
+    rules: tuple[Rule, ...] = ()
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """All diagnostics, by file and then by place."""
         return [diagnostic for file in self.files for diagnostic in file.diagnostics]
+
+    @property
+    def suppressed(self) -> list[Suppressed]:
+        """All findings that were kept out of the report."""
+        return [suppressed for file in self.files for suppressed in file.suppressed]
 
     def count(self, severity: Severity) -> int:
         """How many diagnostics have this severity."""
