@@ -131,6 +131,7 @@ class Diagnostic:
 
     `message` stands alone: what was found and what DeepSpeed does with it. `help` says what to write instead.
     `phase` is set when the effect is `Effect.CRASH` and only then. `pointer` (RFC 6901) and `range` are None where there is no place.
+    `certain` is False where nobody can know from the file and the facts whether DeepSpeed will do what `effect` says.
     """
 
     path: str
@@ -146,3 +147,4 @@ class Diagnostic:
     range: Range | None = None
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
+    certain: bool = True

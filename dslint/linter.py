@@ -111,11 +111,12 @@ def diagnostic(rule: Rule, finding: Finding, document: Document, shown: str) -> 
     path = path_of(finding.at)
     effect = finding.effect or rule.effect
     span = finding.span or locate(document, path, finding.on)
+    severity = finding.severity or effect.severity
     return Diagnostic(
         shown,
         rule.code,
         rule.name,
-        finding.severity or effect.severity,
+        severity,
         effect,
         (finding.phase or rule.phase) if effect is Effect.CRASH else None,
         finding.message,
@@ -124,6 +125,7 @@ def diagnostic(rule: Rule, finding: Finding, document: Document, shown: str) -> 
         range=_range(document, span),
         related=tuple(_related(where, message, document, shown) for where, message in finding.related),
         fix=finding.fix,
+        certain=severity.rank >= effect.severity.rank,
     )
 
 

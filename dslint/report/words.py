@@ -39,9 +39,8 @@ def consequence(effect: Effect, phase: Phase | None, *, certain: bool = True) ->
 
 
 def consequence_of(diagnostic: Diagnostic) -> str | None:
-    """What DeepSpeed does about a finding: "may" where the finding is quieter than its effect, as it is where nobody can be sure."""
-    certain = diagnostic.severity.rank >= diagnostic.effect.severity.rank
-    return consequence(diagnostic.effect, diagnostic.phase, certain=certain)
+    """What DeepSpeed does about a finding: "may" where nobody can be sure."""
+    return consequence(diagnostic.effect, diagnostic.phase, certain=diagnostic.certain)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

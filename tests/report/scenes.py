@@ -20,7 +20,9 @@ def place(document: Document, quoted: str, after: str = "") -> Range:
 
 def found(path: str, code: str, name: str, effect: Effect, message: str, **more: object) -> Diagnostic:
     """A diagnostic with the severity of its effect."""
-    return Diagnostic(path, code, name, more.pop("severity", effect.severity), effect, more.pop("phase", None), message, **more)  # type: ignore[arg-type]
+    severity = more.pop("severity", effect.severity)
+    more["certain"] = severity.rank >= effect.severity.rank  # type: ignore[attr-defined]
+    return Diagnostic(path, code, name, severity, effect, more.pop("phase", None), message, **more)  # type: ignore[arg-type]
 
 
 def written(results: Results, output_format: str, *, color: bool = False, width: int = 80) -> str:
