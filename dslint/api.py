@@ -71,7 +71,7 @@ def check(
     asked = [r for r in rules if (not chosen or {r.code, r.name} & chosen) and not {r.code, r.name} & left_out]
     document, shown = _document(config)
     facts = infer(document, _facts(world_size, integration, deepspeed))
-    return list(lint_document(document, shown, facts, asked)[0])
+    return list(lint_document(document, shown, facts, asked).diagnostics)
 
 
 def load(config: Source, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> DeepSpeedConfig:
@@ -87,7 +87,7 @@ def load(config: Source, *, world_size: int | None = None, integration: str | No
 
     document, shown = _document(config)
     facts = infer(document, _facts(world_size, integration, deepspeed))
-    found = lint_document(document, shown, facts, all_rules())[0]
+    found = lint_document(document, shown, facts, all_rules()).diagnostics
     refused = [d for d in found if d.effect is Effect.CRASH and d.phase in (Phase.LOAD, Phase.PARSE)]
     if refused:
         raise ConfigError(refused)

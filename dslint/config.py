@@ -7,7 +7,7 @@ somebody else, so that one cause gives one finding.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dslint.facts import Facts, Release
 from dslint.judge import Judge, Violation, default_of
@@ -16,6 +16,9 @@ from dslint.schemas.derive import DERIVED
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar
 from dslint.values import UNKNOWN, Origin, Value
+
+if TYPE_CHECKING:
+    from dslint.suppressions import Ignore
 
 __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 
@@ -35,6 +38,10 @@ class Config:
         self._derived: dict[str, Value] = {}
         self.mapped = _mapped(judge)
         """What deprecated keys put under the keys that replace them."""
+        self.ignores: list[Ignore] = []
+        """The comments in the file that suppress findings, or mean to."""
+        self.unused_ignores: list[tuple[Ignore, str]] = []
+        """Comments with a word that suppressed nothing; known when all rules but the last have been asked."""
 
     @property
     def release(self) -> Release:

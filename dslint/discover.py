@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from dslint.patterns import matches
+from dslint.settings import Finder, Settings
+
 SUFFIXES = (".json", ".jsonc", ".json5", ".hjson")
 """Names that a DeepSpeed config has when it is found in a directory; a file that is named may have any."""
 
@@ -24,24 +27,36 @@ class NothingFound(Exception):
     """A path or a pattern that leads to no file. The text is a sentence for people."""
 
 
-def discover(arguments: Iterable[str]) -> tuple[list[Target], list[NothingFound]]:
-    """The files that the arguments mean, and the arguments that mean none."""
+class Found(NamedTuple):
+    """What the arguments mean: files, arguments that lead to none, and named files that `force-exclude` left out."""
+
+    targets: list[Target]
+    nothing: list[NothingFound]
+    excluded: list[str]
+
+
+def discover(arguments: Iterable[str], settings: Finder) -> Found:
+    """The files that the arguments mean, each once; raises `dslint.settings.SettingsError`."""
     targets: dict[str, Target] = {}
-    nothing: list[NothingFound] = []
+    found = Found([], [], [])
     for argument in arguments:
         try:
-            for target in _expand(argument):
+            for target in _expand(argument, settings):
+                if target.named and _force_excluded(target.path, settings):
+                    found.excluded.append(target.path)
+                    continue
                 key = os.path.normpath(target.path)
                 known = targets.get(key, target)
                 targets[key] = Target(known.path, known.named or target.named)
         except NothingFound as error:
-            nothing.append(error)
-    return list(targets.values()), nothing
+            found.nothing.append(error)
+    found.targets.extend(targets.values())
+    return found
 
 
-def _expand(argument: str) -> Iterator[Target]:
+def _expand(argument: str, settings: Finder) -> Iterator[Target]:
     if os.path.isdir(argument):
-        yield from (Target(path, named=False) for path in _walk(argument))
+        yield from (Target(path, named=False) for path in _walk(argument, settings))
     elif os.path.lexists(argument) or not any(mark in argument for mark in "*?["):
         yield Target(argument, named=True)
     else:
@@ -53,12 +68,36 @@ def _expand(argument: str) -> Iterator[Target]:
         yield from (Target(path, named=False) for path in found)
 
 
-def _walk(top: str) -> Iterator[str]:
+def _walk(top: str, finder: Finder) -> Iterator[str]:
     for folder, folders, files in os.walk(top):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_DIRECTORIES)
+        settings = finder.for_directory(os.path.abspath(folder))
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in SKIPPED_DIRECTORIES
+            and not is_excluded(os.path.join(folder, name), settings, folder=True)
+        )
         for name in sorted(files):
-            if name.lower().endswith(SUFFIXES):
-                yield os.path.join(folder, name).removeprefix("." + os.sep if top == "." else "")
+            path = os.path.join(folder, name)
+            if _is_included(path, settings) and not is_excluded(path, settings):
+                yield path.removeprefix("." + os.sep if top == "." else "")
+
+
+def _is_included(path: str, settings: Settings) -> bool:
+    wanted = settings.based("include")
+    return any(matches(path, base, patterns) for base, patterns in wanted) if wanted else path.lower().endswith(SUFFIXES)
+
+
+def is_excluded(path: str, settings: Settings, *, folder: bool = False) -> bool:
+    """Whether the settings leave a file or directory out."""
+    unwanted = [*settings.based("exclude"), *settings.based("extend-exclude")]
+    return any(matches(path, base, patterns, folder=folder) for base, patterns in unwanted)
+
+
+def _force_excluded(path: str, finder: Finder) -> bool:
+    settings = finder.for_file(path)
+    return settings["force-exclude"] and is_excluded(path, settings)
 
 
 def shown(path: str) -> str:

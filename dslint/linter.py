@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from dslint.config import Config, resolve
 from dslint.diagnostics import Diagnostic, Effect, Place, Range, Related, Severity
 from dslint.facts import Facts
 from dslint.infer import infer
 from dslint.recognise import Kind, recognise
-from dslint.results import FileResult, Skipped
+from dslint.results import FileResult, Skipped, Suppressed
 from dslint.rule import Finding, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
-from dslint.source.tree import Document, Mapping, Member, Node, Path, Span
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, pointer
+from dslint.suppressions import ignores_of, sort_out
 
 INTERNAL_ERROR = "DS000"
 """The code of the diagnostic for a rule that raised."""
@@ -48,25 +50,36 @@ def lint_text(text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, nam
     if kind is not Kind.DS_CONFIG:
         return FileResult(shown, kind, document, note=note, facts=facts)
     facts = infer(document, facts)
-    diagnostics, skipped = lint_document(document, shown, facts, rules)
-    return FileResult(shown, kind, document, diagnostics, skipped, note, facts=facts)
+    linted = lint_document(document, shown, facts, rules)
+    return FileResult(shown, kind, document, linted.diagnostics, linted.skipped, note, facts=facts, suppressed=linted.suppressed)
 
 
-def lint_document(
-    document: Document, shown: str, facts: Facts, rules: Iterable[Rule]
-) -> tuple[tuple[Diagnostic, ...], tuple[Skipped, ...]]:
-    """Ask the rules about a document that is known to be a config; the diagnostics come sorted by place."""
+class Linted(NamedTuple):
+    """What the rules say of a document: findings by place, rules that could not be asked, and findings that its comments suppress."""
+
+    diagnostics: tuple[Diagnostic, ...]
+    skipped: tuple[Skipped, ...]
+    suppressed: tuple[Suppressed, ...]
+
+
+def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[Rule]) -> Linted:
+    """Ask the rules about a document that is known to be a config."""
     config = resolve(document, facts)
-    diagnostics: list[Diagnostic] = []
+    config.ignores = ignores_of(document)
+    asked: list[Rule] = []
     skipped: list[Skipped] = []
     for rule in rules:
         missing = next((need for need in rule.needs if getattr(facts, need) is None), None)
-        if missing is not None:
+        if missing is None:
+            asked.append(rule)
+        else:
             skipped.append(Skipped(rule.code, missing))
-            continue
-        diagnostics.extend(d for d in _ask(rule, config, shown) if not (document.problems and _in_broken_text(d, document)))
-    diagnostics.sort(key=_place)
-    return tuple(diagnostics), tuple(skipped)
+    found = [d for rule in asked if not rule.last for d in _ask(rule, config, shown)]
+    if document.problems:
+        found = [d for d in found if not _in_broken_text(d, document)]
+    kept, suppressed, config.unused_ignores = sort_out(found, config.ignores, (rule for rule in asked if not rule.last))
+    kept += [d for rule in asked if rule.last for d in _ask(rule, config, shown)]
+    return Linted(tuple(sorted(kept, key=_place)), tuple(skipped), tuple(suppressed))
 
 
 def _in_broken_text(diagnostic: Diagnostic, document: Document) -> bool:
@@ -168,8 +181,3 @@ def _range(document: Document, span: Span | None) -> Range | None:
 
 def _place(diagnostic: Diagnostic) -> tuple[int, int, str]:
     return (diagnostic.range.start.offset, -diagnostic.severity.rank, diagnostic.code) if diagnostic.range else (-1, 0, diagnostic.code)
-
-
-def pointer(path: Path) -> str:
-    """A config path as an RFC 6901 JSON pointer: `/zero_optimization/stage`."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

@@ -81,6 +81,7 @@ class Rule:
     needs: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     untried: str | None = None
+    last: bool = False
     bad: tuple[Example, ...] = ()
     good: tuple[Example, ...] = ()
     module: str = ""
@@ -106,6 +107,7 @@ def rule(
     needs: tuple[str, ...] = (),
     references: tuple[str, ...] = (),
     untried: str | None = None,
+    last: bool = False,
 ) -> Callable[[Check], Rule]:
     """Make a rule of a function.
 
@@ -117,6 +119,7 @@ def rule(
         needs: names of the facts without which the rule cannot be asked; it is then skipped and counted.
         references: addresses or DeepSpeed source places (`deepspeed/runtime/engine.py`) that back the rule.
         untried: why the suite cannot try a crash on a CPU, if it cannot.
+        last: whether the rule is asked once all others were: it is about what became of their findings.
     """
     if (effect is Effect.CRASH) != (phase is not None):
         raise ValueError(f"{code}: a crash has a phase, and nothing else has one")
@@ -133,6 +136,7 @@ def rule(
             needs=needs,
             references=references,
             untried=untried,
+            last=last,
             bad=tuple(e for e in reversed(examples) if e.at is not None),
             good=tuple(e for e in reversed(examples) if e.at is None),
             module=check.__module__,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
+from dslint.selection import is_name_of, no_such_rule
 from dslint.source.tree import Departure, Mapping, Member, Node, Path, Scalar, Sequence, Span
+from dslint.suppressions import Ignore
 
 MINIMAL = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}'
 
@@ -225,3 +227,66 @@ def _json(text: object) -> str:
     import json
 
     return json.dumps(text, ensure_ascii=False)
+
+
+@rule("DS006", "malformed-ignore", effect=Effect.ADVICE)
+@bad('// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@bad('{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}', at="", integration="deepspeed")
+@bad('// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@good('// dslint: ignore-file[DS201] the batch is set by the program\n{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
+def malformed_ignore(config: Config) -> Iterator[Finding]:
+    """A comment that begins with "dslint:" does not say what to ignore, or not why.
+
+    Three forms are understood:
+
+        // dslint: ignore[offload-param-below-stage-3] reason
+        // dslint: ignore[DS501, DS502] reason
+        // dslint: ignore-file[not-strict-json] reason
+
+    `ignore` at the end of a line is for that line; on a line of its own it is for the member below, and for all that is in it. Rules are
+    named by code or name, never all at once, so that a new mistake is not hidden with the old. A comment without a reason works, but
+    nobody will know whether it may go.
+    """
+    from dslint.rules import all_rules
+
+    known = all_rules()
+    for ignore in config.ignores:
+        unknown = [word for word in ignore.words if not any(is_name_of(word, rule) for rule in known)]
+        if ignore.problem:
+            said = f"This comment ignores nothing: {ignore.problem}."
+        elif unknown:
+            said = f"This comment ignores less than it means to: {no_such_rule(unknown[0], known)}"
+        elif not ignore.reason:
+            said = f"This comment ignores {' and '.join(ignore.words)} without saying why."
+        else:
+            continue
+        yield Finding("", said, help=_IGNORE_HELP, span=ignore.comment.span, severity=Severity.WARNING)
+
+
+_IGNORE_HELP = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule."
+
+
+@rule("DS007", "unused-ignore", effect=Effect.ADVICE, last=True)
+@bad('// dslint: ignore-file[DS501] we will raise the stage\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,\n'
+    ' // dslint: ignore[offload-param-below-stage-3] we will raise the stage\n "offload_param": {"device": "cpu"}}}',
+    integration="deepspeed",
+)
+def unused_ignore(config: Config) -> Iterator[Finding]:
+    """A comment ignores a rule that finds nothing there.
+
+    What it was written for has been mended, or has moved; left alone, it will hide the next mistake of the kind. A comment is only called
+    unused when its rule was asked: not when the rule is deselected, or needs a fact that nobody gave.
+
+    Delete the comment, or the name of the rule from it.
+    """
+    for ignore, word in config.unused_ignores:
+        where = "there is nothing below it" if ignore.nothing else f"{word} finds nothing {_scope(ignore)}"
+        yield Finding("", f"This comment ignores {word}, but {where}.", help="Delete it.", span=ignore.comment.span, severity=Severity.WARNING)
+
+
+def _scope(ignore: Ignore) -> str:
+    if ignore.line is not None:
+        return "on this line"
+    return "in this file" if ignore.path is None else f"at or below {'.'.join(map(str, ignore.path)) or 'the top level'}"

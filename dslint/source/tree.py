@@ -13,6 +13,11 @@ Path: TypeAlias = tuple[str | int, ...]
 """Keys and list indices from the root to a node: `("zero_optimization", "stage")`."""
 
 
+def pointer(path: Path) -> str:
+    """A path as an RFC 6901 JSON pointer: `/zero_optimization/offload_param`."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
 Value: TypeAlias = str | int | float | bool | None
 """What a scalar can hold."""
 

@@ -26,7 +26,7 @@ SEEDS = range(int(os.environ.get("DSLINT_MISTAKES", "1")))
 
 def lint(mistake: Mistake) -> tuple[Diagnostic, ...]:
     facts = Facts(mistake.world_size, Integration.DEEPSPEED)
-    return lint_document(parse(mistake.text), "ds_config.json", facts, all_rules())[0]
+    return lint_document(parse(mistake.text), "ds_config.json", facts, all_rules()).diagnostics
 
 
 @pytest.fixture(scope="module")

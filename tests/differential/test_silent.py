@@ -94,7 +94,7 @@ def config_of(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def said(config: dict[str, Any]) -> set[tuple[str, str | None]]:
-    found, _ = lint_document(parse(json.dumps(config)), "c.json", Facts(8, Integration.DEEPSPEED), all_rules())
+    found = lint_document(parse(json.dumps(config)), "c.json", Facts(8, Integration.DEEPSPEED), all_rules()).diagnostics
     return {(d.code, d.pointer) for d in found}
 
 

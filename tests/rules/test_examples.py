@@ -9,17 +9,18 @@ import pytest
 from dslint.diagnostics import Diagnostic, Effect
 from dslint.facts import Facts
 from dslint.infer import infer
-from dslint.linter import lint_document, pointer
+from dslint.linter import lint_document
 from dslint.rule import Example, Rule, path_of
 from dslint.rules import CHAPTERS, all_rules
 from dslint.source.parse import parse
+from dslint.source.tree import pointer
 
 RULES = all_rules()
 
 
 def lint(text: str, facts: Facts) -> tuple[Diagnostic, ...]:
     document = parse(text)
-    return lint_document(document, "ds_config.json", infer(document, facts), RULES)[0]
+    return lint_document(document, "ds_config.json", infer(document, facts), RULES).diagnostics
 
 
 def cases(kind: str) -> list[object]:

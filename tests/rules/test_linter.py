@@ -22,9 +22,9 @@ def codes(text: str, facts: Facts | None = None) -> list[str]:
 
 
 def test_a_rule_that_needs_an_unknown_fact_is_skipped_and_counted() -> None:
-    _, skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(), all_rules())
+    skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(), all_rules()).skipped
     assert ("DS201", "world_size") in {(skip.code, skip.needs) for skip in skipped}
-    _, skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(world_size=3), all_rules())
+    skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(world_size=3), all_rules()).skipped
     assert "DS201" not in {skip.code for skip in skipped}
 
 
@@ -34,7 +34,7 @@ def test_a_rule_that_raises_is_a_diagnostic_and_the_others_go_on() -> None:
         """Broken."""
         raise RuntimeError("no luck")
 
-    found, _ = lint_document(parse('{"zero_optimisation": {}}'), "c.json", Facts(), (broken, *all_rules()))
+    found = lint_document(parse('{"zero_optimisation": {}}'), "c.json", Facts(), (broken, *all_rules())).diagnostics
     internal = [d for d in found if d.code == INTERNAL_ERROR]
     assert len(internal) == 1
     assert "DS999" in internal[0].message

@@ -1,0 +1,120 @@
+"""The baseline: findings that were there when dslint came, so that only new ones are reported. It only ever shrinks.
+
+A file of JSON, sorted, to be committed. Of each finding it holds the path (from the baseline's directory on), the code, the place, and how
+many of them there are; no line and no value, so that it stays true while other things change in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from dslint.diagnostics import Diagnostic
+from dslint.fingerprints import identity
+from dslint.results import By, FileResult, Suppressed
+from dslint.source.read import ReadError, read
+from dslint.writing import write_whole
+
+VERSION = 1
+
+Known = tuple[str, str, str]
+"""A finding as the baseline knows it: path, code, place."""
+
+
+class BaselineError(Exception):
+    """A baseline that cannot be used; the text is a sentence for people."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What was found before: how often each finding, with paths from the directory `base` on."""
+
+    path: str
+    counts: Counter[Known] = field(default_factory=Counter)
+
+    @property
+    def base(self) -> str:
+        """The directory that its paths start from."""
+        return os.path.dirname(os.path.abspath(self.path))
+
+    def known(self, diagnostic: Diagnostic) -> Known:
+        """The finding as the baseline knows it."""
+        path, code, place = identity(diagnostic)
+        return self.relative(path), code, place
+
+    def relative(self, path: str) -> str:
+        """A path from the baseline's directory on, with forward slashes."""
+        return os.path.relpath(os.path.abspath(path), self.base).replace(os.sep, "/")
+
+
+def load(path: str) -> Baseline:
+    """Read a baseline.
+
+    Raises:
+        BaselineError: it is not there, cannot be read, or is none.
+    """
+    try:
+        data = json.loads(read(path))
+        if data["version"] != VERSION:
+            raise BaselineError(f"{path} is a baseline of version {data['version']}; this dslint knows version {VERSION}")
+        entries = [(file, entry) for file, of_file in data["findings"].items() for entry in of_file]
+        return Baseline(path, Counter({(file, str(e["code"]), str(e["place"])): int(e.get("count", 1)) for file, e in entries}))
+    except ReadError as error:
+        hint = " Write it with --write-baseline." if error.kind == "missing" else ""
+        raise BaselineError(f"the baseline {path}: {error}.{hint}") from None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise BaselineError(f"{path} is not a baseline of dslint. Delete it, and write it anew with --write-baseline.") from None
+
+
+def apply(baseline: Baseline, files: Iterable[FileResult]) -> tuple[FileResult, ...]:
+    """Take out of the results what the baseline knows: of each finding as many as it counts, the first ones in the file."""
+    left = baseline.counts.copy()
+    return tuple(_apply(baseline, left, file) for file in files)
+
+
+def _apply(baseline: Baseline, left: Counter[Known], file: FileResult) -> FileResult:
+    kept: list[Diagnostic] = []
+    suppressed: list[Suppressed] = []
+    for diagnostic in file.diagnostics:
+        known = baseline.known(diagnostic)
+        if left[known] > 0:
+            left[known] -= 1
+            suppressed.append(Suppressed(diagnostic, By.BASELINE))
+        else:
+            kept.append(diagnostic)
+    return replace(file, diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
+
+
+def gone(baseline: Baseline, files: Iterable[FileResult]) -> Counter[Known]:
+    """What the baseline knows of these files (after `apply`) and is no longer found."""
+    left = baseline.counts.copy()
+    paths: set[str] = set()
+    for file in files:
+        if file.error is None:
+            paths.add(baseline.relative(file.path))
+            left.subtract(baseline.known(s.diagnostic) for s in file.suppressed if s.by is By.BASELINE)
+    return Counter({known: count for known, count in left.items() if count > 0 and known[0] in paths})
+
+
+def shrunk(baseline: Baseline, files: Iterable[FileResult]) -> Baseline:
+    """The baseline without what is no longer found, and without the files that are no longer there."""
+    left = baseline.counts - gone(baseline, files)
+    there = {path: os.path.exists(os.path.join(baseline.base, path)) for path in {known[0] for known in left}}
+    return Baseline(baseline.path, Counter({known: count for known, count in left.items() if there[known[0]]}))
+
+
+def first(path: str, files: Iterable[FileResult]) -> Baseline:
+    """A baseline of everything that was found."""
+    empty = Baseline(path)
+    return Baseline(path, Counter(empty.known(d) for file in files for d in file.diagnostics))
+
+
+def write(baseline: Baseline) -> None:
+    """Write the baseline to its path, whole or not at all; raises OSError."""
+    findings: dict[str, list[dict[str, object]]] = {}
+    for (path, code, place), count in sorted(baseline.counts.items()):
+        findings.setdefault(path, []).append({"code": code, "place": place, **({"count": count} if count > 1 else {})})
+    write_whole(baseline.path, json.dumps({"version": VERSION, "findings": findings}, indent=2) + "\n")

@@ -1,0 +1,120 @@
+"""The settings in force for a file, and where each came from.
+
+They come from the settings file nearest to the file, then from `DSLINT_*` variables, then from the command line; what comes later counts.
+A settings file is `dslint.toml`, or `pyproject.toml` with a table `[tool.dslint]`; only the nearest one is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from dslint.diagnostics import Severity
+from dslint.facts import Facts, Integration
+from dslint.rule import Rule
+from dslint.rules import all_rules
+from dslint.selection import Selection, choose, means
+from dslint.settings.sources import Layer, SettingsError, from_environment, from_options, named, nearest
+from dslint.settings.table import EXTENDING, SETTINGS, TABLES
+
+__all__ = ["Finder", "InForce", "Layer", "Settings", "SettingsError", "from_environment", "from_options"]
+
+
+class InForce(NamedTuple):
+    """The value of a setting, and the places it came from; none for the default."""
+
+    value: Any
+    origins: tuple[str, ...]
+
+
+class Settings:
+    """The settings for a file (or for the run): layers, the last one counting most."""
+
+    def __init__(self, layers: Iterable[Layer] = ()) -> None:
+        self.layers = tuple(layers)
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a setting."""
+        return self.in_force(name).value
+
+    def in_force(self, name: str) -> InForce:
+        """The value of a setting, and where it came from."""
+        saying = [layer for layer in self.layers if name in layer.values]
+        origins = tuple(layer.origin(name) for layer in saying)
+        if not saying:
+            return InForce(SETTINGS[name].default, ())
+        if name in EXTENDING:
+            return InForce(tuple(word for layer in saying for word in layer.values[name]), origins)
+        if name in TABLES:
+            return InForce({key: value for layer in saying for key, value in layer.values[name].items()}, origins)
+        return InForce(saying[-1].values[name], origins[-1:])
+
+    @cached_property
+    def facts(self) -> Facts:
+        """The facts, as given."""
+        integration = self["integration"]
+        return Facts(self["world-size"], Integration(integration) if integration else None, self["deepspeed"])
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules to ask, but for `per-file-ignores`."""
+        return choose(
+            all_rules(),
+            (
+                Selection(
+                    layer.values.get("select"),
+                    layer.values.get("ignore"),
+                    layer.values.get("extend-select", ()),
+                    layer.values.get("extend-ignore", ()),
+                )
+                for layer in self.layers
+            ),
+        )
+
+    @cached_property
+    def severity(self) -> dict[str, Severity]:
+        """The severities that somebody chose, by code; the most precise word counts."""
+        table = sorted(self["severity"].items(), key=lambda pair: len(pair[0]) if pair[0].upper().startswith("DS") else 9)
+        return {rule.code: Severity(chosen) for word, chosen in table for rule in all_rules() if means(word, rule)}
+
+    def based(self, name: str) -> list[tuple[str, Any]]:
+        """The values of a setting that speaks of files, each with the directory that its patterns start from."""
+        saying = [(layer.base, layer.values[name]) for layer in self.layers if name in layer.values]
+        return saying if name in EXTENDING | TABLES else saying[-1:]
+
+
+class Finder:
+    """Finds the settings for files. Each settings file is read once.
+
+    Args:
+        above: the layers above the settings files: environment and command line.
+        only: the one settings file to use for all files; "" for none.
+    """
+
+    def __init__(self, above: Iterable[Layer] = (), *, only: str | None = None) -> None:
+        self._above = tuple(above)
+        self._settings: dict[str, Settings] = {}
+        self._only = None if only is None else Settings([*([named(only)] if only else []), *self._above])
+
+    def for_file(self, path: str) -> Settings:
+        """The settings for a file.
+
+        Raises:
+            SettingsError: they are wrong.
+        """
+        return self.for_directory(os.path.dirname(os.path.abspath(path)))
+
+    def for_directory(self, folder: str) -> Settings:
+        """The settings for the files in a directory (absolute); raises `SettingsError`."""
+        if self._only is not None:
+            return self._only
+        if folder not in self._settings:
+            layer = nearest(folder)
+            parent = os.path.dirname(folder)
+            if layer is not None:
+                self._settings[folder] = Settings([layer, *self._above])
+            else:
+                self._settings[folder] = self.for_directory(parent) if parent != folder else Settings(self._above)
+        return self._settings[folder]

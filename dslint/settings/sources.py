@@ -1,0 +1,150 @@
+"""Where settings come from: a file, the environment, the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from dslint.settings.kinds import Wrong, show
+from dslint.settings.table import SETTINGS
+
+FILES = ("dslint.toml", "pyproject.toml")
+"""The names of settings files; the first that is there counts."""
+
+
+class SettingsError(Exception):
+    """A setting that does not exist, or a value that it cannot have. The text is a sentence for people, with the place."""
+
+
+class Layer(NamedTuple):
+    """What one source says: its name for people, the directory its patterns and paths start from, and its values by setting.
+
+    `text` and `path` are the settings file's, where it is one.
+    """
+
+    source: str
+    base: str
+    values: Mapping[str, Any]
+    path: str | None = None
+    text: str = ""
+
+    def origin(self, name: str) -> str:
+        """Where the value of a setting came from, for people."""
+        if self.source == ENVIRONMENT:
+            return SETTINGS[name].variable
+        return f"--{name}" if self.source == COMMAND_LINE else self.source
+
+
+ENVIRONMENT = "the environment"
+COMMAND_LINE = "the command line"
+
+
+def nearest(folder: str) -> Layer | None:
+    """What the settings file in a directory says, if there is one; raises `SettingsError`."""
+    for name in FILES:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path):
+            layer = read_file(path)
+            if layer is not None:
+                return layer
+    return None
+
+
+def named(path: str) -> Layer:
+    """What a settings file that a person named says; raises `SettingsError`."""
+    layer = read_file(path)
+    if layer is None:
+        raise SettingsError(f"{_shown(path)} has no table [tool.dslint]")
+    return layer
+
+
+def read_file(path: str) -> Layer | None:
+    """What a settings file says; None for a `pyproject.toml` that does not speak of dslint.
+
+    Raises:
+        SettingsError: it cannot be read, is no TOML, or holds what no setting is.
+    """
+    shown = _shown(path)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise SettingsError(f"{shown} cannot be read: {error.strerror or error}") from None
+    whole = os.path.basename(path) != "pyproject.toml"
+    if not whole and b"dslint" not in data:
+        return None  # most projects' files end here, and no TOML is read for them
+    import tomllib  # slow to import
+
+    try:
+        text = data.decode("utf-8")
+        found = tomllib.loads(text)
+    except ValueError as error:
+        raise SettingsError(f"{shown} is not valid TOML: {error}") from None
+    except RecursionError:
+        raise SettingsError(f"{shown} is nested too deeply") from None
+    tool = found.get("tool", {})
+    table = found if whole else tool.get("dslint") if isinstance(tool, dict) else None
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise SettingsError(f"{shown}: tool.dslint has to be a table")
+    return Layer(shown, os.path.dirname(os.path.abspath(path)), _values(table, shown), shown, text)
+
+
+def _shown(path: str) -> str:
+    """The name of a settings file for people: from the working directory on, where it lies below it."""
+    here = os.path.join(os.getcwd(), "")
+    absolute = os.path.abspath(path)
+    return absolute.removeprefix(here).replace(os.sep, "/")
+
+
+def _values(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    for name in table:
+        if name not in SETTINGS:
+            raise SettingsError(f'{source}: there is no setting "{name}".{_meant(name, SETTINGS)} `dslint config` lists them all.')
+    return {name: _read(f'{source}: "{name}"', SETTINGS[name].kind.from_file, value) for name, value in table.items()}
+
+
+def _read(place: str, read: Any, value: Any) -> Any:
+    try:
+        return read(value)
+    except Wrong as wrong:
+        raise SettingsError(f"{place}: {show(value)} {wrong}.".replace("..", ".")) from None
+
+
+def from_environment(environment: Mapping[str, str]) -> Layer:
+    """What the `DSLINT_*` variables say. An empty one says nothing.
+
+    Raises:
+        SettingsError: one is no setting's, or its value cannot be.
+    """
+    variables = {setting.variable: setting for setting in SETTINGS.values() if setting.name != "ignores"}
+    values: dict[str, Any] = {}
+    for name, word in environment.items():
+        if not name.startswith("DSLINT_") or not word:
+            continue
+        if name not in variables:
+            raise SettingsError(f"the environment: {name} belongs to no setting.{_meant(name, variables)} `dslint config` lists them all.")
+        setting = variables[name]
+        values[setting.name] = _read(name, setting.kind.from_word, word)
+    return Layer(ENVIRONMENT, os.getcwd(), values)
+
+
+def from_options(options: Mapping[str, Any]) -> Layer:
+    """What the command line says: the options that were given, by setting, as words or lists of words.
+
+    Raises:
+        SettingsError: a value cannot be.
+    """
+    words = {name: ",".join(word) if isinstance(word, tuple) else word for name, word in options.items()}
+    given = {name: word for name, word in words.items() if word}
+    values = {name: True if word is True else _read(f"--{name}", SETTINGS[name].kind.from_word, str(word)) for name, word in given.items()}
+    return Layer(COMMAND_LINE, os.getcwd(), values)
+
+
+def _meant(name: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name.replace("_", "-") if name.islower() else name, list(names), n=1, cutoff=0.6)
+    return f' Did you mean "{close[0]}"?' if close else ""

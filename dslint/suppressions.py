@@ -1,0 +1,154 @@
+"""Findings that somebody does not want to hear of, and said so in a comment of the file itself.
+
+    // dslint: ignore[offload-param-below-stage-3] the stage is raised later     at the end of a line: for this line
+    // dslint: ignore[DS501, DS502] reason                                       on a line of its own: for the member below, and all in it
+    // dslint: ignore-file[DS002] reason                                         anywhere: for the whole file
+
+There is no form without rules. A comment that begins with "dslint:" and is none of these is a finding, and so is one that ignores nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dslint.diagnostics import Diagnostic
+from dslint.results import By, Suppressed
+from dslint.rule import Rule
+from dslint.selection import is_name_of
+from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
+
+MARK = re.compile(r"(?://|#|/\*)[\s*]*dslint\s*:\s*(?P<rest>.*?)\s*(?:\*/)?\s*", re.DOTALL)
+FORM = re.compile(r"(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*)\]\s*(?P<reason>.*)", re.DOTALL)
+
+
+class Ignore(NamedTuple):
+    """A comment that ignores, or means to.
+
+    `words` are codes and names of rules. It is for findings on `line`, or else at and below `path`, or else (both None) in the whole file;
+    where it is for a member that is not there (`nothing`), it is for nothing. `problem` is what is wrong with the comment, for people.
+    """
+
+    comment: Comment
+    words: tuple[str, ...] = ()
+    reason: str = ""
+    line: int | None = None
+    path: Path | None = None
+    inside: Span | None = None
+    nothing: bool = False
+    problem: str | None = None
+
+    def covers(self, diagnostic: Diagnostic) -> bool:
+        """Whether a finding is at a place that the comment is for, and of a rule that it names."""
+        if not any(word.upper() == diagnostic.code or word.lower() == diagnostic.name for word in self.words):
+            return False
+        where = diagnostic.range
+        if self.line is not None:
+            return where is not None and where.start.line <= self.line <= where.end.line
+        if self.path is None:
+            return not self.nothing
+        above = pointer(self.path)
+        if diagnostic.pointer and (diagnostic.pointer + "/").startswith(above + "/"):
+            return True
+        return where is not None and self.inside is not None and self.inside.start <= where.start.offset < self.inside.end
+
+
+def ignores_of(document: Document) -> list[Ignore]:
+    """The comments of a file that speak to dslint, in their order."""
+    found = ((comment, MARK.fullmatch(comment.text)) for comment in document.comments)
+    return [_ignore(document, comment, match["rest"]) for comment, match in found if match]
+
+
+def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
+    form = FORM.fullmatch(rest)
+    if form is None:
+        return Ignore(comment, nothing=True, problem=_misformed(rest))
+    words = tuple(word.strip() for word in form["rules"].split(",") if word.strip())
+    if not words:
+        return Ignore(comment, nothing=True, problem=f'"{form["verb"]}[]" names no rule')
+    reason = " ".join(form["reason"].split())
+    if form["verb"] == "ignore-file":
+        return Ignore(comment, words, reason)
+    if not _stands_alone(document, comment.span):
+        return Ignore(comment, words, reason, line=document.position(comment.span.start).line)
+    path, node = _below(document, comment.span)
+    if node is None:
+        return Ignore(comment, words, reason, nothing=True)
+    return Ignore(comment, words, reason, path=path, inside=node.span)
+
+
+def _misformed(rest: str) -> str:
+    if re.match(r"ignore(-file)?\b", rest):
+        return "it names no rules in brackets, and there is no form for all of them"
+    return f'"{rest.split(maxsplit=1)[0] if rest else ""}" is nothing that dslint can be told'
+
+
+def _stands_alone(document: Document, span: Span) -> bool:
+    """Whether nothing but comments stands on the lines of a comment."""
+    others = [comment.span for comment in document.comments]
+    before = document.text[: span.start].rpartition("\n")[2].rpartition("\r")[2]
+    after = re.match(r"[^\r\n]*", document.text[span.end :])
+    assert after is not None
+    blank = "\ufeff \t"
+    alone_before = not before.strip(blank) or any(other.end <= span.start and not document.text[other.end : span.start].strip(blank) for other in others)
+    return alone_before and (not after[0].strip(blank) or after[0].lstrip().startswith(("//", "#", "/*")))
+
+
+def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | None]:
+    """The first member or item after a comment, in the section that the comment stands in."""
+    path: Path = ()
+    node = document.root
+    if node is not None and comment.end <= node.span.start and document.text[node.span.start : node.span.start + 1] in "{[":
+        return (), node
+    while node is not None and not isinstance(node, Scalar):
+        children: list[tuple[str | int, Member | Node]]
+        if isinstance(node, Mapping):
+            children = [(member.key.value, member) for member in node.members]
+        else:
+            children = list(enumerate(node.items))
+        after = next(((step, child) for step, child in children if child.span.end > comment.start), None)
+        if after is None:
+            return path, None
+        step, child = after
+        path = (*path, step)
+        if child.span.start >= comment.end:
+            return path, child
+        node = child.value if isinstance(child, Member) else child
+    return path, None
+
+
+class Sorted(NamedTuple):
+    """Findings, sorted into those to report and those that comments suppress; and the words of comments that suppressed nothing."""
+
+    kept: list[Diagnostic]
+    suppressed: list[Suppressed]
+    unused: list[tuple[Ignore, str]]
+
+
+def sort_out(diagnostics: Iterable[Diagnostic], ignores: list[Ignore], asked: Iterable[Rule]) -> Sorted:
+    """Sort findings by the comments of their file.
+
+    Args:
+        diagnostics: what the rules found.
+        ignores: the comments.
+        asked: the rules that were asked: only of these can a comment be said to ignore nothing.
+    """
+    kept: list[Diagnostic] = []
+    suppressed: list[Suppressed] = []
+    used: set[tuple[int, str]] = set()
+    for diagnostic in diagnostics:
+        covering = [ignore for ignore in ignores if ignore.covers(diagnostic)]
+        if covering:
+            suppressed.append(Suppressed(diagnostic, By.COMMENT, next((ignore.reason for ignore in covering if ignore.reason), None)))
+            used.update((ignore.comment.span.start, word) for ignore in covering for word in (diagnostic.code, diagnostic.name))
+        else:
+            kept.append(diagnostic)
+    rules = tuple(asked)
+    unused = [
+        (ignore, word)
+        for ignore in ignores
+        for word in ignore.words
+        if any(is_name_of(word, rule) and (ignore.comment.span.start, rule.code) not in used for rule in rules)
+    ]
+    return Sorted(kept, suppressed, unused)

@@ -1,0 +1,1 @@
+"""Reads a DeepSpeed source release, without importing it, for what its config accepts. `scripts/surface.py` is the program."""
