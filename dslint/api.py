@@ -17,6 +17,7 @@ from dslint.facts import NEWEST, Facts, Integration, Release
 from dslint.infer import infer
 from dslint.linter import lint_document
 from dslint.rules import all_rules
+from dslint.selection import Selection, check_words, choose
 from dslint.source.parse import parse
 from dslint.source.read import decode_base64, read
 from dslint.source.tree import Document
@@ -52,8 +53,8 @@ def check(
         world_size: the number of ranks of the whole job.
         integration: who loads the config: "transformers", "accelerate", "lightning" or "deepspeed".
         deepspeed: the release that will run it, such as "0.16.9"; the newest known if absent.
-        select: codes or names of the only rules to ask.
-        ignore: codes or names of rules to leave out.
+        select: codes, names or chapters of the only rules to ask.
+        ignore: codes, names or chapters of rules to leave out.
 
     Returns:
         The diagnostics, by place. Of a dict, places are those in its text as `json.dumps(config, indent=2)` writes it.
@@ -63,12 +64,9 @@ def check(
         ValueError: an unknown integration, release or rule.
         dslint.source.read.ReadError: the file cannot be read.
     """
-    rules = all_rules()
-    words = {word for rule in rules for word in (rule.code, rule.name)}
-    chosen, left_out = set(select), set(ignore)
-    if unknown := (chosen | left_out) - words:
-        raise ValueError(f"there is no rule {', '.join(sorted(map(repr, unknown)))}")
-    asked = [r for r in rules if (not chosen or {r.code, r.name} & chosen) and not {r.code, r.name} & left_out]
+    chosen, left_out = tuple(select), tuple(ignore)
+    check_words((*chosen, *left_out), all_rules())
+    asked = choose(all_rules(), [Selection(chosen or None, left_out)])
     document, shown = _document(config)
     facts = infer(document, _facts(world_size, integration, deepspeed))
     return list(lint_document(document, shown, facts, asked).diagnostics)

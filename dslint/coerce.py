@@ -1,5 +1,6 @@
 """What a JSON value becomes where a type is declared: pydantic's lax mode, as DeepSpeed's pydantic sections read values.
 
+DeepSpeed's models are pydantic 2's since 0.15.0. Before, they were pydantic 1's (with pydantic 2 installed: its `pydantic.v1`), which takes more.
 Agreement with pydantic itself is proven in the suite; importing pydantic here would cost more than the whole check.
 """
 
@@ -24,6 +25,11 @@ def coerce(value: Any, kind: str) -> Any:
     `kind` is one of "bool", "int", "float", "str", "list", "dict", "section", "null".
     """
     return _COERCE[kind](value)
+
+
+def coerce_1(value: Any, kind: str) -> Any:
+    """The value that pydantic 1 makes of it: fractions are cut off, numbers become strings, and what `dict()` takes becomes a dict."""
+    return _COERCE_1.get(kind, _COERCE[kind])(value)
 
 
 def _bool(value: Any) -> Any:
@@ -72,6 +78,29 @@ _COERCE: dict[str, Callable[[Any], Any]] = {
     "dict": lambda value: value if isinstance(value, dict) else INVALID,
     "section": lambda value: value if isinstance(value, dict) else INVALID,
     "null": lambda value: value if value is None else INVALID,
+    "quoted int": lambda value: _int_1(value) if isinstance(value, str) else INVALID,
+}
+
+
+def _int_1(value: Any) -> Any:
+    try:
+        return int(value) if isinstance(value, int | float | str) else INVALID
+    except (ValueError, OverflowError):
+        return INVALID
+
+
+def _dict_1(value: Any) -> Any:
+    try:
+        return dict(value)
+    except (TypeError, ValueError):
+        return INVALID
+
+
+_COERCE_1: dict[str, Callable[[Any], Any]] = {
+    "int": _int_1,
+    "str": lambda value: str(value) if isinstance(value, int | float | str) else INVALID,
+    "dict": _dict_1,
+    "section": _dict_1,
 }
 
 

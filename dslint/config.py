@@ -18,7 +18,7 @@ from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar
 from dslint.values import UNKNOWN, Origin, Value
 
 if TYPE_CHECKING:
-    from dslint.suppressions import Ignore
+    from dslint.suppress.comments import Ignore
 
 __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from dslint.facts import Facts, Integration, Release
-from dslint.reading import REFUSED, Consequence, Spec, read
+from dslint.reading import PYDANTIC_2, REFUSED, Consequence, Reading, Spec, read
 from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
@@ -98,6 +98,12 @@ def forbids_unknown(section: str, release: Release) -> bool:
     return spec.get("unknown") == "raise" and (since is None or Release.parse(since) <= release)
 
 
+def drops_auto(section: str, release: Release) -> bool:
+    """Whether the model of a section that refuses unknown keys drops every "auto" before it looks at anything."""
+    since = KEYS.get(section, {}).get("drops_auto_since")
+    return since is None or Release.parse(since) <= release
+
+
 class Judge:
     """Walks a tree once. Afterwards `values` holds what every written key becomes, by path, and `violations` what is wrong with them.
 
@@ -125,7 +131,9 @@ class Judge:
             key = known.get(name) or known.get("*")
             here = (*path, name)
             if key is None:
-                if not (refuses and name == "strict"):  # an argument of DeepSpeed's model class, not a key
+                if not (
+                    refuses and name == "strict" and drops_auto(section, self.facts.deepspeed)
+                ):  # an argument of DeepSpeed's model class, not a key
                     self._unknown(member, here, section, members, refuses=refuses)
             elif refuses and key in names and name != "*":
                 self._violate("given-twice", here, section, KEYS[key], consequence=REFUSED, meant=(*path, names[key]))
@@ -133,6 +141,8 @@ class Judge:
             elif self._shadowed(KEYS[key], members):
                 self._violate("shadowed", here, section, KEYS[key], meant=(*path, KEYS[key]["shadowed_by"]))
                 self.values[here] = Value(UNKNOWN, Origin.DROPPED)
+            elif self._unread(KEYS[key], members, refuses=refuses):
+                self.values[here] = Value(plain(member.value), Origin.WRITTEN)
             else:
                 names[key] = name
                 self._key(member.value, here, key, section)
@@ -144,6 +154,14 @@ class Judge:
         other = members.get(spec.get("shadowed_by", ""))
         return other is not None and not (isinstance(other.value, Scalar) and other.value.value is None)
 
+    @staticmethod
+    def _unread(spec: Spec, members: dict[str, Member], *, refuses: bool) -> bool:
+        """Whether the key without which this one is not read is missing, false or empty."""
+        if "read_with" not in spec or refuses:
+            return False
+        other = members.get(spec["read_with"])
+        return other is None or not plain(other.value)
+
     def _unknown(self, member: Member, here: Path, section: str, siblings: dict[str, Member], *, refuses: bool) -> None:
         name = member.key.value
         if KEYS.get(section, {}).get("unknown") == "open" or (not refuses and is_habit(name)):
@@ -151,7 +169,7 @@ class Judge:
         from dslint.guess import guess  # difflib comes in only when there is something to guess
 
         meant = guess(name, member.value, here[:-1], section, children().get(section, {}), set(siblings))
-        refused = refuses and not _is_auto(member.value)  # "auto" is dropped before the keys are looked at
+        refused = refuses and not (_is_auto(member.value) and drops_auto(section, self.facts.deepspeed))
         kind = "unknown-key" if meant is None or meant[:-1] == here[:-1] else "misplaced-key"
         self._violate(kind, here, section, {}, consequence=REFUSED if refused else None, meant=meant)
         self.values[here] = Value(UNKNOWN, Origin.REFUSED if refused else Origin.DROPPED)
@@ -177,7 +195,7 @@ class Judge:
 
     def _key(self, node: Node, path: Path, key: str, section: str) -> None:
         spec = KEYS[key]
-        if self._in_release(path, section, spec):
+        if self._in_release(node, path, section, spec):
             by_hand = "hand" in spec or not forbids_unknown(section, self.facts.deepspeed)
             self._value(node, path, section, spec, by_hand=by_hand, key=key)
 
@@ -199,9 +217,10 @@ class Judge:
                 int(value), Origin.MAPPED, f"{section or 'a section'} given as {str(value).lower()}"
             )
             return
-        reading = read(value, spec, self.facts.deepspeed, by_hand=by_hand)
-        if reading.fault and "dict_only" in spec and self.facts.integration in (None, Integration.DEEPSPEED):
-            reading = reading._replace(consequence=("passes", "DeepSpeed overlooks it in a file, and raises where it is handed a dict"))
+        release = self.facts.deepspeed
+        reading = self._overlooked(
+            read(value, spec, release, by_hand=by_hand and not ("auto_dropped" in spec and release < PYDANTIC_2)), spec
+        )
         if reading.fault:
             self._violate(reading.fault, path, section, spec, consequence=reading.consequence, becomes=reading.value)
         refused = reading.consequence is not None and reading.consequence[0] == "raises"
@@ -213,12 +232,20 @@ class Judge:
         elif isinstance(node, Mapping) and f"{key}.*" in KEYS:
             self._section(node, path, key)
 
-    def _in_release(self, path: Path, section: str, spec: Spec) -> bool:
+    def _overlooked(self, reading: Reading, spec: Spec) -> Reading:
+        """The reading of a key that counts in a dict alone, where a fault may go unnoticed."""
+        if reading.fault and "dict_only" in spec and self.facts.integration in (None, Integration.DEEPSPEED):
+            return reading._replace(consequence=("passes", "DeepSpeed overlooks it in a file, and raises where it is handed a dict"))
+        return reading
+
+    def _in_release(self, node: Node, path: Path, section: str, spec: Spec) -> bool:
         release = self.facts.deepspeed
+        unknown_raises = forbids_unknown(section, release) and not (_is_auto(node) and drops_auto(section, release))
         until = spec.get("until")
         if until and Release.parse(until["release"]) < release:
             raises_since = until.get("raises_since")
-            refused = until["then"] == "raises" and (raises_since is None or Release.parse(raises_since) <= release)
+            refused = unknown_raises if until["then"] == "unknown" else until["then"] == "raises"
+            refused = refused and (raises_since is None or Release.parse(raises_since) <= release)
             self._violate(
                 "removed" if refused else "dead",
                 path,
@@ -230,7 +257,7 @@ class Judge:
         elif ("since" in spec and Release.parse(spec["since"]) > release) or any(
             Release.parse(first) <= release <= Release.parse(last) for first, last in spec.get("absent", ())
         ):
-            refused = forbids_unknown(section, release)
+            refused = unknown_raises
             self._violate("too-new", path, section, spec, consequence=REFUSED if refused else None)
         else:
             return True
@@ -250,13 +277,14 @@ class Judge:
         if "auto" in spec:
             self.values[path] = Value("auto", Origin.WRITTEN)
             return
-        if by_hand:
-            reading = read("auto", spec, self.facts.deepspeed, by_hand=True)
+        kept = by_hand or not drops_auto(section, self.facts.deepspeed)
+        if kept:
+            reading = self._overlooked(read("auto", spec, self.facts.deepspeed, by_hand=by_hand), spec)
             consequence, becomes = reading.consequence, reading.value
             origin = Origin.REFUSED if consequence is not None and consequence[0] == "raises" else Origin.WRITTEN
         else:
             consequence, becomes, origin = None, default_of(spec, self.facts.deepspeed), Origin.DROPPED
-        kind = "auto-undecided" if integration is None else "auto-kept" if by_hand else "auto-dropped"
+        kind = "auto-undecided" if integration is None else "auto-kept" if kept else "auto-dropped"
         self._violate(kind, path, section, spec, consequence=consequence, becomes=becomes)
         self.values[path] = (
             Value(UNKNOWN, Origin.FILLED, "if a Hugging Face loader reads the file") if integration is None else Value(becomes, origin)

@@ -15,13 +15,15 @@ from dslint.rule import Finding, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, pointer
-from dslint.suppressions import ignores_of, sort_out
+from dslint.suppress.comments import ignores_of, sort_out
 
 INTERNAL_ERROR = "DS000"
 """The code of the diagnostic for a rule that raised."""
 
 
-def lint_file(path: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True) -> FileResult | None:
+def lint_file(
+    path: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True, comments: bool = True
+) -> FileResult | None:
     """Read and lint one file. Problems with the file itself come back in the result, never as an exception.
 
     Args:
@@ -30,15 +32,18 @@ def lint_file(path: str, shown: str, facts: Facts, rules: Iterable[Rule], *, nam
         facts: what was given beside it.
         rules: the rules to ask.
         named: whether a person named the file. A file that was only found in a directory is left out (None) unless it looks like a config.
+        comments: whether comments in the file may suppress findings.
     """
     try:
         text = read(path)
     except ReadError as error:
         return FileResult(shown, Kind.UNREADABLE, error=str(error), facts=facts)
-    return lint_text(text, shown, facts, rules, named=named)
+    return lint_text(text, shown, facts, rules, named=named, comments=comments)
 
 
-def lint_text(text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True) -> FileResult | None:
+def lint_text(
+    text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True, comments: bool = True
+) -> FileResult | None:
     """Lint a text as if it were the file `shown`; see `lint_file`."""
     decoded = decode_base64(text)
     document = parse(decoded or text)
@@ -50,7 +55,7 @@ def lint_text(text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, nam
     if kind is not Kind.DS_CONFIG:
         return FileResult(shown, kind, document, note=note, facts=facts)
     facts = infer(document, facts)
-    linted = lint_document(document, shown, facts, rules)
+    linted = lint_document(document, shown, facts, rules, comments=comments)
     return FileResult(shown, kind, document, linted.diagnostics, linted.skipped, note, facts=facts, suppressed=linted.suppressed)
 
 
@@ -62,10 +67,10 @@ class Linted(NamedTuple):
     suppressed: tuple[Suppressed, ...]
 
 
-def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[Rule]) -> Linted:
+def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[Rule], *, comments: bool = True) -> Linted:
     """Ask the rules about a document that is known to be a config."""
     config = resolve(document, facts)
-    config.ignores = ignores_of(document)
+    config.ignores = ignores_of(document) if comments else []
     asked: list[Rule] = []
     skipped: list[Skipped] = []
     for rule in rules:
@@ -79,6 +84,7 @@ def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[
         found = [d for d in found if not _in_broken_text(d, document)]
     kept, suppressed, config.unused_ignores = sort_out(found, config.ignores, (rule for rule in asked if not rule.last))
     kept += [d for rule in asked if rule.last for d in _ask(rule, config, shown)]
+    suppressed.sort(key=lambda one: _place(one.diagnostic))
     return Linted(tuple(sorted(kept, key=_place)), tuple(skipped), tuple(suppressed))
 
 

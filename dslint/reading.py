@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple, TypeAlias
 
-from dslint.coerce import INVALID, coerce, is_kind
+from dslint.coerce import INVALID, coerce, coerce_1, is_kind
 from dslint.facts import Release
 from dslint.values import UNKNOWN
 
@@ -18,6 +18,9 @@ Consequence: TypeAlias = tuple[str, ...]
 
 REFUSED: Consequence = ("raises", "parse", "ValidationError")
 """What a section with a pydantic model does with every value it does not take."""
+
+PYDANTIC_2 = Release(0, 15, 0)
+"""The first release whose models are pydantic 2's."""
 
 
 class Reading(NamedTuple):
@@ -42,15 +45,7 @@ def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
     no_bool = spec.get("no_bool")
     if isinstance(value, bool) and no_bool and Release.parse(no_bool) <= release:
         return Reading(UNKNOWN, "wrong-type", REFUSED)
-    taken = INVALID
-    for kind in spec["types"]:
-        if is_kind(value, kind) and not (kind == "int" and isinstance(value, float)):
-            taken = value
-            break
-    if taken is INVALID:
-        for kind in spec["types"]:
-            if (taken := coerce(value, kind)) is not INVALID:
-                break
+    taken = _coerced(value, spec, release)
     if isinstance(taken, str) and spec["types"][0] == "list":
         taken = [taken]  # one name stands for a list of it
     if taken is INVALID or (isinstance(taken, list) and not _items_fit(taken, spec)):
@@ -59,11 +54,22 @@ def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
     return Reading(UNKNOWN, fault, REFUSED) if fault else Reading(taken)
 
 
+def _coerced(value: Any, spec: Spec, release: Release) -> Any:
+    for kind in spec["types"]:
+        if is_kind(value, kind) and not (kind == "int" and isinstance(value, float)):
+            return value
+    old = release < PYDANTIC_2
+    if old and "choices" in spec and isinstance(value, str):
+        return INVALID  # an enumeration of integers, which pydantic 2 alone looks for in strings
+    convert = coerce_1 if old and "choices" not in spec and "path" not in spec else coerce
+    return next((taken for kind in spec["types"] if (taken := convert(value, kind)) is not INVALID), INVALID)
+
+
 def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
     wrong = spec.get("wrong")
     if "falsy" in spec and not value:
         return Reading(value)
-    if value is None and ("null" in spec or "null" not in spec["types"]):
+    if value is None and (_null_raises(spec, release) or "null" not in spec["types"]):
         consequence = spec.get("null") or wrong
         if consequence == ("truthy",):
             return Reading(value=False, fault="null", consequence=consequence) if spec.get("default") else Reading(value=False)
@@ -77,19 +83,29 @@ def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
     exact = spec.get("exact_int")
     if kind == "int" and isinstance(value, float) and exact and Release.parse(exact) <= release:
         return Reading(UNKNOWN, "wrong-type", wrong)
+    if "needs" in spec and isinstance(value, dict) and spec["needs"][0] not in value:
+        return Reading(UNKNOWN, "forbidden", spec["needs"][1])
     taken = int(value) if kind == "int" else value
     if isinstance(taken, list) and not _items_fit(taken, spec):
-        return Reading(UNKNOWN, "wrong-type", wrong)
+        return Reading(UNKNOWN, "wrong-type", spec.get("wrong_kinds", {}).get("list", wrong))
     fault = _fault(taken, spec, release)
     if fault == "out-of-range":
         return Reading(taken if "range" not in spec else UNKNOWN, fault, spec.get("range", ("passes", "")))
     return Reading(UNKNOWN, fault, wrong) if fault else Reading(taken)
 
 
+def _null_raises(spec: Spec, release: Release) -> bool:
+    until = spec.get("null_until")
+    return "null" in spec and (until is None or release <= Release.parse(until))
+
+
 def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading:
     if wrong == ("truthy",):
         return Reading(bool(value), "wrong-type", wrong)
-    if any(is_kind(value, kind) for kind in spec.get("lets", ())):
+    for kind, consequence in spec.get("wrong_kinds", {}).items():
+        if is_kind(value, kind):
+            return Reading(UNKNOWN, "wrong-type", consequence)
+    if any(is_kind(value, kind) and not (kind == "int" and isinstance(value, float)) for kind in spec.get("lets", ())):
         if "range" in spec and not _is_inside(value, spec):
             return Reading(UNKNOWN, "out-of-range", spec["range"])
         note = f"DeepSpeed counts it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and goes on with it"

@@ -47,6 +47,7 @@ class FileResult:
     """What was found in one file.
 
     `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
+    `fail_on` is the least severity for which the file fails, or "never".
     `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
     `document` is None when the file could not be read; `error` is then the sentence that says why.
     """
@@ -60,6 +61,15 @@ class FileResult:
     error: str | None = None
     facts: Facts = field(default_factory=Facts)
     suppressed: tuple[Suppressed, ...] = ()
+    fail_on: str = "warning"
+
+    @property
+    def fails(self) -> bool:
+        """Whether something was found that is loud enough."""
+        if self.fail_on == "never":
+            return False
+        least = Severity(self.fail_on).rank
+        return any(diagnostic.severity.rank >= least for diagnostic in self.diagnostics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,41 +1,117 @@
-"""A run over many files: each with the settings nearest to it, in one process or several; then what settings and baseline suppress."""
+"""A run over many files: each with the settings nearest to it, in one process or several."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from dslint.diagnostics import Diagnostic, Place, Range
 from dslint.discover import Target, shown
-from dslint.linter import diagnostic, lint_file
+from dslint.linter import lint_file, lint_text
 from dslint.patterns import matches
-from dslint.results import By, FileResult, Suppressed
-from dslint.rule import Finding, Rule
-from dslint.rules.files import unused_ignore
-from dslint.selection import choose, is_name_of, Selection
-from dslint.settings import Finder, Layer, Settings
-from dslint.settings.kinds import Entry
-from dslint.source.tree import Document
+from dslint.results import FileResult
+from dslint.rule import Rule
+from dslint.selection import Selection, choose
+from dslint.settings import Finder, Settings
 
 PARALLEL_FROM = 400
-"""The number of files from which more processes pay: starting them takes as long as linting some hundred files."""
+"""The number of files from which more processes pay: to start them takes as long as to lint some hundred files."""
 
-CHUNK = 50
-"""Files that a process is given at a time."""
+CHUNK = 40
+"""How many files a process is given at a time."""
+
+Progress = Callable[[int], None]
+"""Told how many more files are done."""
 
 
-def lint(target: Target, settings: Settings) -> FileResult | None:
-    """Lint a file with its settings. None for a file that was only found and is no config."""
-    result = lint_file(target.path, shown(target.path), settings.facts, rules_for(target.path, settings), named=target.named)
-    return result and judge_severity(result, settings)
+def lint_target(target: Target, settings: Settings, *, comments: bool = True) -> FileResult | None:
+    """Lint a file with its settings. None for a file that was only found, and is no config."""
+    result = lint_file(
+        target.path, shown(target.path), settings.facts, rules_for(target.path, settings), named=target.named, comments=comments
+    )
+    return result and _with_severities(result, settings)
+
+
+def lint_given(text: str, path: str, settings: Settings, *, comments: bool = True) -> FileResult:
+    """Lint a text as if it were the file `path`."""
+    result = lint_text(text, shown(path), settings.facts, rules_for(path, settings), comments=comments)
+    assert result is not None, "a named text always has a result"
+    return _with_severities(result, settings)
 
 
 def rules_for(path: str, settings: Settings) -> Sequence[Rule]:
-    """The rules to ask of a file: the chosen ones, but for `per-file-ignores`."""
-    unwanted = tuple(
-        word for base, table in settings.based("per-file-ignores") for pattern, words in table.items() if matches(path, base, [pattern]) for word in words
-    )
-    return choose(settings.rules, [Selection(ignore=unwanted)]) if unwanted else settings.rules
+    """The rules to ask of a file: the chosen ones without its `per-file-ignores`."""
+    tables = settings.based("per-file-ignores")
+    unwanted = [words for base, table in tables for pattern, words in table.items() if matches(path, base, [pattern])]
+    return choose(settings.rules, [Selection(ignore=tuple(word for words in unwanted for word in words))]) if unwanted else settings.rules
+
+
+def _with_severities(result: FileResult, settings: Settings) -> FileResult:
+    """The result with the severities that the settings give, and the one from which it fails."""
+    chosen = settings.severity
+    judged = tuple(replace(d, severity=chosen.get(d.code, d.severity)) for d in result.diagnostics) if chosen else result.diagnostics
+    return replace(result, diagnostics=judged, fail_on=settings["fail-on"])
+
+
+def lint_all(
+    targets: Sequence[Target], finder: Finder, *, comments: bool = True, jobs: int | None = None, progress: Progress | None = None
+) -> list[FileResult]:
+    """Lint files, and give back the results in the order of the files.
+
+    Args:
+        targets: the files.
+        finder: where their settings are.
+        comments: whether comments in the files may suppress findings.
+        jobs: how many processes; None for what the number of files and of cores suggest.
+        progress: told, now and then, how many more files are done.
+    """
+    if jobs is None:
+        jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
+    chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]
+    results: list[FileResult] = []
+    for chunk in (
+        _in_processes(chunks, (finder, comments), jobs) if jobs > 1 else (_lint_chunk(chunk, finder, comments) for chunk in chunks)
+    ):
+        results += [result for result in chunk if result is not None]
+        if progress:
+            progress(len(chunk))
+    return results
+
+
+def _lint_chunk(targets: Iterable[Target], finder: Finder, comments: bool) -> list[FileResult | None]:  # noqa: FBT001 - private
+    return [lint_target(target, finder.for_file(target.path), comments=comments) for target in targets]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_processes(chunks: Iterable[Sequence[Target]], how: tuple[Finder, bool], jobs: int) -> Iterator[list[FileResult | None]]:
+    from multiprocessing import get_all_start_methods, get_context
+
+    # A fork starts at once with all that is imported, and is safe as there are no threads here.
+    context = get_context("fork" if "fork" in get_all_start_methods() and os.name == "posix" else None)
+    with context.Pool(jobs, _begin, (how,)) as pool:
+        yield from pool.imap(_lint_in_process, chunks)
+
+
+_how: tuple[Finder, bool]
+"""In a process: where the settings are, and whether comments may suppress findings."""
+
+
+def _begin(how: tuple[Finder, bool]) -> None:
+    """Prepare a process: an interrupt is the parent's business."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    global _how  # noqa: PLW0603 - what the initializer of a pool is for
+    _how = how
+
+
+def _lint_in_process(targets: Sequence[Target]) -> list[FileResult | None]:
+    return [result and _without_ballast(result) for result in _lint_chunk(targets, *_how)]
+
+
+def _without_ballast(result: FileResult) -> FileResult:
+    """The result without the document where no report will quote it."""
+    return result if result.diagnostics or result.suppressed else replace(result, document=None)

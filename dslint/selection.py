@@ -34,16 +34,17 @@ def choose(rules: Iterable[Rule], selections: Iterable[Selection]) -> tuple[Rule
 
     Where a rule is both selected and ignored the more precise word wins (`DS501` over `DS5`), and of equals the ignoring one.
     """
-    asked: tuple[str, ...] = (ALL,)
+    selected: tuple[str, ...] = (ALL,)
     ignored: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+    fewer: tuple[str, ...] = ()
     for selection in selections:
         if selection.select is not None:
-            asked, ignored = selection.select, ()
-        if selection.ignore is not None:
-            ignored = selection.ignore
-        asked += selection.extend_select
-        ignored += selection.extend_ignore
-    return tuple(rule for rule in rules if _precision(asked, rule) > _precision(ignored, rule))
+            selected, ignored, more, fewer = selection.select, (), (), ()
+        ignored = ignored if selection.ignore is None else selection.ignore
+        more += selection.extend_select
+        fewer += selection.extend_ignore
+    return tuple(rule for rule in rules if _precision(selected + more, rule) > _precision(ignored + fewer, rule))
 
 
 def _precision(words: Iterable[str], rule: Rule) -> int:

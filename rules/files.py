@@ -10,7 +10,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.selection import is_name_of, no_such_rule
 from dslint.source.tree import Departure, Mapping, Member, Node, Path, Scalar, Sequence, Span
-from dslint.suppressions import Ignore
+from dslint.suppress.comments import Ignore
 
 MINIMAL = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}'
 
@@ -283,7 +283,9 @@ def unused_ignore(config: Config) -> Iterator[Finding]:
     """
     for ignore, word in config.unused_ignores:
         where = "there is nothing below it" if ignore.nothing else f"{word} finds nothing {_scope(ignore)}"
-        yield Finding("", f"This comment ignores {word}, but {where}.", help="Delete it.", span=ignore.comment.span, severity=Severity.WARNING)
+        yield Finding(
+            "", f"This comment ignores {word}, but {where}.", help="Delete it.", span=ignore.comment.span, severity=Severity.WARNING
+        )
 
 
 def _scope(ignore: Ignore) -> str:

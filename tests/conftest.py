@@ -24,5 +24,5 @@ def root() -> Path:
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No colour and no annotations because of the machine the tests happen to run on."""
     for name in [*os.environ]:
-        if name in ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS") or name.startswith("DSLINT_FACT"):
+        if name in ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS") or name.startswith("DSLINT_"):
             monkeypatch.delenv(name)

@@ -9,11 +9,13 @@ import sys
 import click
 
 from dslint import __version__
+from dslint.errors import UserError
 
 COMMANDS = {
     "check": "Find the mistakes in DeepSpeed configs.",
     "show": "Print the effective config, with the origin of every value.",
     "schema": "Print a JSON Schema of the config, for editors.",
+    "config": "Print the settings in force, and where each came from.",
     "rule": "Explain a rule, by its code or name; without one, list them all.",
 }
 
@@ -54,10 +56,18 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except UserError as error:
+        click.echo(f"dslint: {error}", err=True)
+        sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
         # The reader has gone (`dslint check | head`). Python would fail once more on its own last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as error:
+        # Only standard output can fail here: a full disk. Python would fail once more on its own last flush.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        click.echo(f"dslint: the output cannot be written: {error.strerror or error}", err=True)
+        sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)

@@ -2,55 +2,94 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import NoReturn
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import click
 
-from dslint.cli.options import FactsOptions, choose_rules, facts_options, wants_color
-from dslint.diagnostics import Severity
-from dslint.discover import Target, discover, shown
-from dslint.facts import Facts
-from dslint.linter import INTERNAL_ERROR, lint_file, lint_text
+from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
+from dslint.discover import Found, discover
+from dslint.linter import INTERNAL_ERROR
 from dslint.report import FORMATS, write
+from dslint.report.words import count
 from dslint.results import FileResult, Results
-from dslint.rule import Rule
-from dslint.source.read import MAX_BYTES, ReadError, decode
+from dslint.run import lint_all, lint_given
+from dslint.settings import Finder
+from dslint.source.read import ReadError
 
 CLEAN, FINDINGS, FAILED = 0, 1, 2
 
+PROGRESS_FROM = 500
+"""The number of files from which a progress bar is worth its lines."""
+
+
+class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
+    """A report to write to a file: `FORMAT=FILE`."""
+
+    name = "FORMAT=FILE"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        output_format, equals, path = value.partition("=")
+        if not equals or not path or output_format not in FORMATS:
+            self.fail(f"{value!r} is not of the form FORMAT=FILE, with a format of {', '.join(FORMATS)}", param, ctx)
+        return output_format, path
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What to do with the results."""
+
+    paths: tuple[str, ...]
+    outputs: tuple[tuple[str, str], ...]
+    write_baseline: bool
+    ignores: bool
+    statistics: bool
+    exit_zero: bool
+    color: str
+    jobs: int | None
+    stdin_filename: str | None
+
 
 @click.command(name="check", short_help="Find the mistakes in DeepSpeed configs.")
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@facts_options
-@click.option("--select", metavar="RULES", multiple=True, help="Ask only these rules: codes, names or chapters (DS5), separated by commas.")
-@click.option("--ignore", metavar="RULES", multiple=True, help="Leave these rules out.")
-@click.option(
-    "--fail-on",
-    type=click.Choice(["error", "warning", "info", "never"]),
-    default="warning",
-    show_default=True,
-    help="The least severity that makes the exit code 1.",
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
+@settings_options(
+    *FACTS,
+    "select",
+    "ignore",
+    "extend-select",
+    "extend-ignore",
+    "severity",
+    "fail-on",
+    "include",
+    "exclude",
+    "extend-exclude",
+    "force-exclude",
+    "per-file-ignores",
+    "output-format",
+    "baseline",
 )
-@click.option("--output-format", type=click.Choice(list(FORMATS)), default="full", show_default=True, help="How findings are printed.")
 @click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.",
+    "--output",
+    "outputs",
+    type=OutputType(),
+    multiple=True,
+    help="Write a report to a file too, beside the one that is printed. Repeatable.",
 )
+@click.option(
+    "--write-baseline", is_flag=True, help="Write the baseline: all findings if there is none yet; else take out of it those that are gone."
+)
+@click.option("--no-ignores", is_flag=True, help="Report what comments, settings and baseline suppress, too.")
+@click.option("--statistics", is_flag=True, help="Print how often each rule found something, in place of the findings.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 though there are findings; the same as --fail-on never.")
+@click.option("--watch", is_flag=True, help="Check again whenever a file changes, until interrupted.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), metavar="N", help="How many processes to use.  [default: what the number of files suggests]"
+)
+@color_option
 @click.option("--stdin-filename", metavar="NAME", help='The name to report for a config that comes from standard input ("-").')
-def command(
-    paths: tuple[str, ...],
-    facts: FactsOptions,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    fail_on: str,
-    output_format: str,
-    color: str,
-    stdin_filename: str | None,
-) -> None:
+def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> None:  # noqa: FBT001 - click passes them by name
     """Find the mistakes in DeepSpeed configs.
 
     PATH is a file, a directory (in which only files that look like DeepSpeed configs are judged), a pattern, or "-" for standard input.
@@ -60,61 +99,133 @@ def command(
     Exit codes:
       0  nothing at or above --fail-on
       1  findings
-      2  bad usage, a file that cannot be opened, nothing to check, or a defect of dslint
+      2  bad usage or settings, a file that cannot be opened, nothing to check, or a defect of dslint
     """  # noqa: D301 - click wants the character itself
-    rules = choose_rules(select, ignore)
-    known = facts.facts()
-    if stdin_filename is not None and "-" not in paths:
+    wanted = Wishes(ignores=not no_ignores, **wishes)  # type: ignore[arg-type]
+    if wanted.stdin_filename is not None and "-" not in wanted.paths:
         raise click.UsageError('--stdin-filename is for a config from standard input: give "-" as the path.')
-    targets, nothing = discover(path for path in paths or (".",) if path != "-")
-    files: list[FileResult] = []
-    if "-" in paths:
-        files.append(_lint_stdin(stdin_filename or "<stdin>", known, rules))
-    files.extend(result for target in targets if (result := _lint(target, known, rules)) is not None)
-    for missing in nothing:
-        click.echo(f"dslint: {missing}", err=True)
+    if watch:
+        from dslint.cli.watch import watch as keep_watching
+
+        if "-" in wanted.paths:
+            raise click.UsageError("--watch is for files; standard input does not change.")
+        keep_watching(wanted.paths or (".",), lambda fresh: check(fresh, wanted), finder)
+        return
+    sys.exit(check(finder, wanted))
+
+
+def check(finder: Finder, wanted: Wishes) -> int:
+    """Check what is wanted, write all that is wanted, and give the exit code."""
+    paths = wanted.paths or (".",)
+    found = discover((path for path in paths if path != "-"), finder)
+    files = [_lint_stdin(wanted.stdin_filename or "<stdin>", finder, comments=wanted.ignores)] if "-" in paths else []
+    files += _lint(found, finder, wanted)
+    for missing in found.nothing:
+        warn(str(missing))
     if not files:
-        _nothing_to_check(paths, already_said=bool(nothing))
-    results = Results(known, tuple(files))
-    write(results, output_format, sys.stdout, color=wants_color(color, sys.stdout), width=_width())
-    sys.exit(exit_code(results, fail_on, failed=bool(nothing)))
+        return _nothing_to_check(wanted.paths, found)
+    if wanted.ignores:
+        from dslint.suppress import entries
+
+        files = entries.apply(files, finder, [path for path in paths if os.path.isdir(path)])
+    settings = run_settings(finder)
+    baseline = settings["baseline"] and os.path.join(settings.based("baseline")[0][0], settings["baseline"])
+    if wanted.write_baseline and not baseline:
+        raise click.UsageError("--write-baseline wants to know where: --baseline FILE, or baseline = FILE in the settings.")
+    if baseline and (wanted.ignores or wanted.write_baseline):
+        files = _heed_baseline(os.path.relpath(baseline), files, wanted)
+    results = Results(settings.facts, tuple(files), settings.rules)
+    written = [_write_file(results, *output) for output in wanted.outputs]
+    if wanted.statistics:
+        from dslint.report import statistics
+
+        statistics.write(results, sys.stdout, color=wants_color(wanted.color, sys.stdout))
+    else:
+        write(results, settings["output-format"], sys.stdout, color=wants_color(wanted.color, sys.stdout), width=terminal_width())
+    return exit_code(files, failed=bool(found.nothing) or not all(written), forgiving=wanted.exit_zero)
 
 
-def exit_code(results: Results, fail_on: str, *, failed: bool = False) -> int:
-    """The exit code for the results. `failed` says that something went wrong beside them."""
-    if failed or any(file.error for file in results.files) or any(d.code == INTERNAL_ERROR for d in results.diagnostics):
+def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool) -> int:
+    """The exit code for the results. `failed` says that something went wrong beside them, `forgiving` that findings are no failure."""
+    files = list(files)
+    if failed or any(file.error or any(d.code == INTERNAL_ERROR for d in file.diagnostics) for file in files):
         return FAILED
-    if fail_on == "never":
-        return CLEAN
-    least = Severity(fail_on).rank
-    return FINDINGS if any(diagnostic.severity.rank >= least for diagnostic in results.diagnostics) else CLEAN
+    return FINDINGS if not forgiving and any(file.fails for file in files) else CLEAN
 
 
-def _lint(target: Target, facts: Facts, rules: list[Rule]) -> FileResult | None:
-    return lint_file(target.path, shown(target.path), facts, rules, named=target.named)
+def _lint(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
+    total, done = len(found.targets), 0
+    if total < PROGRESS_FROM or not sys.stderr.isatty():
+        return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs)
+    with click.progressbar(length=total, label="Checking", file=sys.stderr, show_pos=True) as bar:
+
+        def progress(more: int) -> None:
+            nonlocal done
+            done += more
+            bar.update(more)
+
+        try:
+            return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs, progress=progress)
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            warn(f"interrupted after {done:,} of {total:,} files; nothing is reported.")
+            raise
 
 
-def _lint_stdin(name: str, facts: Facts, rules: list[Rule]) -> FileResult:
+def _lint_stdin(name: str, finder: Finder, *, comments: bool) -> FileResult:
     try:
-        text = decode(sys.stdin.buffer.read(MAX_BYTES + 1))
+        return lint_given(read_stdin(), name, finder.for_file(name), comments=comments)
     except ReadError as error:
-        return FileResult(name, "unreadable", error=str(error), facts=facts)
-    result = lint_text(text, shown(name), facts, rules)
-    assert result is not None, "a named text always has a result"
-    return result
+        return FileResult(name, "unreadable", error=str(error), facts=finder.for_file(name).facts)
 
 
-def _nothing_to_check(paths: tuple[str, ...], *, already_said: bool) -> NoReturn:
-    if not already_said:
+def _heed_baseline(path: str, files: list[FileResult], wanted: Wishes) -> list[FileResult]:
+    """The results without what is in the baseline; the baseline itself is written where that is wanted."""
+    from dslint.suppress import baseline
+
+    path = path.replace(os.sep, "/")
+    if wanted.write_baseline and not os.path.exists(path):
+        known = baseline.first(path, files)
+        baseline.write(known)
+        warn(f"{count(known.counts.total(), 'finding')} written to {path}; from now on only others are reported.")
+        return list(baseline.apply(known, files))
+    known = baseline.load(path)
+    files = list(baseline.apply(known, files))
+    left = baseline.shrunk(known, files)
+    gone = known.counts.total() - left.counts.total()
+    if wanted.write_baseline and gone:
+        baseline.write(left)
+        warn(f"{_are(gone)} gone and taken out of {path}; {left.counts.total():,} left.")
+    elif gone:
+        warn(f"{_are(gone, f' of {path}')} gone: --write-baseline takes that out.")
+    return files
+
+
+def _are(number: int, of: str = "") -> str:
+    return f"{count(number, 'finding')}{of} {'is' if number == 1 else 'are'}"
+
+
+def _write_file(results: Results, output_format: str, path: str) -> bool:
+    """Write a report to a file, whole or not at all; whether that worked."""
+    from io import StringIO
+
+    from dslint.writing import write_whole
+
+    text = StringIO()
+    write(results, output_format, text, color=False, width=100)
+    try:
+        write_whole(path, text.getvalue())
+    except OSError as error:
+        warn(f"{path} cannot be written: {error.strerror or error}")
+        return False
+    return True
+
+
+def _nothing_to_check(paths: tuple[str, ...], found: Found) -> int:
+    """Say that there is nothing to check, where nobody said so yet. That all named files are excluded is what somebody wanted."""
+    if found.excluded and not found.nothing:
+        return CLEAN
+    if not found.nothing:
         where = ", ".join(paths) or "the current directory"
-        click.echo(
-            f"dslint: nothing to check: no file in {where} looks like a DeepSpeed config. A file that is named is always looked at.",
-            err=True,
-        )
-    sys.exit(FAILED)
-
-
-def _width() -> int:
-    import shutil
-
-    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
+        warn(f"nothing to check: no file in {where} looks like a DeepSpeed config. A file that is named is always looked at.")
+    return FAILED

@@ -1,104 +1,118 @@
-"""Options that several commands share, and what they mean."""
+"""Options that several commands share. Those that are settings are made of the table of settings, so that every source reads them alike."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import shutil
+import sys
+from collections.abc import Callable
 from typing import Any, TextIO, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from dslint.facts import NEWEST, OLDEST, Facts, Integration, Release
-from dslint.rule import Rule
 from dslint.rules import all_rules
+from dslint.settings import Finder, Settings, from_environment, from_options
+from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, RuleWords, Table, Words, Wrong
+from dslint.settings.table import EXTENDING, SETTINGS, TABLES, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+FACTS = ("world-size", "integration", "deepspeed")
+"""The settings that are facts about the run of a config."""
 
-class ReleaseType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
-    """A DeepSpeed release: 0.16.9, or 0.16 for its last patch."""
+_METAVARS = {Count: "N", DeepSpeedRelease: "RELEASE", RuleWords: "RULES", Words: "PATTERNS", FileName: "FILE"}
 
-    name = "release"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Release:
-        if isinstance(value, Release):
-            return value
+class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
+    """The value of a setting, read as the settings' other sources read it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.name = setting.name
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            release = Release.parse(value)
-        except ValueError:
-            self.fail(f"{value!r} is not a DeepSpeed release; write it like 0.16.9 or 0.16", param, ctx)
-        if release < OLDEST:
-            self.fail(f"DeepSpeed {release} is older than {OLDEST}, the oldest that dslint knows", param, ctx)
-        return release
+            return self.setting.kind.from_word(value) if isinstance(value, str) else value
+        except Wrong as wrong:
+            self.fail(f'"{value}" {wrong}', param, ctx)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str | None:  # noqa: ARG002 - click's signature
+        kind = self.setting.kind
+        if isinstance(kind, Choice):
+            return f"[{'|'.join(kind.words)}]"
+        if isinstance(kind, Table):
+            return "RULE=SEVERITY" if kind.of_rules else "PATTERN=RULE"
+        return _METAVARS.get(type(kind))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
+        kind = self.setting.kind
+        if isinstance(kind, FileName):
+            return [CompletionItem(incomplete, type="file")]
+        if isinstance(kind, Choice):
+            return [CompletionItem(word) for word in kind.words if word.startswith(incomplete)]
+        return complete_rules(incomplete) if isinstance(kind, RuleWords) or (isinstance(kind, Table) and kind.of_rules) else []
 
 
-@dataclass(frozen=True, slots=True)
-class FactsOptions:
-    """The facts as options gave them."""
-
-    world_size: int | None
-    integration: str | None
-    deepspeed: Release | None
-
-    def facts(self) -> Facts:
-        return Facts(self.world_size, Integration(self.integration) if self.integration else None, self.deepspeed or NEWEST)
+def complete_rules(incomplete: str) -> list[CompletionItem]:
+    """The rules that a shell may offer for the beginning of a word: by name where it begins a name, else by code."""
+    before, comma, word = incomplete.rpartition(",")
+    offered = [(name, rule) for rule in all_rules() for name in (rule.code, rule.name) if name.lower().startswith(word.lower())]
+    return [CompletionItem(before + comma + name, help=rule.summary) for name, rule in offered]
 
 
-def facts_options(command: Command) -> Command:
-    """Add the options for facts to a command, which receives them as one argument `facts`."""
+def settings_options(*names: str) -> Callable[[Command], Command]:
+    """Add `--config`, `--isolated` and the options for these settings to a command, which receives them as one argument `finder`."""
 
-    def with_facts(world_size: int | None, integration: str | None, deepspeed: Release | None, **rest: Any) -> Any:
-        return command(facts=FactsOptions(world_size, integration, deepspeed), **rest)
+    def add(command: Command) -> Command:
+        def with_settings(config: str | None, isolated: bool, **rest: Any) -> Any:  # noqa: FBT001 - click passes it by name
+            given = {name: rest.pop(SETTINGS[name].variable.lower()) for name in names}
+            layer = from_options({name: _combined(name, value) for name, value in given.items() if value not in (None, (), False)})
+            if config is not None and isolated:
+                raise click.UsageError("--config and --isolated exclude each other.")
+            return command(finder=Finder([from_environment(os.environ), layer], only="" if isolated else config), **rest)
 
-    with_facts.__doc__ = command.__doc__
-    with_facts.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-    for option in reversed(
-        (
-            click.option("--world-size", type=click.IntRange(min=1), metavar="N", help="The number of ranks (GPUs) of the whole job."),
-            click.option(
-                "--integration", type=click.Choice([i.value for i in Integration]), help='Who loads the config, and so replaces "auto".'
-            ),
-            click.option(
-                "--deepspeed", type=ReleaseType(), metavar="RELEASE", help=f"The DeepSpeed release that will run it.  [default: {NEWEST}]"
-            ),
-        )
-    ):
-        option(with_facts)
-    return with_facts  # type: ignore[return-value]
+        with_settings.__doc__ = command.__doc__
+        with_settings.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+        click.option("--isolated", is_flag=True, help="Read no settings file.")(with_settings)
+        click.option("--config", metavar="FILE", help="Read this settings file, and none that lies near the configs.")(with_settings)
+        for name in reversed(names):
+            _option(SETTINGS[name])(with_settings)
+        return with_settings  # type: ignore[return-value]
 
-
-def choose_rules(select: Iterable[str], ignore: Iterable[str]) -> list[Rule]:
-    """The rules that --select and --ignore leave. A word is a code, a name, or the beginning of codes (`DS5`).
-
-    Raises:
-        click.UsageError: a word that means no rule.
-    """
-    rules = all_rules()
-    selected, ignored = _words(select), _words(ignore)
-    for option, words in (("--select", selected), ("--ignore", ignored)):
-        for word in words:
-            if not any(_means(word, rule) for rule in rules):
-                raise click.UsageError(f"{option}: {no_such_rule(word)}")
-    return [r for r in rules if (not selected or any(_means(w, r) for w in selected)) and not any(_means(w, r) for w in ignored)]
+    return add
 
 
-def no_such_rule(word: str) -> str:
-    """A sentence that says that there is no such rule, and which one may be meant."""
-    from difflib import get_close_matches
-
-    names = [name for rule in all_rules() for name in (rule.code, rule.name)]
-    close = get_close_matches(word, names, n=1, cutoff=0.6) or get_close_matches(word.upper(), names, n=1, cutoff=0.6)
-    return f"there is no rule {word!r}." + (f" Did you mean {close[0]!r}?" if close else "") + " `dslint rule` lists them all."
-
-
-def _words(options: Iterable[str]) -> list[str]:
-    return [word.strip() for option in options for word in option.split(",") if word.strip()]
+def _option(setting: Setting) -> Callable[[Command], Command]:
+    default = setting.default if isinstance(setting.default, str) or setting.name == "deepspeed" else None
+    meaning = setting.meaning + (f"  [default: {default}]" if default else "")
+    if isinstance(setting.kind, Flag):
+        return click.option(f"--{setting.name}", setting.variable.lower(), is_flag=True, help=meaning)
+    several = isinstance(setting.kind, Words | Table)
+    return click.option(f"--{setting.name}", setting.variable.lower(), type=SettingType(setting), multiple=several, help=meaning)
 
 
-def _means(word: str, rule: Rule) -> bool:
-    code = word.upper()
-    return word.lower() == rule.name or (code.startswith("DS") and code[2:].isdigit() and rule.code.startswith(code))
+def _combined(name: str, value: Any) -> Any:
+    """One value of an option that may be given several times."""
+    if name in TABLES:
+        return {key: entry for table in value for key, entry in table.items()}
+    return tuple(word for words in value for word in words) if name in EXTENDING or isinstance(SETTINGS[name].kind, Words) else value
+
+
+def run_settings(finder: Finder) -> Settings:
+    """The settings for what concerns the whole run: those nearest to the working directory."""
+    return finder.for_directory(os.getcwd())  # noqa: PTH109 - pathlib is slow to import
+
+
+def color_option(command: Command) -> Command:
+    """Add `--color` to a command."""
+    return click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        show_default=True,
+        help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.",
+    )(command)
 
 
 def wants_color(choice: str, out: TextIO) -> bool:
@@ -110,3 +124,20 @@ def wants_color(choice: str, out: TextIO) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return out.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def terminal_width(least: int = 40, most: int = 120) -> int:
+    """How many columns to fill."""
+    return max(least, min(shutil.get_terminal_size((80, 24)).columns, most))
+
+
+def warn(sentence: str) -> None:
+    """Say something on standard error that belongs in no report."""
+    click.echo(f"dslint: {sentence}", err=True)
+
+
+def read_stdin() -> str:
+    """The text on standard input; raises `dslint.source.read.ReadError`."""
+    from dslint.source.read import MAX_BYTES, decode
+
+    return decode(sys.stdin.buffer.read(MAX_BYTES + 1))

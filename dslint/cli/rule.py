@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import click
 
-from dslint.cli.options import no_such_rule, wants_color
+from dslint.cli.options import color_option, complete_rules, terminal_width, wants_color
 from dslint.report import rule_page
 from dslint.rules import all_rules
+from dslint.selection import no_such_rule
 
 
 @click.command(name="rule", short_help="Explain a rule, or list them all.")
-@click.argument("word", required=False, metavar="[CODE|NAME]")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.",
-)
+@click.argument("word", required=False, metavar="[CODE|NAME]", shell_complete=lambda _ctx, _param, word: complete_rules(word))
+@color_option
 def command(word: str | None, color: str) -> None:
     """Explain a rule: what it finds, why it matters, what to write instead. Without a code or name, list all rules."""
     colored = wants_color(color, sys.stdout)
-    width = max(40, min(shutil.get_terminal_size((80, 24)).columns, 100))
+    width = terminal_width(most=100)
     if word is None:
         click.echo(rule_page.index(all_rules(), color=colored, width=width), color=True)
         return
@@ -32,4 +26,4 @@ def command(word: str | None, color: str) -> None:
         if word.upper() == rule.code or word.lower() == rule.name:
             click.echo(rule_page.render(rule, color=colored, width=width), color=True)
             return
-    raise click.UsageError(no_such_rule(word))
+    raise click.UsageError(no_such_rule(word, all_rules()))

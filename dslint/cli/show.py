@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 
 import click
 
-from dslint.cli.options import FactsOptions, facts_options, wants_color
+from dslint.cli.options import FACTS, color_option, read_stdin, settings_options, terminal_width, wants_color, warn
 from dslint.config import resolve
 from dslint.discover import shown
 from dslint.effective import as_deepspeed_sees_it, effective
 from dslint.infer import infer
 from dslint.recognise import Kind, recognise
 from dslint.report import show_page
+from dslint.settings import Finder
 from dslint.source.parse import parse
-from dslint.source.read import MAX_BYTES, ReadError, decode, decode_base64, read
+from dslint.source.read import ReadError, decode_base64, read
 from dslint.source.tree import Mapping
 
 
 @click.command(name="show", short_help="Print the effective config, with the origin of every value.")
 @click.argument("path", metavar="CONFIG")
-@facts_options
+@settings_options(*FACTS)
 @click.option("--all", "everything", is_flag=True, help="Every key there is, and not only those that matter here.")
 @click.option(
     "--output-format", type=click.Choice(["table", "json", "config"]), default="table", show_default=True, help="How it is printed."
 )
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.",
-)
-def command(path: str, facts: FactsOptions, everything: bool, output_format: str, color: str) -> None:  # noqa: FBT001 - click passes it by name
+@color_option
+def command(path: str, finder: Finder, everything: bool, output_format: str, color: str) -> None:  # noqa: FBT001 - click passes it by name
     """Print what DeepSpeed will use: every value with its origin (written, default, derived from other keys, filled by an integration,
     mapped from a deprecated key), and what is written and has no effect.
 
     CONFIG is a file, or "-" for standard input. The format `config` is the config as DeepSpeed sees it, as JSON.
     """
     try:
-        text = decode(sys.stdin.buffer.read(MAX_BYTES + 1)) if path == "-" else read(path)
+        text = read_stdin() if path == "-" else read(path)
     except ReadError as error:
-        click.echo(f"dslint: {shown(path)}: {error}", err=True)
+        warn(f"{shown(path)}: {error}")
         sys.exit(2)
     document = parse(decode_base64(text) or text)
     kind, note = recognise(document, named=True)
@@ -53,23 +47,23 @@ def command(path: str, facts: FactsOptions, everything: bool, output_format: str
             place = document.position(problem.span.start)
             click.echo(f"{shown(path)}:{place.line}:{place.column}: {problem.message}", err=True)
         if note:
-            click.echo(f"dslint: {shown(path)}: {note}", err=True)
+            warn(f"{shown(path)}: {note}")
         sys.exit(1)
-    config = resolve(document, infer(document, facts.facts()))
+    config = resolve(document, infer(document, finder.for_file(path).facts))
     if output_format == "config":
         import json
 
         seen, unknown = as_deepspeed_sees_it(config)
         click.echo(json.dumps(seen, indent=2, default=str))
         if unknown:
-            click.echo(f"dslint: left out, because the value is not known: {', '.join(unknown)}", err=True)
+            warn(f"left out, because the value is not known: {', '.join(unknown)}")
         return
     entries = effective(config, everything=everything)
     if output_format == "json":
         click.echo(show_page.as_json(entries))
         return
-    width = max(60, min(shutil.get_terminal_size((80, 24)).columns, 120))
+    width = terminal_width(60)
     colored = wants_color(color, sys.stdout)
     for name, evidence in config.facts.inferred:
-        click.echo(f"dslint: assumed --{name} {getattr(config.facts, name)}: {evidence}", err=True)
+        warn(f"assumed --{name} {getattr(config.facts, name)}: {evidence}")
     click.echo(show_page.table(entries, color=colored, width=width), color=colored)

@@ -14,7 +14,17 @@ from dslint.report.style import Style
 if TYPE_CHECKING:
     from dslint.results import Results
 
-FORMATS = {"full": "full", "concise": "concise", "json": "json_format", "github": "github"}
+FORMATS = {
+    "full": "full",
+    "concise": "concise",
+    "json": "json_format",
+    "jsonl": "jsonl",
+    "github": "github",
+    "gitlab": "gitlab",
+    "sarif": "sarif",
+    "junit": "junit",
+    "markdown": "markdown",
+}
 """The output formats, the default first, and the module of this package that writes each."""
 
 

@@ -8,7 +8,7 @@ from typing import TextIO
 from dslint.diagnostics import Applicability, Diagnostic, Range, Severity
 from dslint.report.excerpt import Mark, bar, draw, line_of, sections
 from dslint.report.style import Style, paragraphs, visible, wrap
-from dslint.report.words import COLORS, consequence_of, count, count_severity, flag, is_judged, listed, option
+from dslint.report.words import COLORS, assumed, consequence_of, hidden, not_asked, verdict
 from dslint.results import FileResult, Results
 from dslint.source.tree import Document
 
@@ -109,38 +109,11 @@ def _remark(label: str, text: str, gutter: int, style: Style) -> list[str]:
 
 
 def _summary(results: Results, style: Style) -> Iterator[str]:
-    yield from (style.paint(line, "bold") for line in wrap(_verdict(results), style.width))
-    for fact, codes in sorted(results.skipped.items()):
-        were = "was" if len(codes) == 1 else "were"
-        yield from wrap(f"{count(len(codes), 'rule')} {were} not asked: pass {flag(fact)}", style.width)
-    for assumed, evidence in _inferred(results).items():
-        yield from paragraphs(f"Assumed {assumed}: {evidence}", style.width)
+    yield from (style.paint(line, "bold") for line in wrap(verdict(results), style.width))
+    for sentence in (hidden(results), *not_asked(results)):
+        yield from wrap(sentence, style.width) if sentence else ()
+    for sentence in assumed(results):
+        yield from paragraphs(sentence, style.width)
     explained = next((diagnostic.code for diagnostic in results.diagnostics if diagnostic.name != "internal-error"), None)
     if explained:
         yield f"For more about a finding: dslint rule {explained}"
-
-
-def _verdict(results: Results) -> str:
-    """The run in one sentence, and what was left out in another."""
-    judged = sum(is_judged(file) for file in results.files)
-    unreadable = sum(file.error is not None for file in results.files)
-    unjudged = len(results.files) - judged - unreadable
-    found = [count_severity(number, severity) for severity in Severity if (number := results.count(severity))]
-    if found:
-        sentences = [f"Found {listed(found)} in {count(judged, 'file')}."]
-    else:
-        sentences = [f"No problems found in {count(judged, 'file')}." if judged else "No config was judged."]
-    if unjudged and judged:
-        sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not judged.")
-    if unreadable:
-        sentences.append(f"{count(unreadable, 'file')} could not be read.")
-    return " ".join(sentences)
-
-
-def _inferred(results: Results) -> dict[str, str]:
-    """What was inferred in some file, as a flag would say it, with the first evidence for it."""
-    inferred: dict[str, str] = {}
-    for file in results.files:
-        for fact, evidence in file.facts.inferred:
-            inferred.setdefault(f"{option(fact)} {getattr(file.facts, fact)}", evidence)
-    return inferred

@@ -15,8 +15,9 @@ from typing import TextIO
 
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.report import full
-from dslint.report.style import Style, visible
-from dslint.report.words import consequence_of, count
+from dslint.report.paths import from_root
+from dslint.report.style import Style, visible, visible_lines
+from dslint.report.words import count, said
 from dslint.results import FileResult, Results
 
 LIMIT = 10
@@ -60,13 +61,7 @@ def _annotation(diagnostic: Diagnostic, root: str | None) -> str:
         if start.line == end.line:  # over several lines GitHub takes columns for a mistake, and shows nothing
             properties |= {"col": str(start.column), "endColumn": str(end.column)}
     properties["title"] = visible(f"{diagnostic.code} {diagnostic.name}")
-    consequence, help_ = consequence_of(diagnostic), diagnostic.help
-    parts = [diagnostic.message, consequence and f"DeepSpeed: {consequence}", help_ and f"help: {help_}", diagnostic.url]
-    return command(COMMANDS[diagnostic.severity], properties, "\n".join(_lines(part) for part in parts if part))
-
-
-def _lines(text: str) -> str:
-    return "\n".join(visible(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return command(COMMANDS[diagnostic.severity], properties, "\n".join(visible_lines(part) for part in said(diagnostic)))
 
 
 def _where(path: str, root: str | None) -> dict[str, str]:
@@ -74,11 +69,7 @@ def _where(path: str, root: str | None) -> dict[str, str]:
     if path == "<stdin>":
         return {}
     portable = path.encode("utf-8", "backslashreplace").decode()
-    if root:
-        absolute, inside = os.path.abspath(portable), os.path.join(os.path.abspath(root), "")  # noqa: PTH100, PTH118 - pathlib is slow to import
-        if absolute.startswith(inside):
-            portable = absolute.removeprefix(inside).replace(os.sep, "/")
-    return {"file": portable}
+    return {"file": (from_root(portable, root) if root else None) or portable}
 
 
 def command(name: str, properties: dict[str, str], message: str) -> str:

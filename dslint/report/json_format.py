@@ -18,15 +18,20 @@
         "pointer",                RFC 6901: "/zero_optimization/offload_param"
         "range": {"start": {"line", "column", "offset"}, "end": {...}},
         "related": [{"path", "message", "pointer", "range"}],
-        "fix": {"title", "applicability": "safe" | "unsafe" | "display", "edits": [{"range", "content"}]}
+        "fix": {"title", "applicability": "safe" | "unsafe" | "display", "edits": [{"range", "content"}]},
+        "fingerprint"             the same from run to run, while the file keeps its path and the finding its key
+      }],
+      "suppressed": [{            findings that somebody wants not to see, like those above; nothing above counts them
+        ...,
+        "suppression": {"by": "comment" | "settings" | "baseline", "reason"}
       }],
       "skipped": [{"code", "needs"}],       rules that were not asked about some file, and the fact each would need
-      "summary": {"error", "warning", "info", "files", "judged", "unreadable"}
+      "summary": {"error", "warning", "info", "files", "judged", "unreadable", "suppressed"}
     }
 
-Every key is always there. What is not known or does not apply is null: `error`, `note`, `phase`, `help`, `url`, `pointer`, `range`, `fix`.
-Lines and columns start at 1 and offsets at 0, all in code points of the file's text; a range ends before its `end`. Diagnostics stand in
-the order of the files, and by place within each. Later releases may add keys.
+Every key is always there. What is not known or does not apply is null: `error`, `note`, `phase`, `help`, `url`, `pointer`, `range`, `fix`,
+`reason`. Lines and columns start at 1 and offsets at 0, all in code points of the file's text; a range ends before its `end`. Diagnostics
+stand in the order of the files, and by place within each. Later releases may add keys.
 
 The output is ASCII. A lone surrogate (half of a character, or a byte of a file name that is no text) becomes a backslash, `u` and its
 number *as text*, because many JSON readers refuse the escape itself.
@@ -35,12 +40,14 @@ number *as text*, because many JSON readers refuse the escape itself.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import fields
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from dslint import __version__
 from dslint.diagnostics import Diagnostic, Edit, Fix, Place, Range, Related, Severity
 from dslint.facts import Facts
+from dslint.fingerprints import fingerprints
 from dslint.report.style import Style
 from dslint.report.words import is_judged
 from dslint.results import FileResult, Results
@@ -51,25 +58,75 @@ VERSION = 1
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
     """Write the results as one JSON object."""
-    json.dump(_portable(payload(results)), out, indent=2)
+    json.dump(portable(payload(results)), out, indent=2)
     out.write("\n")
 
 
 def payload(results: Results) -> dict[str, object]:
     """The results as plain data."""
+    parts = list(of_files(results))
     return {
         "version": VERSION,
         "dslint": __version__,
-        "facts": {field.name: _fact(results.facts, field.name) for field in fields(Facts) if field.name != "inferred"},
-        "files": [_file(file) for file in results.files],
-        "diagnostics": [_diagnostic(diagnostic, file.document) for file in results.files for diagnostic in file.diagnostics],
-        "skipped": [{"code": code, "needs": needs} for needs, codes in sorted(results.skipped.items()) for code in sorted(codes)],
-        "summary": {
-            **{severity.value: results.count(severity) for severity in Severity},
-            "files": len(results.files),
-            "judged": sum(is_judged(file) for file in results.files),
-            "unreadable": sum(file.error is not None for file in results.files),
-        },
+        "facts": facts_of(results),
+        "files": [part.file for part in parts],
+        "diagnostics": [diagnostic for part in parts for diagnostic in part.diagnostics],
+        "suppressed": [suppressed for part in parts for suppressed in part.suppressed],
+        "skipped": skipped_of(results),
+        "summary": summary_of(results),
+    }
+
+
+class Part(NamedTuple):
+    """What is written of a file."""
+
+    file: dict[str, object]
+    diagnostics: list[dict[str, object]]
+    suppressed: list[dict[str, object]]
+
+
+def of_files(results: Results) -> Iterator[Part]:
+    """The files, and what was found in each, as plain data."""
+    shown, hidden = map(iter, fingerprinted(results))
+    for file in results.files:
+        yield Part(
+            _file(file),
+            [_diagnostic(diagnostic, file.document, next(shown)) for diagnostic in file.diagnostics],
+            [
+                {
+                    **_diagnostic(suppressed.diagnostic, file.document, next(hidden)),
+                    "suppression": {"by": suppressed.by.value, "reason": suppressed.reason},
+                }
+                for suppressed in file.suppressed
+            ],
+        )
+
+
+def fingerprinted(results: Results) -> tuple[list[str], list[str]]:
+    """The fingerprints of the findings in their order, and of those that were suppressed in theirs."""
+    shown = results.diagnostics
+    prints = fingerprints([*shown, *(suppressed.diagnostic for suppressed in results.suppressed)])
+    return prints[: len(shown)], prints[len(shown) :]
+
+
+def facts_of(results: Results) -> dict[str, object]:
+    """The facts that were given."""
+    return {field.name: _fact(results.facts, field.name) for field in fields(Facts) if field.name != "inferred"}
+
+
+def skipped_of(results: Results) -> list[dict[str, str]]:
+    """The rules that were not asked about some file."""
+    return [{"code": code, "needs": needs} for needs, codes in sorted(results.skipped.items()) for code in sorted(codes)]
+
+
+def summary_of(results: Results) -> dict[str, int]:
+    """The counts."""
+    return {
+        **{severity.value: results.count(severity) for severity in Severity},
+        "files": len(results.files),
+        "judged": sum(is_judged(file) for file in results.files),
+        "unreadable": sum(file.error is not None for file in results.files),
+        "suppressed": len(results.suppressed),
     }
 
 
@@ -83,7 +140,7 @@ def _file(file: FileResult) -> dict[str, object]:
     return {"path": file.path, "kind": str(file.kind), "error": file.error, "note": file.note, "inferred": inferred}
 
 
-def _diagnostic(diagnostic: Diagnostic, document: Document | None) -> dict[str, object]:
+def _diagnostic(diagnostic: Diagnostic, document: Document | None, fingerprint: str) -> dict[str, object]:
     return {
         "path": diagnostic.path,
         "code": diagnostic.code,
@@ -98,6 +155,7 @@ def _diagnostic(diagnostic: Diagnostic, document: Document | None) -> dict[str, 
         "range": _range(diagnostic.range),
         "related": [_related(related) for related in diagnostic.related],
         "fix": _fix(diagnostic.fix, document) if diagnostic.fix else None,
+        "fingerprint": fingerprint,
     }
 
 
@@ -122,12 +180,12 @@ def _edit(edit: Edit, document: Document | None) -> dict[str, object]:
     return {"range": _range(Range(*ends)) if ends else None, "content": edit.content}
 
 
-def _portable(value: object) -> object:
+def portable(value: object) -> object:
     """The data with lone surrogates spelt out."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list):
-        return [_portable(item) for item in value]
+        return [portable(item) for item in value]
     if isinstance(value, dict):
-        return {key: _portable(item) for key, item in value.items()}
+        return {key: portable(item) for key, item in value.items()}
     return value

@@ -38,6 +38,16 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(map(_visible_character, text))
 
 
+def visible_lines(text: str) -> str:
+    """The text made visible, its own line breaks kept."""
+    return "\n".join(visible(line) for line in text.replace("\r\n", "\n").split("\n"))
+
+
+def clipped(text: str, size: int) -> str:
+    """The text, cut to at most `size` characters."""
+    return text if len(text) <= size else text[: size - 1] + "…"
+
+
 def _visible_character(character: str) -> str:
     if character.isprintable():
         return character

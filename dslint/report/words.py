@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
-from dslint.results import FileResult
+from dslint.results import By, FileResult, Results, Suppressed
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 
@@ -27,6 +27,11 @@ _EFFECTS = {
 }
 
 _VALUES = {"world_size": "N", "deepspeed": "RELEASE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
+
+_BY = {By.COMMENT: "by a comment", By.SETTINGS: "by the settings", By.BASELINE: "by the baseline"}
+
+NAMED = 8
+"""Up to how many rules are named; more are only counted."""
 
 _JUDGED = ("ds_config", "accelerate")
 """The kinds of file that rules are asked about."""
@@ -72,3 +77,69 @@ def flag(fact: str) -> str:
 def is_judged(file: FileResult) -> bool:
     """Whether the rules were asked about a file."""
     return file.error is None and file.kind in _JUDGED
+
+
+def said(diagnostic: Diagnostic) -> list[str]:
+    """All that is said of a finding: what was found, what DeepSpeed does, what to write instead, where there is more."""
+    consequence = consequence_of(diagnostic)
+    parts = [
+        diagnostic.message,
+        consequence and f"DeepSpeed: {consequence}",
+        diagnostic.help and f"help: {diagnostic.help}",
+        diagnostic.url,
+    ]
+    return [part for part in parts if part]
+
+
+def place(diagnostic: Diagnostic) -> str:
+    """Where a finding is: `path:line:column`, or the path alone."""
+    start = diagnostic.range.start if diagnostic.range else None
+    return f"{diagnostic.path}:{start.line}:{start.column}" if start else diagnostic.path
+
+
+def verdict(results: Results) -> str:
+    """The run in one sentence, and what was left out in another."""
+    judged = sum(is_judged(file) for file in results.files)
+    unreadable = sum(file.error is not None for file in results.files)
+    unjudged = len(results.files) - judged - unreadable
+    found = [count_severity(number, severity) for severity in Severity if (number := results.count(severity))]
+    if found:
+        sentences = [f"Found {listed(found)} in {count(judged, 'file')}."]
+    else:
+        sentences = [f"No problems found in {count(judged, 'file')}." if judged else "No config was judged."]
+    if unjudged and judged:
+        sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not judged.")
+    if unreadable:
+        sentences.append(f"{count(unreadable, 'file')} could not be read.")
+    return " ".join(sentences)
+
+
+def not_asked(results: Results) -> Iterator[str]:
+    """Which rules were skipped for want of a fact, and the flag that gives it."""
+    for fact, codes in sorted(results.skipped.items()):
+        names = f" ({', '.join(sorted(codes))})" if len(codes) <= NAMED else ""
+        yield f"{count(len(codes), 'rule')}{names} {'was' if len(codes) == 1 else 'were'} not asked: pass {flag(fact)}"
+
+
+def assumed(results: Results) -> Iterator[str]:
+    """What was inferred in some file, as a flag would say it, with the first evidence for it."""
+    inferred: dict[str, str] = {}
+    for file in results.files:
+        for fact, evidence in file.facts.inferred:
+            inferred.setdefault(f"{option(fact)} {getattr(file.facts, fact)}", evidence)
+    for given, evidence in inferred.items():
+        yield f"Assumed {given}: {evidence}"
+
+
+def hidden(results: Results) -> str | None:
+    """How many findings were suppressed, and by what."""
+    means = [suppressed.by for suppressed in results.suppressed]
+    if not means:
+        return None
+    counts = listed(f"{number:,} {_BY[by]}" for by in By if (number := means.count(by)))
+    return f"{count(len(means), 'finding')} {'is' if len(means) == 1 else 'are'} suppressed: {counts}"
+
+
+def suppressed_by(suppressed: Suppressed) -> str:
+    """By what a finding was suppressed, and why."""
+    return f"suppressed {_BY[suppressed.by]}" + (f": {suppressed.reason}" if suppressed.reason else "")

@@ -95,8 +95,13 @@ class Finder:
 
     def __init__(self, above: Iterable[Layer] = (), *, only: str | None = None) -> None:
         self._above = tuple(above)
+        self._only_path = only
         self._settings: dict[str, Settings] = {}
         self._only = None if only is None else Settings([*([named(only)] if only else []), *self._above])
+
+    def again(self) -> Finder:
+        """A finder that has read no file yet."""
+        return Finder(self._above, only=self._only_path)
 
     def for_file(self, path: str) -> Settings:
         """The settings for a file.

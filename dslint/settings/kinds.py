@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release
 from dslint.rules import all_rules
-from dslint.selection import NoSuchRule, check_words
+from dslint.selection import NoSuchRule, check_words, is_name_of
 
 
 class Wrong(ValueError):
@@ -131,7 +131,10 @@ class Words:
 
 
 class RuleWords(Words):
-    """A list of rules: codes, names, chapters, ALL."""
+    """A list of rules: codes, names, chapters, ALL; or, if `exact`, codes and names."""
+
+    def __init__(self, *, exact: bool = False) -> None:
+        self.exact = exact
 
     def from_file(self, value: Any) -> tuple[str, ...]:
         words = super().from_file(value)
@@ -139,16 +142,20 @@ class RuleWords(Words):
             check_words(words, all_rules())
         except NoSuchRule as error:
             raise Wrong(f"names a rule that does not exist: {error}") from None
+        for word in words:
+            if self.exact and not any(is_name_of(word, rule) for rule in all_rules()):
+                raise Wrong(f"has to name each rule by its code or name; {word} is many of them")
         return words
 
     def schema(self) -> dict[str, Any]:
-        return {"type": "array", "items": rule_schema()}
+        return {"type": "array", "items": rule_schema(exact=self.exact)}
 
 
-def rule_schema() -> dict[str, Any]:
-    """The JSON Schema of a word that means rules: completion offers the names, a pattern admits codes and chapters."""
+def rule_schema(*, exact: bool = False) -> dict[str, Any]:
+    """The JSON Schema of a word that means rules: completion offers the names, a pattern admits small letters and chapters."""
     names = [name for rule in all_rules() for name in (rule.code, rule.name)]
-    return {"type": "string", "anyOf": [{"enum": [*names, "ALL"]}, {"pattern": r"^(?i:DS)\d{1,3}$"}]}
+    pattern = r"^[dD][sS]\d{3}$" if exact else r"^([dD][sS]\d{1,3}|[aA][lL][lL])$"
+    return {"type": "string", "anyOf": [{"enum": names}, {"pattern": pattern}]}
 
 
 class Table:
@@ -221,18 +228,18 @@ class Entries:
                 raise Wrong(f"{which} its {name} has to be text")
         files = entry["file"] if isinstance(entry["file"], list) else [entry["file"]]
         try:
-            return Entry(Words().from_file(files), RuleWords().from_file(entry["rules"]), entry["reason"], entry.get("pointer"))
+            return Entry(Words().from_file(files), RuleWords(exact=True).from_file(entry["rules"]), entry["reason"], entry.get("pointer"))
         except Wrong as wrong:
             raise Wrong(f"{which} {show(entry)} {wrong}") from None
 
-    def from_word(self, word: str) -> Any:
+    def from_word(self, word: str) -> Any:  # noqa: ARG002 - a kind has it
         raise Wrong("has to be written in a settings file")
 
     def schema(self) -> dict[str, Any]:
         text = {"type": "string", "minLength": 1}
         fields = {
             "file": {"anyOf": [text, {"type": "array", "items": text}], "description": "Patterns of the files."},
-            "rules": RuleWords().schema(),
+            "rules": {**RuleWords(exact=True).schema(), "minItems": 1},
             "reason": {**text, "description": "Why: for those who read it later."},
             "pointer": {**text, "description": "Where in the file: /zero_optimization/offload_param, or with dots; and all below it."},
         }
@@ -244,8 +251,10 @@ def show(value: Any) -> str:
     """A value as a settings file would have it, cut where it is long."""
     if isinstance(value, bool):
         text = "true" if value else "false"
-    elif isinstance(value, str):
+    elif isinstance(value, str | Release):
         text = f'"{value}"'
+    elif isinstance(value, Entry):
+        text = show({name: entry for name, entry in value._asdict().items() if entry is not None})
     elif isinstance(value, list | tuple):
         text = f"[{', '.join(map(show, value))}]"
     elif isinstance(value, dict):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from dslint.errors import UserError
 from dslint.settings.kinds import Wrong, show
 from dslint.settings.table import SETTINGS
 
@@ -13,7 +14,7 @@ FILES = ("dslint.toml", "pyproject.toml")
 """The names of settings files; the first that is there counts."""
 
 
-class SettingsError(Exception):
+class SettingsError(UserError):
     """A setting that does not exist, or a value that it cannot have. The text is a sentence for people, with the place."""
 
 
@@ -132,15 +133,8 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
 
 
 def from_options(options: Mapping[str, Any]) -> Layer:
-    """What the command line says: the options that were given, by setting, as words or lists of words.
-
-    Raises:
-        SettingsError: a value cannot be.
-    """
-    words = {name: ",".join(word) if isinstance(word, tuple) else word for name, word in options.items()}
-    given = {name: word for name, word in words.items() if word}
-    values = {name: True if word is True else _read(f"--{name}", SETTINGS[name].kind.from_word, str(word)) for name, word in given.items()}
-    return Layer(COMMAND_LINE, os.getcwd(), values)
+    """What the command line says: the values of the options that were given, by setting."""
+    return Layer(COMMAND_LINE, os.getcwd(), options)
 
 
 def _meant(name: str, names: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, Entries, File
 
 
 class Setting(NamedTuple):
-    """A setting: its name in a settings file, its kind, its default, and what it means. The variable and the option are made of the name."""
+    """A setting: its name in a settings file (variable and option are made of it), its kind, its default, and what it means."""
 
     name: str
     kind: Kind

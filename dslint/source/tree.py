@@ -166,6 +166,12 @@ class Document:
         self.language = language
         self._line_starts: list[int] | None = None
 
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        """To another process goes the text alone: to parse it again is quicker than to take the tree apart, and no depth is too deep."""
+        from dslint.source.parse import parse
+
+        return parse, (self.text,)
+
     def position(self, offset: int) -> Position:
         """The line and column of an offset. LF, CRLF and a lone CR end a line; `offset` may equal `len(text)`."""
         starts = self._starts()

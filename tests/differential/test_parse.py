@@ -1,7 +1,7 @@
 """dslint against the real DeepSpeed, on configs with one mistake each.
 
 Where `DeepSpeedConfig` raises, dslint reports an error of effect crash and phase parse; where it does not, dslint claims no such crash; and what
-is no mistake brings no error at all. DSLINT_MISTAKES=N runs more seeds.
+is no mistake brings no error at all. MISTAKES=N runs more seeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.engine.harness import Case, Engine, Outcome
 
 pytestmark = pytest.mark.deepspeed
 
-SEEDS = range(int(os.environ.get("DSLINT_MISTAKES", "1")))
+SEEDS = range(int(os.environ.get("MISTAKES", "1")))
 
 
 def lint(mistake: Mistake) -> tuple[Diagnostic, ...]:

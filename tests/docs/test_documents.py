@@ -1,6 +1,6 @@
 """Every command in the documents runs, and prints what the document says it prints.
 
-A command stands in a `console` block behind `$`; what follows up to the next `$` or the end of the block is its output. With DSLINT_UPDATE_DOCS=1
+A command stands in a `console` block behind `$`; what follows up to the next `$` or the end of the block is its output. With UPDATE_DOCS=1
 the outputs are written anew. A command that installs or tests the project itself is only looked up: .ci/run runs those.
 """
 
@@ -98,7 +98,7 @@ def test_a_command_prints_what_the_document_says(command: Command, tmp_path: Pat
     output = run(command.text, tmp_path)
     if command.output is None:
         return
-    if os.environ.get("DSLINT_UPDATE_DOCS"):
+    if os.environ.get("UPDATE_DOCS"):
         text = command.document.read_text(encoding="utf-8")
         old = f"$ {command.text}\n{command.output}"
         assert old in text

@@ -91,8 +91,8 @@ def _stands_alone(document: Document, span: Span) -> bool:
     after = re.match(r"[^\r\n]*", document.text[span.end :])
     assert after is not None
     blank = "\ufeff \t"
-    alone_before = not before.strip(blank) or any(other.end <= span.start and not document.text[other.end : span.start].strip(blank) for other in others)
-    return alone_before and (not after[0].strip(blank) or after[0].lstrip().startswith(("//", "#", "/*")))
+    behind_another = any(other.end <= span.start and not document.text[other.end : span.start].strip(blank) for other in others)
+    return (behind_another or not before.strip(blank)) and (not after[0].strip(blank) or after[0].lstrip().startswith(("//", "#", "/*")))
 
 
 def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | None]:
@@ -102,11 +102,7 @@ def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | Non
     if node is not None and comment.end <= node.span.start and document.text[node.span.start : node.span.start + 1] in "{[":
         return (), node
     while node is not None and not isinstance(node, Scalar):
-        children: list[tuple[str | int, Member | Node]]
-        if isinstance(node, Mapping):
-            children = [(member.key.value, member) for member in node.members]
-        else:
-            children = list(enumerate(node.items))
+        children = ((m.key.value, m) for m in node.members) if isinstance(node, Mapping) else enumerate(node.items)
         after = next(((step, child) for step, child in children if child.span.end > comment.start), None)
         if after is None:
             return path, None

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from dslint.diagnostics import Diagnostic
+from dslint.errors import UserError
 from dslint.fingerprints import identity
 from dslint.results import By, FileResult, Suppressed
 from dslint.source.read import ReadError, read
@@ -24,7 +25,7 @@ Known = tuple[str, str, str]
 """A finding as the baseline knows it: path, code, place."""
 
 
-class BaselineError(Exception):
+class BaselineError(UserError):
     """A baseline that cannot be used; the text is a sentence for people."""
 
 
@@ -63,8 +64,8 @@ def load(path: str) -> Baseline:
         entries = [(file, entry) for file, of_file in data["findings"].items() for entry in of_file]
         return Baseline(path, Counter({(file, str(e["code"]), str(e["place"])): int(e.get("count", 1)) for file, e in entries}))
     except ReadError as error:
-        hint = " Write it with --write-baseline." if error.kind == "missing" else ""
-        raise BaselineError(f"the baseline {path}: {error}.{hint}") from None
+        hint = ": write it with --write-baseline" if error.kind == "missing" else ""
+        raise BaselineError(f"{path}: {error}{hint}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise BaselineError(f"{path} is not a baseline of dslint. Delete it, and write it anew with --write-baseline.") from None
 

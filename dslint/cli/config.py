@@ -1,0 +1,64 @@
+"""`dslint config`: the settings in force."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from dslint.cli.options import FACTS, color_option, run_settings, settings_options, wants_color
+from dslint.facts import Release
+from dslint.report.style import Style
+from dslint.settings import Finder, Settings
+from dslint.settings.kinds import Entry, show
+from dslint.settings.table import SETTINGS
+
+RUN_WIDE = ("output-format", "baseline")
+
+
+@click.command(name="config", short_help="Print the settings in force, and where each came from.")
+@click.argument("path", required=False, metavar="[FILE]", type=click.Path())
+@settings_options(*FACTS)
+@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How they are printed.")
+@color_option
+def command(finder: Finder, path: str | None, output_format: str, color: str) -> None:
+    """Print the settings that are in force for FILE (or for the working directory), and where each value came from: a settings file, a
+    variable, an option, or nowhere (the default).
+
+    Settings come from the `dslint.toml` or `[tool.dslint]` of a `pyproject.toml` nearest to each linted file, then from `DSLINT_*`
+    variables, then from the command line.
+    """
+    here = os.getcwd()
+    settings = finder.for_file(path) if path and not os.path.isdir(path) else finder.for_directory(os.path.abspath(path or here))
+    if output_format == "json":
+        import json
+
+        click.echo(json.dumps(_payload(settings, run_settings(finder)), indent=2))
+        return
+    style = Style(color=wants_color(color, sys.stdout), width=80)
+    rows = [(name, *_row(name, settings, run_settings(finder))) for name in SETTINGS]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for name, value, origin in rows:
+        line = f"{name:<{widths[0]}}  {value:<{min(widths[1], 40)}}  "
+        click.echo(line + style.paint(origin, "dim") if origin == "default" else style.paint(line, "bold") + origin, color=True)
+
+
+def _row(name: str, settings: Settings, of_run: Settings) -> tuple[str, str]:
+    value, origins = (of_run if name in RUN_WIDE else settings).in_force(name)
+    return "-" if value in (None, (), {}) else show(value), ", ".join(origins) or "default"
+
+
+def _payload(settings: Settings, of_run: Settings) -> dict[str, object]:
+    in_force = {name: (of_run if name in RUN_WIDE else settings).in_force(name) for name in SETTINGS}
+    return {name: {"value": _plain(value), "origins": list(origins)} for name, (value, origins) in in_force.items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Release):
+        return str(value)
+    if isinstance(value, Entry):
+        return {name: _plain(entry) for name, entry in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
+    return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, dict) else value

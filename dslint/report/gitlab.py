@@ -1,0 +1,55 @@
+"""GitLab Code Quality: a JSON array of findings, which GitLab shows in a merge request.
+
+Files that cannot be read are findings too, and stand last. What was suppressed is left out, and so is what is only said of a file as a
+whole: GitLab has no place for either. Paths start at the root of the project (`CI_PROJECT_DIR`, or else the working directory).
+https://docs.gitlab.com/ci/testing/code_quality/
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TextIO
+
+from dslint.diagnostics import Diagnostic, Effect, Severity
+from dslint.fingerprints import fingerprints
+from dslint.report.json_format import portable
+from dslint.report.paths import from_root
+from dslint.report.style import Style, visible
+from dslint.results import FileResult, Results
+
+
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+    """Write the results as a Code Quality report."""
+    root = os.environ.get("CI_PROJECT_DIR") or os.getcwd()  # noqa: PTH109 - pathlib is slow to import
+    found = [*results.diagnostics, *(_unreadable(file, file.error) for file in results.files if file.error is not None)]
+    report = [_entry(diagnostic, fingerprint, root) for diagnostic, fingerprint in zip(found, fingerprints(found), strict=True)]
+    json.dump(portable(report), out, indent=2)
+    out.write("\n")
+
+
+def _unreadable(file: FileResult, error: str) -> Diagnostic:
+    return Diagnostic(file.path, "unreadable", file.kind, Severity.ERROR, Effect.ADVICE, None, error)
+
+
+def _entry(diagnostic: Diagnostic, fingerprint: str, root: str) -> dict[str, object]:
+    sentences = " ".join(part for part in (diagnostic.message, diagnostic.help) if part)
+    return {
+        "description": visible(f"{diagnostic.code}: {sentences}"),
+        "check_name": visible(diagnostic.name),
+        "fingerprint": fingerprint,
+        "severity": _severity(diagnostic),
+        "location": {
+            "path": from_root(diagnostic.path, root) or diagnostic.path,
+            "lines": {"begin": max(diagnostic.range.start.line, 1) if diagnostic.range else 1},
+        },
+    }
+
+
+def _severity(diagnostic: Diagnostic) -> str:
+    """A job that crashes is worse than one that trains wrongly; of the quiet ones, what costs time is worse than advice."""
+    if diagnostic.severity is Severity.ERROR:
+        return "blocker" if diagnostic.effect is Effect.CRASH else "critical"
+    if diagnostic.severity is Severity.WARNING:
+        return "major"
+    return "info" if diagnostic.effect is Effect.ADVICE else "minor"

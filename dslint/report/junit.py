@@ -1,0 +1,89 @@
+"""JUnit XML, which GitLab, Jenkins and CircleCI show as tests: a suite for each file, a test for each rule that found something in it.
+
+    <testsuites>
+      <testsuite name="ds.json" ...>
+        <testcase classname="ds.json" name="DS501 offload-param-below-stage-3">
+          <failure type="warning" message="...">every finding of the rule, with its place</failure>
+
+A test has one `failure` however often the rule spoke: of several, the readers show the first. A file in which nothing was found has one
+test that passed; one that cannot be read has an `error`; what was suppressed, or was not judged at all, is `skipped`. Severities make no
+difference here: an "info" is a failure too, and `type` says that it is one. The output is ASCII; characters that XML cannot hold are
+written as something to be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TextIO
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from dslint.diagnostics import Diagnostic
+from dslint.report.style import Style, visible, visible_lines
+from dslint.report.words import count, is_judged, place, said, suppressed_by
+from dslint.results import FileResult, Results
+
+
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+    """Write the results as JUnit XML."""
+    root = Element("testsuites", name="dslint")
+    root.extend(_suite(file) for file in results.files)
+    for total in ("tests", "failures", "errors"):
+        root.set(total, str(sum(int(suite.get(total, "0")) for suite in root)))
+    indent(root)
+    out.write('<?xml version="1.0" encoding="UTF-8"?>\n')
+    out.write(tostring(root, encoding="us-ascii").decode("ascii") + "\n")
+
+
+def _suite(file: FileResult) -> Element:
+    cases = list(_cases(file))
+    counts = {tag: sum(case.find(tag) is not None for case in cases) for tag in ("failure", "error", "skipped")}
+    suite = Element(
+        "testsuite",
+        name=visible(file.path),
+        tests=str(len(cases)),
+        failures=str(counts["failure"]),
+        errors=str(counts["error"]),
+        skipped=str(counts["skipped"]),
+        time="0",
+        file=visible(file.path),
+    )
+    suite.extend(cases)
+    if file.note:
+        SubElement(suite, "system-out").text = visible_lines(file.note)
+    return suite
+
+
+def _cases(file: FileResult) -> Iterator[Element]:
+    if file.error is not None:
+        yield _case(file, file.kind, "error", "unreadable", file.error, [visible(f"{file.path}: {file.error}")])
+    elif not file.diagnostics:
+        judged = is_judged(file)
+        note = file.note or ("" if judged else f"not judged: {file.kind}")
+        yield _case(file, "no findings" if judged else file.kind, None if judged else "skipped", file.kind, note, [])
+    for (code, name), found in _by_rule(file.diagnostics).items():
+        message = found[0].message + (f" (and {count(len(found) - 1, 'more finding')})" if len(found) > 1 else "")
+        loudest = max(found, key=lambda diagnostic: diagnostic.severity.rank)
+        yield _case(file, f"{code} {name}", "failure", loudest.severity.value, message, map(_finding, found))
+    for (code, name), silent in _by_rule(suppressed.diagnostic for suppressed in file.suppressed).items():
+        reasons = dict.fromkeys(suppressed_by(s) for s in file.suppressed if (s.diagnostic.code, s.diagnostic.name) == (code, name))
+        yield _case(file, f"{code} {name} (suppressed)", "skipped", "suppressed", "; ".join(reasons), map(_finding, silent))
+
+
+def _by_rule(diagnostics: Iterable[Diagnostic]) -> dict[tuple[str, str], list[Diagnostic]]:
+    rules: dict[tuple[str, str], list[Diagnostic]] = {}
+    for diagnostic in diagnostics:
+        rules.setdefault((diagnostic.code, diagnostic.name), []).append(diagnostic)
+    return rules
+
+
+def _finding(diagnostic: Diagnostic) -> str:
+    return "\n".join([f"{visible(place(diagnostic))}: {diagnostic.severity.value}", *map(visible_lines, said(diagnostic))])
+
+
+def _case(file: FileResult, name: str, outcome: str | None, kind: str, message: str, body: Iterable[str]) -> Element:
+    """A test; `outcome` is the element that says what came of it, None where it passed."""
+    case = Element("testcase", classname=visible(file.path), name=visible(name), time="0")
+    if outcome is not None:
+        element = SubElement(case, outcome, type=visible(kind), message=visible(message))
+        element.text = "\n\n".join(body) or None
+    return case

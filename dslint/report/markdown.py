@@ -1,0 +1,122 @@
+"""Markdown for GitHub's step summary (`>> "$GITHUB_STEP_SUMMARY"`) and for comments on pull requests: a headline and a table per file.
+
+A step summary takes 1 MiB, so the loudest findings come first where not all fit, and the rest is counted. What comes from files may have
+been sent by anyone: it is escaped so that it stays text, in which nothing is a link, a mention, a reference or HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TextIO
+
+from dslint.diagnostics import Diagnostic, Severity
+from dslint.report.style import Style, clipped, visible, visible_lines
+from dslint.report.words import assumed, count, hidden, not_asked, verdict
+from dslint.results import FileResult, Results
+
+LIMIT = 1_000_000
+"""How many bytes are written at most: the 1 MiB of a step summary, less some room for what else the step writes."""
+
+LONG = 5
+"""With more remarks than this they are folded away."""
+
+REMARKS = 200
+"""How many remarks are written at most."""
+
+TEXT = 1_000
+"""How many characters of a message are shown, or of a path."""
+
+HEAD = "| Place | Severity | Code | Finding |\n| --- | --- | --- | --- |\n"
+
+
+class Row(NamedTuple):
+    """A row of a table, and how loud it is."""
+
+    severity: Severity
+    text: str
+
+
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - whoever shows it has colours of their own
+    """Write the results as Markdown."""
+    said = verdict(results)
+    before = f"### dslint: {said[0].lower()}{said[1:]}\n"
+    after = _remarks(results)
+    tables = [(f"\n#### {_escaped(visible(file.path))}\n\n{HEAD}", list(_rows(file))) for file in results.files]
+    kept = _fitting(tables, LIMIT - _size(before) - _size(after) - 100)
+    out.write(before)
+    for (head, rows), shown in zip(tables, kept, strict=True):
+        if shown:
+            out.write(head + "".join(rows[index].text for index in sorted(shown)))
+    left_out = sum(len(rows) for _, rows in tables) - sum(map(len, kept))
+    if left_out:
+        out.write(f"\n{count(left_out, 'finding')} left out: a step summary holds no more.\n")
+    out.write(after)
+
+
+def _rows(file: FileResult) -> Iterator[Row]:
+    if file.error is not None:
+        yield _row("", Severity.ERROR, file.kind, [file.error])
+    for diagnostic in file.diagnostics:
+        yield _row(_place(diagnostic), diagnostic.severity, diagnostic.code, [diagnostic.message, diagnostic.help])
+
+
+def _row(place: str, severity: Severity, code: str, parts: Iterable[str | None]) -> Row:
+    finding = "<br>".join(_escaped(part) for part in parts if part)
+    return Row(severity, f"| {place} | {severity.value} | {_escaped(code)} | {finding} |\n")
+
+
+def _place(diagnostic: Diagnostic) -> str:
+    start = diagnostic.range.start if diagnostic.range else None
+    return f"{start.line}:{start.column}" if start else ""
+
+
+def _fitting(tables: list[tuple[str, list[Row]]], room: int) -> list[set[int]]:
+    """Which rows of each table fit. A table's head takes room with its first row."""
+    kept: list[set[int]] = [set() for _ in tables]
+    rows = [(table, index) for table, (_, rows) in enumerate(tables) for index in range(len(rows))]
+    for table, index in sorted(rows, key=lambda row: -tables[row[0]][1][row[1]].severity.rank):
+        head, of_table = tables[table]
+        room -= _size(of_table[index].text) + (0 if kept[table] else _size(head))
+        if room < 0:
+            break
+        kept[table].add(index)
+    return kept
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8"))
+
+
+def _remarks(results: Results) -> str:
+    """What there is to say beside the findings, folded away where it is long."""
+    suppressed = hidden(results)
+    lines = [*([suppressed] if suppressed else []), *not_asked(results), *assumed(results)]
+    lines += [f"{visible(file.path)}: {file.note}" for file in results.files if file.note]
+    if not lines:
+        return ""
+    more = len(lines) - REMARKS
+    text = "".join(f"- {_escaped(line)}\n" for line in lines[:REMARKS]) + (f"- and {more:,} more\n" if more > 0 else "")
+    if len(lines) <= LONG:
+        return f"\n{text}"
+    return f"\n<details>\n<summary>{count(len(lines), 'remark')}</summary>\n\n{text}\n</details>\n"
+
+
+_SPECIAL = re.compile(
+    r"(?P<markup>[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|^[-+ ]|(?<=\d)[.)](?= ))"
+    r"|(?P<linker>[@#:!%^](?=\S)|\b(?!\d+\b)[0-9a-fA-F](?=[0-9a-fA-F]{6,39}\b))"
+    r"|(?<=[wW])(?=\.)|(?<=-)(?=\d)"
+)
+"""What Markdown would act upon; and where GitHub and GitLab, which look at the text that Markdown made, would see a mention, a reference,
+an address, a commit or an emoji: these are broken up by `<wbr>`, which shows nothing."""
+
+
+def _escaped(text: str) -> str:
+    """A text of which nobody makes anything but text, in one line."""
+    return "<br>".join(_SPECIAL.sub(_inert, line) for line in clipped(visible_lines(text), TEXT).split("\n"))
+
+
+def _inert(special: re.Match[str]) -> str:
+    if not special["markup"]:
+        return special[0] + "<wbr>"
+    return f"&#{ord(special[0])};" + ("<wbr>" if special[0] in "~&$" else "")

@@ -1,0 +1,274 @@
+"""SARIF 2.1.0, which GitHub code scanning, Azure DevOps and editors read.
+
+A finding is a result, a suppressed one too: it says by what it was suppressed. The rules that have results are described in the tool, with
+their documentation. A file that could not be read, and what is said of a file as a whole, are notifications of the invocation, as are the
+rules that were not asked. Artifacts are addressed from `%SRCROOT%`, which is GITHUB_WORKSPACE or else the working directory, and by
+absolute `file:` addresses outside of it.
+
+The log is kept within what GitHub takes: 25,000 results in a run (of which it shows 5,000), 1,000 locations in a result (of which it shows
+100), 10 tags of a rule, 1,024 characters in its descriptions, 10 MB compressed. Where findings have to go, the loudest stay, and a
+notification says how many went.
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
+from urllib.parse import quote
+
+from dslint import __version__
+from dslint.diagnostics import Applicability, Diagnostic, Fix, Place, Range, Severity
+from dslint.report.json_format import fingerprinted, portable
+from dslint.report.paths import from_root
+from dslint.report.style import Style, clipped, visible, visible_lines
+from dslint.report.words import assumed, consequence, count, not_asked, said
+from dslint.results import By, FileResult, Results, Suppressed
+from dslint.source.tree import Document
+
+if TYPE_CHECKING:
+    from dslint.rule import Rule
+
+SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+RESULTS = 25_000
+"""How many results GitHub takes in a run."""
+
+COMPRESSED = 8_000_000
+"""How many bytes the results may take when they are compressed: 10 MB less some room for the rules, the notifications and the blanks."""
+
+LOCATIONS = 100
+NOTIFICATIONS = 1_000
+DESCRIPTION = 1_024
+MESSAGE = 4_000
+LINK = 200
+
+LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+Data: TypeAlias = dict[str, Any]
+
+
+class Found(NamedTuple):
+    """A finding, and all that its result is made of."""
+
+    diagnostic: Diagnostic
+    document: Document | None
+    fingerprint: str
+    suppressed: Suppressed | None = None
+
+
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+    """Write the results as a SARIF log."""
+    json.dump(log(results), out, indent=2)
+    out.write("\n")
+
+
+def log(results: Results) -> Data:
+    """The results as a SARIF log."""
+    root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()  # noqa: PTH109 - pathlib is slow to import
+    found = list(_found(results))
+    kept, written = _fitting(found, root)
+    first: dict[str, Diagnostic] = {}
+    for one in kept:
+        first.setdefault(one.diagnostic.code, one.diagnostic)
+    indices = {code: index for index, code in enumerate(first)}
+    for one, result in zip(kept, written, strict=True):
+        result["ruleIndex"] = indices[one.diagnostic.code]
+    known = {rule.code: rule for rule in results.rules}
+    driver = {
+        "name": "dslint",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(diagnostic, known.get(code)) for code, diagnostic in first.items()],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [_invocation(results, len(found) - len(kept), root)],
+    }
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{**_plain(run), "results": written}]}
+
+
+def _plain(data: Data) -> Data:
+    plain = portable(data)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _found(results: Results) -> Iterator[Found]:
+    shown, hidden = map(iter, fingerprinted(results))
+    for file in results.files:
+        yield from (Found(diagnostic, file.document, next(shown)) for diagnostic in file.diagnostics)
+        yield from (Found(suppressed.diagnostic, file.document, next(hidden), suppressed) for suppressed in file.suppressed)
+
+
+def _fitting(found: list[Found], root: str) -> tuple[list[Found], list[Data]]:
+    """The findings that GitHub takes, in their order, and their results. The loudest are the last to go, the suppressed ones the first."""
+    packer, size = zlib.compressobj(1), 0
+    kept: dict[int, Data] = {}
+    for index in sorted(range(len(found)), key=lambda index: (found[index].suppressed is not None, -found[index].diagnostic.severity.rank)):
+        result = _plain(_result(found[index], root))
+        size += len(packer.compress(json.dumps(result).encode("ascii")))
+        if len(kept) == RESULTS or size > COMPRESSED:
+            break
+        kept[index] = result
+    order = sorted(kept)
+    return [found[index] for index in order], [kept[index] for index in order]
+
+
+def _result(one: Found, root: str) -> Data:
+    diagnostic, document, fingerprint, suppressed = one
+    related = diagnostic.related[:LOCATIONS]
+    parts = said(diagnostic) + ([f"fix: {diagnostic.fix.title}"] if diagnostic.fix else [])
+    text = _text("\n".join(parts))
+    if related:  # GitHub shows the related places that the message links to
+        links = ", ".join(f"[{_link(other.message)}]({number})" for number, other in enumerate(related, 1))
+        text += f"\nSee also: {links}"
+    location = _location(diagnostic.path, diagnostic.range, root)
+    location["physicalLocation"].setdefault("region", {"startLine": 1})  # GitHub shows nothing that has no line
+    result: Data = {
+        "ruleId": diagnostic.code,
+        "ruleIndex": -1,
+        "level": LEVELS[diagnostic.severity],
+        "message": {"text": text},
+        "locations": [location],
+        "partialFingerprints": {"dslint/v1": fingerprint},
+        "properties": {
+            "effect": diagnostic.effect.value,
+            "phase": diagnostic.phase and diagnostic.phase.value,
+            "pointer": diagnostic.pointer,
+        },
+    }
+    if related:
+        result["relatedLocations"] = [
+            {"id": number, "message": {"text": _text(other.message)}, **_location(other.path, other.range, root)}
+            for number, other in enumerate(related, 1)
+        ]
+    if diagnostic.fix and document and diagnostic.fix.edits and diagnostic.fix.applicability is not Applicability.DISPLAY:
+        result["fixes"] = [_fix(diagnostic.fix, diagnostic.path, document, root)]
+    if suppressed:
+        why = {"justification": _text(suppressed.reason)} if suppressed.reason else {}
+        result["suppressions"] = [{"kind": "inSource" if suppressed.by is By.COMMENT else "external", "status": "accepted", **why}]
+    return result
+
+
+def _fix(fix: Fix, path: str, document: Document, root: str) -> Data:
+    replacements = []
+    for edit in fix.edits:
+        start, end = (Place(*document.position(offset)) for offset in (edit.start, edit.end))
+        replacements.append({"deletedRegion": _region(Range(start, end)), "insertedContent": {"text": edit.content}})
+    return {
+        "description": {"text": _text(fix.title)},
+        "artifactChanges": [{"artifactLocation": artifact(path, root), "replacements": replacements}],
+    }
+
+
+def _location(path: str, of: Range | None, root: str) -> Data:
+    place: Data = {"artifactLocation": artifact(path, root)}
+    if of is not None:
+        place["region"] = _region(of)
+    return {"physicalLocation": place}
+
+
+def _region(of: Range) -> Data:
+    """A range as SARIF has it: from 1, and its end not before its start."""
+    line, column = max(of.start.line, 1), max(of.start.column, 1)
+    end_line, end_column = max((line, column), (of.end.line, of.end.column))
+    return {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": max(end_column, 1)}
+
+
+def artifact(path: str, root: str) -> dict[str, str]:
+    """Where a file is: from the root of the repository where it lies inside, else from that of the machine."""
+    inside = from_root(path, root)
+    if inside is not None:
+        return {"uri": _quoted(inside), "uriBaseId": "%SRCROOT%"}
+    absolute = os.path.abspath(path).replace(os.sep, "/")  # noqa: PTH100 - pathlib is slow to import
+    return {"uri": "file://" + ("" if absolute.startswith("/") else "/") + _quoted(absolute, keep="/:")}
+
+
+def _quoted(path: str, keep: str = "/") -> str:
+    """A path in an address, its bytes as they are on the disk."""
+    try:
+        return quote(path, safe=keep, errors="surrogateescape")
+    except UnicodeEncodeError:  # half a character, which no disk holds
+        return quote(path, safe=keep, errors="backslashreplace")
+
+
+def _rule(diagnostic: Diagnostic, rule: Rule | None) -> Data:
+    """What is said of a rule: its documentation, or what its name says where there is none."""
+    summary = rule.summary if rule else diagnostic.name.replace("-", " ")
+    paragraphs = _help(rule) if rule else [summary]
+    effect, phase = (rule.effect, rule.phase) if rule else (diagnostic.effect, diagnostic.phase)
+    level = LEVELS[rule.severity if rule else diagnostic.severity]
+    described: Data = {
+        "id": diagnostic.code,
+        "name": clipped(diagnostic.name, 255),
+        "shortDescription": {"text": clipped(_text(summary), DESCRIPTION) or diagnostic.code},
+        "fullDescription": {"text": clipped(_text(_prose(rule) if rule else summary), DESCRIPTION) or diagnostic.code},
+        "help": {"text": "\n\n".join(paragraphs) or diagnostic.code, "markdown": "\n\n".join(paragraphs) or diagnostic.code},
+        "defaultConfiguration": {"level": level},
+        "properties": {
+            "tags": ["deepspeed", effect.value, *([phase.value] if phase else [])],
+            "problem.severity": "recommendation" if level == "note" else level,
+        },
+    }
+    if diagnostic.url and diagnostic.url.startswith("https://"):
+        described["helpUri"] = quote(diagnostic.url, safe="/:?&=#%~+,;@", errors="replace")
+    return described
+
+
+def _prose(rule: Rule) -> str:
+    """The documentation up to its second paragraph, the lines of each joined."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in rule.documentation.split("\n\n")[:2])
+
+
+def _help(rule: Rule) -> list[str]:
+    happens = consequence(rule.effect, rule.phase)
+    parts = [rule.documentation, happens and f"DeepSpeed {happens}."]
+    if rule.references:
+        parts.append("References:\n\n" + "\n".join(f"- {reference}" for reference in rule.references))
+    return [*(part for part in parts if part), f"More: `dslint rule {rule.code}`"]
+
+
+def _invocation(results: Results, left_out: int, root: str) -> Data:
+    notifications: list[Data] = []
+    if left_out:
+        notifications.append(_notification("warning", "left-out", f"{count(left_out, 'finding')} left out: GitHub takes no more."))
+    notifications += [notification for file in results.files for notification in _about_file(file, root)]
+    if len(notifications) > NOTIFICATIONS:
+        more = count(len(notifications) - NOTIFICATIONS + 1, "more notification")
+        notifications[NOTIFICATIONS - 1 :] = [_notification("warning", "left-out", f"{more} left out.")]
+    configuration = [_notification("note", "not-asked", sentence) for sentence in not_asked(results)]
+    configuration += [_notification("note", "assumed", sentence) for sentence in assumed(results)]
+    return {
+        "executionSuccessful": all(file.error is None for file in results.files),
+        "toolExecutionNotifications": notifications,
+        "toolConfigurationNotifications": configuration,
+    }
+
+
+def _about_file(file: FileResult, root: str) -> Iterator[Data]:
+    where = {"locations": [_location(file.path, None, root)]}
+    if file.error is not None:
+        yield _notification("error", "unreadable", file.error) | where
+    if file.note is not None:
+        yield _notification("note", file.kind, file.note) | where
+
+
+def _notification(level: str, kind: str, text: str) -> Data:
+    return {"level": level, "descriptor": {"id": kind}, "message": {"text": _text(text)}}
+
+
+def _text(text: str) -> str:
+    """A text in which nothing is a link, and nothing is hidden."""
+    return clipped(visible_lines(text).replace("](", "] ("), MESSAGE)
+
+
+def _link(text: str) -> str:
+    """A text to be the text of a link."""
+    shown = clipped(visible(text), LINK) or "here"
+    return "".join("\\" + letter if letter in "\\[]" else letter for letter in shown)

@@ -1,0 +1,21 @@
+"""How often each rule found something: a line per rule, the most frequent first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TextIO
+
+from dslint.report.style import Style
+from dslint.report.words import COLORS, count
+from dslint.results import Results
+
+
+def write(results: Results, out: TextIO, *, color: bool) -> None:
+    """Write the number of findings, of files with them, the severity, the code and the name of each rule that found something."""
+    style = Style(color=color, width=80)
+    found = Counter((d.code, d.name, d.severity) for d in results.diagnostics)
+    files = {key: len({d.path for d in results.diagnostics if (d.code, d.name, d.severity) == key}) for key in found}
+    for (code, name, severity), number in sorted(found.items(), key=lambda item: (-item[1], item[0][0])):
+        word = style.paint(f"{severity.value:<7}", COLORS[severity], "bold")
+        out.write(f"{number:>6,}  {word}  {style.paint(code, 'bold')}  {name} ({count(files[code, name, severity], 'file')})\n")
+    out.write(f"{found.total():>6,}  in {count(len(results.files), 'file')}\n")
