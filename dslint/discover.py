@@ -54,6 +54,19 @@ def discover(arguments: Iterable[str], settings: Finder) -> Found:
     return found
 
 
+def listed(text: str, settings: Finder) -> list[Target]:
+    """The files of a list, their names ended by NUL characters or by line ends. They are found, not named: a file that is excluded, not
+    included, or no longer there is left out.
+    """
+    names = dict.fromkeys(name for name in (text.split("\0") if "\0" in text else text.splitlines()) if name)
+    wanted: list[Target] = []
+    for name in names:
+        of_file = settings.for_file(name)
+        if os.path.isfile(name) and _is_included(name, of_file) and not is_excluded(name, of_file):
+            wanted.append(Target(name, named=False))
+    return wanted
+
+
 def _expand(argument: str, settings: Finder) -> Iterator[Target]:
     if os.path.isdir(argument):
         yield from (Target(path, named=False) for path in _walk(argument, settings))

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import click
 
 from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
-from dslint.discover import Found, discover
+from dslint.discover import Found, discover, listed
+from dslint.errors import UserError
 from dslint.linter import INTERNAL_ERROR
 from dslint.report import FORMATS, write
 from dslint.report.words import count
@@ -42,6 +43,7 @@ class Wishes:
     """What to do with the results."""
 
     paths: tuple[str, ...]
+    files_from: str | None
     outputs: tuple[tuple[str, str], ...]
     write_baseline: bool
     ignores: bool
@@ -78,6 +80,11 @@ class Wishes:
     help="Write a report to a file too, beside the one that is printed. Repeatable.",
 )
 @click.option(
+    "--files-from",
+    metavar="FILE",
+    help='Check the files that FILE ("-": standard input) lists, in place of PATHs: a name a line, or each ended by NUL.',
+)
+@click.option(
     "--write-baseline", is_flag=True, help="Write the baseline: all findings if there is none yet; else take out of it those that are gone."
 )
 @click.option("--no-ignores", is_flag=True, help="Report what comments, settings and baseline suppress, too.")
@@ -104,6 +111,8 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
     wanted = Wishes(ignores=not no_ignores, **wishes)  # type: ignore[arg-type]
     if wanted.stdin_filename is not None and "-" not in wanted.paths:
         raise click.UsageError('--stdin-filename is for a config from standard input: give "-" as the path.')
+    if wanted.files_from is not None and (wanted.paths or watch):
+        raise click.UsageError("--files-from stands in place of PATHs, and cannot be watched.")
     if watch:
         from dslint.cli.watch import watch as keep_watching
 
@@ -117,17 +126,20 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
 def check(finder: Finder, wanted: Wishes) -> int:
     """Check what is wanted, write all that is wanted, and give the exit code."""
     paths = wanted.paths or (".",)
-    found = discover((path for path in paths if path != "-"), finder)
+    if wanted.files_from is None:
+        found = discover((path for path in paths if path != "-"), finder)
+    else:
+        found = Found(listed(_list_of(wanted.files_from), finder), [], [])
     files = [_lint_stdin(wanted.stdin_filename or "<stdin>", finder, comments=wanted.ignores)] if "-" in paths else []
     files += _lint(found, finder, wanted)
     for missing in found.nothing:
         warn(str(missing))
     if not files:
-        return _nothing_to_check(wanted.paths, found)
+        return _nothing_to_check(wanted.paths, found, files_listed=wanted.files_from is not None)
     if wanted.ignores:
         from dslint.suppress import entries
 
-        files = entries.apply(files, finder, [path for path in paths if os.path.isdir(path)])
+        files = entries.apply(files, finder, [path for path in paths if os.path.isdir(path)] if wanted.files_from is None else [])
     settings = run_settings(finder)
     baseline = settings["baseline"] and os.path.join(settings.based("baseline")[0][0], settings["baseline"])
     if wanted.write_baseline and not baseline:
@@ -179,6 +191,14 @@ def _lint_stdin(name: str, finder: Finder, *, comments: bool) -> FileResult:
         return FileResult(name, "unreadable", error=str(error), facts=finder.for_file(name).facts)
 
 
+def _list_of(path: str) -> str:
+    try:
+        with open(0 if path == "-" else path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def _heed_baseline(path: str, files: list[FileResult], wanted: Wishes) -> list[FileResult]:
     """The results without what is in the baseline; the baseline itself is written where that is wanted."""
     from dslint.suppress import baseline
@@ -221,9 +241,9 @@ def _write_file(results: Results, output_format: str, path: str) -> bool:
     return True
 
 
-def _nothing_to_check(paths: tuple[str, ...], found: Found) -> int:
-    """Say that there is nothing to check, where nobody said so yet. That all named files are excluded is what somebody wanted."""
-    if found.excluded and not found.nothing:
+def _nothing_to_check(paths: tuple[str, ...], found: Found, *, files_listed: bool) -> int:
+    """Say that there is nothing to check, where nobody said so yet. That named files are excluded, or no file is listed, is as wanted."""
+    if not found.nothing and (found.excluded or files_listed):
         return CLEAN
     if not found.nothing:
         where = ", ".join(paths) or "the current directory"

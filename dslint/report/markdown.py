@@ -104,8 +104,8 @@ def _remarks(results: Results) -> str:
 
 _SPECIAL = re.compile(
     r"(?P<markup>[\\`*\[\]<>|~&$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|^[-+ ]|(?<=\d)[.)](?= ))"
-    r"|(?P<linker>[@#:!%^](?=\S)|\b(?!\d+\b)[0-9a-fA-F](?=[0-9a-fA-F]{6,39}\b))"
-    r"|(?<=[wW])(?=\.)|(?<=-)(?=\d)"
+    r"|(?P<commit>\b(?!\d+\b)[0-9a-fA-F]{7,40}\b)"
+    r"|[@#:!%^](?=\S)|[wW](?=\.)|-(?=\d)"
 )
 """What Markdown would act upon; and where GitHub and GitLab, which look at the text that Markdown made, would see a mention, a reference,
 an address, a commit or an emoji: these are broken up by `<wbr>`, which shows nothing."""
@@ -117,6 +117,9 @@ def _escaped(text: str) -> str:
 
 
 def _inert(special: re.Match[str]) -> str:
-    if not special["markup"]:
-        return special[0] + "<wbr>"
-    return f"&#{ord(special[0])};" + ("<wbr>" if special[0] in "~&$" else "")
+    text = special[0]
+    if special["commit"]:
+        return "<wbr>".join(text[start : start + 6] for start in range(0, len(text), 6))
+    if special["markup"]:
+        return f"&#{ord(text)};" + ("<wbr>" if text in "~&$" else "")
+    return text + "<wbr>"

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The second step of action.yml: runs `dslint check` with what the inputs say. They come as variables, so that no input is ever a command.
+set -euo pipefail
+set -f # words are split at blanks, and no pattern is expanded: dslint does that
+
+options=(--output-format github)
+[ -z "$WORLD_SIZE" ] || options+=(--world-size "$WORLD_SIZE")
+[ -z "$INTEGRATION" ] || options+=(--integration "$INTEGRATION")
+[ -z "$RELEASE" ] || options+=(--deepspeed "$RELEASE")
+[ -z "$FAIL_ON" ] || options+=(--fail-on "$FAIL_ON")
+[ -z "$SARIF" ] || options+=(--output "sarif=$SARIF")
+[ "$SUMMARY" != true ] || options+=(--output "markdown=$RUNNER_TEMP/dslint-summary.md")
+# shellcheck disable=SC2206 # meant to be split
+more=($MORE) paths=($PATHS)
+
+if [ "$CHANGED_ONLY" = true ] && [ -n "$BASE" ]; then
+  # What is checked out may be the merge commit alone: the commit that it is compared with has to be fetched.
+  git cat-file -e "$BASE^{commit}" 2>/dev/null || git fetch --quiet --depth=1 origin "$BASE"
+  git diff --name-only --no-renames --diff-filter=d -z "$BASE" HEAD -- "${paths[@]}" > "$RUNNER_TEMP/dslint-changed"
+  options+=(--files-from "$RUNNER_TEMP/dslint-changed")
+  paths=()
+fi
+
+code=0
+"$PROGRAM" check "${options[@]}" ${more[@]+"${more[@]}"} -- ${paths[@]+"${paths[@]}"} || code=$?
+if [ "$SUMMARY" = true ] && [ -f "$RUNNER_TEMP/dslint-summary.md" ]; then
+  cat "$RUNNER_TEMP/dslint-summary.md" >> "$GITHUB_STEP_SUMMARY"
+fi
+echo "exit-code=$code" >> "$GITHUB_OUTPUT"
+exit "$code"
