@@ -1,6 +1,6 @@
 """What a JSON value becomes where a type is declared: pydantic's lax mode, as DeepSpeed's pydantic sections read values.
 
-DeepSpeed's models are pydantic 2's since 0.15.0. Before, they were pydantic 1's (with pydantic 2 installed: its `pydantic.v1`), which takes more.
+DeepSpeed's models are pydantic 2's since 0.15.0. Before, they were pydantic 1's (`pydantic.v1` where 2 is installed), which takes more.
 Agreement with pydantic itself is proven in the suite; importing pydantic here would cost more than the whole check.
 """
 

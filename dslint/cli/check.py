@@ -169,19 +169,19 @@ def _lint(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
     total, done = len(found.targets), 0
     if total < PROGRESS_FROM or not sys.stderr.isatty():
         return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs)
-    with click.progressbar(length=total, label="Checking", file=sys.stderr, show_pos=True) as bar:
+    try:
+        with click.progressbar(length=total, label="Checking", file=sys.stderr, show_pos=True) as bar:
 
-        def progress(more: int) -> None:
-            nonlocal done
-            done += more
-            bar.update(more)
+            def progress(more: int) -> None:
+                nonlocal done
+                done += more
+                bar.update(more)
 
-        try:
             return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs, progress=progress)
-        except KeyboardInterrupt:
-            click.echo(err=True)
-            warn(f"interrupted after {done:,} of {total:,} files; nothing is reported.")
-            raise
+    except KeyboardInterrupt:
+        click.echo(err=True)
+        warn(f"interrupted after {done:,} of {total:,} files; nothing is reported.")
+        raise
 
 
 def _lint_stdin(name: str, finder: Finder, *, comments: bool) -> FileResult:
