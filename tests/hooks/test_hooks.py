@@ -159,3 +159,38 @@ def test_the_hook_works_from_a_clone(installed: Path, tmp_path: Path) -> None:
     )
     assert str(ROOT) not in where.stdout
     assert (Path(where.stdout.strip()).parent / "schemas" / "ds_config.schema.json").is_file()
+
+
+@pytest.mark.build
+def test_with_the_real_pre_commit(tmp_path: Path) -> None:
+    """A scratch repository, and pre-commit itself: it makes its own environment of a clone of this checkout."""
+    pytest.importorskip("pre_commit")
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a git checkout")
+    origin, project = tracked(tmp_path / "origin"), tmp_path / "project"
+    project.mkdir()
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
+    revision = subprocess.run([*git, "rev-parse", "HEAD"], cwd=origin, check=True, capture_output=True, text=True).stdout.strip()
+    hooks = {"repos": [{"repo": origin.as_uri(), "rev": revision, "hooks": [{"id": "dslint", "args": ["--integration=transformers"]}]}]}
+    (project / ".pre-commit-config.yaml").write_text(yaml.safe_dump(hooks), encoding="utf-8")
+    (project / "dslint.toml").write_text('exclude = ["old/"]\n', encoding="utf-8")
+    (project / "package.json").write_text('{"name": "x", "zero_optimisation": {}}', encoding="utf-8")
+    (project / "old").mkdir()
+    for name in ("ds_config.json", "old/ds_config.json"):
+        (project / name).write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimisation": {}}', encoding="utf-8")
+    for command in (["init", "-q"], ["add", "-A"]):
+        subprocess.run([*git, *command], cwd=project, check=True, capture_output=True)
+    environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home"), "PYTHONPATH": "", "NO_COLOR": "1"}
+
+    def commit() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pre_commit", "run", "--all-files", "--color=never"]
+        return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=300)
+
+    failed = commit()
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    assert "error[DS102] misspelt-key-dropped" in failed.stdout
+    assert failed.stdout.count("-->") == 1
+    (project / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {}}', encoding="utf-8")
+    passed = commit()
+    assert passed.returncode == 0, passed.stdout
+    assert "Passed" in passed.stdout

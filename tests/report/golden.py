@@ -1,4 +1,4 @@
-"""Expected outputs, kept as files. `DSLINT_UPDATE_GOLDEN=1 pytest tests/report` writes them anew; read the diff before it is committed."""
+"""Expected outputs, kept as files. `UPDATE_GOLDEN=1 pytest tests/report` writes them anew; read the diff before it is committed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ def check(name: str, text: str) -> None:
     """Compare a text with the file of this name."""
     file = FOLDER / f"{name}.txt"
     data = text.encode("utf-8", "surrogatepass")
-    if os.environ.get("DSLINT_UPDATE_GOLDEN"):
+    if os.environ.get("UPDATE_GOLDEN") or os.environ.get("DSLINT_UPDATE_GOLDEN"):
         file.write_bytes(data)
     assert data.decode("utf-8", "surrogatepass") == file.read_bytes().decode("utf-8", "surrogatepass").replace("\r\n", "\n")

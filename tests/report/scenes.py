@@ -7,7 +7,8 @@ from io import StringIO
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Phase, Place, Range, Related, Severity
 from dslint.facts import Facts, Integration
 from dslint.report import write
-from dslint.results import FileResult, Results, Skipped
+from dslint.results import By, FileResult, Results, Skipped, Suppressed
+from dslint.rule import Rule
 from dslint.source.parse import parse
 from dslint.source.tree import Document
 
@@ -238,4 +239,49 @@ def nothing_judged() -> Results:
     )
 
 
-SCENES = {scene.__name__: scene for scene in (findings, files, minified, hostile, clean, nothing_judged)}
+RULES = (
+    Rule(
+        "DS501",
+        "offload-param-below-stage-3",
+        Effect.IGNORED,
+        None,
+        lambda config: (),
+        "`offload_param` is given, but the ZeRO stage is below 3.\n\nParameters are only\npartitioned at stage 3.\n\n    indented: 1",
+        references=("deepspeed/runtime/zero/config.py", "https://www.deepspeed.ai/docs/config-json/"),
+    ),
+    Rule("DS201", "batch-size-product", Effect.CRASH, Phase.PARSE, lambda config: (), "The batch sizes do not fit each other."),
+    Rule("DS999", "never-found", Effect.ADVICE, None, lambda config: (), "Nothing of it is in the report."),
+)
+
+
+def suppressed() -> Results:
+    """Findings that somebody wants not to see, by each of the means, beside one that is seen; and the rules that were asked."""
+    document = parse('{\n  // dslint: ignore DS501\n  "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}\n}')
+
+    def offload(path: str, message: str) -> Diagnostic:
+        at = place(document, '"offload_param"')
+        return found(path, "DS501", "offload-param-below-stage-3", Effect.IGNORED, message, pointer="/a", range=at)
+
+    product = found("a.json", "DS201", "batch-size-product", Effect.CRASH, "4 x 2 is not 32.", phase=Phase.PARSE, pointer="/b")
+    return Results(
+        Facts(),
+        (
+            FileResult(
+                "a.json",
+                "ds_config",
+                document,
+                (offload("a.json", "this one is seen."),),
+                suppressed=(
+                    Suppressed(offload("a.json", "there is a comment."), By.COMMENT, "tried on the cluster, see [here](http://x)"),
+                    Suppressed(product, By.BASELINE),
+                ),
+            ),
+            FileResult(
+                "b.json", "ds_config", document, suppressed=(Suppressed(offload("b.json", "not in examples."), By.SETTINGS, "an example"),)
+            ),
+        ),
+        RULES,
+    )
+
+
+SCENES = {scene.__name__: scene for scene in (findings, files, minified, hostile, clean, nothing_judged, suppressed)}

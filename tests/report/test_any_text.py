@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -12,14 +13,24 @@ from hypothesis import strategies as st
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Phase, Place, Range, Related, Severity
 from dslint.facts import Facts
 from dslint.report import FORMATS
-from dslint.results import FileResult, Results, Skipped
+from dslint.report.style import visible
+from dslint.results import By, FileResult, Results, Skipped, Suppressed
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Sequence, Span
 
+from . import readers
 from .runner import read
-from .scenes import written
+from .scenes import RULES, written
 
-TEXT = st.text(st.one_of(st.characters(), st.sampled_from('\t\r\n\x1b\x00\u0301\u202e\ud800型: {}"')), max_size=300)
-SHORT = st.text(max_size=30)
+MARKUP = (
+    *"\\`*_[](){}<>!|~&$#@:.-+=^%'\"0aZ \n\t",
+    *("http://x.y", "www.x.y", "a@b.cd", "@team", "#1", "x/y#1", "GH-1", "JIRA-12", "0123abc", ":x:", "](1)", "[x](http://y)", "]]>"),
+    *("<b>", "<!--", "-->", "&amp;", "&#64;", "</td>", "</details>", "<script>", "\\|", "- ", "1. ", "    ", "---", "```", "$x$", "[^1]"),
+)
+PIECES = {0xE000 + number: piece for number, piece in enumerate(MARKUP)}
+MARKED = st.text(st.sampled_from([chr(piece) for piece in PIECES]), max_size=40).map(lambda text: text.translate(PIECES))
+ANY = st.text(st.one_of(st.characters(), st.sampled_from('\t\r\n\x1b\x00\u0301\u202e\ud800\ufffe\uffff型: {}"')), max_size=300)
+TEXT = st.one_of(ANY, MARKED)
+SHORT = st.one_of(st.text(max_size=30), MARKED)
 NUMBER = st.integers(0, 400)
 
 
@@ -40,15 +51,16 @@ def documents(draw: st.DrawFn) -> Document:
 PLACES = st.builds(Place, NUMBER, NUMBER, NUMBER)
 RANGES = st.none() | st.builds(Range, PLACES, PLACES)
 PATHS = st.sampled_from(["a.json", "b.json", "evil\x1b\n::error::.json", "\udce9"])
+ODD_PATHS = st.one_of(PATHS, st.sampled_from(["<stdin>", "/x/y.json", "../up.json", "| <b>@x</b> [a](b).json", "\ud800"]))
 
 
 def diagnostics() -> st.SearchStrategy[Diagnostic]:
-    related = st.builds(Related, PATHS, TEXT, st.none() | SHORT, RANGES)
+    related = st.builds(Related, ODD_PATHS, TEXT, st.none() | SHORT, RANGES)
     fixes = st.builds(Fix, SHORT, st.sampled_from(Applicability), st.lists(st.builds(Edit, NUMBER, NUMBER, SHORT), max_size=2).map(tuple))
     return st.builds(
         Diagnostic,
-        PATHS,
-        st.just("DS101"),
+        ODD_PATHS,
+        st.sampled_from(["DS101", "DS501"]),
         SHORT,
         st.sampled_from(Severity),
         st.sampled_from(Effect),
@@ -65,7 +77,7 @@ def diagnostics() -> st.SearchStrategy[Diagnostic]:
 
 FILES = st.builds(
     FileResult,
-    PATHS,
+    ODD_PATHS,
     st.sampled_from(["ds_config", "template", "unreadable"]),
     st.none() | documents(),
     st.lists(diagnostics(), max_size=3).map(tuple),
@@ -73,8 +85,9 @@ FILES = st.builds(
     st.none() | TEXT,
     st.none() | TEXT,
     st.builds(Facts, inferred=st.lists(st.tuples(st.just("world_size"), TEXT), max_size=1).map(tuple)),
+    st.lists(st.builds(Suppressed, diagnostics(), st.sampled_from(By), st.none() | TEXT), max_size=2).map(tuple),
 )
-RESULTS = st.builds(Results, st.just(Facts()), st.lists(FILES, max_size=3).map(tuple))
+RESULTS = st.builds(Results, st.just(Facts()), st.lists(FILES, max_size=3).map(tuple), st.sampled_from([(), RULES]))
 
 
 @settings(max_examples=100, deadline=None)
@@ -111,9 +124,61 @@ def test_the_runner_obeys_no_command_but_ours(results: Results) -> None:
     commands, log = read(written(results, "github"))
     assert len(commands) == sum(len(file.diagnostics) + (file.error is not None) for file in results.files)
     assert {command.name for command in commands} <= {"error", "warning", "notice"}
-    assert {command.properties.get("file") for command in commands} <= {"a.json", "b.json", "evil\x1b\n::error::.json", "\\udce9"}
+    shown = {
+        "a.json",
+        "b.json",
+        "evil\x1b\n::error::.json",
+        "\\udce9",
+        None,
+        "/x/y.json",
+        "../up.json",
+        "| <b>@x</b> [a](b).json",
+        "\\ud800",
+    }
+    assert {command.properties.get("file") for command in commands} <= shown
     assert "\n".join(log).startswith(written(results, "full"))
 
 
+@settings(max_examples=100, deadline=None)
+@given(RESULTS)
+def test_every_line_is_an_object(results: Results) -> None:
+    lines = [readers.strict_json(line) for line in written(results, "jsonl").split("\n")[:-1]]
+    kinds = Counter(line["type"] for line in lines)
+    assert kinds == Counter(file=len(results.files), diagnostic=len(results.diagnostics), suppressed=len(results.suppressed), summary=1)
+    assert lines[-1]["type"] == "summary"
+
+
+@settings(max_examples=100, deadline=None)
+@given(RESULTS)
+def test_gitlab_reads_it(results: Results) -> None:
+    findings = readers.gitlab(written(results, "gitlab"))
+    assert len(findings) == len(results.diagnostics) + sum(file.error is not None for file in results.files)
+
+
+@settings(max_examples=100, deadline=None)
+@given(RESULTS)
+def test_code_scanning_reads_it(results: Results) -> None:
+    run = readers.sarif(written(results, "sarif"))
+    assert len(run["results"]) == len(results.diagnostics) + len(results.suppressed)
+    assert sum("suppressions" in result for result in run["results"]) == len(results.suppressed)
+    levels = [notification["level"] for notification in run["invocations"][0]["toolExecutionNotifications"]]
+    assert levels.count("error") == sum(file.error is not None for file in results.files)
+
+
+@settings(max_examples=100, deadline=None)
+@given(RESULTS)
+def test_jenkins_reads_it(results: Results) -> None:
+    root = readers.junit(written(results, "junit"))
+    assert [suite.get("name") for suite in root] == [visible(file.path) for file in results.files]
+    assert root.get("errors") == str(sum(file.error is not None for file in results.files))
+
+
+@settings(max_examples=200, deadline=None)
+@given(RESULTS)
+def test_markdown_holds_nothing_but_text(results: Results) -> None:
+    findings = readers.markdown(written(results, "markdown"))
+    assert len(findings) == len(results.diagnostics) + sum(file.error is not None for file in results.files)
+
+
 def test_every_format_is_tried() -> None:
-    assert set(FORMATS) == {"full", "concise", "json", "github"}
+    assert set(FORMATS) == {"full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "markdown"}

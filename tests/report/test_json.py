@@ -11,10 +11,11 @@ from jsonschema import Draft202012Validator
 
 from dslint.diagnostics import Applicability, Edit, Effect, Fix
 from dslint.facts import Facts
+from dslint.fingerprints import fingerprints
 from dslint.results import FileResult, Results
 from dslint.source.parse import parse
 
-from .scenes import SCENES, findings, found, hostile, written
+from .scenes import SCENES, findings, found, hostile, suppressed, written
 
 
 @pytest.fixture
@@ -28,6 +29,9 @@ def keys_agree(schema: Any, value: Any, whole: Any) -> None:
         schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
     if "oneOf" in schema and value is not None:
         schema = schema["oneOf"][1]
+    if "allOf" in schema:
+        first, second = whole["$defs"]["diagnostic"], schema["allOf"][1]
+        schema = {"required": first["required"] + second["required"], "properties": first["properties"] | second["properties"]}
     if isinstance(value, dict):
         assert sorted(schema["properties"]) == sorted(schema["required"]) == sorted(value)
         for key, inner in value.items():
@@ -69,3 +73,22 @@ def test_a_fix_without_a_document_has_no_ranges() -> None:
         output = json.loads(written(Results(Facts(), (FileResult("a", "ds_config", document, (diagnostic,)),)), "json"))
         (edit,) = output["diagnostics"][0]["fix"]["edits"]
         assert (edit["range"] and edit["range"]["start"]) == expected
+
+
+def test_what_is_suppressed_is_like_any_finding_and_counted_apart() -> None:
+    output = json.loads(written(suppressed(), "json"))
+    assert [one["suppression"] for one in output["suppressed"]] == [
+        {"by": "comment", "reason": "tried on the cluster, see [here](http://x)"},
+        {"by": "baseline", "reason": None},
+        {"by": "settings", "reason": "an example"},
+    ]
+    assert output["suppressed"][0].keys() == {*output["diagnostics"][0], "suppression"}
+    assert (output["summary"]["suppressed"], output["summary"]["error"], output["summary"]["warning"]) == (3, 0, 1)
+
+
+def test_fingerprints_are_those_of_the_run() -> None:
+    results = suppressed()
+    output = json.loads(written(results, "json"))
+    prints = [one["fingerprint"] for one in output["diagnostics"] + output["suppressed"]]
+    assert prints == fingerprints([*results.diagnostics, *(one.diagnostic for one in results.suppressed)])
+    assert len(set(prints)) == 4
