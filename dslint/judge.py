@@ -142,7 +142,7 @@ class Judge:
                 self._violate("shadowed", here, section, KEYS[key], meant=(*path, KEYS[key]["shadowed_by"]))
                 self.values[here] = Value(UNKNOWN, Origin.DROPPED)
             elif self._unread(KEYS[key], members, refuses=refuses):
-                self.values[here] = Value(plain(member.value), Origin.WRITTEN)
+                self.values[here] = Value(UNKNOWN, Origin.DROPPED)
             else:
                 names[key] = name
                 self._key(member.value, here, key, section)

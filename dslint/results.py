@@ -66,10 +66,11 @@ class FileResult:
     @property
     def fails(self) -> bool:
         """Whether something was found that is loud enough."""
-        if self.fail_on == "never":
-            return False
-        least = Severity(self.fail_on).rank
-        return any(diagnostic.severity.rank >= least for diagnostic in self.diagnostics)
+        return any(self.fails_by(diagnostic) for diagnostic in self.diagnostics)
+
+    def fails_by(self, diagnostic: Diagnostic) -> bool:
+        """Whether a finding is loud enough for the file to fail."""
+        return self.fail_on != "never" and diagnostic.severity.rank >= Severity(self.fail_on).rank
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@
           <failure type="warning" message="...">every finding of the rule, with its place</failure>
 
 A test has one `failure` however often the rule spoke: of several, the readers show the first. A file in which nothing was found has one
-test that passed; one that cannot be read has an `error`; what was suppressed, or was not judged at all, is `skipped`. Severities make no
-difference here: an "info" is a failure too, and `type` says that it is one. The output is ASCII; characters that XML cannot hold are
+test that passed; one that cannot be read has an `error`; what was suppressed, or was not judged at all, is `skipped`. A finding that is
+not loud enough to fail the run (`fail-on`) is the output of a test that passed. The output is ASCII; characters that XML cannot hold are
 written as something to be seen.
 """
 
@@ -63,7 +63,8 @@ def _cases(file: FileResult) -> Iterator[Element]:
     for (code, name), found in _by_rule(file.diagnostics).items():
         message = found[0].message + (f" (and {count(len(found) - 1, 'more finding')})" if len(found) > 1 else "")
         loudest = max(found, key=lambda diagnostic: diagnostic.severity.rank)
-        yield _case(file, f"{code} {name}", "failure", loudest.severity.value, message, map(_finding, found))
+        outcome = "failure" if file.fails_by(loudest) else "system-out"
+        yield _case(file, f"{code} {name}", outcome, loudest.severity.value, message, map(_finding, found))
     for (code, name), silent in _by_rule(suppressed.diagnostic for suppressed in file.suppressed).items():
         reasons = dict.fromkeys(suppressed_by(s) for s in file.suppressed if (s.diagnostic.code, s.diagnostic.name) == (code, name))
         yield _case(file, f"{code} {name} (suppressed)", "skipped", "suppressed", "; ".join(reasons), map(_finding, silent))
@@ -81,9 +82,10 @@ def _finding(diagnostic: Diagnostic) -> str:
 
 
 def _case(file: FileResult, name: str, outcome: str | None, kind: str, message: str, body: Iterable[str]) -> Element:
-    """A test; `outcome` is the element that says what came of it, None where it passed."""
+    """A test; `outcome` is the element that says what came of it, None where it passed, `system-out` where it passed with some words."""
     case = Element("testcase", classname=visible(file.path), name=visible(name), time="0")
     if outcome is not None:
-        element = SubElement(case, outcome, type=visible(kind), message=visible(message))
+        attributes = {} if outcome == "system-out" else {"type": visible(kind), "message": visible(message)}
+        element = SubElement(case, outcome, attributes)
         element.text = "\n\n".join(body) or None
     return case
