@@ -17,6 +17,12 @@ from typing import NamedTuple
 
 import pytest
 
+from dslint.facts import Facts, Integration
+from dslint.linter import lint_document
+from dslint.rules import all_rules
+from dslint.settings.sources import read_file
+from dslint.source.parse import parse
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -113,3 +119,18 @@ def test_python_in_a_document_runs(document: Path, monkeypatch: pytest.MonkeyPat
     for block in re.finditer(r"^```python\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         if not block[1].startswith("@rule"):  # a rule shown on its own has no imports
             exec(compile(block[1], f"{document.name}", "exec"), {})
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_settings_in_a_document_are_settings(document: Path, tmp_path: Path) -> None:
+    for block in re.finditer(r"^```toml\n(.*?)^```$", document.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        (tmp_path / "pyproject.toml").write_text(block[1], encoding="utf-8")
+        assert read_file(str(tmp_path / "pyproject.toml")) is not None
+
+
+def test_the_comments_in_the_page_on_ignoring_ignore_what_is_there() -> None:
+    page = (ROOT / "docs" / "ignoring.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```hjson\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    linted = lint_document(parse(block), "c.hjson", Facts(integration=Integration.DEEPSPEED), all_rules())
+    assert linted.diagnostics == ()
+    assert [suppressed.diagnostic.code for suppressed in linted.suppressed] == ["DS501", "DS102"]
