@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.judge import forbids_unknown
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.wording import raises
 
 HF_DOCS = "https://huggingface.co/docs/transformers/deepspeed"
 MATTERS = {
@@ -106,9 +107,8 @@ def auto_kept(config: Config) -> Iterator[Finding]:
         who = "Nobody replaces it" if known else "Unless an integration replaces it"
         wrong = violation.consequence or ("passes", "")
         crash = wrong[0] == "raises"
-        when = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}
         outcome = (
-            f"raises {wrong[2]} {when[wrong[1]]}"
+            raises(wrong[2], wrong[1])
             if crash
             else "takes the string for true"
             if wrong[0] == "truthy"

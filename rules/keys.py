@@ -1,13 +1,11 @@
 """DS1: keys and values that are not what DeepSpeed reads there.
 
-The judging is done by the key table (`dslint/keys.py`); the rules here put it into words, one rule for each thing that DeepSpeed does.
+The judging is done by the key table (`dslint/judge.py`); the rules here put it into words, one rule for each thing that DeepSpeed does.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from dslint.coerce import is_kind
 from dslint.config import UNKNOWN, Config, Violation
@@ -15,6 +13,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.judge import children, dotted
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.files import swallowed
+from dslint.rules.wording import expected, literal, raises
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Scalar
@@ -30,15 +29,6 @@ def _section(violation: Violation) -> str:
 def _in(violation: Violation) -> str:
     """Where a violation stands: "at the top level", "in `aio`"."""
     return f"in {_section(violation)}" if len(violation.path) > 1 else "at the top level"
-
-
-def _literal(value: Any) -> str:
-    """A value as one writes it in JSON; large round numbers as people write them, `5e8`."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e5 and value % 1e5 == 0:
-        return f"{value:.12g}" if "e" in f"{value:.12g}" else re.sub(r"0+$", lambda zeros: f"e{len(zeros[0])}", f"{value:.0f}")
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def _allowed(violation: Violation) -> str:
@@ -61,45 +51,6 @@ def _suggestion(violation: Violation) -> str | None:
             else f'"{violation.meant[0]}" is a key of the top level.'
         )
     return f'Did you mean "{violation.meant[-1]}"?'
-
-
-EXPECTED = {
-    "bool": "true or false",
-    "int": "an integer",
-    "float": "a number",
-    "str": "a string",
-    "list": "a list",
-    "dict": "an object",
-    "section": "an object",
-    "null": "null",
-}
-
-
-def expected(spec: dict[str, Any]) -> str:
-    """What a key takes, in words: `an integer >= 0`, `one of "cpu", "nvme", "none"`."""
-    if "choices" in spec:
-        choices = [choice for choice in spec["choices"] if choice is not None]
-        words = "one of " + ", ".join(_literal(choice) for choice in choices) if len(choices) > 1 else _literal(choices[0])
-        return words + (" or null" if "null" in spec["types"] else "")
-    if "words" in spec:
-        return " or ".join([_expected_kinds(spec, without="str"), *map(_literal, spec["words"])])
-    words = _expected_kinds(spec)
-    bounds = [f"{sign} {_literal(spec[name])}" for name, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")) if name in spec]
-    words = " ".join([words, " and ".join(bounds)]) if bounds else words
-    return f"{words}, or null" if bounds and "null" in spec["types"] else f"{words} or null" if "null" in spec["types"] else words
-
-
-def _expected_kinds(spec: dict[str, Any], without: str = "") -> str:
-    kinds = [kind for kind in spec["types"] if kind not in (without, "null") and not (kind == "int" and "float" in spec["types"])]
-    return " or ".join(dict.fromkeys(_a_list(spec) if kind == "list" else EXPECTED[kind] for kind in kinds)) or "null"
-
-
-def _a_list(spec: dict[str, Any]) -> str:
-    """`a list of 2 numbers`."""
-    items = spec.get("items", ())
-    plural = {"int": "integers", "float": "numbers", "str": "strings", "bool": "booleans"}.get(items[0]) if len(items) == 1 else None
-    count = f"{spec['length']} " if "length" in spec else ""
-    return f"a list of {count}{plural or 'items'}" if plural or count else "a list"
 
 
 @rule("DS101", "unknown-key-refused", effect=Effect.CRASH, phase=Phase.PARSE, references=(DOCS,))
@@ -194,7 +145,7 @@ def _lost(violation: Violation) -> str:
     default = KEYS.get(key, {}).get("default", UNKNOWN)
     if default is UNKNOWN or isinstance(default, dict | list) or default is None:
         return ""
-    return f", and uses {_literal(default)}, the default of {violation.meant[-1]}"
+    return f", and uses {literal(default)}, the default of {violation.meant[-1]}"
 
 
 LOST = {
@@ -251,13 +202,9 @@ def _refused(config: Config, violation: Violation, *, help: str | None) -> Findi
     """The finding for a value that makes DeepSpeed raise: what is written, what the key takes, what is raised and when."""
     assert violation.consequence is not None
     _, phase, error = violation.consequence
-    error = error.partition(", got ")[0]  # what it got when it was tried is not what stands here
-    if error.count("(") > error.count(")"):
-        error = error.rpartition(" (")[0]
-    when = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}[phase]
     return Finding(
         violation.path,
-        f"{violation.key} is {config.quote(violation.path)}; it takes {expected(violation.spec)}. DeepSpeed raises {error} {when}.",
+        f"{violation.key} is {config.quote(violation.path)}; it takes {expected(violation.spec)}. DeepSpeed {raises(error, phase)}.",
         help=help,
         on="value",
         phase=Phase(phase),
@@ -304,7 +251,7 @@ def wrong_type_taken_otherwise(config: Config) -> Iterator[Finding]:
         if violation.consequence == ("truthy",):
             if violation.becomes is _meant(config, violation):
                 continue
-            outcome = f"DeepSpeed only asks whether it is empty, and takes it for {_literal(violation.becomes)}"
+            outcome = f"DeepSpeed only asks whether it is empty, and takes it for {literal(violation.becomes)}"
         else:
             outcome = (violation.consequence[1] if violation.consequence else "") or "DeepSpeed does not check it"
         yield Finding(

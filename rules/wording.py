@@ -1,0 +1,70 @@
+"""What several chapters say in the same words: values, what a key takes, what DeepSpeed raises and when."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_WHEN = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "step": "at the first step"}
+
+
+def raises(error: str, phase: str) -> str:
+    """What DeepSpeed does with a value it cannot use: `raises TypeError "..." while parsing`.
+
+    Args:
+        error: what it raised when it was tried: the type, and perhaps a colon and the message.
+        phase: "parse", "initialize" or "step".
+    """
+    error = error.partition(", got ")[0]  # what it got when it was tried is not what stands here
+    if error.count("(") > error.count(")"):
+        error = error.rpartition(" (")[0]
+    name, colon, message = error.partition(": ")
+    return f'raises {name} "{message}" {_WHEN[phase]}' if colon else f"raises {error} {_WHEN[phase]}"
+
+
+def literal(value: Any) -> str:
+    """A value as one writes it in JSON; large round numbers as people write them, `5e8`."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e5 and value % 1e5 == 0:
+        return f"{value:.12g}" if "e" in f"{value:.12g}" else re.sub(r"0+$", lambda zeros: f"e{len(zeros[0])}", f"{value:.0f}")
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+EXPECTED = {
+    "bool": "true or false",
+    "int": "an integer",
+    "float": "a number",
+    "str": "a string",
+    "list": "a list",
+    "dict": "an object",
+    "section": "an object",
+    "null": "null",
+}
+
+
+def expected(spec: dict[str, Any]) -> str:
+    """What a key takes, in words: `an integer >= 0`, `one of "cpu", "nvme", "none"`."""
+    if "choices" in spec:
+        choices = [choice for choice in spec["choices"] if choice is not None]
+        words = "one of " + ", ".join(literal(choice) for choice in choices) if len(choices) > 1 else literal(choices[0])
+        return words + (" or null" if "null" in spec["types"] else "")
+    if "words" in spec:
+        return " or ".join([_expected_kinds(spec, without="str"), *map(literal, spec["words"])])
+    words = _expected_kinds(spec)
+    bounds = [f"{sign} {literal(spec[name])}" for name, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")) if name in spec]
+    words = " ".join([words, " and ".join(bounds)]) if bounds else words
+    return f"{words}, or null" if bounds and "null" in spec["types"] else f"{words} or null" if "null" in spec["types"] else words
+
+
+def _expected_kinds(spec: dict[str, Any], without: str = "") -> str:
+    kinds = [kind for kind in spec["types"] if kind not in (without, "null") and not (kind == "int" and "float" in spec["types"])]
+    return " or ".join(dict.fromkeys(_a_list(spec) if kind == "list" else EXPECTED[kind] for kind in kinds)) or "null"
+
+
+def _a_list(spec: dict[str, Any]) -> str:
+    """`a list of 2 numbers`."""
+    items = spec.get("items", ())
+    plural = {"int": "integers", "float": "numbers", "str": "strings", "bool": "booleans"}.get(items[0]) if len(items) == 1 else None
+    count = f"{spec['length']} " if "length" in spec else ""
+    return f"a list of {count}{plural or 'items'}" if plural or count else "a list"
