@@ -151,7 +151,9 @@ def test_only_what_a_pull_request_touches(runner: Runner) -> None:
 
 
 def test_a_sarif_file_and_a_step_that_does_not_fail(runner: Runner) -> None:
-    step = runner.run(sarif_file="found.sarif", fail_on="never", summary="false", world_size="8", integration="transformers", deepspeed="0.16.9")
+    step = runner.run(
+        sarif_file="found.sarif", fail_on="never", summary="false", world_size="8", integration="transformers", deepspeed="0.16.9"
+    )
     assert step.code == 0, step.output
     assert step.summary == ""
     sarif = json.loads((runner.workspace / "found.sarif").read_text(encoding="utf-8"))

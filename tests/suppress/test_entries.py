@@ -23,9 +23,7 @@ def project(tmp_path: Path) -> Path:
 
 def settings(project: Path, *entries: dict[str, str]) -> None:
     usual = {"file": "a/ds_one.json", "pointer": "/zero_optimization", "rules": "DS501"}
-    text = "[tool.dslint]\nworld-size = 8\n" + "".join(
-        ENTRY.format(**usual) if not e else ENTRY.format(**{**usual, **e}) for e in entries
-    )
+    text = "[tool.dslint]\nworld-size = 8\n" + "".join(ENTRY.format(**usual) if not e else ENTRY.format(**{**usual, **e}) for e in entries)
     (project / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
