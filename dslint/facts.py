@@ -76,14 +76,39 @@ OLDEST = Release(0, 9, 0)
 NEWEST = Release(0, 19, 8)
 
 
+class Upgrade(NamedTuple):
+    """From one release to another, as `0.14.5..0.19.8` says; without its end, to the newest."""
+
+    start: Release
+    to: Release
+
+    def __str__(self) -> str:
+        return f"{self.start}..{self.to}"
+
+    @classmethod
+    def parse(cls, text: str) -> Upgrade:
+        """Read `0.14.5..0.19.8` or `0.14.5..`.
+
+        Raises:
+            ValueError: the text is no such thing, or does not lead upwards.
+        """
+        start, dots, to = text.partition("..")
+        upgrade = cls(Release.parse(start), Release.parse(to) if to.strip() else NEWEST)
+        if not dots or upgrade.start >= upgrade.to:
+            raise ValueError(text)
+        return upgrade
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What was given (or plainly follows) beside the file. None is unknown, and nothing is guessed from it.
 
-    `world_size` is the number of all ranks. `inferred` maps a fact's name to the evidence it was inferred from.
+    `world_size` is the number of all ranks. `upgrade_from` is the release that ran it so far, where only what changes is asked for.
+    `inferred` maps a fact's name to the evidence it was inferred from.
     """
 
     world_size: int | None = None
     integration: Integration | None = None
     deepspeed: Release = NEWEST
+    upgrade_from: Release | None = None
     inferred: tuple[tuple[str, str], ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from dslint.config import Config, resolve
@@ -69,6 +70,7 @@ class Linted(NamedTuple):
 
 def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[Rule], *, comments: bool = True) -> Linted:
     """Ask the rules about a document that is known to be a config."""
+    rules = tuple(rules)
     config = resolve(document, facts)
     config.ignores = ignores_of(document) if comments else []
     asked: list[Rule] = []
@@ -80,6 +82,10 @@ def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[
         else:
             skipped.append(Skipped(rule.code, missing))
     found = [d for rule in asked if not rule.last for d in _ask(rule, config, shown)]
+    if facts.upgrade_from is not None:
+        before = lint_document(document, shown, replace(facts, deepspeed=facts.upgrade_from, upgrade_from=None), rules, comments=False)
+        known = {(d.code, d.pointer, d.effect) for d in before.diagnostics}
+        found = [d for d in found if (d.code, d.pointer, d.effect) not in known]
     if document.problems:
         found = [d for d in found if not _in_broken_text(d, document)]
     kept, suppressed, config.unused_ignores = sort_out(found, config.ignores, (rule for rule in asked if not rule.last))

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dslint.diagnostics import Effect, Fix, Phase, Severity
-from dslint.facts import Facts, Integration, Release
+from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.source.tree import Path, Span
 
 if TYPE_CHECKING:
@@ -164,7 +164,10 @@ def _example(
     text: str, at: Where | None, world_size: int | None, integration: str | None, deepspeed: str | None
 ) -> Callable[[Check], Check]:
     facts = Facts(world_size, Integration(integration) if integration else None)
-    if deepspeed:
+    if deepspeed and ".." in deepspeed:
+        start, to = Upgrade.parse(deepspeed)
+        facts = replace(facts, deepspeed=to, upgrade_from=start)
+    elif deepspeed:
         facts = replace(facts, deepspeed=Release.parse(deepspeed))
 
     def add(check: Check) -> Check:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import cache
 
 from dslint.rule import Rule
-from dslint.rules import activation, auto, batch, files, keys, offload, optimizer, precision, sections, zero
+from dslint.rules import activation, auto, batch, files, keys, offload, optimizer, precision, sections, upgrade, zero
 
-CHAPTERS = (files, keys, batch, precision, zero, offload, optimizer, activation, sections, auto)
+CHAPTERS = (files, keys, upgrade, batch, precision, zero, offload, optimizer, activation, sections, auto)
 """The modules that hold rules, in the order of their codes."""
 
 

@@ -27,6 +27,8 @@ from dslint.facts import Facts, Integration
 from dslint.linter import INTERNAL_ERROR, lint_file
 from dslint.results import FileResult
 from dslint.rules import all_rules
+from dslint.settings import Finder
+from dslint.settings import Finder
 
 
 @dataclass
@@ -105,7 +107,7 @@ def main() -> int:
         parser.error("--manifest and --verdicts go together")
     known = verdicts(arguments)
     tally = Tally()
-    targets, _ = discover([str(arguments.folder)])
+    targets = discover([str(arguments.folder)], Finder(only="")).targets
     for target in targets:
         verdict = known.get(target.path)
         if known and verdict is None:

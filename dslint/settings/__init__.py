@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from dslint.diagnostics import Severity
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, Upgrade
+from dslint.releases import NOTHING, Found, find
 from dslint.rule import Rule
 from dslint.rules import all_rules
 from dslint.selection import Selection, choose, means
@@ -32,8 +33,10 @@ class InForce(NamedTuple):
 class Settings:
     """The settings for a file (or for the run): layers, the last one counting most."""
 
-    def __init__(self, layers: Iterable[Layer] = ()) -> None:
+    def __init__(self, layers: Iterable[Layer] = (), folder: str | None = None) -> None:
         self.layers = tuple(layers)
+        self._folder = folder
+        """Where to look for the DeepSpeed release; None to look nowhere."""
 
     def __getitem__(self, name: str) -> Any:
         """The value of a setting."""
@@ -43,6 +46,8 @@ class Settings:
         """The value of a setting, and where it came from."""
         saying = [layer for layer in self.layers if name in layer.values]
         origins = tuple(layer.origin(name) for layer in saying)
+        if name == "deepspeed" and not saying:
+            return InForce(self._found.release, (self._found.evidence,) if self._found is not NOTHING else ())
         if not saying:
             return InForce(SETTINGS[name].default, ())
         if name in EXTENDING:
@@ -53,9 +58,18 @@ class Settings:
 
     @cached_property
     def facts(self) -> Facts:
-        """The facts, as given."""
-        integration = self["integration"]
-        return Facts(self["world-size"], Integration(integration) if integration else None, self["deepspeed"])
+        """The facts as given, and the release as found where none is given."""
+        integration = Integration(self["integration"]) if self["integration"] else None
+        given = self["deepspeed"]
+        if isinstance(given, Upgrade):
+            return Facts(self["world-size"], integration, given.to, given.start)
+        said = any("deepspeed" in layer.values for layer in self.layers)
+        return Facts(self["world-size"], integration, given, inferred=() if said else (("deepspeed", self._found.evidence),))
+
+    @cached_property
+    def _found(self) -> Found:
+        """What the project says of the release."""
+        return (find(self._folder) if self._folder is not None else None) or NOTHING
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
@@ -97,7 +111,7 @@ class Finder:
         self._above = tuple(above)
         self._only_path = only
         self._settings: dict[str, Settings] = {}
-        self._only = None if only is None else Settings([*([named(only)] if only else []), *self._above])
+        self._only = None if only is None else [*([named(only)] if only else []), *self._above]
 
     def again(self) -> Finder:
         """A finder that has read no file yet."""
@@ -113,13 +127,15 @@ class Finder:
 
     def for_directory(self, folder: str) -> Settings:
         """The settings for the files in a directory (absolute); raises `SettingsError`."""
+        if folder not in self._settings:
+            self._settings[folder] = Settings(self._layers(folder), None if self._only_path == "" else folder)
+        return self._settings[folder]
+
+    def _layers(self, folder: str) -> Iterable[Layer]:
+        """What counts in a directory, least first."""
         if self._only is not None:
             return self._only
-        if folder not in self._settings:
-            layer = nearest(folder)
-            parent = os.path.dirname(folder)
-            if layer is not None:
-                self._settings[folder] = Settings([layer, *self._above])
-            else:
-                self._settings[folder] = self.for_directory(parent) if parent != folder else Settings(self._above)
-        return self._settings[folder]
+        layer, parent = nearest(folder), os.path.dirname(folder)
+        if layer is not None:
+            return [layer, *self._above]
+        return self.for_directory(parent).layers if parent != folder else self._above

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
-from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release
+from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release, Upgrade
 from dslint.rules import all_rules
 from dslint.selection import NoSuchRule, check_words, is_name_of
 
@@ -78,27 +78,28 @@ class Choice:
 
 
 class DeepSpeedRelease:
-    """A DeepSpeed release that dslint knows, or a later one."""
+    """A DeepSpeed release that dslint knows, or a later one; or an upgrade from one to another, `0.14.5..0.19.8`."""
 
-    def from_file(self, value: Any) -> Release:
+    def from_file(self, value: Any) -> Release | Upgrade:
         if isinstance(value, float):
             raise Wrong(f'has to be in quotes, or 0.10 would mean 0.1: write "{value}"')
         if not isinstance(value, str):
             raise Wrong('has to be a release in quotes, such as "0.16.9" or "0.16"')
         return self.from_word(value)
 
-    def from_word(self, word: str) -> Release:
+    def from_word(self, word: str) -> Release | Upgrade:
         try:
-            release = Release.parse(word)
+            release = Upgrade.parse(word) if ".." in word else Release.parse(word)
         except ValueError:
-            raise Wrong("is not a DeepSpeed release; write it like 0.16.9 or 0.16") from None
-        if release < OLDEST:
+            what = "an upgrade; write it like 0.14.5..0.19.8" if ".." in word else "a DeepSpeed release; write it like 0.16.9 or 0.16"
+            raise Wrong(f"is not {what}") from None
+        if (release.start if isinstance(release, Upgrade) else release) < OLDEST:
             raise Wrong(f"is older than DeepSpeed {OLDEST}, the oldest that dslint knows")
         return release
 
     def schema(self) -> dict[str, Any]:
         minors = [f"{major}.{minor}" for major, minor in LAST_PATCH]
-        return {"type": "string", "pattern": r"^v?\d+\.\d+(\.\d+)?([.+].*)?$", "examples": [*minors, str(NEWEST)]}
+        return {"type": "string", "pattern": r"^v?\d+\.\d+(\.\d+)?([.+].*)?(\.\.(\d+\.\d+(\.\d+)?)?)?$", "examples": [*minors, str(NEWEST)]}
 
 
 class FileName:
@@ -251,7 +252,7 @@ def show(value: Any) -> str:
     """A value as a settings file would have it, cut where it is long."""
     if isinstance(value, bool):
         text = "true" if value else "false"
-    elif isinstance(value, str | Release):
+    elif isinstance(value, str | Release | Upgrade):
         text = f'"{value}"'
     elif isinstance(value, Entry):
         text = show({name: entry for name, entry in value._asdict().items() if entry is not None})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import tarfile
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ class Module:
 
     name: str
     path: str
-    tree: ast.Module
+    text: str = field(repr=False)
     source: Source = field(repr=False)
     is_package: bool = False
 
@@ -56,14 +57,22 @@ class Module:
         return f"{self.path}:{getattr(node, 'lineno', 0)}"
 
     @cached_property
+    def tree(self) -> ast.Module:
+        """Its syntax tree; empty where the text is no Python that can be parsed."""
+        try:
+            return ast.parse(self.text)
+        except SyntaxError:
+            return ast.Module(body=[], type_ignores=[])
+
+    @cached_property
     def _names(self) -> dict[str, ast.AST]:
         """What each name was bound to last, function and class bodies left out."""
-        return dict(_bindings(self.tree.body))
+        return dict(bindings(self.tree.body))
 
     @cached_property
     def _stars(self) -> list[str]:
-        found = [self._target(node) for node in ast.walk(self.tree) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"]
-        return found[::-1]
+        """The modules all of whose names are imported, the last first."""
+        return [self._target(node) for node in _star_imports(self.tree.body)][::-1]
 
     def _target(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -82,8 +91,11 @@ class Module:
         seen |= {(self.name, name)}
         node = self._names.get(name)
         if node is None:
-            starred = (self.source.modules.get(star) for star in self._stars)
-            return next((found for module in starred if module and (found := module._lookup(name, seen))), None)  # noqa: SLF001
+            starred = [(star, self.source.modules.get(star)) for star in self._stars]
+            found = (each._lookup(name, seen) for _, each in starred if each)  # noqa: SLF001
+            outside = [star for star, each in starred if not each and star.split(".")[0] != "deepspeed" and not hasattr(builtins, name)]
+            foreign = (External(f"{star}.{name}") for star in outside)
+            return next((each for each in found if each), None) or next(foreign, None)
         if isinstance(node, ast.ImportFrom | ast.Import):
             return self._imported(name, node, seen)
         return Definition(self, node)
@@ -99,7 +111,11 @@ class Module:
         target = self._target(node)
         module = self.source.modules.get(target)
         if module is None:
-            return self._whole(f"{target}.{alias.name}") if f"{target}.{alias.name}" in self.source.modules else External(f"{target}.{alias.name}")
+            return (
+                self._whole(f"{target}.{alias.name}")
+                if f"{target}.{alias.name}" in self.source.modules
+                else External(f"{target}.{alias.name}")
+            )
         inner = module._lookup(alias.name, seen)  # noqa: SLF001
         return inner or self._whole(f"{target}.{alias.name}")
 
@@ -108,7 +124,18 @@ class Module:
         return Definition(module, module.tree) if module else External(name)
 
 
-def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
+def _star_imports(body: list[ast.stmt]) -> Iterator[ast.ImportFrom]:
+    for node in body:
+        match node:
+            case ast.ImportFrom(names=[ast.alias(name="*")]):
+                yield node
+            case ast.If(body=inner, orelse=other) | ast.Try(body=inner, orelse=other):
+                handlers = node.handlers if isinstance(node, ast.Try) else []
+                yield from _star_imports([*other, *(line for handler in handlers for line in handler.body), *inner])
+
+
+def bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
+    """The names that a body binds, each with what gives its meaning."""
     for node in body:
         match node:
             case ast.Assign(targets=targets, value=value):
@@ -120,9 +147,9 @@ def _bindings(body: list[ast.stmt]) -> Iterator[tuple[str, ast.AST]]:
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 yield from ((alias.asname or alias.name.split(".")[0], node) for alias in names if alias.name != "*")
             case ast.If(body=inner, orelse=other):
-                yield from _bindings([*other, *inner])
+                yield from bindings([*other, *inner])
             case ast.Try(body=inner, handlers=handlers, orelse=other):
-                yield from _bindings([*(line for handler in handlers for line in handler.body), *inner, *other])
+                yield from bindings([*(line for handler in handlers for line in handler.body), *inner, *other])
 
 
 @dataclass
@@ -150,13 +177,9 @@ class Source:
 
     def add(self, path: str, text: str) -> None:
         """Add a module from its text."""
-        try:
-            tree = ast.parse(text)
-        except SyntaxError:
-            return  # templates, and code of a Python to come
         is_package = path.endswith("__init__.py")
         name = path.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-        self.modules[name] = Module(name, path, tree, self, is_package)
+        self.modules[name] = Module(name, path, text, self, is_package)
 
 
 def _archived(path: Path) -> Iterator[tuple[str, str]]:
@@ -167,7 +190,7 @@ def _archived(path: Path) -> Iterator[tuple[str, str]]:
                 if member.isfile() and _wanted(name) and (file := archive.extractfile(member)):
                     yield name, file.read().decode("utf-8", "replace")
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise Unreadable(f"{path} cannot be read: {error}") from error
+        raise Unreadable(f"{path} cannot be read as an archive: {str(error).splitlines()[0].rstrip(':')}") from error
 
 
 def _in_folder(path: Path) -> Iterator[tuple[str, str]]:

@@ -6,11 +6,14 @@ An expression has a tuple of alternatives, `Values`; the empty one means that no
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from surface_reading.source import External, Module
+
+Path: TypeAlias = tuple[str, ...]
+"""Of a key of the config. "*" stands for names of the user's own, and "[]" after a name for the items of a list."""
 
 
 class Hidden:
@@ -43,7 +46,8 @@ class Config:
         return ("config", self.path)
 
     def below(self, name: str) -> Config:
-        return Config((*self.path, name))
+        """The part under a key. "*" stands for a name of the user's own, or several on end."""
+        return self if self.path[-1:] == ("*",) == (name,) else Config((*self.path, name))
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Sequence:
     items: list[Values]
 
     def key(self) -> object:
-        return ("sequence", tuple(keys_of(item) for item in self.items))
+        return ("sequence", id(self))
 
 
 @dataclass(eq=False)
@@ -149,9 +153,12 @@ UNKNOWN: Values = ()
 MOST_ALTERNATIVES = 24
 
 
-def either(*groups: Iterable[Value]) -> Values:
+def either(*groups: Values | list[Value]) -> Values:
     """The alternatives of all groups, each once."""
-    found = {value.key(): value for group in groups for value in group}
+    filled = [group for group in groups if group]
+    if len(filled) == 1 and isinstance(filled[0], tuple):
+        return filled[0]
+    found = {value.key(): value for group in filled for value in group}
     return tuple(found.values())[:MOST_ALTERNATIVES]
 
 
@@ -185,25 +192,25 @@ def _touches(value: Value, depth: int) -> bool:
     return False
 
 
-def plain(values: Values) -> Any:
+def plain(values: Values, depth: int = 6) -> Any:
     """The one Python value that the alternatives stand for, or `HIDDEN`."""
-    found = [_plain(value) for value in values]
+    found = [_plain(value, depth) for value in values]
     return found[0] if len(found) == 1 else HIDDEN
 
 
 def plains(values: Values) -> Iterator[Any]:
     """Each alternative as a Python value, or `HIDDEN`; what the user wrote is left out."""
-    yield from (_plain(value) for value in values if not isinstance(value, Config | NameIn))
+    yield from (_plain(value, 6) for value in values if not isinstance(value, Config | NameIn))
 
 
-def _plain(value: Value) -> Any:
+def _plain(value: Value, depth: int) -> Any:
     match value:
         case Const(value=inner):
             return inner
-        case Sequence(items=items):
-            inner_items = [plain(item) for item in items]
+        case Sequence(items=items) if depth:
+            inner_items = [plain(item, depth - 1) for item in items]
             return HIDDEN if any(item is HIDDEN for item in inner_items) else inner_items
-        case Mapping(entries=entries, merged=[]):
-            inner_entries = {name: plain(entry) for name, entry in entries.items()}
+        case Mapping(entries=entries, merged=[]) if depth:
+            inner_entries = {name: plain(entry, depth - 1) for name, entry in entries.items()}
             return HIDDEN if any(entry is HIDDEN for entry in inner_entries.values()) else inner_entries
     return HIDDEN

@@ -29,6 +29,10 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI = ("pip install", "git clone", "pre-commit")
 
 
+PROGRAM = "import dslint.releases as r; r.installed = lambda: None; from dslint.cli import main; main()"
+"""dslint as it is where no DeepSpeed is installed beside it."""
+
+
 class Command(NamedTuple):
     """A command of a document, with the output that the document shows (None: it shows none)."""
 
@@ -56,7 +60,7 @@ def run(command: str, folder: Path) -> str:
     """What a shell prints for the command, both streams together, with dslint being the one under test."""
     binary = folder / "bin"
     binary.mkdir()
-    (binary / "dslint").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m dslint "$@"\n', encoding="utf-8")
+    (binary / "dslint").write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{PROGRAM}" "$@"\n', encoding="utf-8")
     (binary / "dslint").chmod(0o755)
     (binary / "python").symlink_to(sys.executable)
     work = folder / "work"

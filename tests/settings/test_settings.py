@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from dslint.facts import NEWEST, Integration, Release
+from dslint.releases import installed
 from dslint.rules import all_rules
 from dslint.settings import Finder, SettingsError, from_environment, from_options
 from dslint.settings.sources import read_file
@@ -184,7 +185,7 @@ def test_config_prints_what_is_in_force_and_whence(project: Path) -> None:
     assert rows["world-size"] == ["4", "--world-size"]
     assert rows["fail-on"] == ['"error"', "DSLINT_FAIL_ON"]
     assert rows["integration"] == ['"transformers"', "inner/dslint.toml"]
-    assert rows["deepspeed"] == [f'"{NEWEST}"', "default"]
+    assert rows["deepspeed"] == [f'"{NEWEST}"', *(["default"] if installed() is None else ["this", "environment", "has", "deepspeed", str(NEWEST)])]
     assert list(rows) == list(SETTINGS)
     data = json.loads(dslint("config", "--output-format", "json", cwd=project).stdout)
     assert data["deepspeed"] == {"value": "0.16.9", "origins": ["pyproject.toml"]}
