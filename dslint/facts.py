@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from dslint.hardware import Gpu
+    from dslint.model_config import ModelConfig
 
 
 class Integration(StrEnum):
@@ -103,7 +107,9 @@ class Upgrade(NamedTuple):
 class Facts:
     """What was given (or plainly follows) beside the file. None is unknown, and nothing is guessed from it.
 
-    `world_size` is the number of all ranks. `upgrade_from` is the release that ran it so far, where only what changes is asked for.
+    `world_size` is the number of all ranks, on `nodes` machines; `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how they
+    are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so far,
+    where only what changes is asked for.
     `inferred` maps a fact's name to the evidence it was inferred from.
     """
 
@@ -111,4 +117,12 @@ class Facts:
     integration: Integration | None = None
     deepspeed: Release = NEWEST
     upgrade_from: Release | None = None
+    nodes: int | None = None
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    sequence_parallel: int | None = None
+    gpu: Gpu | None = None
+    gpu_memory: int | None = None
+    host_memory: int | None = None
+    model: ModelConfig | None = None
     inferred: tuple[tuple[str, str], ...] = ()

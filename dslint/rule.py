@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dslint.diagnostics import Effect, Fix, Phase, Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
@@ -147,23 +147,27 @@ def rule(
 
 
 def bad(
-    text: str, *, at: Where, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None
+    text: str, *, at: Where, integration: str | None = None, deepspeed: str | None = None, gpu: str | None = None, **facts: Any
 ) -> Callable[[Check], Check]:
-    """Add an example that the rule must find, at the path `at`."""
-    return _example(text, at, world_size, integration, deepspeed)
+    """Add an example that the rule must find, at the path `at`, with these facts."""
+    return _example(text, at, integration, deepspeed, gpu, facts)
 
 
 def good(
-    text: str, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None
+    text: str, *, integration: str | None = None, deepspeed: str | None = None, gpu: str | None = None, **facts: Any
 ) -> Callable[[Check], Check]:
     """Add an example in which the rule must find nothing, and which DeepSpeed runs."""
-    return _example(text, None, world_size, integration, deepspeed)
+    return _example(text, None, integration, deepspeed, gpu, facts)
 
 
 def _example(
-    text: str, at: Where | None, world_size: int | None, integration: str | None, deepspeed: str | None
+    text: str, at: Where | None, integration: str | None, deepspeed: str | None, gpu: str | None, others: dict[str, Any]
 ) -> Callable[[Check], Check]:
-    facts = Facts(world_size, Integration(integration) if integration else None)
+    facts = Facts(integration=Integration(integration) if integration else None, **others)
+    if gpu:
+        from dslint.hardware import gpu_named
+
+        facts = replace(facts, gpu=gpu_named(gpu), gpu_memory=gpu_named(gpu).memory)
     if deepspeed and ".." in deepspeed:
         start, to = Upgrade.parse(deepspeed)
         facts = replace(facts, deepspeed=to, upgrade_from=start)

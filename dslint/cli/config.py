@@ -8,7 +8,8 @@ import sys
 import click
 
 from dslint.cli.options import FACTS, color_option, run_settings, settings_options, wants_color
-from dslint.facts import Release
+from dslint.facts import Release, Upgrade
+from dslint.hardware import Gpu
 from dslint.report.style import Style
 from dslint.settings import Finder, Settings
 from dslint.settings.kinds import Entry, show
@@ -55,7 +56,7 @@ def _payload(settings: Settings, of_run: Settings) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, Release):
+    if isinstance(value, Release | Upgrade | Gpu):
         return str(value)
     if isinstance(value, Entry):
         return {name: _plain(entry) for name, entry in value._asdict().items()}

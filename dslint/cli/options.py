@@ -13,15 +13,35 @@ from click.shell_completion import CompletionItem
 
 from dslint.rules import all_rules
 from dslint.settings import Finder, Settings, from_environment, from_options
-from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, RuleWords, Table, Words, Wrong
+from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, GpuName, RuleWords, Size, Table, Words, Wrong
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-FACTS = ("world-size", "integration", "deepspeed")
+FACTS = (
+    "world-size",
+    "integration",
+    "deepspeed",
+    "nodes",
+    "tensor-parallel",
+    "pipeline-parallel",
+    "sequence-parallel",
+    "gpu",
+    "gpu-memory",
+    "host-memory",
+    "model",
+)
 """The settings that are facts about the run of a config."""
 
-_METAVARS = {Count: "N", DeepSpeedRelease: "RELEASE", RuleWords: "RULES", Words: "PATTERNS", FileName: "FILE"}
+_METAVARS = {
+    Count: "N",
+    DeepSpeedRelease: "RELEASE",
+    RuleWords: "RULES",
+    Words: "PATTERNS",
+    FileName: "FILE",
+    Size: "SIZE",
+    GpuName: "NAME",
+}
 
 
 class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here

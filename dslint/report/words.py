@@ -26,7 +26,17 @@ _EFFECTS = {
     Effect.SLOW: ("runs slower than it needs to", "may run slower than it needs to"),
 }
 
-_VALUES = {"world_size": "N", "deepspeed": "RELEASE", "gpu_memory": "SIZE", "host_memory": "SIZE"}
+_VALUES = {
+    "world_size": "N",
+    "deepspeed": "RELEASE",
+    "nodes": "N",
+    "tensor_parallel": "N",
+    "pipeline_parallel": "N",
+    "sequence_parallel": "N",
+    "gpu_memory": "SIZE",
+    "host_memory": "SIZE",
+    "model": "FILE",
+}
 
 _BY = {By.COMMENT: "by a comment", By.SETTINGS: "by the settings", By.BASELINE: "by the baseline"}
 

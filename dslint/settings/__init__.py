@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dslint.diagnostics import Severity
 from dslint.facts import Facts, Integration, Upgrade
@@ -19,6 +19,9 @@ from dslint.rules import all_rules
 from dslint.selection import Selection, choose, means
 from dslint.settings.sources import Layer, SettingsError, from_environment, from_options, named, nearest
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES
+
+if TYPE_CHECKING:
+    from dslint.model_config import ModelConfig
 
 __all__ = ["Finder", "InForce", "Layer", "Settings", "SettingsError", "from_environment", "from_options"]
 
@@ -58,13 +61,33 @@ class Settings:
 
     @cached_property
     def facts(self) -> Facts:
-        """The facts as given, and the release as found where none is given."""
-        integration = Integration(self["integration"]) if self["integration"] else None
+        """The facts as given, and the release as found where none is given; raises `UserError` for a model that cannot be read."""
         given = self["deepspeed"]
-        if isinstance(given, Upgrade):
-            return Facts(self["world-size"], integration, given.to, given.start)
         said = any("deepspeed" in layer.values for layer in self.layers)
-        return Facts(self["world-size"], integration, given, inferred=() if said else (("deepspeed", self._found.evidence),))
+        return Facts(
+            world_size=self["world-size"],
+            integration=Integration(self["integration"]) if self["integration"] else None,
+            deepspeed=given.to if isinstance(given, Upgrade) else given,
+            upgrade_from=given.start if isinstance(given, Upgrade) else None,
+            nodes=self["nodes"],
+            tensor_parallel=self["tensor-parallel"],
+            pipeline_parallel=self["pipeline-parallel"],
+            sequence_parallel=self["sequence-parallel"],
+            gpu=self["gpu"],
+            gpu_memory=self["gpu-memory"] or (self["gpu"] and self["gpu"].memory),
+            host_memory=self["host-memory"],
+            model=self._model(),
+            inferred=() if said else (("deepspeed", self._found.evidence),),
+        )
+
+    def _model(self) -> ModelConfig | None:
+        if self["model"] is None:
+            return None
+        from dslint.model_config import load_model
+
+        (base, name), *_ = self.based("model")
+        path = os.path.join(base, name)
+        return load_model(os.path.relpath(path) if path.startswith(os.path.join(os.getcwd(), "")) else path)
 
     @cached_property
     def _found(self) -> Found:

@@ -102,6 +102,44 @@ class DeepSpeedRelease:
         return {"type": "string", "pattern": r"^v?\d+\.\d+(\.\d+)?([.+].*)?(\.\.(\d+\.\d+(\.\d+)?)?)?$", "examples": [*minors, str(NEWEST)]}
 
 
+class Size:
+    """An amount of memory."""
+
+    def from_file(self, value: Any) -> int:
+        return self.from_word(value if isinstance(value, str) else "")
+
+    def from_word(self, word: str) -> int:
+        from dslint.hardware import size
+
+        try:
+            return size(word)
+        except ValueError:
+            raise Wrong('has to be an amount of memory, such as "80GiB"') from None
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[kKmMgGtT]?[iI]?[bB]?\s*$"}
+
+
+class GpuName:
+    """A kind of GPU."""
+
+    def from_file(self, value: Any) -> Any:
+        return self.from_word(value if isinstance(value, str) else "")
+
+    def from_word(self, word: str) -> Any:
+        from dslint.hardware import gpu_named
+
+        try:
+            return gpu_named(word)
+        except ValueError as error:
+            raise Wrong(str(error)) from None
+
+    def schema(self) -> dict[str, Any]:
+        from dslint.hardware import GPUS
+
+        return {"type": "string", "examples": list(GPUS)}
+
+
 class FileName:
     """The name of a file, from the directory of the settings file on."""
 
@@ -252,7 +290,7 @@ def show(value: Any) -> str:
     """A value as a settings file would have it, cut where it is long."""
     if isinstance(value, bool):
         text = "true" if value else "false"
-    elif isinstance(value, str | Release | Upgrade):
+    elif isinstance(value, str | Release | Upgrade) or hasattr(value, "capability"):
         text = f'"{value}"'
     elif isinstance(value, Entry):
         text = show({name: entry for name, entry in value._asdict().items() if entry is not None})

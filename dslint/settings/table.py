@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dslint.diagnostics import Severity
 from dslint.facts import NEWEST, Integration
 from dslint.report import FORMATS
-from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, Entries, FileName, Flag, Kind, RuleWords, Table, Words
+from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, Entries, FileName, Flag, GpuName, Kind, RuleWords, Size, Table, Words
 
 
 class Setting(NamedTuple):
@@ -32,6 +32,14 @@ SETTINGS = {
         Setting("world-size", Count(), None, "The number of ranks (GPUs) of the whole job."),
         Setting("integration", Choice(i.value for i in Integration), None, 'Who loads the config, and so replaces "auto".'),
         Setting("deepspeed", DeepSpeedRelease(), NEWEST, "The DeepSpeed release that will run it, such as 0.16.9; 0.16 is its last patch."),
+        Setting("nodes", Count(), None, "The number of machines that the ranks are on."),
+        Setting("tensor-parallel", Count(), None, "The number of ranks that share a layer (tensor parallelism)."),
+        Setting("pipeline-parallel", Count(), None, "The number of stages of the pipeline."),
+        Setting("sequence-parallel", Count(), None, "The number of ranks that share a sequence."),
+        Setting("gpu", GpuName(), None, "The kind of GPU: h100, a100-40gb, v100, ..."),
+        Setting("gpu-memory", Size(), None, "The memory of one GPU, such as 80GiB, where it is not that of --gpu."),
+        Setting("host-memory", Size(), None, "The memory of one machine, such as 2TiB."),
+        Setting("model", FileName(), None, "The model's config.json (of Hugging Face), or its folder."),
         Setting("select", RuleWords(), ("ALL",), "The rules to ask: codes, names, chapters (DS5), ALL."),
         Setting("ignore", RuleWords(), (), "Rules to leave out. Where a rule is selected too, the more precise word counts."),
         Setting("extend-select", RuleWords(), (), "Rules to ask beside the selected ones."),

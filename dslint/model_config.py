@@ -1,0 +1,91 @@
+"""A model, as its Hugging Face `config.json` describes it. Read as plain data: no transformers, no weights, no code of the model's."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.errors import UserError
+from dslint.source.read import ReadError, read
+
+_HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
+_LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+_HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+_POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length")
+
+
+class ModelError(UserError):
+    """A model that cannot be read. The text is a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
+    """What a `config.json` says. None is "it does not say". `data` is all of it, for those who know the family."""
+
+    path: str
+    family: str | None = None
+    hidden_size: int | None = None
+    hidden_sizes: tuple[int, ...] = ()
+    layers: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    vocab_size: int | None = None
+    positions: int | None = None
+    experts: int | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    data: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+def load_model(path: str) -> ModelConfig:
+    """Read a `config.json`, or the one in a directory.
+
+    Raises:
+        ModelError: it cannot be read, or holds no model.
+    """
+    file = os.path.join(path, "config.json") if os.path.isdir(path) else path
+    shown = file.replace(os.sep, "/")
+    try:
+        data = json.loads(read(file))
+    except ReadError as error:
+        raise ModelError(f"the model {shown}: {error}") from None
+    except (ValueError, RecursionError):
+        raise ModelError(f"the model {shown} is no JSON") from None
+    if not isinstance(data, dict) or not ("model_type" in data or "architectures" in data or _first(data, _HIDDEN)):
+        raise ModelError(f"the model {shown} is no config.json of a Hugging Face model: it has no model_type")
+    return describe(data, shown)
+
+
+def describe(data: dict[str, Any], path: str = "config.json") -> ModelConfig:
+    """What the data of a `config.json` says. Of a model of several parts (vision and language) the language model counts."""
+    text = next((data[name] for name in ("text_config", "llm_config", "language_config") if isinstance(data.get(name), dict)), data)
+    quantization = data.get("quantization_config")
+    method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+    dtype = next((d.get(name) for d in (text, data) for name in ("dtype", "torch_dtype") if isinstance(d.get(name), str)), None)
+    sizes = text.get("hidden_sizes")
+    return ModelConfig(
+        path,
+        family=data["model_type"] if isinstance(data.get("model_type"), str) else None,
+        hidden_size=_first(text, _HIDDEN),
+        hidden_sizes=tuple(size for size in sizes if isinstance(size, int)) if isinstance(sizes, list) else (),
+        layers=_first(text, _LAYERS),
+        heads=_first(text, _HEADS),
+        kv_heads=_first(text, ("num_key_value_heads", "num_kv_heads")),
+        vocab_size=_first(text, ("vocab_size",)),
+        positions=_first(text, _POSITIONS),
+        experts=_first(text, _EXPERTS),
+        dtype=dtype,
+        quantization=method if isinstance(method, str) else ("unknown" if isinstance(quantization, dict) else None),
+        data=data,
+    )
+
+
+def _first(data: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    found = (data.get(name) for name in names)
+    return next((value for value in found if isinstance(value, int) and not isinstance(value, bool) and value > 0), None)
