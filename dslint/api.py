@@ -17,7 +17,7 @@ from dslint.facts import NEWEST, Facts, Integration, Release
 from dslint.infer import infer
 from dslint.linter import lint_document
 from dslint.rules import all_rules
-from dslint.selection import Selection, check_words, choose
+from dslint.selection import Selection, check_words, choose, is_name_of
 from dslint.source.parse import parse
 from dslint.source.read import decode_base64, read
 from dslint.source.tree import Document
@@ -66,7 +66,8 @@ def check(
     """
     chosen, left_out = tuple(select), tuple(ignore)
     check_words((*chosen, *left_out), all_rules())
-    asked = choose(all_rules(), [Selection(chosen or None, left_out)])
+    offered = (r for r in all_rules() if not r.pedantic or any(is_name_of(word, r) for word in chosen))
+    asked = choose(offered, [Selection(chosen or None, left_out)])
     document, shown = _document(config)
     facts = infer(document, _facts(world_size, integration, deepspeed))
     return list(lint_document(document, shown, facts, asked).diagnostics)

@@ -82,6 +82,7 @@ class Rule:
     references: tuple[str, ...] = ()
     untried: str | None = None
     last: bool = False
+    pedantic: bool = False
     bad: tuple[Example, ...] = ()
     good: tuple[Example, ...] = ()
     module: str = ""
@@ -108,6 +109,7 @@ def rule(
     references: tuple[str, ...] = (),
     untried: str | None = None,
     last: bool = False,
+    pedantic: bool = False,
 ) -> Callable[[Check], Rule]:
     """Make a rule of a function.
 
@@ -120,6 +122,7 @@ def rule(
         references: addresses or DeepSpeed source places (`deepspeed/runtime/engine.py`) that back the rule.
         untried: why the suite cannot try a crash on a CPU, if it cannot.
         last: whether the rule is asked once all others were: it is about what became of their findings.
+        pedantic: whether experts disagree, so that the rule is asked of those alone who want to hear it.
     """
     if (effect is Effect.CRASH) != (phase is not None):
         raise ValueError(f"{code}: a crash has a phase, and nothing else has one")
@@ -137,6 +140,7 @@ def rule(
             references=references,
             untried=untried,
             last=last,
+            pedantic=pedantic,
             bad=tuple(e for e in reversed(examples) if e.at is not None),
             good=tuple(e for e in reversed(examples) if e.at is None),
             module=check.__module__,

@@ -62,6 +62,7 @@ class Wishes:
     "ignore",
     "extend-select",
     "extend-ignore",
+    "pedantic",
     "severity",
     "fail-on",
     "include",

@@ -16,7 +16,7 @@ from dslint.facts import Facts, Integration, Upgrade
 from dslint.releases import NOTHING, Found, find
 from dslint.rule import Rule
 from dslint.rules import all_rules
-from dslint.selection import Selection, choose, means
+from dslint.selection import Selection, choose, is_name_of, means
 from dslint.settings.sources import Layer, SettingsError, from_environment, from_options, named, nearest
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES
 
@@ -98,7 +98,7 @@ class Settings:
     def rules(self) -> tuple[Rule, ...]:
         """The rules to ask, but for `per-file-ignores`."""
         return choose(
-            all_rules(),
+            self._offered,
             (
                 Selection(
                     layer.values.get("select"),
@@ -109,6 +109,12 @@ class Settings:
                 for layer in self.layers
             ),
         )
+
+    @property
+    def _offered(self) -> Iterable[Rule]:
+        """The rules to choose from: those that experts disagree about only if wanted, or named."""
+        named = {word for layer in self.layers for name in ("select", "extend-select") for word in layer.values.get(name, ())}
+        return (r for r in all_rules() if not r.pedantic or self["pedantic"] or any(is_name_of(word, r) for word in named))
 
     @cached_property
     def severity(self) -> dict[str, Severity]:

@@ -44,6 +44,7 @@ SETTINGS = {
         Setting("ignore", RuleWords(), (), "Rules to leave out. Where a rule is selected too, the more precise word counts."),
         Setting("extend-select", RuleWords(), (), "Rules to ask beside the selected ones."),
         Setting("extend-ignore", RuleWords(), (), "Rules to leave out beside the ignored ones."),
+        Setting("pedantic", Flag(), False, "Ask the rules too that experts disagree about."),  # noqa: FBT003 - a default
         Setting("severity", Table(Choice(_SEVERITIES), of_rules=True), {}, "The severity of a rule's findings, or a chapter's."),
         Setting("fail-on", Choice([*_SEVERITIES, "never"]), "warning", "The least severity that makes the exit code 1."),
         Setting(
