@@ -8,7 +8,7 @@ from typing import Any
 from dslint.config import UNKNOWN, Config, Violation
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
-from dslint.judge import forbids_unknown
+from dslint.judge import drops_auto, forbids_unknown
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.wording import raises
 
@@ -80,7 +80,8 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
 
 def _drops(config: Config, violation: Violation) -> bool:
     """Whether DeepSpeed itself drops an "auto" there, as it does in the sections that it parses with a model."""
-    return "hand" not in violation.spec and forbids_unknown(violation.section, config.release)
+    release, section = config.release, violation.section
+    return "hand" not in violation.spec and forbids_unknown(section, release) and drops_auto(section, release)
 
 
 def _advice(violation: Violation) -> str:

@@ -75,6 +75,8 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
     """
     key = "zero_optimization.offload_optimizer.ratio"
     stage = config.value("zero_optimization.stage")
+    if config.release < (0, 15, 0):
+        return  # the check is there since 0.12.3 and looks at nothing
     if config.has(key) and config.value(key) < 1 and stage < 3:
         yield Finding(
             key,

@@ -123,12 +123,14 @@ def master_weights_without_zero(config: Config) -> Iterator[Finding]:
     halves = ["fp16.fp16_master_weights_and_grads"]
     bf16 = "bf16" if config.has("bf16") and config.quote("bf16") != "null" else "bfloat16"
     halves += [f"{bf16}.bf16_master_weights_and_grads", f"{bf16}.bf16_optimizer_states"]
+    only_stage_2 = config.release < (0, 18, 3)
     for key in halves:
-        if config.value(key) is True and stage == 0:
+        if config.value(key) is True and (stage == 0 or (only_stage_2 and stage in (1, 3))):
+            stages, help_ = ("stage 2 alone", 2) if only_stage_2 else ("stages 1 to 3", 1)
             yield Finding(
                 key,
-                f"{key.partition('.')[2]} works with ZeRO stages 1 to 3, and the stage is 0: DeepSpeed raises an AssertionError while parsing.",
-                help='Set "zero_optimization": {"stage": 1} or higher, or remove it.',
+                f"{key.partition('.')[2]} works with ZeRO {stages}, and the stage is {stage}: DeepSpeed raises an AssertionError while parsing.",
+                help=f'Set "zero_optimization": {{"stage": {help_}}}{"" if only_stage_2 else " or higher"}, or remove it.',
                 related=(("zero_optimization.stage", "the stage is set here"),) if config.has("zero_optimization.stage") else (),
             )
             return

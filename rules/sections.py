@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import UNKNOWN, Config
+from dslint.config import UNKNOWN, Config, Origin
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.source.tree import Scalar
@@ -37,6 +37,8 @@ def enabled_without_its_settings(config: Config) -> Iterator[Finding]:
     Add the setting, or switch the feature off.
     """
     for section, key, error in NEEDS:
+        if config.origin(section) is Origin.DROPPED:
+            continue  # this release does not read it
         on = config.value(f"{section}.enabled")
         if (on is True or (on is UNKNOWN and _is_truthy(config, f"{section}.enabled"))) and not config.has(f"{section}.{key}"):
             yield Finding(

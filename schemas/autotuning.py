@@ -47,6 +47,8 @@ class Autotuning(HandReadSection):
         Forbids("", "parse", "AssertionError: results_dir cannot be empty"),
         Forbids(value=False, phase="parse", error="AssertionError: results_dir cannot be empty"),
         Forbids(0, "parse", "AssertionError: results_dir cannot be empty"),
+        Forbids([], "parse", "AssertionError: results_dir cannot be empty"),
+        Forbids({}, "parse", "AssertionError: results_dir cannot be empty"),
     ] = "autotuning_results"
     """The folder for results."""
 
@@ -57,6 +59,8 @@ class Autotuning(HandReadSection):
         Forbids("", "parse", "AssertionError: exps_dir cannot be empty"),
         Forbids(value=False, phase="parse", error="AssertionError: exps_dir cannot be empty"),
         Forbids(0, "parse", "AssertionError: exps_dir cannot be empty"),
+        Forbids([], "parse", "AssertionError: exps_dir cannot be empty"),
+        Forbids({}, "parse", "AssertionError: exps_dir cannot be empty"),
     ] = "autotuning_exps"
     """The folder for the configs that are tried."""
 

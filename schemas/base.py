@@ -28,6 +28,8 @@ class PydanticSection(Section):
     unknown_keys: ClassVar[str] = "raise"
     forbids_since: ClassVar[str] = "0.9.0"
     """The first release in which unknown keys raise; earlier ones read the section by hand."""
+    drops_auto_since: ClassVar[str] = "0.9.0"
+    """The first release in which an "auto" is dropped; earlier ones take it for a value like any other."""
 
 
 class HandReadSection(Section):

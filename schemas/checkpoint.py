@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from dslint.schemas.base import HandReadSection
-from dslint.schemas.marks import Folded, NullRaises, Passes, Raises, Since, Truthy
+from dslint.schemas.marks import Folded, NullRaises, OutOfRange, Passes, Raises, Since, Truthy
 
 _NO_UPPER = "AttributeError: 'NoneType' object has no attribute 'upper'"
 
@@ -15,7 +15,11 @@ _NO_UPPER = "AttributeError: 'NoneType' object has no attribute 'upper'"
 class ParallelWrite(HandReadSection):
     """Who writes a checkpoint."""
 
-    pipeline_stage: Annotated[bool, Raises("parse", "DeepSpeedConfigError: checkpoint::parallel_write::pipeline_stage value")] = False
+    pipeline_stage: Annotated[
+        bool | Annotated[int, Field(ge=0, le=1)],
+        Raises("parse", "DeepSpeedConfigError: checkpoint::parallel_write::pipeline_stage value"),
+        OutOfRange("parse", "DeepSpeedConfigError: checkpoint::parallel_write::pipeline_stage value"),
+    ] = False
     """Let the data-parallel ranks of a pipeline stage share the writing of its layers."""
 
 

@@ -13,7 +13,7 @@ from dslint.schemas.marks import Open, Since, Until
 class Compile(PydanticSection):
     """DeepCompile: PyTorch's compiler with passes that schedule ZeRO's communication and offload. The program calls `engine.compile()`."""
 
-    forbids_since: ClassVar[str] = "0.16.6"
+    forbids_since: ClassVar[str] = "0.13.2"
 
     deepcompile: Annotated[bool, Since("0.16.6")] = False
     """Let `engine.compile()` run DeepSpeed's passes; otherwise it only calls `torch.compile`."""
@@ -71,13 +71,11 @@ class Compile(PydanticSection):
     autoep_non_moe: Annotated[bool, Since("0.19.8")] = False
     """Compile the layers around those of AutoEP, and leave AutoEP's own as they are."""
 
-    enabled: Annotated[bool, Until("0.14.3", then="raises", raises_since="0.16.6", note="Call engine.compile() in the program.")] = False
+    enabled: Annotated[bool, Until("0.14.3", then="unknown", note="Call engine.compile() in the program.")] = False
     """Compile the module in `deepspeed.initialize`, as 0.13.2 to 0.14.3 did."""
 
-    backend: Annotated[str, Until("0.14.3", then="raises", raises_since="0.16.6", note="Pass it to engine.compile().")] = "inductor"
+    backend: Annotated[str, Until("0.14.3", then="unknown", note="Pass it to engine.compile().")] = "inductor"
     """The backend of `torch.compile`."""
 
-    kwargs: Annotated[
-        dict[str, Any], Open(), Until("0.14.3", then="raises", raises_since="0.16.6", note="Pass them to engine.compile().")
-    ] = Field(default={})
+    kwargs: Annotated[dict[str, Any], Open(), Until("0.14.3", then="unknown", note="Pass them to engine.compile().")] = Field(default={})
     """Arguments of `torch.compile`."""

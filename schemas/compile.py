@@ -14,15 +14,19 @@ With `--check` nothing is written; the exit code is 1 if a file on disk is not w
     ge gt le lt  the range; `finite`: neither infinite nor NaN
     bounds       ((release, range), ...): up to that release, another range held
     old_choices  ((release, choices), ...): up to that release, these were the choices
+    path         True where a string is a path of the file system
     no_bool      the release from which on true and false are no numbers here
     exact_int    the release from which on a whole float (1000.0) is no integer here
     default      in the newest release; `defaults`: ((release, value), ...), the oldest first, "0" for since ever
     required     True
-    hand         True where the section it stands in is read by hand. Only such keys have the next four:
+    hand         True where the section it stands in is read by hand. Only such keys, and those that some release reads by hand, have these:
     wrong        what another type, or none of the choices, leads to: ("truthy",) | ("raises", phase, error) | ("passes", note)
+    wrong_kinds  {type: consequence}: what values of these types lead to, where it is something else
     lets         the types that go through all the same where `wrong` raises
-    null         ("raises", phase, error): what a null leads to
+    null         ("raises", phase, error): what a null leads to; `null_until`: the last release that this holds in
     range        ("raises", phase, error): what a number outside the range leads to
+    needs        (key, ("raises", phase, error)): what a dict without that key leads to
+    read_with    the key without which (or where it is false or empty) it is not read
     falsy        True where false, 0 and empty things go through whatever the type
     auto_dropped True where "auto" is dropped, although the section it stands in is read by hand
     dict_only    True where the key is read from a dict, and overlooked in a file
@@ -30,6 +34,7 @@ With `--check` nothing is written; the exit code is 1 if a file on disk is not w
     forbids      ((value, phase, error), ...): values of the right type that raise
     unknown      of a section or dict, what happens to a key it does not have: "raise" | "ignore" | "open" (there is no unknown key)
     forbids_since  the first release that raises for an unknown key; before it, the section was read by hand
+    drops_auto_since  the first release that drops every "auto" in it, where earlier ones take it for a value
     also         other accepted spellings
     since        the first release that reads it; `absent`: ((first, last), ...) releases in between that did not
     until        {"release", "then", "use", "note", "raises_since"}: see `marks.Until`
@@ -59,6 +64,7 @@ from pathlib import Path
 from typing import Any
 
 from dslint.schemas import marks
+from dslint.schemas.base import PydanticSection
 from dslint.schemas.export import json_schema
 from dslint.schemas.optimizers import OPTIMIZERS, Kind
 from dslint.schemas.root import DeepSpeedConfig
@@ -92,6 +98,7 @@ def spec_of(key: Key) -> dict[str, Any]:
         spec["required"] = True
     if key.by_hand:
         spec["hand"] = True
+    if key.was_by_hand:
         spec |= _consequences(key)
     spec |= _section(shape)
     if key.also:
@@ -128,6 +135,8 @@ def _said(shape: Shape) -> dict[str, Any]:
                 spec["folded"] = True
             case marks.FalsyPasses():
                 spec["falsy"] = True
+            case marks.IsPath():
+                spec["path"] = True
             case marks.AutoDropped():
                 spec["auto_dropped"] = True
             case marks.DictOnly():
@@ -155,11 +164,19 @@ def _consequences(key: Key) -> dict[str, Any]:
                 spec["wrong"] = ("truthy",)
             case marks.Passes(note):
                 spec["wrong"] = ("passes", note)
-            case marks.Raises(phase, error, lets):
-                spec["wrong"] = ("raises", phase, error)
-                spec |= _given(lets=lets or None)
-            case marks.NullRaises(phase, error):
+            case marks.Raises(phase, error, lets, only):
+                if only:
+                    spec.setdefault("wrong_kinds", {}).update(dict.fromkeys(only, ("raises", phase, error)))
+                else:
+                    spec["wrong"] = ("raises", phase, error)
+                    spec |= _given(lets=lets or None)
+            case marks.NullRaises(phase, error, until):
                 spec["null"] = ("raises", phase, error)
+                spec |= _given(null_until=until)
+            case marks.Needs(other, phase, error):
+                spec["needs"] = (other, ("raises", phase, error))
+            case marks.ReadWith(other):
+                spec["read_with"] = other
             case marks.OutOfRange(phase, error):
                 spec["range"] = ("raises", phase, error)
     if forbids := key.marked(marks.Forbids):
@@ -173,7 +190,11 @@ def _section(shape: Shape) -> dict[str, Any]:
         return {"unknown": "open"} if "dict" in shape.kinds else {}
     if any(isinstance(mark, marks.Open) for mark in shape.marks):
         return {"unknown": "open"}
-    return {"unknown": section.unknown_keys} | _given(forbids_since=getattr(section, "forbids_since", None))
+    drops_auto = getattr(section, "drops_auto_since", None)
+    return {"unknown": section.unknown_keys} | _given(
+        forbids_since=getattr(section, "forbids_since", None),
+        drops_auto_since=drops_auto if drops_auto != PydanticSection.drops_auto_since else None,
+    )
 
 
 def _history(key: Key) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dslint.schemas.marks import NullRaises, Passes, Raises, Since, Truthy, Unti
 
 _NO_GET = Raises("parse", "AttributeError: 'str' object has no attribute 'get'")
 _NULL_NO_GET = NullRaises("parse", "AttributeError: 'NoneType' object has no attribute 'get'")
-_NO_INT = Raises("parse", "ValueError: invalid literal for int() with base 10", lets=("bool", "float"))
+_NO_INT = Raises("parse", "ValueError: invalid literal for int() with base 10", lets=("bool", "float", "quoted int"))
 _LATER = Passes("DeepSpeed looks at it when the data pipeline is built")
 
 

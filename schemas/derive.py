@@ -22,6 +22,8 @@ def batch_world_size(config: Config) -> Any:
     ranks = config.facts.world_size
     if ranks is None or config.has("data_parallel_size"):
         return UNKNOWN
+    if config.release < (0, 17, 0):
+        return ranks  # until then sequence_parallel_size divided nothing by itself
     if config.has("sequence_parallel_size") and config.facts.integration in (None, Integration.DEEPSPEED):
         return UNKNOWN  # DeepSpeed heeds the key in a dict and overlooks it in a file that it is given the path of
     share = config.value("sequence_parallel_size") if config.has("sequence_parallel_size") else 1

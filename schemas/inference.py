@@ -40,10 +40,10 @@ class WeightQuantization(PydanticSection):
 
     forbids_since: ClassVar[str] = "0.10.3"
 
-    enabled: Annotated[bool, Since("0.15.0")] = True
+    enabled: Annotated[bool, Since("0.10.3")] = True
     """Quantize."""
 
-    num_bits: Annotated[int, Since("0.15.0")] = 8
+    num_bits: Annotated[int, Since("0.10.3")] = 8
     """Bits for each weight."""
 
     q_type: Annotated[Literal["asymmetric", "symmetric"], Since("0.10.3")] = "symmetric"

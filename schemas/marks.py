@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Phase = Literal["parse", "initialize", "step"]
+Kind = Literal["bool", "int", "quoted int", "float", "str", "list", "dict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,14 @@ class Absent:
 class Until:
     """The last release that reads the key ("0.0.0" if none did), and what later ones do with it.
 
-    `then="raises"`: they refuse the config because of it. `then="ignored"`: they drop it without a word.
+    `then="raises"`: they refuse the config because of it. `then="ignored"`: they drop it without a word. `then="unknown"`: they treat it as
+    any key that they do not know, which its section may refuse or drop.
     `raises_since` is for the keys that were first dropped and are refused today: the first release that refuses.
     `use` is the config path that does the job now, if one does; `note` says more for people.
     """
 
     release: str
-    then: Literal["raises", "ignored"]
+    then: Literal["raises", "ignored", "unknown"]
     use: str | None = None
     note: str | None = None
     raises_since: str | None = None
@@ -109,11 +111,13 @@ class Raises:
 
     `error` is the start of what DeepSpeed prints for a string, type first: `TypeError: '>' not supported between instances of 'str' and
     'int'`. `lets` names the kinds of value that are not declared and go through all the same: `true` counts as 1, `1.5` is computed with.
+    With `only`, the mark is about values of these kinds, and stands beside one about the others.
     """
 
     phase: Phase
     error: str
-    lets: tuple[Literal["bool", "int", "float", "str", "list", "dict"], ...] = ()
+    lets: tuple[Kind, ...] = ()
+    only: tuple[Kind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +129,14 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class NullRaises:
-    """Read by hand: the type admits no null, and a null raises in `phase` with `error` (where other wrong types may not)."""
+    """Read by hand: the type admits no null, and a null raises in `phase` with `error` (where other wrong types may not).
+
+    With `until`, that holds up to this release, and later ones take null.
+    """
 
     phase: Phase
     error: str
+    until: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +179,22 @@ class ShadowedBy:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadWith:
+    """Read by hand, and only where the key `key` stands beside it and is neither false nor empty: elsewhere it does nothing."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """A dict without the key `key` raises in `phase` with `error`."""
+
+    key: str
+    phase: Phase
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class Folded:
     """The choices are compared without regard to case."""
 
@@ -190,6 +214,11 @@ class BoolStandsFor:
 @dataclass(frozen=True, slots=True)
 class StrStandsFor:
     """A list that may also be one string, which is read as a list of that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsPath:
+    """A path of the file system: pydantic 1 makes a string of a number, and no path."""
 
 
 @dataclass(frozen=True, slots=True)

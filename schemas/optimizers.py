@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, Parameters
-from dslint.schemas.marks import Forbids, NullRaises, OnlyFor, Open, OutOfRange, Passes, Raises, Since, Truthy, Until
+from dslint.schemas.marks import Forbids, NullRaises, OnlyFor, Open, OutOfRange, Passes, Raises, ReadWith, Since, Truthy, Until
 
 
 class Optimizer(HandReadSection):
@@ -17,7 +17,9 @@ class Optimizer(HandReadSection):
     type: Annotated[str | None, Raises("parse", "AttributeError: 'int' object has no attribute 'lower'")] = None
     """One of DeepSpeed's own optimizers, in any case (AdamW, Lion, Muon, ...), or a class of `torch.optim`, spelt as there (SGD)."""
 
-    params: Annotated[dict[str, Any] | None, Open(), Raises("parse", "AttributeError: 'str' object has no attribute 'keys'")] = None
+    params: Annotated[
+        dict[str, Any] | None, Open(), ReadWith("type"), Raises("parse", "AttributeError: 'str' object has no attribute 'keys'")
+    ] = None
     """The optimizer's settings: the keyword arguments of its constructor."""
 
     legacy_fusion: Annotated[bool, Truthy()] = False

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, PydanticSection
-from dslint.schemas.marks import AutoIsReal, Bounds, Default, NoBool, NullRaises, Raises, Since, Truthy
+from dslint.schemas.marks import AutoIsReal, Bounds, Default, NoBool, NullRaises, Raises, ReadWith, Since, Truthy
 
 DTYPES = Literal[
     "fp16", "float16", "half", "torch.float16",
@@ -26,16 +26,22 @@ class Fp16(PydanticSection):
 
     forbids_since: ClassVar[str] = "0.17.1"
 
-    enabled: bool = False
+    enabled: Annotated[bool, Truthy()] = False
     """Train in fp16. Cannot stand beside an enabled `bf16`."""
 
-    auto_cast: bool = False
+    auto_cast: Annotated[bool, Truthy()] = False
     """Cast the inputs of the model's forward to fp16. It acts even where `enabled` is false."""
 
     loss_scale: Annotated[float, NoBool("0.18.8"), Bounds("0.18.7")] = Field(default=0, ge=0, allow_inf_nan=False)
     """A fixed factor by which the loss is multiplied before the backward pass. 0 lets DeepSpeed find and follow one (dynamic scaling)."""
 
-    initial_scale_power: Annotated[int, Default("0", 32), Default("0.8.0", 16)] = 16
+    initial_scale_power: Annotated[
+        int,
+        Default("0", 32),
+        Default("0.8.0", 16),
+        Raises("parse", "TypeError: unsupported operand type(s) for ** or pow(): 'int' and 'str'", lets=("bool", "float")),
+        ReadWith("enabled"),
+    ] = 16
     """The dynamic loss scale starts at 2 to this power. Every power above 16 or so costs a skipped optimizer step at the start."""
 
     loss_scale_window: Annotated[int, NoBool("0.19.3")] = 1000
@@ -44,13 +50,13 @@ class Fp16(PydanticSection):
     hysteresis: int = 2
     """Overflows that are let pass before the dynamic loss scale is halved. Read at ZeRO stage 1 and above."""
 
-    consecutive_hysteresis: Annotated[bool, Since("0.9.3")] = False
+    consecutive_hysteresis: Annotated[bool, Since("0.9.3"), Truthy()] = False
     """Count only overflows in a row towards `hysteresis`: a step without one starts the count again. Read at ZeRO stage 1 and above."""
 
     min_loss_scale: Annotated[int, NoBool("0.19.3")] = 1
     """The dynamic loss scale never falls below this. Must be above 0 where the scale is dynamic."""
 
-    fp16_master_weights_and_grads: bool = False
+    fp16_master_weights_and_grads: Annotated[bool, Truthy(), ReadWith("enabled")] = False
     """Keep master weights and gradients in fp16 as well, which halves their memory and costs accuracy. Needs ZeRO with optimizer offload to
     the CPU and DeepSpeed's own CPU Adam; releases before 0.18.3 allow it at stage 2 only."""
 
@@ -63,11 +69,11 @@ class Bf16(PydanticSection):
 
     forbids_since: ClassVar[str] = "0.17.1"
 
-    enabled: bool = False
+    enabled: Annotated[bool, Truthy()] = False
     """Train in bf16. Cannot stand beside an enabled `fp16`. Needs a GPU that computes in bf16 (NVIDIA Ampere or newer)."""
 
     immediate_grad_update: Annotated[
-        bool, Since("0.13.3"), Default("0", value=False), Default("0.16.5", value=True), Default("0.17.1", value=False)
+        bool, Since("0.13.3"), Default("0", value=False), Default("0.16.5", value=True), Default("0.17.1", value=False), Truthy()
     ] = False
     """Add each gradient to its fp32 accumulator as soon as it is computed instead of after the whole backward pass, which holds fewer
     gradients at a time. Read by the optimizer that ZeRO stage 1 with `grad_accum_dtype` fp32 and pipelines use, by no other."""
@@ -103,6 +109,8 @@ class TorchAutocast(HandReadSection):
     lower_precision_safe_modules: Annotated[
         list[str] | None,
         Raises("initialize", "ValueError: Failed to import lower precision safe module x"),
+        Raises("parse", "TypeError: 'int' object is not iterable", only=("bool", "int", "float")),
+        Raises("parse", "ValueError: Invalid module names for torch autocast", only=("list",)),
         NullRaises("parse", "TypeError: 'NoneType' object is not iterable"),
     ] = None
     """Import paths of the module classes whose parameters and gradients may be communicated in the lower precision

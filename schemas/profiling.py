@@ -42,6 +42,8 @@ class FlopsProfiler(HandReadSection):
 class CommsLogger(PydanticSection):
     """Logs every collective: its size, latency and bandwidth. Each is then waited for, so that training is slower."""
 
+    drops_auto_since: ClassVar[str] = "0.15.0"
+
     enabled: bool = False
     """Log collectives."""
 

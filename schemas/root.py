@@ -24,6 +24,7 @@ from dslint.schemas.marks import (
     FalsyPasses,
     Folded,
     Forbids,
+    Needs,
     NullRaises,
     Open,
     OutOfRange,
@@ -60,6 +61,10 @@ _NOT_A_MONITOR = Raises("parse", "ValidationError: 1 validation error for DeepSp
 _NULL_IS_NO_MONITOR = NullRaises("parse", "ValidationError: 1 validation error for DeepSpeedMonitorConfig")
 _NOT_COMPARABLE = Raises("parse", "TypeError: '>' not supported between instances of 'str' and 'int'", lets=("bool", "float"))
 _NOT_POSITIVE = OutOfRange("parse", "AssertionError: Train batch size: 0 has to be greater than 0")
+
+
+_NOT_A_TYPE = Raises("parse", "ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']")
+_NEEDS_ENABLED = Needs("enabled", "parse", "KeyError: 'enabled'")
 
 
 class DeepSpeedConfig(HandReadSection):
@@ -117,7 +122,11 @@ class DeepSpeedConfig(HandReadSection):
     ] = Field(default_factory=Fp16)
     """Training in fp16."""
 
-    bf16: Annotated[Bf16 | None, _not_a_mapping("runtime.precision_config.DeepSpeedBF16Config")] = None
+    bf16: Annotated[
+        Bf16 | None,
+        _not_a_mapping("runtime.precision_config.DeepSpeedBF16Config"),
+        NullRaises("parse", "AttributeError: 'NoneType' object has no attribute 'get'", until="0.17.0"),
+    ] = None
     """Training in bf16."""
 
     bfloat16: Annotated[
@@ -159,7 +168,7 @@ class DeepSpeedConfig(HandReadSection):
         Literal["fp16", "bf16", "fp32"] | None,
         Choices("0.14.0", ("fp16", "bfp16", "fp32")),
         Folded(),
-        Raises("parse", "ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']"),
+        _NOT_A_TYPE,
     ] = None
     """The type gradients are averaged in. Absent: the type the model trains in. fp32 is more accurate and sends twice as much."""
 
@@ -167,7 +176,7 @@ class DeepSpeedConfig(HandReadSection):
         Literal["fp16", "bf16", "fp32"] | None,
         Since("0.16.5"),
         Folded(),
-        Raises("parse", "ValueError: Invalid communication_data_type. Supported data types: ['fp16', 'bf16', 'fp32']"),
+        _NOT_A_TYPE,
     ] = "fp32"
     """The type gradients are averaged in where the sequence is split over GPUs; `communication_data_type` is not read there."""
 
@@ -197,7 +206,7 @@ class DeepSpeedConfig(HandReadSection):
 
     sequence_parallel_size: Annotated[
         int | None,
-        Since("0.17.0"),
+        Since("0.15.0"),
         DictOnly(),
         Raises("parse", "TypeError: unsupported operand type(s) for /: 'int' and 'str'", lets=("bool", "float")),
         NullRaises("parse", "TypeError: unsupported operand type(s) for /: 'int' and 'NoneType'"),
@@ -356,30 +365,48 @@ class DeepSpeedConfig(HandReadSection):
     """The old way to average gradients in fp32."""
 
     seq_parallel_comm_data_type: Annotated[
-        str | None, Since("0.11.2"), Until("0.16.4", then="ignored", use="seq_parallel_communication_data_type")
-    ] = None
+        Literal["fp16", "bf16", "fp32"] | None,
+        Since("0.11.2"),
+        Choices("0.14.0", ("fp16", "bfp16", "fp32")),
+        Folded(),
+        _NOT_A_TYPE,
+        Until("0.16.4", then="ignored", use="seq_parallel_communication_data_type"),
+    ] = "fp32"
     """The old name of `seq_parallel_communication_data_type`."""
 
-    amp: Annotated[dict[str, Any] | None, Open(), Until("0.19.7", then="raises", note="Use fp16, bf16 or torch_autocast.")] = None
+    amp: Annotated[
+        dict[str, Any] | None,
+        Open(),
+        _NO_GET,
+        _NULL_NO_GET,
+        _NEEDS_ENABLED,
+        Until("0.19.7", then="raises", note="Use fp16, bf16 or torch_autocast."),
+    ] = None
     """NVIDIA Apex mixed precision."""
 
     sparse_gradients: Annotated[
-        bool | None,
+        bool,
+        Truthy(),
         Until(
             "0.19.7", then="raises", note="Gradients of an embedding that is built with sparse=True are still sent sparsely, without a key."
         ),
-    ] = None
+    ] = False
     """Send the gradients of embeddings as sparse tensors."""
 
-    sparse_attention: Annotated[dict[str, Any] | None, Open(), Until("0.19.6", then="raises")] = None
+    sparse_attention: Annotated[dict[str, Any] | None, Open(), _NO_KEYS, _NULL_NO_KEYS, Until("0.19.6", then="raises")] = None
     """Layout of DeepSpeed's block-sparse attention kernels."""
 
-    progressive_layer_drop: Annotated[dict[str, Any] | None, Open(), Until("0.19.7", then="raises")] = None
+    progressive_layer_drop: Annotated[
+        dict[str, Any] | None, Open(), _NO_GET, _NULL_NO_GET, _NEEDS_ENABLED, Until("0.19.7", then="raises")
+    ] = None
     """Skips transformer layers at random, more of them as training goes on."""
 
     curriculum_learning: Annotated[
         dict[str, Any] | None,
         Open(),
+        _NO_GET,
+        _NULL_NO_GET,
+        _NEEDS_ENABLED,
         Until("0.19.7", then="raises", use="data_efficiency.data_sampling.curriculum_learning"),
     ] = None
     """Curriculum learning before it moved into `data_efficiency`."""
@@ -387,6 +414,8 @@ class DeepSpeedConfig(HandReadSection):
     elasticity: Annotated[
         dict[str, Any] | None,
         Open(),
+        _NO_GET,
+        _NULL_NO_GET,
         Until("0.19.7", then="raises", note="Write the batch sizes themselves: train_batch_size, train_micro_batch_size_per_gpu."),
     ] = None
     """Batch sizes that suit many numbers of GPUs."""
@@ -404,14 +433,22 @@ class DeepSpeedConfig(HandReadSection):
     """Mixture-of-quantization training."""
 
     compression_training: Annotated[
-        dict[str, Any] | None, Open(), Until("0.19.6", then="raises", note="DeepSpeed no longer compresses models.")
+        dict[str, Any] | None,
+        Open(),
+        _NO_KEYS,
+        _NULL_NO_KEYS,
+        Until("0.19.6", then="raises", note="DeepSpeed no longer compresses models."),
     ] = None
     """Quantization, pruning and layer reduction while training."""
 
     nebula: Annotated[
-        dict[str, Any] | None, Open(), Until("0.19.6", then="raises", note="Checkpoints are written by torch.save again.")
+        dict[str, Any] | None,
+        Open(),
+        _NO_GET,
+        _NULL_NO_GET,
+        Until("0.19.6", then="raises", note="Checkpoints are written by torch.save again."),
     ] = None
     """Checkpoints through Azure's Nebula."""
 
-    graph_harvesting: Annotated[bool | None, Since("0.12.6"), Until("0.19.7", then="raises")] = None
+    graph_harvesting: Annotated[bool, Since("0.12.6"), Truthy(), Until("0.19.7", then="raises")] = False
     """CUDA graphs that DeepSpeed captured by itself."""

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from dslint.schemas import marks
-from dslint.schemas.base import HandReadSection, Parameters, Section
+from dslint.schemas.base import HandReadSection, Parameters, PydanticSection, Section
 
 KINDS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
 ANY_KIND = ("bool", "int", "float", "str", "list", "dict", "null")
@@ -61,6 +61,8 @@ class Key:
     description: str
     by_hand: bool
     """Whether the section it stands in is read by hand."""
+    was_by_hand: bool
+    """Whether some release reads that section by hand."""
 
     @property
     def name(self) -> str:
@@ -79,6 +81,7 @@ class Key:
 def keys_of(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[Key]:
     """The keys of a model, as they are written in it, without those of the sections below."""
     by_hand = issubclass(model, HandReadSection | Parameters)
+    was_by_hand = by_hand or (issubclass(model, PydanticSection) and model.forbids_since != PydanticSection.forbids_since)
     for name, info in model.model_fields.items():
         spelling = info.alias or name
         shape = shape_of(info.annotation, [*info.metadata])
@@ -90,6 +93,7 @@ def keys_of(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[Key
             required=info.is_required(),
             description=" ".join((info.description or "").split()),
             by_hand=by_hand,
+            was_by_hand=was_by_hand,
         )
 
 
@@ -105,11 +109,11 @@ def _below(key: Key, shape: Shape, path: tuple[str, ...]) -> Iterator[Key]:
         yield from all_keys(shape.section, path)
     elif shape.values is not None:
         each = (*path, "*")
-        yield Key(each, (), shape.values, NO_DEFAULT, required=False, description="", by_hand=key.by_hand)
+        yield Key(each, (), shape.values, NO_DEFAULT, required=False, description="", by_hand=key.by_hand, was_by_hand=key.was_by_hand)
         yield from _below(key, shape.values, each)
     elif shape.items is not None and shape.items.section is not None:
         each = (*path[:-1], path[-1] + "[]")
-        yield Key(each, (), shape.items, NO_DEFAULT, required=False, description="", by_hand=key.by_hand)
+        yield Key(each, (), shape.items, NO_DEFAULT, required=False, description="", by_hand=key.by_hand, was_by_hand=key.was_by_hand)
         yield from all_keys(shape.items.section, each)
 
 
@@ -124,7 +128,7 @@ def shape_of(annotation: Any, metadata: list[Any]) -> Shape:
     _add(shape, annotation, metadata)
     if any(isinstance(mark, marks.StrStandsFor) for mark in shape.marks):
         shape.kinds.append("str")
-    if any(isinstance(mark, marks.NullRaises) for mark in shape.marks) and "null" in shape.kinds:
+    if any(isinstance(mark, marks.NullRaises) and mark.until is None for mark in shape.marks) and "null" in shape.kinds:
         shape.kinds.remove("null")  # None is there for the absent key alone
     return shape
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from dslint.schemas.base import PydanticSection
-from dslint.schemas.marks import AutoIsReal, Bounds, Default, Deprecated, Since, StrStandsFor, Until
+from dslint.schemas.marks import AutoIsReal, Bounds, Default, Deprecated, IsPath, Since, StrStandsFor, Until
 
 DEFAULT_LEAF_CLASSES = (
     "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
@@ -27,7 +27,7 @@ class OffloadParam(PydanticSection):
     device: Literal["none", "cpu", "nvme"] = "none"
     """Where the parameters go: "cpu" or "nvme". Without this key the section changes nothing."""
 
-    nvme_path: str | None = None
+    nvme_path: Annotated[str | None, IsPath()] = None
     """A directory on a local NVMe drive, for `device: "nvme"`, which fails without it."""
 
     buffer_count: int = Field(default=5, ge=0)
@@ -54,7 +54,7 @@ class OffloadOptimizer(PydanticSection):
     """Where the optimizer's state goes: "cpu", or "nvme" at stage 3 (below it, "nvme" is CPU offload as well). Without this key the section
     changes nothing."""
 
-    nvme_path: str | None = None
+    nvme_path: Annotated[str | None, IsPath()] = None
     """A directory on a local NVMe drive, for `device: "nvme"` at stage 3, which fails without it."""
 
     buffer_count: int = Field(default=4, ge=0)
@@ -101,7 +101,7 @@ class ZenFlow(PydanticSection):
     select_interval: Annotated[Literal["auto"] | int, AutoIsReal()] = "auto"
     """Steps or epochs (by `select_strategy`) between two choices. A number exactly where the strategy is not "auto"."""
 
-    update_interval: Annotated[Literal["auto"] | Annotated[int, Field(ge=1)], AutoIsReal()] = "auto"
+    update_interval: Annotated[Literal["auto"] | Annotated[int, Field(ge=1)], AutoIsReal(), Bounds("0.19.5")] = "auto"
     """Steps between two updates of the less important parameters. It takes the place of `gradient_accumulation_steps`."""
 
     overlap_step: bool = False
@@ -228,7 +228,7 @@ class ZeroOptimization(PydanticSection):
     ] = None
     """The old switch for optimizer offload to the CPU."""
 
-    cpu_offload_params: Annotated[bool | None, Until("0.6.7", then="raises", use="zero_optimization.offload_param")] = None
+    cpu_offload_params: Annotated[bool | None, Until("0.6.7", then="unknown", use="zero_optimization.offload_param")] = None
     """A spelling from before 0.7.0."""
 
     prefetch_bucket_size: int = Field(default=50_000_000, ge=0, alias="stage3_prefetch_bucket_size")
