@@ -76,6 +76,9 @@ LAST_PATCH = {
 }
 """The last patch release of each minor release that dslint knows."""
 
+RELEASES = tuple(Release(*minor, patch) for minor, last in LAST_PATCH.items() for patch in range(last + 1))
+"""Every release that dslint knows, the oldest first."""
+
 OLDEST = Release(0, 9, 0)
 NEWEST = Release(0, 19, 8)
 
@@ -107,9 +110,9 @@ class Upgrade(NamedTuple):
 class Facts:
     """What was given (or plainly follows) beside the file. None is unknown, and nothing is guessed from it.
 
-    `world_size` is the number of all ranks, on `nodes` machines; `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how
-    they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so far,
-    where only what changes is asked for.
+    `world_size` is the number of all ranks, on `nodes` machines. `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how
+    they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so
+    far, where only what changes is asked for.
     `inferred` maps a fact's name to the evidence it was inferred from.
     """
 

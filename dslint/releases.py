@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release
+from dslint.facts import NEWEST, OLDEST, RELEASES, Release
 
 
 class Found(NamedTuple):
@@ -92,7 +92,9 @@ def _project(text: str, name: str) -> Found | None:
         data = tomllib.loads(text)
     except (ValueError, RecursionError):
         return None
-    found = (_requirement(words, name) for words in _strings(data.get("project"), data.get("dependency-groups")))
+    project = data.get("project")
+    tables = [project.get("dependencies"), project.get("optional-dependencies")] if isinstance(project, dict) else []
+    found = (_requirement(words, name) for words in _strings(*tables, data.get("dependency-groups")))
     return next((one for one in found if one), None) or next(_of_poetry(data.get("tool"), name), None)
 
 
@@ -164,8 +166,7 @@ def _allowed(specifier: str, name: str) -> Found | None:
         wanted = SpecifierSet(specifier.strip())
     except InvalidSpecifier:
         return None
-    known = (Release(major, minor, patch) for (major, minor), last in LAST_PATCH.items() for patch in range(last + 1))
-    best = max((release for release in known if wanted.contains(str(release))), default=None)
+    best = max((release for release in RELEASES if wanted.contains(str(release))), default=None)
     if best is None:
         return None
     return Found(

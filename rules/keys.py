@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from dslint.coerce import is_kind
 from dslint.config import UNKNOWN, Config, Violation
-from dslint.diagnostics import Effect, Phase
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.facts import NEWEST
 from dslint.judge import children, dotted
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.files import swallowed
@@ -29,6 +30,11 @@ def _section(violation: Violation) -> str:
 def _in(violation: Violation) -> str:
     """Where a violation stands: "at the top level", "in `aio`"."""
     return f"in {_section(violation)}" if len(violation.path) > 1 else "at the top level"
+
+
+def _may_be_new(config: Config) -> Severity | None:
+    """A release that dslint does not know yet may know the key."""
+    return Severity.WARNING if config.release > NEWEST else None
 
 
 def _allowed(violation: Violation) -> str:
@@ -73,6 +79,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
                 f'{_section(violation)} has no key "{name}", and refuses unknown keys: DeepSpeed raises "Extra inputs are not permitted".',
                 help=" ".join(filter(None, (_suggestion(violation), "" if violation.meant else _allowed(violation)))) or "Remove it.",
                 on="key",
+                severity=_may_be_new(config),
             )
 
 
@@ -103,6 +110,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             help=f"Move them into `{dotted(section)}`.",
             on="key",
             related=tuple((v.path, "dropped too") for v in together[1:]),
+            severity=_may_be_new(config),
         )
     for violation in config.violations_of("unknown-key", "misplaced-key"):
         if violation.raises or violation.meant is None or any(violation in lost for lost in strays.values()):
@@ -119,6 +127,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             on="key",
             effect=Effect.CRASH if fatal else None,
             phase=Phase.PARSE if fatal else None,
+            severity=_may_be_new(config),
         )
 
 

@@ -42,6 +42,7 @@ def json_schema(integration: str | None = None, release: Release = NEWEST) -> Sc
 class _Writer:
     def __init__(self, integration: str | None, release: Release) -> None:
         self.release = release
+        self.integration = integration
         tables = FILLED.values() if integration is None else (FILLED[integration],)
         self.filled = {path: words for table in tables for path, words in table.items()}
         self.auto_is_real = integration not in ("transformers", "accelerate")
@@ -49,6 +50,7 @@ class _Writer:
     def config(self) -> Schema:
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "$id": f"urn:dslint:deepspeed-config:{self.release}" + (f":{self.integration}" if self.integration else ""),
             "title": "DeepSpeed config",
             "description": _text(DeepSpeedConfig.__doc__) + f" As DeepSpeed {self.release} reads it.",
             **self.section(DeepSpeedConfig, ()),
@@ -110,7 +112,8 @@ class _Writer:
         schema: Schema = {"title": ".".join(key.path), "description": self.words(key)}
         values = self.shape(key.shape, key.path)
         if filled and (source := self.filled.get(".".join(key.path))):
-            values = {"anyOf": [values, {"const": "auto", "description": f"Filled by the loader: {source}."}]}
+            values = {"anyOf": [values, {"const": "auto"}]}
+            schema["description"] += f' "auto" is filled by the loader: {source}.'
         schema |= values
         if key.default is not NO_DEFAULT and key.default is not None:
             schema["default"] = self.default(key)

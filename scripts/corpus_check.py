@@ -28,7 +28,6 @@ from dslint.linter import INTERNAL_ERROR, lint_file
 from dslint.results import FileResult
 from dslint.rules import all_rules
 from dslint.settings import Finder
-from dslint.settings import Finder
 
 
 @dataclass

@@ -1,39 +1,73 @@
-"""`dslint schema`: the JSON Schema of the config, for editors."""
+"""`dslint schema`: the JSON Schema of the config, for editors; and what changed in it from release to release."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
+import sys
+from typing import Any
 
 import click
 
-from dslint.facts import Integration
+from dslint.cli.options import SettingType, color_option, terminal_width, wants_color
+from dslint.errors import UserError
+from dslint.facts import NEWEST, Integration, Release, Upgrade
+from dslint.settings.table import SETTINGS
+from dslint.writing import write_whole
+
+RELEASE = SettingType(SETTINGS["deepspeed"])
 
 
 @click.command(name="schema", short_help="Print a JSON Schema of the config, for editors.")
 @click.option(
     "--integration", type=click.Choice([i.value for i in Integration]), help='Who loads the config: "auto" is allowed where it is replaced.'
 )
-@click.option("--settings", is_flag=True, help="The schema of dslint.toml and [tool.dslint] instead.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write to, in place of standard output.")
-def command(integration: str | None, settings: bool, output: Path | None) -> None:  # noqa: FBT001 - click passes it by name
+@click.option("--deepspeed", type=RELEASE, help=f"The DeepSpeed release that will run it.  [default: {NEWEST}]")
+@click.option("--diff", nargs=2, type=RELEASE, metavar="OLD NEW", help="Print what changed between two releases instead.")
+@click.option("--settings", is_flag=True, help="Print the schema of dslint.toml and [tool.dslint] instead.")
+@click.option("--output", type=click.Path(dir_okay=False), help="The file to write to, in place of standard output.")
+@color_option
+def command(
+    integration: str | None,
+    deepspeed: Any,
+    diff: tuple[Any, Any] | None,
+    settings: bool,  # noqa: FBT001 - click passes it by name
+    output: str | None,
+    color: str,
+) -> None:
     """Print a JSON Schema (2020-12) of the config, made from the models: completion, hover and checks in editors.
 
     It is strict, for an editor's sake: it marks the unknown top-level key that DeepSpeed drops without a word.
     """
+    if any(isinstance(release, Upgrade) for release in (deepspeed, *(diff or ()))):
+        raise click.UsageError("a schema is that of one release; `dslint schema --diff OLD NEW` prints what changed between two")
+    if diff:
+        text = _changes(*diff, color=output is None and wants_color(color, sys.stdout))
+    else:
+        text = json.dumps(_schema(integration, deepspeed or NEWEST, settings=settings), indent=2, ensure_ascii=False) + "\n"
+    if output is None:
+        click.echo(text, nl=False, color=True)
+        return
+    try:
+        write_whole(output, text)
+    except OSError as error:
+        raise UserError(f"{output} cannot be written: {error.strerror or error}") from None
+
+
+def _schema(integration: str | None, release: Release, *, settings: bool) -> dict[str, Any]:
     if settings:
         from dslint.settings.table import json_schema as settings_schema
 
-        schema = settings_schema()
-    else:
-        from dslint.schemas.export import json_schema  # the models come in here, and with them pydantic
+        return settings_schema()
+    from dslint.schemas.export import json_schema  # the models come in here, and with them pydantic
 
-        schema = json_schema(integration)
-    text = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise click.ClickException(f"cannot write {output}: {error.strerror}") from None
+    return json_schema(integration, release)
+
+
+def _changes(old: Release, new: Release, *, color: bool) -> str:
+    from dslint.report import changes_page
+    from dslint.report.style import Style
+    from dslint.schemas.changes import changes
+
+    if old >= new:
+        raise click.UsageError(f"--diff wants the older release first: --diff {new} {old}")
+    return changes_page.text(changes(old, new), Style(color=color, width=terminal_width(60))) + "\n"

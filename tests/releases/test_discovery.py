@@ -1,0 +1,147 @@
+"""Where a project says which DeepSpeed release it runs, and in which order it is believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dslint import releases
+from dslint.facts import NEWEST, OLDEST, Release
+from tests.command import dslint
+
+LOCK = '[[package]]\nname = "torch"\nversion = "2.4.0"\n\n[[package]]\nname = "deepspeed"\nversion = "{}"\nsource = {{ registry = "x" }}\n'
+
+FILES = [
+    ("uv.lock", LOCK.format("0.16.9"), "0.16.9", "uv.lock locks deepspeed 0.16.9"),
+    ("poetry.lock", LOCK.format("0.14.0"), "0.14.0", "poetry.lock locks"),
+    ("pylock.toml", '[[packages]]\nname = "deepspeed"\nversion = "0.15.4"\n', "0.15.4", "pylock.toml locks"),
+    ("pylock.gpu.toml", "[[packages]]\nname = 'deepspeed'\nversion = '0.15.3'\n", "0.15.3", "pylock.gpu.toml locks"),
+    ("requirements.txt", "torch\nDeepSpeed==0.12.6  # pinned\n", "0.12.6", "requirements.txt asks for deepspeed 0.12.6"),
+    ("requirements.txt", "deepspeed>=0.14,<0.16\n", "0.15.4", "the newest such"),
+    ("requirements.txt", "deepspeed[sd]~=0.13.1 ; sys_platform == 'linux'\n", "0.13.5", "~=0.13.1"),
+    ("requirements.txt", "deepspeed\n", str(NEWEST), "requirements.txt asks for deepspeed, and"),
+    ("requirements-train.txt", "deepspeed==0.17.1 --hash=sha256:ab\n", "0.17.1", "requirements-train.txt"),
+    ("requirements.txt", "git+https://example.invalid/x/DeepSpeed.git@v0.14.2\n", "0.14.2", "the tag"),
+    ("requirements.txt", "deepspeed==0.16.9+cu121\n", "0.16.9", "0.16.9"),
+    ("requirements.txt", "deepspeed==0.25.0\n", "0.25.0", "0.25.0"),
+    ("requirements.txt", "deepspeed==0.6.1\n", str(OLDEST), "none older than"),
+    ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["deepspeed==0.16.4"]\n', "0.16.4", "pyproject.toml"),
+    ("pyproject.toml", '[project.optional-dependencies]\ntrain = ["deepspeed<0.15"]\n', "0.14.5", "<0.15"),
+    ("pyproject.toml", '[dependency-groups]\ntrain = ["deepspeed==0.15.1", {include-group = "y"}]\n', "0.15.1", "pyproject.toml"),
+    ("pyproject.toml", '[tool.poetry.dependencies]\ndeepspeed = "^0.14.2"\n', "0.14.5", "pyproject.toml"),
+    (
+        "pyproject.toml",
+        '[tool.poetry.group.gpu.dependencies]\ndeepspeed = {version = "~0.13", optional = true}\n',
+        "0.13.5",
+        "pyproject.toml",
+    ),
+    ("environment.yml", "dependencies:\n  - python=3.11\n  - conda-forge::deepspeed=0.14\n", "0.14.5", "environment.yml"),
+    ("environment.yaml", "dependencies:\n  - pip:\n      - deepspeed==0.10.3\n", "0.10.3", "environment.yaml"),
+]
+
+NOTHING = [
+    ("requirements.txt", "deepspeed-mii==0.2\n# deepspeed==0.14\n"),
+    ("requirements.txt", "deepspeed @ https://example.invalid/x.whl\n"),
+    ("requirements.txt", "deepspeed===never\n"),
+    ("uv.lock", '[[package]]\nname = "deepspeed-kernels"\nversion = "0.0.1"\n'),
+    ("pyproject.toml", "deepspeed = not toml"),
+    ("pyproject.toml", '[project]\nname = "deepspeed"\nversion = "0.16.0"\n'),
+    ("pyproject.toml", '[tool.poetry.dependencies]\ndeepspeed = {git = "x"}\n'),
+    ("environment.yml", "name: deepspeed\n"),
+]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As where no DeepSpeed is installed beside dslint, in a repository of its own."""
+    monkeypatch.setattr(releases, "installed", lambda: None)
+    (tmp_path / ".git").mkdir()
+
+
+@pytest.mark.parametrize(("name", "text", "release", "evidence"), FILES)
+def test_a_file_names_the_release(tmp_path: Path, name: str, text: str, release: str, evidence: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    found = releases.find(str(tmp_path))
+    assert found is not None
+    assert found.release == Release.parse(release)
+    assert evidence in found.evidence
+
+
+@pytest.mark.parametrize(("name", "text"), NOTHING)
+def test_what_names_none(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert releases.find(str(tmp_path)) is None
+
+
+def test_the_order_of_files_and_of_folders(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    order = ["uv.lock", "poetry.lock", "pylock.toml", "requirements.txt", "pyproject.toml", "environment.yml"]
+    texts = {name: text for name, text, _, _ in reversed(FILES)}
+    for name in reversed(order):
+        (tmp_path / name).write_text(texts[name], encoding="utf-8")
+        releases._near.cache_clear()
+        assert name in releases.find(str(inner)).evidence  # type: ignore[union-attr]
+    (tmp_path / "a" / "environment.yml").write_text(texts["environment.yml"], encoding="utf-8")
+    releases._near.cache_clear()
+    assert "environment.yml" in releases.find(str(inner)).evidence  # type: ignore[union-attr]
+
+
+def test_the_search_ends_at_the_repository(tmp_path: Path) -> None:
+    inner = tmp_path / "project"
+    (inner / ".git").mkdir(parents=True)
+    (tmp_path / "requirements.txt").write_text("deepspeed==0.12.6\n", encoding="utf-8")
+    assert releases.find(str(inner)) is None
+
+
+def test_what_is_installed_is_found_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    (tmp_path / "deepspeed-0.16.3.dist-info").mkdir()
+    monkeypatch.setattr("sys.path", [str(tmp_path / "missing"), str(tmp_path)])
+    assert releases.installed.__wrapped__() == releases.Found(Release(0, 16, 3), "this environment has deepspeed 0.16.3")
+
+
+def test_the_summary_says_which_and_why(tmp_path: Path) -> None:
+    program = "import dslint.releases as r; r.installed = lambda: None; from dslint.cli import main; main()"
+    import subprocess
+    import sys
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-c", program, "check", "ds.json", *arguments]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "elasticity": {"enabled": false}}', encoding="utf-8")
+    assert f"Assumed --deepspeed {NEWEST}: nothing near the config names a release" in " ".join(run().split())
+    assert "DS109" in run()
+    (tmp_path / "uv.lock").write_text(LOCK.format("0.16.9"), encoding="utf-8")
+    assert "Assumed --deepspeed 0.16.9: uv.lock locks deepspeed 0.16.9" in run()
+    assert "DS109" not in run()
+    assert "Assumed --deepspeed" not in run("--deepspeed", "0.19.8")
+    (tmp_path / "dslint.toml").write_text('deepspeed = "0.19"\n', encoding="utf-8")
+    assert "DS109" in run()
+    assert "DS109" in run("--isolated")
+
+
+def test_an_upgrade_says_only_what_changes(tmp_path: Path) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {}, "elasticity": {"enabled": false}, "gradient_clipping": 1.0}'
+    (tmp_path / "ds.json").write_text(config, encoding="utf-8")
+
+    def codes(upgrade: str) -> list[str]:
+        done = dslint("check", "ds.json", "--deepspeed", upgrade, "--output-format", "json", cwd=tmp_path)
+        return [d["code"] for d in json.loads(done.stdout)["diagnostics"]]
+
+    assert codes("0.14.5..0.19.8") == ["DS109"]
+    assert codes("0.14.5..") == ["DS109"]
+    assert codes("0.14.5..0.19.7") == []
+    assert dslint("check", "ds.json", "--deepspeed", "0.19.8..0.14.5", cwd=tmp_path).returncode == 2
+    assert dslint("check", "ds.json", "--deepspeed", "0.8.0..0.14.5", cwd=tmp_path).returncode == 2
+
+
+def test_what_a_release_newer_than_the_newest_known_refuses_is_only_warned_of(tmp_path: Path) -> None:
+    config = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "brand_new_key": 1}, "gradient_cliping": 1.0}'
+    (tmp_path / "ds.json").write_text(config, encoding="utf-8")
+    done = dslint("check", "ds.json", "--deepspeed", "0.25.0", "--output-format", "json", cwd=tmp_path)
+    found = {d["code"]: d["severity"] for d in json.loads(done.stdout)["diagnostics"]}
+    assert found == {"DS101": "warning", "DS102": "warning"}
