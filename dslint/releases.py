@@ -157,7 +157,7 @@ def _requirement(text: str, name: str) -> Found | None:
 
 def _allowed(specifier: str, name: str) -> Found | None:
     """The newest release that a specifier (`>=0.14,<0.16`) allows, as pip would install it."""
-    exact = re.fullmatch(r"={2,3}\s*v?(\d+\.\d+(?:\.\d+)?)", specifier.strip())
+    exact = re.fullmatch(r"={2,3}\s*v?(\d+\.\d+(?:\.\d+)?)(?:\+\S+)?", specifier.strip())
     if exact:
         return _exact(exact[1], f"{name} asks for deepspeed {{}}")
     from packaging.specifiers import InvalidSpecifier, SpecifierSet

@@ -185,7 +185,10 @@ def test_config_prints_what_is_in_force_and_whence(project: Path) -> None:
     assert rows["world-size"] == ["4", "--world-size"]
     assert rows["fail-on"] == ['"error"', "DSLINT_FAIL_ON"]
     assert rows["integration"] == ['"transformers"', "inner/dslint.toml"]
-    assert rows["deepspeed"] == [f'"{NEWEST}"', *(["default"] if installed() is None else ["this", "environment", "has", "deepspeed", str(NEWEST)])]
+    assert rows["deepspeed"] == [
+        f'"{NEWEST}"',
+        *(["default"] if installed() is None else ["this", "environment", "has", "deepspeed", str(NEWEST)]),
+    ]
     assert list(rows) == list(SETTINGS)
     data = json.loads(dslint("config", "--output-format", "json", cwd=project).stdout)
     assert data["deepspeed"] == {"value": "0.16.9", "origins": ["pyproject.toml"]}
