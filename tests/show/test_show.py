@@ -110,5 +110,5 @@ def test_the_schema_goes_to_a_file_or_to_standard_output(tmp_path: Path) -> None
     assert dslint("schema", "--integration", "transformers", "--output", file).returncode == 0
     assert json.loads(file.read_text(encoding="utf-8")) == printed
     refused = dslint("schema", "--output", tmp_path / "no" / "s.json")
-    assert refused.returncode == 1
-    assert "cannot write" in refused.stderr
+    assert refused.returncode == 2
+    assert "cannot be written" in refused.stderr
