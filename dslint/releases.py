@@ -69,14 +69,23 @@ def _read(path: str, name: str, reader: Reader) -> Found | None:
             data = file.read(64 * 1024 * 1024)
     except OSError:
         return None
-    return reader(data.decode("utf-8", "replace"), name) if b"deepspeed" in data.lower() else None
+    spoken_of = any(word in data for word in (b"deepspeed", b"DeepSpeed", b"Deepspeed", b"DEEPSPEED"))
+    return reader(data.decode("utf-8", "replace"), name) if spoken_of else None
 
 
 def _lock_file(text: str, name: str) -> Found | None:
     """`uv.lock`, `poetry.lock`, `pylock.toml`: a table per package, which begins with its name and its version."""
-    versions = re.findall(r"""^name\s*=\s*["']deepspeed["']\s*\n(?:\#.*\n)*version\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
-    locked = [found for version in versions if (found := _exact(version, f"{name} locks deepspeed {{}}"))]
+    locked: list[Found] = []
+    at = text.find("deepspeed")
+    while at >= 0:  # such a file has megabytes, and the word stands in it a few times
+        entry = _LOCKED(text, text.rfind("\n", 0, at) + 1)
+        if entry and (found := _exact(entry[1], f"{name} locks deepspeed {{}}")):
+            locked.append(found)
+        at = text.find("deepspeed", at + 1)
     return max(locked, key=lambda found: found.release, default=None)
+
+
+_LOCKED = re.compile(r"""name\s*=\s*["']deepspeed["']\s*\n(?:\#.*\n)*version\s*=\s*["']([^"']+)["']""").match
 
 
 def _requirements(text: str, name: str) -> Found | None:
