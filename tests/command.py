@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +11,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def heed_interrupts() -> None:
-    """For a process to be interrupted: one that was started in the background of a script ignores SIGINT, and so would its children."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# For a process to be interrupted: one that was started in the background of a script ignores SIGINT, and so would its children.
+INTERRUPTIBLE = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from dslint.cli import main; main()",
+]
 
 
 def dslint(*arguments: str | os.PathLike[str], env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:

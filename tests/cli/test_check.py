@@ -18,7 +18,7 @@ from dslint.cli import cli
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.rule import rule
-from tests.command import ROOT, dslint, heed_interrupts
+from tests.command import INTERRUPTIBLE, ROOT, dslint
 
 CLEAN = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
 TYPO = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}'
@@ -219,7 +219,7 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_130_and_quiet(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "dslint", "check", "-"]
+    command = [*INTERRUPTIBLE, "check", "-"]
     with (
         subprocess.Popen(
             command,
@@ -228,7 +228,6 @@ def test_an_interrupt_is_130_and_quiet(tmp_path: Path) -> None:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            preexec_fn=heed_interrupts if os.name == "posix" else None,
         ) as process,
     ):
         time.sleep(1.0)

@@ -14,7 +14,7 @@ from typing import Self
 
 import pytest
 
-from tests.command import ROOT, dslint, heed_interrupts
+from tests.command import INTERRUPTIBLE, ROOT, dslint
 
 WRONG = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": %d}}'
 MANY = 5000
@@ -37,10 +37,8 @@ class Terminal:
         ours, theirs = os.openpty()
         self.terminal = ours
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "80"}
-        command = [sys.executable, "-m", "dslint", *arguments]
-        self.process = subprocess.Popen(
-            command, cwd=cwd, stdout=subprocess.PIPE, stderr=theirs, env=environment, start_new_session=True, preexec_fn=heed_interrupts
-        )
+        command = [*INTERRUPTIBLE, *arguments]
+        self.process = subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=theirs, env=environment, start_new_session=True)
         os.close(theirs)
         self.said = ""
         self.read = 0
