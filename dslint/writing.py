@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 
-def write_whole(path: str, text: str) -> None:
-    """Put a text in place of a file, following symbolic links and keeping its mode; a device or pipe is written to as it is.
+def write_whole(path: str, text: str | bytes) -> None:
+    """Put a text (or bytes, as they are) in place of a file, following symbolic links and keeping its mode; a
+    device or pipe is written to as it is.
 
     Raises:
         OSError: the text could not be written; the old file is untouched.
     """
-    data = text.encode("utf-8", "backslashreplace")
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     target = os.path.realpath(path)
     if os.path.exists(target) and not os.path.isfile(target):
         with open(target, "wb") as stream:

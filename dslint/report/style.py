@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-ANSI = {"bold": "1", "dim": "2", "red": "31", "yellow": "33", "blue": "34"}
+ANSI = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 
 TAB = "    "
 """A tab is drawn as so many blanks wherever it stands: columns then do not depend on what comes before, nor on the terminal."""

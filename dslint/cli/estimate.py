@@ -1,0 +1,115 @@
+"""`dslint estimate`: how much memory a config needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from dslint.cli.options import color_option, terminal_width, wants_color, warn
+from dslint.cli.workload import question, workload_options
+from dslint.hardware import size
+from dslint.memory.estimate import Estimate, estimate
+from dslint.memory.sweep import Sweep, read_sweep, sweep
+from dslint.report import estimate_page
+from dslint.report.style import Style
+from dslint.settings import Finder
+
+NOT_DRAWN = 3
+DOES_NOT_FIT = 4
+
+
+class Limit(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
+    """A size, or the memory of the GPU."""
+
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if not isinstance(value, str) or value == "gpu":
+            return value  # type: ignore[no-any-return]
+        try:
+            return size(value)
+        except ValueError:
+            self.fail(f'"{value}" is no size such as 80GiB', param, ctx)
+
+
+@click.command(name="estimate", short_help="Say how much memory a config needs, on the GPU and on the host.")
+@click.argument("path", metavar="CONFIG")
+@workload_options
+@click.option(
+    "--limit",
+    is_flag=False,
+    flag_value="gpu",
+    type=Limit(),
+    metavar="[SIZE]",
+    help="Exit with 4 if it needs more than SIZE, or than the GPU has.",
+)
+@click.option(
+    "--sweep", "swept", metavar="NAME=VALUES", help="Several values side by side: world-size=1..512, stage=0..3, micro-batch=1,2,4."
+)
+@click.option("--plot", metavar="FILE", help="Write a picture, too: FILE.svg, FILE.png or FILE.html.")
+@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How it is printed.")
+@color_option
+def command(
+    path: str,
+    finder: Finder,
+    said: dict[str, Any],
+    limit: int | str | None,
+    swept: str | None,
+    plot: str | None,
+    output_format: str,
+    color: str,
+) -> None:
+    """Say how much memory a rank and a machine need to train with CONFIG: between steps and at most, in which phase, and for what. Nothing
+    is run: the step is replayed with the sizes of the model's weights.
+
+    CONFIG is a file, or "-" for standard input.
+
+    \b
+    Exit codes:
+      0  the estimate is printed
+      2  bad usage, or a config or model that cannot be read
+      3  a PNG is asked for, and what draws it is not installed
+      4  it needs more than --limit
+    """  # noqa: D301 - click wants the character itself
+    config, model, plan = question(path, finder, said)
+    memory = config.facts.gpu_memory
+    allowed = _allowed(limit, memory)
+    found = estimate(model, plan)
+    results: Estimate | Sweep = sweep(found, *read_sweep(swept)) if swept else found
+    if plot:
+        _plot(results, plot, allowed or memory)
+    if output_format == "json":
+        click.echo(estimate_page.as_json(results, config.facts, allowed))
+    else:
+        style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
+        click.echo(estimate_page.page(results, config.facts, allowed or memory, style), color=style.color)
+    worst = max((point.device.expected for point in results.points), default=0) if isinstance(results, Sweep) else found.device.expected
+    sys.exit(DOES_NOT_FIT if allowed is not None and worst > allowed else 0)
+
+
+def _allowed(limit: int | str | None, memory: int | None) -> int | None:
+    """The bytes that --limit allows, None without it."""
+    if limit == "gpu" and memory is None:
+        raise click.UsageError("--limit without a size is the memory of the GPU: give --gpu or --gpu-memory, or --limit SIZE.")
+    return memory if limit == "gpu" else limit  # type: ignore[return-value]
+
+
+def _plot(results: Estimate | Sweep, path: str, limit: int | None) -> None:
+    """Write the picture, in the format that the file's name asks for."""
+    from dslint.report.estimate_plot import picture
+    from dslint.report.png import NoRenderer, png
+    from dslint.writing import write_whole
+
+    suffix = path.rpartition(".")[2].lower()
+    if suffix not in ("svg", "png", "html"):
+        raise click.UsageError(f'--plot writes .svg, .png and .html, and not "{path}".')
+    drawn = picture(results, limit, html=suffix == "html")
+    try:
+        write_whole(path, png(drawn) if suffix == "png" else drawn)
+    except NoRenderer as error:
+        warn(f"{path} is not drawn: {error}.")
+        sys.exit(NOT_DRAWN)
+    except OSError as error:
+        raise click.UsageError(f"{path} cannot be written: {error.strerror or error}") from None

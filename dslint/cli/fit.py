@@ -1,0 +1,95 @@
+"""`dslint fit`: what to change so that a config fits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from dslint.cli.estimate import DOES_NOT_FIT, Limit
+from dslint.cli.options import color_option, terminal_width, wants_color
+from dslint.cli.workload import given_model, planned, read_config, workload_options
+from dslint.config import Config, resolve
+from dslint.hardware import size
+from dslint.memory.costs import Speeds
+from dslint.memory.fit import Goal, Search
+from dslint.memory.plan import Plan
+from dslint.report import fit_page
+from dslint.report.style import Style
+from dslint.settings import Finder
+from dslint.source.parse import parse
+from dslint.source.tree import Document, plain
+
+
+class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
+    """Bytes a second: `25GB/s`."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not isinstance(value, str):
+            return float(value)
+        try:
+            return float(size(value.strip().removesuffix("/s")))
+        except ValueError:
+            self.fail(f'"{value}" is no rate such as 25GB/s', param, ctx)
+
+
+@click.command(name="fit", short_help="Say what to change so that a config fits, best first.")
+@click.argument("path", metavar="CONFIG")
+@workload_options
+@click.option("--limit", type=Limit(), metavar="SIZE", help="What it has to fit into.  [default: the memory of the GPU]")
+@click.option("--pcie", type=Rate(), default="25GB/s", show_default=True, help="The bandwidth between a GPU and the host.")
+@click.option("--nvme", type=Rate(), default="6GB/s", show_default=True, help="The bandwidth of a machine's NVMe disks.")
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="How it is printed.")
+@color_option
+def command(
+    path: str,
+    finder: Finder,
+    said: dict[str, Any],
+    limit: int | str | None,
+    pcie: float,
+    nvme: float,
+    output_format: str,
+    color: str,
+) -> None:
+    """Say what to change so that CONFIG fits into the GPU, best first: what to write, what it saves, what it costs. The samples of a step
+    stay as many as they are. Where it fits, say what is not needed.
+
+    CONFIG is a file, or "-" for standard input. Nothing is written.
+
+    \b
+    Exit codes:
+      0  it fits, or a way was found
+      2  bad usage, or a config or model that cannot be read
+      4  nothing that was tried makes it fit
+    """  # noqa: D301 - click wants the character itself
+    document, facts = read_config(path, finder)
+    found = given_model(said, facts)
+    facts = replace(facts, model=found.config or facts.model)
+    memory = facts.gpu_memory if limit in (None, "gpu") else limit
+    if not isinstance(memory, int):
+        raise click.UsageError("what it has to fit into is not known: --gpu NAME, --gpu-memory SIZE or --limit SIZE.")
+
+    def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
+        config = resolve(parse(text), facts)
+        return config, planned(config, found.model, {**said, **otherwise}, found.assumed)
+
+    speeds = Speeds()._replace(pcie=pcie, nvme=nvme)
+    fit = Search(changeable(document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))
+    if output_format == "json":
+        click.echo(fit_page.as_json(fit, facts, speeds))
+    else:
+        style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
+        click.echo(fit_page.page(fit, facts, speeds, path, style), color=style.color)
+    sys.exit(0 if fit.fits or fit.ways else DOES_NOT_FIT)
+
+
+def changeable(document: Document) -> str:
+    """The text of a config in a form that values can be added to: its own, or JSON where it is YAML."""
+    if document.language != "yaml" or document.root is None:
+        return document.text
+    return json.dumps(plain(document.root), indent=2) + "\n"

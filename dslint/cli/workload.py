@@ -1,0 +1,195 @@
+"""What `dslint estimate` and `dslint fit` ask of the model and the program, and how they read a config."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import click
+
+from dslint.cli.options import FACTS, read_stdin, settings_options, warn
+from dslint.config import Config, resolve
+from dslint.discover import shown
+from dslint.facts import Facts
+from dslint.infer import infer
+from dslint.memory.given import Found, Given, model_of
+from dslint.memory.plan import STATES, Plan, PlanError, Workload, make_plan, trains_with
+from dslint.memory.shapes import Model
+from dslint.recognise import Kind, recognise
+from dslint.settings import Finder
+from dslint.source.parse import parse
+from dslint.source.read import ReadError, decode_base64, read
+from dslint.source.tree import Document, Mapping
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_LENGTH = 2048
+
+
+class Number(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
+    """A number that may be large: `7e9`, `7B`, `7_000_000_000`."""
+
+    name = "N"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not isinstance(value, str):
+            return float(value)
+        text = value.strip().lower().replace("_", "").replace(",", "")
+        scale = {"k": 1e3, "m": 1e6, "b": 1e9, "t": 1e12}.get(text[-1:], 1.0)
+        try:
+            number = float(text[:-1] if scale > 1 else text) * scale
+        except ValueError:
+            self.fail(f'"{value}" is no number', param, ctx)
+        if not 0 < number < 1e15:
+            self.fail(f'"{value}" has to be more than 0 and less than 1e15', param, ctx)
+        return number
+
+
+_POSITIVE = click.IntRange(min=1, max=10**9)
+_LAYERS = click.IntRange(min=1, max=10_000)
+
+_OPTIONS = (
+    click.option("--model", metavar="FILE|NAME", help="The model: its config.json, the folder of it, or a well-known name (llama-3-8b)."),
+    click.option("--params", type=Number(), help="The number of parameters, such as 7e9 or 7B, where there is no file."),
+    click.option("--hidden-size", "hidden", type=_POSITIVE, metavar="N", help="The width of the model."),
+    click.option("--layers", type=_LAYERS, metavar="N", help="The number of its layers."),
+    click.option("--heads", type=_POSITIVE, metavar="N", help="The number of heads of attention."),
+    click.option("--kv-heads", type=_POSITIVE, metavar="N", help="The number of heads of keys and values."),
+    click.option("--ffn-size", "inner", type=_POSITIVE, metavar="N", help="The width of its feed-forward parts."),
+    click.option("--vocab-size", "vocabulary", type=_POSITIVE, metavar="N", help="The number of words it knows."),
+    click.option("--lora-rank", type=_POSITIVE, metavar="N", help="Train LoRA adapters of this rank, and nothing else."),
+    click.option("--lora-targets", metavar="NAMES", help="The layers that have adapters: q_proj,v_proj.  [default: all linear layers]"),
+    click.option("--seq-len", "length", type=_POSITIVE, metavar="N", help="The tokens of a sample.  [default: the model's, at most 2048]"),
+    click.option("--micro-batch", type=_POSITIVE, metavar="N", help="The micro batch size, where the config does not know it."),
+    click.option(
+        "--accumulation", type=_POSITIVE, metavar="N", help="The gradient accumulation steps, where the config does not know them."
+    ),
+    click.option(
+        "--checkpoint",
+        "checkpoint_every",
+        is_flag=False,
+        flag_value=1,
+        type=_POSITIVE,
+        metavar="[K]",
+        help="The model checkpoints its activations: every layer, or each K-th.",
+    ),
+    click.option("--eager-attention", "eager", is_flag=True, help="Attention is neither flash attention nor SDPA: it keeps its scores."),
+    click.option("--padded", is_flag=True, help="Samples are padded: attention gets a mask, and repeats grouped keys and values."),
+    click.option("--loss-chunk", type=_POSITIVE, metavar="N", help="The loss is computed on so many tokens at a time."),
+    click.option("--optimizer", type=click.Choice(sorted(STATES)), help="The program's optimizer, where the config names none."),
+    click.option("--zero-init/--no-zero-init", default=None, help="Whether a model of stage 3 is divided while it is made."),
+)
+
+
+def workload_options(command: Command) -> Command:
+    """Add the facts and the options about model and program to a command, which receives them as `finder` and `said`."""
+
+    def with_workload(finder: Finder, **rest: Any) -> Any:
+        said = {option: rest.pop(option) for option in _NAMES}
+        return command(finder=finder, said=said, **rest)
+
+    with_workload.__doc__ = command.__doc__
+    with_workload.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    for option in reversed(_OPTIONS):
+        option(with_workload)
+    return settings_options(*(name for name in FACTS if name != "model"))(with_workload)  # type: ignore[return-value]
+
+
+_NAMES = (
+    "model",
+    "params",
+    "hidden",
+    "layers",
+    "heads",
+    "kv_heads",
+    "inner",
+    "vocabulary",
+    "lora_rank",
+    "lora_targets",
+    "length",
+    "micro_batch",
+    "accumulation",
+    "checkpoint_every",
+    "eager",
+    "padded",
+    "loss_chunk",
+    "optimizer",
+    "zero_init",
+)
+
+
+def read_config(path: str, finder: Finder) -> tuple[Document, Facts]:
+    """A config, and the facts about it. What is no config ends the program with 2, and says why."""
+    try:
+        text = read_stdin() if path == "-" else read(path)
+    except ReadError as error:
+        warn(f"{shown(path)}: {error}")
+        sys.exit(2)
+    document = parse(decode_base64(text) or text)
+    kind, note = recognise(document, named=True)
+    if not document.problems and not isinstance(document.root, Mapping):
+        note = "it holds no object, and so no config."
+    if document.problems or note or kind is not Kind.DS_CONFIG:
+        for problem in document.problems:
+            place = document.position(problem.span.start)
+            click.echo(f"{shown(path)}:{place.line}:{place.column}: {problem.message}", err=True)
+        if note:
+            warn(f"{shown(path)}: {note}")
+        sys.exit(2)
+    return document, infer(document, finder.for_file(path).facts)
+
+
+def given_model(said: dict[str, Any], facts: Facts) -> Found:
+    """The model that was asked for; raises `UserError`."""
+    targets = tuple(word.strip() for word in (said["lora_targets"] or "").split(",") if word.strip())
+    given = Given(
+        name=said["model"],
+        params=said["params"],
+        hidden=said["hidden"],
+        layers=said["layers"],
+        heads=said["heads"],
+        kv_heads=said["kv_heads"],
+        inner=said["inner"],
+        vocabulary=said["vocabulary"],
+        lora_rank=said["lora_rank"],
+        lora_targets=() if targets == ("all-linear",) else targets,
+    )
+    return model_of(given, facts.model)
+
+
+def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, Model, Plan]:
+    """The config, the model and the plan that a command is asked about; raises `UserError`."""
+    document, facts = read_config(path, finder)
+    found = given_model(said, facts)
+    config = resolve(document, replace(facts, model=found.config or facts.model))
+    return config, found.model, planned(config, found.model, said, found.assumed)
+
+
+def planned(config: Config, model: Model, said: dict[str, Any], assumed: tuple[str, ...] = ()) -> Plan:
+    """The plan of a config for a model; raises `UserError`."""
+    notes = list(assumed)
+    length = said["length"]
+    if length is None:
+        length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)
+        if not model.tokens:
+            notes.append(f"--seq-len is not given and is taken as {length:,}")
+    if said["checkpoint_every"] is None:
+        notes.append("the model is taken not to checkpoint its activations; --checkpoint says that it does")
+    zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
+    workload = Workload(
+        length,
+        checkpoint_every=said["checkpoint_every"] or 0,
+        eager=said["eager"],
+        padded=said["padded"],
+        loss_chunk=said["loss_chunk"] or 0,
+        zero_init=zero_init,
+    )
+    plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
+    if length % plan.sequence:
+        raise PlanError(f"{length} tokens cannot be divided by {plan.sequence}, the size of sequence parallelism")
+    if said["optimizer"]:
+        notes += [note for note in plan.assumed if "optimizer" not in note]
+        return plan.but(optimizer=said["optimizer"], optimizer_bytes=STATES[said["optimizer"]], assumed=tuple(notes))
+    return plan.but(assumed=(*notes, *plan.assumed))

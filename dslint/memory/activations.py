@@ -1,0 +1,232 @@
+"""What a model keeps for its backward, operation by operation, for the tokens of one micro batch.
+
+An operation is a module with weights, or a function between modules. `kept` is what its forward keeps until its own backward has run;
+`grads` is what gradients of activations take up while that backward runs. Counted with what transformers' modules and PyTorch's kernels
+save: a LayerNorm its input and two fp32 numbers a token; an RMSNorm as transformers writes it an fp32 copy and a cast one (Gemma's two
+fp32 ones); flash or SDPA attention q, k, v, its output and an fp32 number for each head, with grouped keys and values repeated where there
+is a mask; experts what a grouped matrix product of their tokens takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from dslint.memory.plan import Plan
+from dslint.memory.shapes import Block, Model, Norm, Step, Weight
+
+
+class Operation(NamedTuple):
+    """A module or a function: indices of its weights among the model's, bytes kept, bytes of gradients, and those `left` after it."""
+
+    weights: tuple[int, ...]
+    kept: int
+    grads: int
+    left: int
+
+
+class Operations(NamedTuple):
+    """A model in the order of its forward. `checkpointed` blocks keep only their input, of `stream` bytes; `shared` of them are the same
+    bytes that the first norm keeps when the block is computed again.
+
+    `loss_forward` and `loss_backward` are what logits and loss take up at the end of the forward and at the height of their backward;
+    `loss_kept` is kept between the two, and `returned` what the forward gives back with the loss. The weights in `twice` are used at both
+    ends: a head that is tied to the embedding.
+    """
+
+    before: tuple[Operation, ...]
+    blocks: tuple[tuple[Operation, ...], ...]
+    after: tuple[Operation, ...]
+    checkpointed: tuple[bool, ...]
+    stream: int
+    shared: int
+    host_stream: int
+    loss_forward: int
+    loss_kept: int
+    loss_backward: int
+    returned: int
+    twice: tuple[int, ...] = ()
+
+
+def operations(model: Model, plan: Plan) -> Operations:
+    """The operations of a model under a plan."""
+    tokens = plan.tokens if model.tokens is None else plan.micro_batch * model.tokens
+    every = plan.workload.checkpoint_every
+    b, hidden = plan.model_bytes, model.hidden
+    stream = b * hidden * tokens
+    index = len(model.first)
+    blocks = []
+    known: dict[tuple[Block, Learning], list[tuple[Step | None, int, int]]] = {}
+    frozen = not every and not any(weight.trained for weight in model.first)
+    for number, block in enumerate(model.blocks):
+        learning = _learning(block.weights, first=number == 0 and frozen)
+        shape = replace(block, weights=()), learning
+        if shape not in known:
+            known[shape] = list(_steps(block, plan, tokens, learning))
+        blocks.append(tuple(_in_order(block.weights, index, known[shape], 2 * stream)))
+        index += len(block.weights)
+    embedded = [Operation(group, 0, stream, 0) for group in _modules(model.first, 0)]
+    if embedded:
+        dropped = model.blocks[0].dropout if model.blocks else False
+        mask = plan.workload.length if plan.workload.padded and every else 0  # what is checkpointed is given it, and keeps it
+        embedded[0] = embedded[0]._replace(kept=(16 + mask + (hidden if dropped else 0)) * tokens)
+    return Operations(
+        tuple(embedded),
+        tuple(blocks),
+        tuple(_after(model, plan, tokens, index)),
+        tuple(bool(every) and number % every == 0 for number in range(len(blocks))),
+        *_stream(stream, plan, shares=plan.model_bytes == 4 or model.norm in (Norm.LAYER, Norm.T5)),
+        *_loss(model, plan, tokens),
+        twice=(0,) if model.tied and model.vocabulary else (),
+    )
+
+
+def _stream(stream: int, plan: Plan, *, shares: bool) -> tuple[int, int, int]:
+    """The bytes of a block's input that stay on the device, those that its norm keeps anyway, and those that go to the host."""
+    if plan.partitions_activations:
+        stream //= plan.tensor
+    if plan.activations_on_host:
+        return 0, 0, stream
+    return stream, 2 * stream if shares and not plan.partitions_activations else 0, 0
+
+
+def _modules(weights: tuple[Weight, ...], start: int) -> list[tuple[int, ...]]:
+    """The indices of weights, those of a module together."""
+    groups: dict[str, list[int]] = {}
+    for index, weight in enumerate(weights, start):
+        groups.setdefault(weight.module, []).append(index)
+    return [tuple(group) for group in groups.values()]
+
+
+def _in_order(weights: tuple[Weight, ...], start: int, steps: list[tuple[Step | None, int, int]], left: int) -> Iterator[Operation]:
+    """The operations of a block in the order of its forward. The first module of a step keeps what the step keeps."""
+    modules = _modules(weights, start)
+    for step, kept, grads in steps:
+        if step is None:
+            yield Operation((), kept, grads, left)
+            continue
+        groups = [group for group in modules if weights[group[0] - start].step is step]
+        if not groups:
+            yield Operation((), kept, grads, left)
+        for position, group in enumerate(groups):
+            yield Operation(group, kept if position == 0 else 0, grads, left)
+
+
+class Learning(NamedTuple):
+    """The steps of a block that train weights, and the ranks of their adapters. `first` says that no gradient leaves the block."""
+
+    steps: frozenset[Step]
+    ranks: tuple[tuple[Step, int], ...]
+    first: bool
+
+    def rank(self, step: Step) -> int:
+        """The width of what a step's adapters make in between."""
+        return dict(self.ranks).get(step, 0)
+
+
+def _learning(weights: tuple[Weight, ...], *, first: bool) -> Learning:
+    ranks: dict[Step, int] = {}
+    for weight in weights:
+        if weight.name.endswith("lora_B.weight"):
+            ranks[weight.step] = ranks.get(weight.step, 0) + weight.shape[1]
+    return Learning(frozenset(weight.step for weight in weights if weight.trained), tuple(ranks.items()), first)
+
+
+def _norm(width: int, b: int, kind: Norm, rows: int = 1, *, trained: bool = True) -> int:
+    """Bytes that a norm keeps for a token, over so many rows of it. What its weight is multiplied with is kept for the weight's sake."""
+    if kind is Norm.LAYER:
+        return b * width + 8 * rows
+    kept = {Norm.RMS: 4, Norm.RMS_IN_FP32: 4, Norm.T5: 4 + b if b == 2 else 4}[kind]
+    scaled = 4 if kind is Norm.RMS_IN_FP32 else b
+    return (kept + (scaled if trained else 0)) * width + 4 * rows
+
+
+def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[tuple[Step | None, int, int]]:
+    """The steps of a block in bytes kept and bytes of gradients; None is a function without weights."""
+    b, h, divide = plan.model_bytes, block.hidden, plan.tensor
+    query, keys, heads = block.query // divide, block.keys // divide, max(1, block.heads // divide)
+    before, norm = (_norm(h, b, block.norm, trained=step in learning.steps) * tokens for step in (Step.BEFORE_ATTENTION, Step.BEFORE_FEED))
+    more = max(0, block.norms - 2) * norm // 2
+    mask = h * tokens if block.dropout else 0
+    t = b * tokens
+    eager = plan.workload.eager or block.softcap
+    each = 4 + (b if b == 2 else 0) + (b if block.softcap else 0)
+    scores = tokens * heads * plan.workload.length * each if eager else 4 * heads * tokens
+    groups = heads * keys // max(1, query)
+    repeats = (eager or plan.workload.padded) and 1 < groups < heads  # a single one is expanded without a copy
+    attended = 3 * query if repeats else query + keys + (query + 2 * keys if block.fused else keys)
+    per_head = _norm(query + keys, b, block.norm, heads + groups) * tokens if block.head_norms else 0
+    twice = 2 if block.cross else 1
+    yield Step.BEFORE_ATTENTION, 0 if learning.first and Step.BEFORE_ATTENTION not in learning.steps else before, 3 * h * t
+    into = (twice * h if Step.INTO_ATTENTION in learning.steps else 0) + learning.rank(Step.INTO_ATTENTION)
+    yield Step.INTO_ATTENTION, into * t + per_head, (2 * h + query + 2 * keys) * t
+    yield None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t
+    rank = learning.rank(Step.OUT_OF_ATTENTION)
+    yield Step.OUT_OF_ATTENTION, twice * ((query + rank) * t + mask) + more, (2 * h + query) * t
+    if block.norms > 1:
+        yield Step.BEFORE_FEED, norm - (h * t if block.parallel else 0), 3 * h * t
+    yield from _feed(block, plan, tokens, mask + more, learning)
+
+
+def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) -> Iterator[tuple[Step | None, int, int]]:
+    b, h = plan.model_bytes, block.hidden
+    t = b * tokens
+    into = h * t if block.norms > 1 and Step.INTO_FEED in learning.steps else 0
+    into += learning.rank(Step.INTO_FEED) * t
+    if block.experts is None:
+        inner = block.inner // plan.tensor
+        wide = 2 if block.gated else 1
+        yield Step.INTO_FEED, into, (3 * h + wide * inner) * t
+        yield None, (block.copies + (2 if block.gated else 0)) * inner * t, (2 * h + (wide + 1) * inner) * t
+        mask = inner * tokens if block.inner_dropout else 0
+        out = learning.rank(Step.OUT_OF_FEED) + (inner if Step.OUT_OF_FEED in learning.steps else 0)
+        yield Step.OUT_OF_FEED, out * t + mask + more, (2 * h + inner) * t
+        return
+    experts = block.experts
+    width, shared = experts.width // plan.tensor, experts.shared // plan.tensor
+    seen = experts.active * tokens
+    routing = (4 * experts.number + 20) * tokens + 24 * seen
+    kept = into + routing + (2 * h + (block.copies + 3) * width) * b * seen + (block.copies + 3) * shared * t
+    yield Step.INTO_FEED, kept, (2 * h + 3 * shared) * t + (2 * h + 3 * width) * b * seen // max(1, experts.number // 4)
+    if shared:
+        yield Step.OUT_OF_FEED, h * t + more, 3 * h * t
+
+
+def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operation]:
+    """The norm at the end, and the head."""
+    b, h = plan.model_bytes, model.hidden
+    t = b * tokens
+    tail = _modules(model.last, start)
+    head = [0] if model.tied and model.vocabulary else []
+    logits = model.vocabulary // plan.tensor * _at_a_time(plan, tokens) * b
+    for position, group in enumerate(tail):
+        last = position == len(tail) - 1 and not head
+        trained = any(model.last[index - start].trained for index in group)
+        kept = (h * t if trained else 0) if last else _norm(h, b, model.norm, trained=trained) * tokens
+        yield Operation(group, kept, (h * t + logits) if last else 2 * h * t, h * t)
+    if head:
+        yield Operation(tuple(head), h * t if model.first[0].trained else 0, h * t + logits, h * t)
+
+
+def _at_a_time(plan: Plan, tokens: int) -> int:
+    return min(tokens, plan.workload.loss_chunk or tokens)
+
+
+def _loss(model: Model, plan: Plan, tokens: int) -> tuple[int, int, int, int]:
+    """Logits and loss: at the end of the forward, kept after it, at the height of the backward, and given back.
+
+    In fp32: the logits, their log-softmax and the gradient of each; a copy in the model's precision until the forward is over; and what
+    capping keeps. In chunks, a chunk's worth of that, and the gradient of its input.
+    """
+    width, b = model.vocabulary // plan.tensor, plan.model_bytes
+    each = 4 if plan.workload.full_loss and model.full_loss else b
+    if not plan.workload.loss_chunk:
+        logits = width * tokens
+        capped = b * logits if model.softcap else 0
+        returned = b * logits if model.returns_logits else 0
+        copy = returned if each != b else 0
+        return 2 * each * logits + capped + copy, each * logits + capped, 3 * each * logits + capped, returned
+    chunk = _at_a_time(plan, tokens)
+    kept = b * model.hidden * tokens
+    return 3 * each * width * chunk + kept, kept, kept, 0

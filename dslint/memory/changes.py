@@ -1,0 +1,197 @@
+"""Changes that save memory: what to write in the config, and what to do in the program where the config cannot say it.
+
+`possible` gives those that make sense for a config as it stands; which of them help, and how much, `fit` tries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dslint.config import UNKNOWN, Config
+from dslint.facts import Integration, Release
+from dslint.memory.plan import HOST, NVME, Plan
+from dslint.memory.shapes import Model
+
+REMOVE = object()
+"""In the place of a value: the key goes."""
+
+SMALL_BUCKET, SMALL_PREFETCH = 50_000_000, 10_000_000
+"""Elements that a bucket may be made as small as, without the collectives becoming too small for the network."""
+
+CHUNK, TILES = 1024, 4
+
+AUTO_TP = Release(0, 16, 4)
+"""The first release that trains with tensor parallelism made by DeepSpeed."""
+
+LOW_MASTER = Release(0, 18, 3)
+"""The first release that keeps the states of bf16 master weights in bf16."""
+
+ON_HOST = ("adam", "adamw", "adagrad", "lion")
+"""Optimizers that DeepSpeed has a CPU version of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change. `values` are written into the config, by path; `said` are answers about the program that change with it (options of the
+    command, by name); `program` says what to do there. `tiles` is the number of pieces of large layers. `trains_otherwise` says that
+    numbers come out differently, and not merely slower.
+    """
+
+    name: str
+    values: tuple[tuple[str, Any], ...] = ()
+    said: tuple[tuple[str, Any], ...] = ()
+    program: str = ""
+    note: str = ""
+    tiles: int = 1
+    trains_otherwise: bool = False
+
+
+def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterator[Change]:
+    """The changes that a config and a program can make from where they stand."""
+    yield from _batch(config, plan)
+    yield from _activations(plan, model)
+    yield from _precision(config, plan)
+    yield from _stages(plan)
+    yield from _offload(config, plan)
+    yield from _buffers(plan)
+    yield from _optimizer(config, plan)
+    yield from _tensor(config, plan, model)
+    if plan.stage == 3 and tiles == 1:
+        yield Change(
+            f"memory-centric tiling, {TILES} pieces",
+            program=f"replace the largest linear layers by deepspeed.zero.TiledLinear(..., in_splits=1, out_splits={TILES})",
+            tiles=TILES,
+        )
+
+
+def accumulated(config: Config, steps: int) -> Change:
+    """The change of the gradient accumulation steps with which a step keeps its samples."""
+    key = "gradient_accumulation_steps"
+    if config.value(key) is not UNKNOWN:
+        return Change(f"{steps} gradient accumulation steps", ((key, steps),))
+    return Change(f"{steps} gradient accumulation steps", said=(("accumulation", steps),), program=_argument(config, key, steps))
+
+
+def _argument(config: Config, name: str, value: int) -> str:
+    """How the program says what the config leaves to it."""
+    trainer = config.facts.integration in (None, Integration.TRANSFORMERS)
+    return f"{name}={value} in the training arguments" if trainer else f"{name} is {value}"
+
+
+def _batch(config: Config, plan: Plan) -> Iterator[Change]:
+    key = "train_micro_batch_size_per_gpu"
+    sizes = [size for size in (plan.micro_batch // 2, 1) if size and plan.micro_batch % size == 0 and size < plan.micro_batch]
+    for size in dict.fromkeys(sizes):
+        if config.value(key) is not UNKNOWN:
+            yield Change(f"micro batch size {size}", ((key, size),))
+        else:
+            program = _argument(config, "per_device_train_batch_size", size)
+            yield Change(f"micro batch size {size}", said=(("micro_batch", size),), program=program)
+
+
+def _activations(plan: Plan, model: Model) -> Iterator[Change]:
+    every, layers = plan.workload.checkpoint_every, len(model.blocks)
+    for number in (4, 2, 1):
+        if (every == 0 or number < every) and (number == 1 or layers >= 2 * number):
+            whole = "gradient_checkpointing=True in the training arguments, or model.gradient_checkpointing_enable()"
+            some = f"wrap every {number}{'nd' if number == 2 else 'th'} block in torch.utils.checkpoint.checkpoint"
+            name = "activation checkpointing" + (f" of every {number}{'nd' if number == 2 else 'th'} block" * (number > 1))
+            yield Change(name, said=(("checkpoint_every", number),), program=whole if number == 1 else some)
+    if every and not plan.activations_on_host:
+        yield Change(
+            "checkpointed activations on the host",
+            (("activation_checkpointing.cpu_checkpointing", True),),
+            program="checkpoint through deepspeed.checkpointing.checkpoint, which alone reads that block",
+        )
+    if model.vocabulary and not plan.workload.loss_chunk and plan.tokens > CHUNK:
+        yield Change(
+            f"the loss in chunks of {CHUNK:,} tokens",
+            said=(("loss_chunk", CHUNK),),
+            program="a chunked or fused linear cross entropy, which never holds all logits (Liger's, or a loop over the tokens)",
+        )
+
+
+def _precision(config: Config, plan: Plan) -> Iterator[Change]:
+    gpu = config.facts.gpu
+    if not plan.half:
+        for name in ("bf16", "fp16"):
+            if (name == "fp16" or gpu is None or gpu.has_bf16) and not config.has(name):
+                yield Change(name, ((f"{name}.enabled", True),), trains_otherwise=True)
+        return
+    if plan.gradient_bytes == 4 and plan.stage:
+        kind = "bf16" if config.value("bf16.enabled") is True else "fp16"
+        yield Change(f"gradients accumulated in {kind}", (("data_types.grad_accum_dtype", kind),), trains_otherwise=True)
+    whole = plan.stage > 0 and plan.master_bytes == 4 and plan.optimizer_device is None and plan.optimizer in ("adam", "adamw")
+    if whole and config.release >= LOW_MASTER and config.value("bf16.enabled") is True:
+        values = (("bf16.bf16_master_weights_and_grads", True), ("bf16.bf16_optimizer_states", True))
+        yield Change("master weights and states in bf16", values, trains_otherwise=True)
+
+
+def _stages(plan: Plan) -> Iterator[Change]:
+    if plan.replicas == 1 or plan.optimizer.startswith(("onebit", "zeroone")):
+        return
+    for stage in range(plan.stage + 1, 4):
+        if stage < 3 or plan.tensor == 1:
+            yield Change(f"ZeRO stage {stage}", (("zero_optimization.stage", stage),))
+
+
+def _offload(config: Config, plan: Plan) -> Iterator[Change]:
+    z = "zero_optimization."
+    nvme = "nvme_path has to be a folder on a fast local disk"
+    if plan.stage and plan.optimizer in ON_HOST and not plan.foreach:
+        if plan.optimizer_device is None:
+            yield Change("the optimizer on the host", tuple(_section(config, z + "offload_optimizer", device=HOST, pin_memory=True)))
+        if plan.optimizer_device != NVME and plan.stage == 3:
+            values = tuple(_section(config, z + "offload_optimizer", device=NVME, nvme_path="/local_nvme", pin_memory=True))
+            yield Change("the optimizer on NVMe", values, note=nvme)
+    if plan.stage == 3 and plan.parameter_device is None:
+        yield Change("parameters on the host", tuple(_section(config, z + "offload_param", device=HOST, pin_memory=True)))
+    if plan.stage == 3 and plan.parameter_device != NVME:
+        values = tuple(_section(config, z + "offload_param", device=NVME, nvme_path="/local_nvme", pin_memory=True))
+        yield Change("parameters on NVMe", values, note=nvme)
+
+
+def _section(config: Config, path: str, **values: Any) -> Iterator[tuple[str, Any]]:
+    """Values for a section: the whole of it where there is none, else its keys that differ."""
+    if not config.has(path) or config.quote(path) == "null":
+        yield path, values
+        return
+    for key, value in values.items():
+        if not config.has(f"{path}.{key}") or (key == "device" and config.value(f"{path}.{key}") != value):
+            yield f"{path}.{key}", value
+
+
+def _buffers(plan: Plan) -> Iterator[Change]:
+    z = "zero_optimization."
+    if plan.stage and plan.reduce_bucket > SMALL_BUCKET:
+        values: list[tuple[str, Any]] = [(z + "reduce_bucket_size", SMALL_BUCKET)]
+        if plan.stage == 3 and plan.prefetch_bucket > SMALL_PREFETCH:
+            values.append((z + "stage3_prefetch_bucket_size", SMALL_PREFETCH))
+        yield Change("smaller buckets", tuple(values))
+    if plan.stage in (1, 2) and plan.overlap:
+        yield Change("no second bucket for overlapped communication", ((z + "overlap_comm", False),))
+    if plan.stage == 3 and plan.max_reuse:
+        yield Change("gathered parameters let go after each use", ((z + "stage3_max_reuse_distance", 0),))
+
+
+def _optimizer(config: Config, plan: Plan) -> Iterator[Change]:
+    if plan.optimizer not in ("adam", "adamw") or plan.optimizer_device or plan.master_bytes == 2:
+        return
+    values: list[tuple[str, Any]] = [("optimizer", REMOVE)] if config.has("optimizer") else []
+    if plan.stage and config.value("zero_allow_untested_optimizer") is not True:
+        values.append(("zero_allow_untested_optimizer", True))
+    program = "give deepspeed.initialize the optimizer bitsandbytes.optim.AdamW8bit(model.parameters(), lr=...)"
+    yield Change("Adam in 8 bits", tuple(values), (("optimizer", "adam8bit"),), program, trains_otherwise=True)
+
+
+def _tensor(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
+    if plan.tensor > 1 or plan.sequence > 1 or plan.stage == 3 or config.release < AUTO_TP or config.facts.tensor_parallel:
+        return
+    heads = [number for block in model.blocks for number in (block.heads, block.keys * block.heads // max(1, block.query))]
+    for size in (2, 4, 8):
+        if plan.local % size or plan.replicas % size or any(number % size for number in heads):
+            continue
+        program = f"model = deepspeed.tp_model_init(model, tp_size={size}, dtype=...), and the same batch for the {size} ranks of a group"
+        yield Change(f"tensor parallel {size}", (("tensor_parallel.autotp_size", size),), program=program)

@@ -1,0 +1,151 @@
+"""What a step moves and computes, in bytes, operations and seconds at stated speeds: what a change that saves memory costs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dslint.hardware import GIB, Gpu
+from dslint.memory.activations import operations
+from dslint.memory.estimate import Estimate
+from dslint.memory.plan import HOST, NVME
+
+ACHIEVED = 0.4
+"""The share of a GPU's peak that training achieves when it does well."""
+
+PEAKS = {(6, 0): 19e12, (7, 0): 112e12, (7, 5): 65e12, (8, 0): 312e12, (8, 6): 140e12, (8, 9): 165e12, (9, 0): 989e12, (10, 0): 2250e12}
+"""Operations a second of 16-bit matrix products without sparsity, by compute capability, as NVIDIA states them."""
+
+UNKNOWN_PEAK = 312e12
+
+
+class Speeds(NamedTuple):
+    """Bytes a second: between a GPU and the host, of a machine's NVMe, between GPUs within a machine and across, of its memory."""
+
+    pcie: float = 25e9
+    nvme: float = 6e9
+    within: float = 200e9
+    between: float = 25e9
+    memory: float = 150e9
+
+
+class Work(NamedTuple):
+    """What one rank does for one optimizer step: operations, bytes over each way, collective operations. `adam` is bytes that the
+    optimizer on the host reads and writes.
+    """
+
+    operations: float
+    again: float
+    collectives: int
+    network: int
+    pcie: int
+    nvme: int
+    adam: int
+
+
+class Seconds(NamedTuple):
+    """Seconds of a step, one thing after the other: no overlap is counted on."""
+
+    compute: float
+    network: float
+    pcie: float
+    nvme: float
+    adam: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return sum(self)
+
+
+def work(found: Estimate) -> Work:
+    """What a step of an estimate takes."""
+    plan, run = found.plan, found.run
+    b, layout, times = plan.model_bytes, run.layout, plan.accumulation
+    forward, blocks = _operations(found)
+    share = 1 / plan.workload.checkpoint_every if plan.workload.checkpoint_every else 0.0
+    again = share * blocks
+    backward = 2 if found.model.trained == found.model.size else 1.1
+    reduced = layout.flat * plan.wire_bytes
+    part = -(-layout.flat // plan.replicas)
+    network = {0: 2 * reduced, 1: reduced, 2: reduced * times, 3: reduced * times}[plan.stage]
+    collectives = run.collectives * (times if plan.stage > 1 else 1)
+    if plan.stage == 3:
+        network += run.gathered * times
+    elif plan.stage:
+        network += b * layout.flat
+    if plan.replicas == 1:
+        network = 0
+    if plan.tensor > 1:
+        network += 8 * len(found.model.blocks) * b * found.model.hidden * plan.tokens * times
+        collectives += 4 * len(found.model.blocks) * times
+    pcie = nvme = adam = 0
+    if plan.optimizer_device:
+        down = plan.master_bytes * (times if plan.stage == 3 else 1) + (2 * b * (times - 1) if plan.stage < 3 else 0)
+        pcie += (down + b) * part
+        adam = 28 * part
+    if plan.optimizer_device == NVME:
+        nvme += 2 * round((plan.master_bytes + plan.optimizer_bytes) * part)
+    if plan.parameter_device in (HOST, NVME):
+        pcie += run.gathered * times // plan.replicas
+        nvme += run.gathered * times // plan.replicas + b * part if plan.parameter_device == NVME else 0
+    prepared = operations(found.model, plan)
+    pcie += 2 * sum(prepared.checkpointed) * prepared.host_stream * times
+    return Work((forward * (1 + backward) + again) * times, again * times, collectives, round(network), pcie, nvme, adam)
+
+
+def _operations(found: Estimate) -> tuple[float, float]:
+    """Operations of a forward of one micro batch on one rank: of the whole model, and of its blocks."""
+    model, plan = found.model, found.plan
+    tokens = plan.tokens if model.tokens is None else plan.micro_batch * model.tokens
+    blocks = 0.0
+    for block in model.blocks:
+        weights = sum(w.size for w in block.weights)
+        if block.experts:
+            stacked = sum(w.size for w in block.weights if len(w.shape) == 3)
+            weights -= round(stacked * (1 - block.experts.active / block.experts.number))
+        blocks += 2 * weights * tokens + 2 * block.query * tokens * plan.workload.length
+    head = 2 * model.vocabulary * model.hidden * tokens
+    return (blocks + head) / plan.tensor, blocks / plan.tensor
+
+
+def seconds(done: Work, found: Estimate, gpu: Gpu | None, speeds: Speeds) -> Seconds:
+    """How long that takes."""
+    peak = PEAKS.get(gpu.capability, UNKNOWN_PEAK) if gpu and gpu.capability else UNKNOWN_PEAK
+    if not found.plan.half:
+        peak /= 2
+    local, several = found.plan.local, found.plan.world > found.plan.local
+    return Seconds(
+        done.operations / (ACHIEVED * peak),
+        done.network / (speeds.between if several else speeds.within),
+        done.pcie / speeds.pcie,
+        done.nvme * local / speeds.nvme,
+        done.adam * local / speeds.memory,
+    )
+
+
+def differences(before: Work, after: Work, lasts: Seconds, speeds: Speeds) -> list[str]:
+    """In words, what a step does more than before. `lasts` are the seconds of what it does now."""
+    words = []
+    if after.again > before.again:
+        words.append(
+            f"part of the forward is computed again: {100 * (after.again - before.again) / before.operations:.0f} % more operations"
+        )
+    if after.pcie > before.pcie:
+        words.append(f"{_gib(after.pcie - before.pcie)} more over PCIe each step, {_time(lasts.pcie)} in all at {speeds.pcie / 1e9:g} GB/s")
+    if after.nvme > before.nvme:
+        words.append(f"{_gib(after.nvme)} from and to NVMe each step and rank, {_time(lasts.nvme)} at {speeds.nvme / 1e9:g} GB/s a machine")
+    if after.adam > before.adam:
+        words.append(f"the optimizer runs on the CPU: about {_time(lasts.adam)} a step at {speeds.memory / 1e9:g} GB/s of memory")
+    if after.network > 1.02 * before.network:
+        words.append(f"{_gib(after.network - before.network)} more between GPUs each step")
+    if after.collectives > 1.05 * before.collectives:
+        words.append(f"{after.collectives:,} collective operations each step instead of {before.collectives:,}")
+    return words
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f} GiB" if size >= GIB else f"{size / GIB * 1024:.0f} MiB"
+
+
+def _time(amount: float) -> str:
+    return f"{amount:.0f} s" if amount >= 10 else f"{amount:.2g} s"

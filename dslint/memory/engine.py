@@ -1,0 +1,103 @@
+"""One rank through a step of training: init, forward, backward, step."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from math import prod
+from typing import NamedTuple
+
+from dslint.memory.activations import Operations, operations
+from dslint.memory.layout import Layout, lay_out
+from dslint.memory.ledger import CASTS, FORWARD, INIT, OPTIMIZER, PARAMETERS, PARTS, Ledger, Moment
+from dslint.memory.plan import Plan
+from dslint.memory.shapes import Model
+from dslint.memory.walk import walk
+from dslint.memory.zero3 import Zero3
+from dslint.memory.zero12 import Zero12
+
+
+class Run(NamedTuple):
+    """A rank's books: what it holds between steps, and the highest moment of each phase. `gathered` is what one micro batch gathers, in
+    bytes, and `collectives` how many collective operations it takes.
+    """
+
+    steady: Moment
+    peaks: dict[str, Moment]
+    layout: Layout
+    gathered: int
+    collectives: int
+
+
+def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = None, *, roomy: bool = False) -> Run:
+    """Replay a step of training on one of the ranks that ZeRO divides among.
+
+    `roomy` says that the device has room for a second copy of the model while stages 1 and 2 are set up. Where it has not, DeepSpeed makes
+    that copy on the host, so that it is not counted as a need.
+    """
+    done = prepared or operations(model, plan)
+    layout = lay_out(model, plan, rank)
+    ledger = Ledger()
+    states = optimizer_bytes(model, plan, rank)
+    engine = Zero3(ledger, plan, layout, states, done) if plan.stage == 3 else Zero12(ledger, plan, layout, states)
+    engine.persist()
+    ledger.hold(OPTIMIZER, _left_over(plan, layout))
+    steady = Moment(ledger.total, ledger.held.copy())
+    ledger.peaks[INIT] = _init(plan, layout, roomy=roomy)
+    ledger.enter(FORWARD)
+    engine.retain()
+    walk(done, ledger, engine)
+    engine.step()
+    return Run(steady, ledger.peaks, layout, engine.gathered, engine.collectives)
+
+
+def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
+    """Bytes of the optimizer's states for each trained element. Muon gives what is no matrix of a block to Adam.
+
+    At stages 1 and 2 it keeps the momentum of the matrices that touch a rank's part whole, in the precision of the gradients, and twice:
+    as it is, and as the step that is under way would leave it. They are divided the largest first.
+    """
+    if plan.optimizer != "muon":
+        return plan.optimizer_bytes
+    matrices = [w for block in model.blocks for w in block.weights if w.trained and len(w.shape) > 1]
+    total = sum(w.size for w in matrices)
+    momentum = plan.optimizer_bytes * total / plan.replicas
+    if plan.stage in (1, 2):
+        part = max(1, -(-total // plan.replicas))
+        sizes = [prod(shape) for shape in sorted((w.shape for w in matrices), reverse=True)]
+        touched = (size for size, end in zip(sizes, accumulate(sizes), strict=True) if end > rank * part > end - size - part)
+        momentum = 2 * plan.model_bytes * sum(touched)
+    return (momentum * plan.replicas + 2 * plan.optimizer_bytes * (model.trained - total)) / max(1, model.trained)
+
+
+def _left_over(plan: Plan, layout: Layout) -> int:
+    """States that torch's Adagrad makes for the model's own parameters when it is built. DeepSpeed gives it flat ones later; these stay."""
+    divided = plan.stage == 3 and plan.workload.zero_init
+    if plan.optimizer != "adagrad" or plan.optimizer_device or divided or not (plan.half or plan.stage):
+        return 0
+    return plan.model_bytes * layout.flat
+
+
+def _init(plan: Plan, layout: Layout, *, roomy: bool) -> Moment:
+    """The highest moment of `deepspeed.initialize`: flat copies of what the model holds, and master weights made of them.
+
+    The states of stages 1 to 3 come with the first step; without ZeRO, a 16-bit model has them (and a gradient of zeros) from the start.
+    """
+    b, whole, flat, part = plan.model_bytes, layout.whole, layout.flat, layout.part
+    master = plan.master_bytes if plan.optimizer_device is None else 0
+    bucket = plan.wire_bytes * plan.reduce_bucket if plan.contiguous else 0
+    if plan.stage == 0:
+        copies = 4 * plan.master_bytes * flat if plan.half else 0
+    elif plan.stage < 3:
+        copies = max(b * flat if roomy else 0, 2 * master * part)
+        if plan.keeps_full_gradients:
+            copies = (plan.gradient_bytes * flat) + master * part
+    elif plan.workload.zero_init:
+        return _moment(b * part, 2 * master * part + bucket)
+    else:
+        copies = max(b * max(layout.sizes) // plan.replicas, b * part + max(bucket, 2 * master * part) - b * whole)
+    return _moment(b * whole, copies + _left_over(plan, layout))
+
+
+def _moment(parameters: int, copies: int) -> Moment:
+    parts = dict.fromkeys(PARTS, 0)
+    return Moment(parameters + copies, {**parts, PARAMETERS: parameters, CASTS: copies})

@@ -1,0 +1,83 @@
+"""Families of models: the data of a `config.json` in, the exact list of weights out.
+
+The lists are those of transformers 5, name by name and in its order; the suite compares them with the real classes. What a file leaves out
+has the default of its family there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dslint.memory.decoders import gpt2, gpt_neox, like_llama, phi, phi3
+from dslint.memory.encoders import bert, t5, vit
+from dslint.memory.reader import Reader, ShapeError
+from dslint.memory.shapes import Model, Norm
+
+__all__ = ["FAMILIES", "ShapeError", "read_shape"]
+
+_QWEN = {"vocab_size": 151936}
+_GEMMA = {"tie_word_embeddings": True, "hidden_act": "gelu_pytorch_tanh", "head_dim": 256, "norm": Norm.RMS_IN_FP32}
+_CAPPED = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "mistral": {"num_key_value_heads": 8},
+    "qwen2": {**_QWEN, "attention_bias": True, "output_bias": False},
+    "qwen3": {**_QWEN, "head_dim": 128, "head_norms": True},
+    "gemma": _GEMMA,
+    "gemma2": {**_GEMMA, **_CAPPED, "num_key_value_heads": 4, "norms": 4},
+    "gemma3_text": {**_GEMMA, "num_key_value_heads": 4, "norms": 4, "head_norms": True},
+    "mixtral": {"num_key_value_heads": 8, "num_local_experts": 8, "num_experts_per_tok": 2},
+    "qwen2_moe": {
+        **_QWEN,
+        "attention_bias": True,
+        "output_bias": False,
+        "num_experts": 60,
+        "num_experts_per_tok": 4,
+        "moe_intermediate_size": 1408,
+        "shared_expert_intermediate_size": 5632,
+    },
+    "qwen3_moe": {
+        **_QWEN,
+        "num_key_value_heads": 4,
+        "head_norms": True,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+    },
+}
+"""The families that are built like Llama, and how they differ from it where their file does not say so."""
+
+_OTHERS: dict[str, tuple[Callable[[Reader], Model], dict[str, Any]]] = {
+    "gpt2": (gpt2, {"tie_word_embeddings": True, "vocab_size": 50257, "n_positions": 1024}),
+    "gpt_neox": (gpt_neox, {}),
+    "phi": (phi, {}),
+    "phi3": (phi3, {}),
+    "bert": (bert, {"max_position_embeddings": 512, "type_vocab_size": 2}),
+    "t5": (t5, {"relative_attention_num_buckets": 32}),
+    "vit": (vit, {"image_size": 224, "patch_size": 16, "num_channels": 3}),
+}
+
+FAMILIES = (*DEFAULTS, *_OTHERS)
+"""The values of `model_type` that are known."""
+
+
+def read_shape(data: dict[str, Any], name: str) -> Model:
+    """The shape of a model, from the data of its `config.json`. Of a model of several parts, the language model.
+
+    Raises:
+        ShapeError: the family is not known, or a size is missing or makes no sense.
+    """
+    text = next((data[key] for key in ("text_config", "llm_config", "language_config") if isinstance(data.get(key), dict)), data)
+    family = str(text.get("model_type", data.get("model_type")))
+    if family == "gemma3":
+        family = "gemma3_text"
+    if family in DEFAULTS:
+        return like_llama(Reader(text, name, family, DEFAULTS[family]))
+    if family in _OTHERS:
+        build, defaults = _OTHERS[family]
+        return build(Reader(text, name, family, defaults))
+    raise ShapeError(
+        f"the model {name} is of the family {family}, whose weights dslint cannot list; it knows {', '.join(FAMILIES)}. "
+        "Give its numbers: --params, --hidden-size, --layers, --heads, --vocab-size"
+    )

@@ -1,0 +1,87 @@
+"""The model that a command is given: a file, a name, or numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from dslint.memory.families import ShapeError, read_shape
+from dslint.memory.numbers import of_numbers, with_adapters
+from dslint.memory.presets import PRESETS, preset
+from dslint.memory.shapes import Model
+from dslint.model_config import ModelConfig, describe, load_model
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was said of the model. `name` is a path or a well-known model's name."""
+
+    name: str | None = None
+    params: float | None = None
+    hidden: int | None = None
+    layers: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    inner: int | None = None
+    vocabulary: int | None = None
+    lora_rank: int | None = None
+    lora_targets: tuple[str, ...] = ()
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether enough numbers are given to make a model of them."""
+        return self.params is not None or self.hidden is not None
+
+
+class Found(NamedTuple):
+    """The model, what its `config.json` says (None: it is made of numbers), and what had to be assumed to make it."""
+
+    model: Model
+    config: ModelConfig | None
+    assumed: tuple[str, ...] = ()
+
+
+def model_of(given: Given, config: ModelConfig | None = None) -> Found:
+    """The model that was asked for. `config` is the one of the settings, where no name is given.
+
+    Raises:
+        UserError: there is no such model, its family is not known and no numbers are given, or the numbers make none.
+    """
+    found = _whole(given, config)
+    return found if given.lora_rank is None else found._replace(model=with_adapters(found.model, given.lora_rank, given.lora_targets))
+
+
+def _whole(given: Given, config: ModelConfig | None) -> Found:
+    if given.name is not None and not Path(given.name).exists():
+        data = preset(given.name)
+        if data is None:
+            from difflib import get_close_matches
+
+            if given.name.endswith(".json"):
+                raise ShapeError(f"the model {given.name}: there is no such file")
+            close = get_close_matches(given.name.lower(), PRESETS, n=1)
+            hint = f" Did you mean {close[0]}?" if close else ""
+            raise ShapeError(f"the model {given.name} is neither a file nor a name that dslint knows.{hint} It knows {', '.join(PRESETS)}")
+        return Found(read_shape(data, given.name), describe(data, given.name))
+    found = load_model(given.name) if given.name is not None else config
+    if found is not None:
+        try:
+            return Found(read_shape(found.data, found.path), found)
+        except ShapeError as error:
+            if not given.has_numbers:
+                raise
+            return Found(_numbers(given), found, (f"{error.args[0].partition(';')[0]}: the numbers are used",))
+    return Found(_numbers(given), None, ("the layers are taken to be like those of Llama, since only numbers are given",))
+
+
+def _numbers(given: Given) -> Model:
+    return of_numbers(
+        given.params,
+        hidden=given.hidden,
+        layers=given.layers,
+        heads=given.heads,
+        kv_heads=given.kv_heads,
+        inner=given.inner,
+        vocabulary=given.vocabulary,
+    )

@@ -1,0 +1,98 @@
+"""Models made of plain numbers, and adapters put into a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from dslint.memory.families import read_shape
+from dslint.memory.reader import ShapeError
+from dslint.memory.shapes import Block, Model, Weight
+
+USUAL_ASPECT = 128
+"""The usual ratio of a decoder's width to its depth."""
+
+
+def of_numbers(
+    params: float | None,
+    *,
+    hidden: int | None = None,
+    layers: int | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    inner: int | None = None,
+    vocabulary: int | None = None,
+) -> Model:
+    """A decoder like Llama of these numbers. What is not given follows from the rest: the width from the number of parameters, the width of
+    the feed-forward part from what is left of them.
+
+    Raises:
+        ShapeError: the numbers do not make a model.
+    """
+    for name, value in (("params", params), ("hidden-size", hidden), ("layers", layers), ("heads", heads), ("vocab-size", vocabulary)):
+        if value is not None and value < 1:
+            raise ShapeError(f"--{name} is {value:g}, and has to be 1 or more")
+    vocabulary = vocabulary or 32000
+    if hidden is None:
+        if params is None:
+            raise ShapeError("a model is wanted: --model FILE or NAME, or its numbers: --params, --hidden-size, --layers")
+        hidden = max(128, round((params * USUAL_ASPECT / 12) ** (1 / 3) / 128) * 128)
+    heads = heads or max(1, hidden // 128)
+    kv_heads = kv_heads or heads
+    if layers is None:
+        layers = max(1, round(((params or 12 * hidden**2) - 2 * vocabulary * hidden) / (12 * hidden**2)))
+    if inner is None:
+        inner = _inner(params, hidden, layers, kv_heads / heads, vocabulary) if params else 4 * hidden
+    data = {
+        "model_type": "llama",
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocabulary,
+    }
+    model = read_shape(data, "of numbers")
+    if params and abs(model.size / params - 1) > 0.05:
+        raise ShapeError(
+            f"--hidden-size {hidden}, --layers {layers} and --vocab-size {vocabulary} make {model.size:,} parameters, and not {params:,.0f}"
+        )
+    return replace(model, name=f"{model.size / 1e9:.3g}B parameters", family="numbers", exact=False)
+
+
+def _inner(params: float, hidden: int, layers: int, groups: float, vocabulary: int) -> int:
+    """The width of the feed-forward part that leads to this number of parameters."""
+    attention = (2 + 2 * groups) * hidden**2
+    left = params - 2 * vocabulary * hidden - layers * (attention + 2 * hidden) - hidden
+    if left < layers * 3 * hidden:
+        raise ShapeError(f"{params:,.0f} parameters are too few for {layers} layers of width {hidden} and {vocabulary} words")
+    return max(1, round(left / (3 * hidden * layers)))
+
+
+def with_adapters(model: Model, rank: int, targets: Iterable[str] = ()) -> Model:
+    """The model with LoRA adapters of a rank in its linear layers (those whose names end in one of `targets`; all if there are none), and
+    everything else frozen.
+
+    Raises:
+        ShapeError: no layer has such a name.
+    """
+    targets = tuple(targets)
+    blocks = tuple(replace(block, weights=tuple(_adapted(block, rank, targets))) for block in model.blocks)
+    if not any(weight.trained for block in blocks for weight in block.weights):
+        names = sorted({w.module.rpartition(".")[2] for w in model.blocks[0].weights if len(w.shape) == 2})
+        raise ShapeError(f"no layer is called {', '.join(targets)}; the layers of a block are {', '.join(names)}")
+    first, last = (tuple(w._replace(trained=False) for w in weights) for weights in (model.first, model.last))
+    return replace(model, name=f"{model.name} with LoRA of rank {rank}", first=first, blocks=blocks, last=last)
+
+
+def _adapted(block: Block, rank: int, targets: tuple[str, ...]) -> Iterator[Weight]:
+    for weight in block.weights:
+        yield weight._replace(trained=False)
+        name = weight.module.rpartition(".")[2]
+        if len(weight.shape) != 2 or not weight.name.endswith(".weight") or (targets and name not in targets):
+            continue
+        if not targets and name in ("gate", "shared_expert_gate", "relative_attention_bias"):
+            continue
+        out, into = weight.shape
+        yield Weight(f"{weight.module}.lora_A.weight", (rank, into), weight.step)
+        yield Weight(f"{weight.module}.lora_B.weight", (out, rank), weight.step)

@@ -1,0 +1,113 @@
+"""Walks through the last micro batch of a step, forward and backward, and tells an engine what happens."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dslint.memory.activations import Operation, Operations
+from dslint.memory.ledger import ACTIVATIONS, BACKWARD, FORWARD, LOGITS, Ledger
+
+AROUND, WITHIN = 3, 2
+"""Modules without weights of their own that are entered before the first that has some, and before those of a block: the model, its
+decoder and its positions; a layer and its feed-forward part. Stage 3 fetches ahead at each of them. (Attention and activation function are
+operations.)
+"""
+
+
+class Engine(Protocol):
+    """What DeepSpeed does around a model."""
+
+    def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
+        """A module is entered that uses these weights, if any."""
+
+    def release(self, weights: tuple[int, ...], *, forward: bool) -> None:
+        """It has used them."""
+
+    def allocate(self, weights: tuple[int, ...]) -> None:
+        """The gradients of its weights have been computed."""
+
+    def combine(self, weights: tuple[int, ...]) -> None:
+        """The gradients of their two uses have become one."""
+
+    def reduce(self, weights: tuple[int, ...]) -> None:
+        """What its backward needed has been freed, and the hooks of its weights run."""
+
+    def end_backward(self) -> None:
+        """The backward is over."""
+
+
+def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
+    """Forward and backward of one micro batch. What is checkpointed is computed again in the backward."""
+    ledger.enter(FORWARD)
+    for _ in range(AROUND):
+        engine.fetch((), forward=True)
+    for operation in operations.before:
+        _forward(operation, ledger, engine)
+    for block, checkpointed in zip(operations.blocks, operations.checkpointed, strict=True):
+        _forward_block(block, ledger, engine, operations.stream if checkpointed else None)
+    for operation in operations.after:
+        _forward(operation, ledger, engine)
+    ledger.set(LOGITS, operations.loss_forward)
+    ledger.set(LOGITS, operations.loss_kept)
+    ledger.enter(BACKWARD)
+    ledger.set(LOGITS, operations.loss_backward)
+    ledger.set(LOGITS, 0)
+    for operation in reversed(operations.after):
+        _backward(operation, ledger, engine, waiting=operations.twice)
+    for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):
+        for _ in range(WITHIN):
+            engine.fetch((), forward=False)
+        if checkpointed:
+            for operation in block:
+                _forward(operation, ledger, engine)
+            ledger.drop(ACTIVATIONS, operations.shared)
+        for operation in reversed(block):
+            _backward(operation, ledger, engine)
+        ledger.drop(ACTIVATIONS, operations.stream - operations.shared if checkpointed else 0)
+    for operation in reversed(operations.before):
+        _backward(operation, ledger, engine, first=True, combined=operations.twice)
+    engine.end_backward()
+
+
+def _forward_block(block: tuple[Operation, ...], ledger: Ledger, engine: Engine, stream: int | None) -> None:
+    """The forward of a block; of a checkpointed one only its input stays, of `stream` bytes."""
+    ledger.hold(ACTIVATIONS, stream or 0)
+    for _ in range(WITHIN):
+        engine.fetch((), forward=True)
+    for operation in block:
+        if stream is None:
+            _forward(operation, ledger, engine)
+            continue
+        engine.fetch(operation.weights, forward=True)
+        ledger.pass_by(ACTIVATIONS, operation.kept + operation.grads)
+        engine.release(operation.weights, forward=True)
+
+
+def _forward(operation: Operation, ledger: Ledger, engine: Engine) -> None:
+    engine.fetch(operation.weights, forward=True)
+    ledger.hold(ACTIVATIONS, operation.kept)
+    engine.release(operation.weights, forward=True)
+
+
+def _backward(
+    operation: Operation,
+    ledger: Ledger,
+    engine: Engine,
+    *,
+    first: bool = False,
+    waiting: tuple[int, ...] = (),
+    combined: tuple[int, ...] = (),
+) -> None:
+    """The backward of an operation. Nothing is told when that of the `first` ones is over: no gradient leaves them.
+
+    The gradient of a weight that is used twice is `waiting` after the backward of its second use, and `combined` with that of the first.
+    """
+    engine.fetch(operation.weights, forward=False)
+    ledger.hold(ACTIVATIONS, operation.grads)
+    engine.allocate(operation.weights)
+    ledger.drop(ACTIVATIONS, operation.kept + operation.grads - operation.left)
+    engine.combine(tuple(index for index in operation.weights if index in combined))
+    engine.reduce(tuple(index for index in operation.weights if index not in waiting))
+    ledger.drop(ACTIVATIONS, operation.left)
+    if not first:
+        engine.release(operation.weights, forward=False)

@@ -1,0 +1,246 @@
+"""Stages 0, 1 and 2 of ZeRO: what they keep on the device, and what their backward and step allocate on top.
+
+After DeepSpeed 0.19.8: runtime/zero/stage_1_and_2.py, runtime/fp16/fused_optimizer.py, runtime/bf16_optimizer.py, runtime/engine.py.
+"""
+
+from __future__ import annotations
+
+from dslint.memory.layout import Layout
+from dslint.memory.ledger import BUCKETS, CASTS, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger
+from dslint.memory.plan import Plan
+
+ENGINE_BUCKET = 500_000_000
+"""Elements that the engine reduces at a time where no ZeRO does it."""
+
+
+class Zero12:
+    """A rank's engine at stage 0, 1 or 2."""
+
+    def __init__(self, ledger: Ledger, plan: Plan, layout: Layout, optimizer_bytes: float) -> None:
+        self.ledger, self.plan, self.layout = ledger, plan, layout
+        self.optimizer_bytes = optimizer_bytes
+        self.device = plan.optimizer_device is None
+        self.in_hooks = plan.stage == 2 or (plan.stage == 1 and plan.overlap)
+        self.bucket: list[int] = []
+        self.elements = 0
+        self.late: list[int] = []
+        self.ready_for_gradients = False
+        self.partition = 0
+        """Bytes of the gradients of the rank's part, once there are any."""
+        self.gathered = self.collectives = 0
+        """Bytes gathered, and collective operations, in one backward."""
+
+    def persist(self) -> None:
+        """Hold what stays: parameters, master weights, states."""
+        plan, layout, hold = self.plan, self.layout, self.ledger.hold
+        hold(PARAMETERS, plan.model_bytes * layout.whole)
+        if plan.stage == 0:
+            hold(MASTER, plan.master_bytes * layout.flat if plan.half else 0)
+            hold(OPTIMIZER, round(self.optimizer_bytes * layout.flat))
+        elif self.device:
+            hold(MASTER, plan.master_bytes * layout.part)
+            hold(OPTIMIZER, round(self.optimizer_bytes * layout.part))
+        else:
+            hold(BUCKETS, plan.model_bytes * max(self._trained(), default=0))
+        if plan.keeps_full_gradients:
+            hold(GRADIENTS, plan.gradient_bytes * layout.flat)
+
+    def retain(self) -> None:
+        """Hold the gradients of the micro batches before the last one."""
+        plan = self.plan
+        if plan.accumulation < 2:
+            return
+        if plan.keeps_full_gradients or (plan.stage < 2 and not plan.compact):
+            self.ledger.hold(GRADIENTS, plan.model_bytes * self.layout.flat)
+            if plan.stage == 1 and not plan.keeps_full_gradients:
+                self._set_up()
+        elif plan.compact:
+            self.partition = 4 * self.layout.part
+            self.ledger.hold(GRADIENTS, self.partition)
+        elif self.device:
+            self.ledger.hold(GRADIENTS, self._owned_bytes())
+
+    def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
+        """All weights are there always."""
+
+    def release(self, weights: tuple[int, ...], *, forward: bool) -> None:
+        """And stay there."""
+
+    def allocate(self, weights: tuple[int, ...]) -> None:
+        """New gradients."""
+        self.ledger.hold(GRADIENTS, self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._trained_of(weights)))
+
+    def combine(self, weights: tuple[int, ...]) -> None:
+        """Two gradients of the same weight become one, which is a third until then."""
+        size = self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._trained_of(weights))
+        self.ledger.hold(GRADIENTS, size)
+        self.ledger.drop(GRADIENTS, 2 * size)
+
+    def reduce(self, weights: tuple[int, ...]) -> None:
+        """They are added to those of earlier micro batches, or given to the bucket."""
+        plan, ledger, trained = self.plan, self.ledger, self._trained_of(weights)
+        sizes = sum(self.layout.sizes[index] for index in trained)
+        if plan.accumulation > 1 and (plan.keeps_full_gradients or (plan.stage < 2 and not plan.compact)):
+            ledger.drop(GRADIENTS, plan.model_bytes * sizes)
+        if plan.keeps_full_gradients or plan.stage == 0:
+            return
+        if trained and not self.ready_for_gradients:
+            self._set_up()
+        if self.in_hooks:
+            for index in reversed(trained):
+                self._into_bucket(index)
+
+    def end_backward(self) -> None:
+        """Reduce what is left, then free the buckets."""
+        plan, ledger, layout = self.plan, self.ledger, self.layout
+        if plan.stage == 0 or plan.keeps_full_gradients:
+            self.collectives += -(-layout.flat // ENGINE_BUCKET)
+            ledger.pass_by(BUCKETS, plan.model_bytes * min(layout.flat, ENGINE_BUCKET))
+            return
+        if not self.in_hooks:
+            for index in self._trained_indices():
+                self._into_bucket(index)
+        self._reduce()
+        for index in self.late:
+            ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
+        self.late = []
+        ledger.set(BUCKETS, 0 if self.device else plan.model_bytes * max(self._trained(), default=0))
+        if not self.device:
+            ledger.set(GRADIENTS, 0)
+        else:
+            ledger.set(GRADIENTS, self.partition or self._owned_bytes())
+
+    def step(self) -> None:
+        """The norm of the gradients, and the optimizer."""
+        plan, ledger, layout = self.plan, self.ledger, self.layout
+        ledger.enter(STEP)
+        if plan.stage == 0:
+            self._step_without_zero()
+            return
+        if not self.device:
+            ledger.set(GRADIENTS, 0)
+            return
+        largest = max((layout.fragment(index) for index in layout.owned()), default=0)
+        if plan.keeps_full_gradients:
+            ledger.pass_by(CASTS, self._optimizer_work(layout.part))
+            return
+        if plan.norm:
+            ledger.pass_by(NORM, 8 * largest)
+        kept = plan.gradient_bytes if plan.compact else plan.model_bytes
+        flat = 0 if plan.compact else kept * layout.part
+        ledger.hold(CASTS, flat + (plan.master_bytes * layout.part if plan.master_bytes != kept else 0))
+        ledger.set(GRADIENTS, 0)
+        ledger.set(CASTS, plan.master_bytes * layout.part)
+        ledger.pass_by(CASTS, self._optimizer_work(layout.part))
+        ledger.set(CASTS, 0)
+
+    def _step_without_zero(self) -> None:
+        plan, ledger, layout = self.plan, self.ledger, self.layout
+        if not plan.half:
+            ledger.pass_by(CASTS, self._optimizer_work(layout.flat))
+        else:
+            ledger.hold(CASTS, 2 * plan.master_bytes * layout.flat)
+            ledger.set(GRADIENTS, 0)
+            ledger.set(CASTS, plan.master_bytes * layout.flat)
+            ledger.pass_by(CASTS, self._optimizer_work(layout.flat))
+        ledger.set(CASTS, 0)
+        ledger.set(GRADIENTS, 0)
+
+    def _optimizer_work(self, elements: int) -> int:
+        """What the optimizer allocates while it works: torch's, on lists of tensors, two copies in fp32."""
+        return 8 * elements if self.plan.foreach else 0
+
+    def _trained_of(self, weights: tuple[int, ...]) -> list[int]:
+        return [index for index in weights if self.layout.trained[index]]
+
+    def _trained_indices(self) -> list[int]:
+        return [index for index, trained in enumerate(self.layout.trained) if trained]
+
+    def _trained(self) -> list[int]:
+        return [self.layout.sizes[index] for index in self._trained_indices()]
+
+    def _owned_bytes(self) -> int:
+        return self.plan.model_bytes * sum(self.layout.sizes[index] for index in self.layout.owned())
+
+    def _set_up(self) -> None:
+        """The buffers that gradients are put into one behind the other."""
+        self.ready_for_gradients = True
+        if self.plan.contiguous:
+            each = self.plan.gradient_bytes if self.plan.stage == 1 and self.plan.compact else self.plan.model_bytes
+            self.ledger.hold(BUCKETS, (2 if self.plan.overlap else 1) * each * self.plan.reduce_bucket)
+
+    def _into_bucket(self, index: int) -> None:
+        size = self.layout.sizes[index]
+        if self.elements + size > self.plan.reduce_bucket:
+            self._reduce()
+        if self.plan.contiguous and size > self.plan.reduce_bucket and not self.device:
+            self.ledger.pass_by(GRADIENTS, self.plan.model_bytes * size)  # it is cloned on its way to the host
+        if self.plan.contiguous and size <= self.plan.reduce_bucket:
+            self.ledger.drop(GRADIENTS, self.plan.model_bytes * size)
+        self.elements += size
+        self.bucket.append(index)
+
+    def _reduce(self) -> None:
+        """All-reduce the bucket: its slices are flattened into a copy; then each gradient goes where it belongs."""
+        plan, ledger, layout = self.plan, self.ledger, self.layout
+        if not self.bucket:
+            return
+        self.collectives += 1
+        each = plan.model_bytes + (plan.wire_bytes if plan.wire_bytes != plan.model_bytes else 0)
+        if plan.contiguous:
+            ledger.pass_by(BUCKETS, each * self._flattened())
+        else:
+            ledger.pass_by(BUCKETS, each * self.elements)
+        late, self.late = self.late, []
+        for index in late:
+            ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
+        for index in self.bucket:
+            self._place(index)
+        self.bucket, self.elements = [], 0
+
+    def _place(self, index: int) -> None:
+        plan, ledger, size = self.plan, self.ledger, self.layout.sizes[index]
+        own = plan.model_bytes * size if not plan.contiguous or size > plan.reduce_bucket else 0
+        mine = self.layout.owns(index)
+        if mine and plan.compact:
+            if not self.partition:
+                self.partition = 4 * self.layout.part
+                ledger.hold(GRADIENTS, self.partition)
+            ledger.drop(GRADIENTS, own)
+        elif mine and not self.device:
+            fragment = self.layout.fragment(index)
+            ledger.pass_by(NORM, 8 * fragment)
+            ledger.pass_by(CASTS, plan.master_bytes * fragment if plan.master_bytes != plan.model_bytes else 0)
+            ledger.drop(GRADIENTS, own)
+        elif mine and plan.contiguous:
+            if not self.partition:
+                self.partition = self._owned_bytes()
+                ledger.hold(GRADIENTS, self.partition)
+            ledger.drop(GRADIENTS, own)
+        elif plan.stage == 2 and not mine:
+            if plan.overlap and not plan.contiguous:
+                self.late.append(index)
+            else:
+                ledger.drop(GRADIENTS, own)
+
+    def _flattened(self) -> int:
+        """Elements of the largest copy that flattening a bucket's slices makes. A slice that stands alone is not copied."""
+        plan, layout = self.plan, self.layout
+        slices: list[tuple[int, int]] = []
+        for index in self.bucket:
+            begin, end = layout.offsets[index], layout.offsets[index] + layout.sizes[index]
+            first, last = layout.parts(index)
+            for part in range(first, last + 1):
+                amount = min(end, (part + 1) * layout.part) - max(begin, part * layout.part)
+                if slices and slices[-1][0] == part and not plan.compact:
+                    slices[-1] = (part, slices[-1][1] + amount)
+                else:
+                    slices.append((part, amount))
+        largest = together = count = 0
+        for _, amount in slices:
+            together, count = together + amount, count + 1
+            if count > 1:
+                largest = max(largest, together)
+            if together > plan.reduce_bucket:
+                together = count = 0
+        return largest

@@ -1,0 +1,265 @@
+"""Stage 3 of ZeRO: what it keeps on the device, how it gathers parameters and lets them go, and what backward and step allocate on top.
+
+After DeepSpeed 0.19.8: runtime/zero/stage3.py, partitioned_param_coordinator.py, partition_parameters.py. Gathered parameters are let go
+only where their next use is further away than `stage3_max_reuse_distance`; `stage3_max_live_parameters` merely stops prefetching.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from dslint.memory.activations import Operations
+from dslint.memory.layout import Layout
+from dslint.memory.ledger import BUCKETS, CASTS, GATHERED, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger
+from dslint.memory.plan import Plan
+
+NORM_CHUNK = 250_000_000
+"""Elements whose norm is taken at a time where the optimizer is offloaded."""
+
+
+@dataclass
+class _Gather:
+    """Parameters that are gathered together: into one buffer, and from there into a tensor for each, when the first of them is needed."""
+
+    buffer: int
+    waiting: set[int] = field(default_factory=set)
+    copied: bool = False
+
+
+class Trace:
+    """The uses of weights in the order of a whole step, as DeepSpeed records them."""
+
+    def __init__(self, operations: Operations, sizes: tuple[int, ...]) -> None:
+        self.uses: list[tuple[int, ...]] = []
+        for operation in (*operations.before, *(o for block in operations.blocks for o in block), *operations.after):
+            self._add(operation.weights)
+        for operation in reversed(operations.after):
+            self._add(operation.weights)
+        for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):
+            for operation in block if checkpointed else ():
+                self._add(operation.weights)
+            for operation in reversed(block):
+                self._add(operation.weights)
+        for operation in reversed(operations.before):
+            self._add(operation.weights)
+        self.before = [0]
+        """Elements used before each use."""
+        for use in self.uses:
+            self.before.append(self.before[-1] + sum(sizes[index] for index in use))
+        self.next: list[dict[int, int]] = [{} for _ in self.uses]
+        """For each use, where each of its weights is used next."""
+        later: dict[int, int] = {}
+        for place in range(len(self.uses) - 1, -1, -1):
+            self.next[place] = {index: later[index] for index in self.uses[place] if index in later}
+            later.update(dict.fromkeys(self.uses[place], place))
+
+    def _add(self, weights: tuple[int, ...]) -> None:
+        if weights:
+            self.uses.append(weights)
+
+
+class Zero3:
+    """A rank's engine at stage 3."""
+
+    def __init__(self, ledger: Ledger, plan: Plan, layout: Layout, optimizer_bytes: float, operations: Operations) -> None:
+        self.ledger, self.plan, self.layout = ledger, plan, layout
+        self.optimizer_bytes = optimizer_bytes
+        self.trace = Trace(operations, layout.sizes)
+        self.ranks = plan.replicas if plan.secondary <= 1 else min(plan.secondary, plan.replicas)
+        self.parts = tuple(-(-size // plan.replicas) for size in layout.sizes)
+        self.persistent = self._persistent() if plan.replicas > 1 else frozenset()
+        self.place = 0
+        self.available: dict[int, int] = {}
+        """Gathered weights that may be let go, with their bytes."""
+        self.flying: dict[int, _Gather] = {}
+        self.secondary: set[int] = set()
+        self.queue = deque((index, place) for place, use in enumerate(self.trace.uses) for index in use)
+        self.fetched_for = dict.fromkeys(range(len(layout.sizes)), -1)
+        self.elements = 0
+        self.bucket: list[int] = []
+        self.gathered = self.collectives = 0
+        """Bytes gathered, and collective operations, in one micro batch."""
+
+    def _persistent(self) -> frozenset[int]:
+        found, total = set(), 0
+        for index, size in enumerate(self.layout.sizes):
+            if size + total > self.plan.persistence_limit:
+                continue
+            if size < self.plan.persistence:
+                found.add(index)
+                total += size
+        return frozenset(found)
+
+    @property
+    def part(self) -> int:
+        """Elements of the rank's part of all weights."""
+        return sum(self.parts)
+
+    @property
+    def trained_part(self) -> int:
+        """The same of the trained ones."""
+        return sum(part for part, trained in zip(self.parts, self.layout.trained, strict=True) if trained)
+
+    def persist(self) -> None:
+        """Hold what stays: the rank's part of everything, small parameters whole, the bucket for gradients."""
+        plan, hold = self.plan, self.ledger.hold
+        b = plan.model_bytes
+        if plan.parameter_device is None:
+            hold(PARAMETERS, b * self.part)
+        hold(PARAMETERS, b * sum(self.layout.sizes[index] for index in self.persistent))
+        if plan.optimizer_device is None or plan.offload_ratio < 1:
+            share = 1.0 if plan.optimizer_device is None else 1 - plan.offload_ratio
+            hold(MASTER, round(share * plan.master_bytes * self.trained_part))
+            hold(OPTIMIZER, round(share * self.optimizer_bytes * self.trained_part))
+        if plan.optimizer_device is None:
+            hold(GRADIENTS, plan.gradient_bytes * self.trained_part)
+        if plan.contiguous:
+            hold(BUCKETS, plan.wire_bytes * plan.reduce_bucket)
+
+    def retain(self) -> None:
+        """Gradients of earlier micro batches are in the rank's part already."""
+
+    def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:  # noqa: ARG002 - the walk's signature
+        """Gather what is not there, then prefetch what comes next."""
+        if self.plan.replicas < 2:
+            return
+        missing = [index for index in weights if not self._there(index) and index not in self.flying]
+        if missing:
+            self._gather(missing)
+        for index in weights:
+            if index in self.flying:
+                self._wait(index)
+        self._prefetch(weights)
+        self.place += bool(weights)
+
+    def release(self, weights: tuple[int, ...], *, forward: bool) -> None:  # noqa: ARG002 - the walk's signature
+        """Let go of what is not needed again within the reuse distance."""
+        if not weights or self.plan.replicas < 2:
+            return
+        trace, here = self.trace, self.place
+        for index in weights:
+            if index not in self.available or self.fetched_for[index] > here:
+                continue
+            later = trace.next[here - 1].get(index)
+            if later is None or trace.before[later] - trace.before[here] >= self.plan.max_reuse:
+                self.ledger.drop(GATHERED, self.available.pop(index))
+                self._keep_secondary(index)
+
+    def _keep_secondary(self, index: int) -> None:
+        """Where hpZ divides weights once more within a machine, that part is kept from the first release until the step."""
+        if self.plan.secondary > 1 and index not in self.secondary:
+            self.secondary.add(index)
+            self.ledger.hold(GATHERED, self._bytes(index) // self.ranks)
+
+    def _there(self, index: int) -> bool:
+        return index in self.persistent or index in self.available
+
+    def _bytes(self, index: int) -> int:
+        return self.plan.model_bytes * -(-self.layout.sizes[index] // self.ranks) * self.ranks
+
+    def _gather(self, indices: list[int]) -> None:
+        total = sum(self._bytes(index) for index in indices)
+        self.gathered += total
+        self.collectives += 1
+        if self.plan.quantized_weights:
+            self.ledger.pass_by(GATHERED, total // 2)
+        self.ledger.hold(GATHERED, total)
+        gather = _Gather(total if len(indices) > 1 else 0, set(indices))
+        if len(indices) == 1:
+            gather.copied = True
+        for index in indices:
+            self.flying[index] = gather
+
+    def _wait(self, index: int) -> None:
+        gather = self.flying.pop(index)
+        if not gather.copied:
+            gather.copied = True
+            for other in gather.waiting:
+                self.ledger.hold(GATHERED, self.plan.model_bytes * self.layout.sizes[other])
+        gather.waiting.discard(index)
+        self.available[index] = self.plan.model_bytes * self.layout.sizes[index] if gather.buffer else self._bytes(index)
+        if gather.buffer and not gather.waiting:
+            self.ledger.drop(GATHERED, gather.buffer)
+
+    def _prefetch(self, weights: tuple[int, ...]) -> None:
+        due = sum(1 for index in weights if self.fetched_for[index] < self.place)
+        for _ in range(min(due, len(self.queue))):
+            index, place = self.queue.popleft()
+            self.fetched_for[index] = place
+        if self.plan.prefetch_bucket <= 0:
+            return
+        live = sum(self.layout.sizes[index] for index in (*self.available, *self.flying))
+        room = min(self.plan.max_live - live, self.plan.prefetch_bucket)
+        wanted: list[int] = []
+        amount = 0
+        while self.queue and amount < room:
+            index, place = self.queue.popleft()
+            self.fetched_for[index] = max(self.fetched_for[index], place)
+            if not self._there(index) and index not in self.flying and index not in wanted:
+                wanted.append(index)
+                amount += self.layout.sizes[index]
+        if wanted:
+            self._gather(wanted)
+
+    def allocate(self, weights: tuple[int, ...]) -> None:
+        """New gradients."""
+        layout = self.layout
+        self.ledger.hold(GRADIENTS, self.plan.model_bytes * sum(layout.sizes[index] for index in weights if layout.trained[index]))
+
+    def combine(self, weights: tuple[int, ...]) -> None:
+        """Two gradients of the same weight become one, which is a third until then."""
+        layout = self.layout
+        size = self.plan.model_bytes * sum(layout.sizes[index] for index in weights if layout.trained[index])
+        self.ledger.hold(GRADIENTS, size)
+        self.ledger.drop(GRADIENTS, 2 * size)
+
+    def reduce(self, weights: tuple[int, ...]) -> None:
+        """They go into the bucket; a full bucket is reduced and scattered."""
+        plan, ledger, layout = self.plan, self.ledger, self.layout
+        for index in weights:
+            if not layout.trained[index]:
+                continue
+            size = layout.sizes[index]
+            if self.elements + size > plan.reduce_bucket and self.elements:
+                self._reduce()
+            if plan.contiguous and self.elements + size <= plan.reduce_bucket:
+                ledger.drop(GRADIENTS, plan.model_bytes * size)
+            self.bucket.append(index)
+            self.elements += size
+
+    def end_backward(self) -> None:
+        """Reduce what is left. What is still gathered is let go when the step begins."""
+        self._reduce()
+
+    def _reduce(self) -> None:
+        plan, ledger, sizes = self.plan, self.ledger, self.layout.sizes
+        if not self.bucket:
+            return
+        self.collectives += 1
+        cast = plan.wire_bytes * self.elements if plan.wire_bytes != plan.model_bytes else 0
+        alone = len(self.bucket) == 1 and sizes[self.bucket[0]] % plan.replicas == 0
+        copy = 0 if alone and plan.reduce_scatter else plan.wire_bytes * plan.replicas * sum(self.parts[index] for index in self.bucket)
+        host = plan.gradient_bytes * sum(self.parts[index] for index in self.bucket) if plan.optimizer_device else 0
+        ledger.hold(BUCKETS, cast + copy + host)
+        if plan.optimizer_device:
+            ledger.pass_by(NORM, 8 * min(NORM_CHUNK, max(self.parts[index] for index in self.bucket)))
+        ledger.drop(BUCKETS, cast + copy + host)
+        loose = not plan.contiguous or self.elements > plan.reduce_bucket
+        ledger.drop(GRADIENTS, plan.model_bytes * self.elements if loose else 0)
+        self.bucket, self.elements = [], 0
+
+    def step(self) -> None:
+        """The norm of the gradients, then the optimizer, a sub group at a time."""
+        plan, ledger = self.plan, self.ledger
+        ledger.set(GATHERED, sum(map(self._bytes, range(len(self.parts)))) // self.ranks if plan.secondary > 1 else 0)
+        ledger.enter(STEP)
+        if plan.optimizer_device is not None and plan.offload_ratio >= 1:
+            return
+        largest = max((part for part, trained in zip(self.parts, self.layout.trained, strict=True) if trained), default=0)
+        if plan.norm:
+            ledger.pass_by(NORM, 8 * largest)
+        group = min(self.trained_part, plan.sub_group + largest)
+        ledger.pass_by(CASTS, (plan.gradient_bytes + (plan.master_bytes if plan.master_bytes != plan.gradient_bytes else 0)) * group)
+        if plan.foreach:
+            ledger.pass_by(CASTS, (plan.master_bytes + 8) * group)

@@ -1,0 +1,235 @@
+"""What `dslint estimate` prints: a table of parts, bars of phases with the GPU's limit, and in words how sure that is."""
+
+from __future__ import annotations
+
+import json
+from itertools import groupby
+from typing import Any
+
+from dslint.facts import Facts
+from dslint.hardware import GIB, in_words
+from dslint.memory.estimate import Estimate
+from dslint.memory.ledger import PARTS, PHASES, Moment
+from dslint.memory.sweep import Sweep
+from dslint.report.style import Style, wrap
+
+LETTERS = dict(zip(PARTS, "PGMOgBALNC", strict=True))
+"""The letter that stands for a part in a bar."""
+
+HUES = dict(
+    zip(
+        (*LETTERS.values(), "+"),
+        ("blue", "green", "cyan", "magenta", "yellow", "red", "yellow", "red", "blue", "green", "dim"),
+        strict=True,
+    )
+)
+"""Its colour, where there is colour: neighbours in a bar differ."""
+
+ALLOWANCE = "context and fragmentation"
+
+
+def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Style) -> str:
+    """The report for people. `limit` is bytes, None where nothing is known to compare with."""
+    if isinstance(results, Sweep):
+        return _sweep_page(results, limit, style)
+    found = results
+    lines = [*_head(found, style), "", *_table(found, style), "", *_bars(found, limit, style), ""]
+    lines += [*_verdict(found, facts, limit, style), "", *_host(found, facts, style)]
+    lines += _paragraphs("How sure is that", found.reasons, style)
+    lines += _paragraphs("Assumed", found.plan.assumed, style)
+    return "\n".join(lines)
+
+
+def gib(size: float) -> str:
+    """Bytes in GiB with what digits matter."""
+    value = size / GIB
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _head(found: Estimate, style: Style) -> list[str]:
+    plan, model = found.plan, found.model
+    ranks = f"{plan.world:,} rank{'s' * (plan.world > 1)}, {plan.local} on a machine"
+    zero = f"ZeRO stage {plan.stage}" if plan.stage else "no ZeRO"
+    bits = f"{8 * plan.model_bytes}-bit model"
+    trained = f", {model.trained:,} of them trained" if model.trained != model.size else ""
+    how = [f"{plan.micro_batch} x {plan.accumulation} samples a rank and step", f"{plan.workload.length:,} tokens each"]
+    if plan.tensor > 1:
+        how.append(f"tensor parallel {plan.tensor}")
+    if plan.sequence > 1:
+        how.append(f"sequence parallel {plan.sequence}")
+    if plan.workload.checkpoint_every:
+        how.append(
+            "activation checkpointing" + (f" of every {plan.workload.checkpoint_every}th layer" * (plan.workload.checkpoint_every > 1))
+        )
+    first = style.paint(model.name, "bold") + f": {model.size:,} parameters{trained}"
+    return [first, f"{ranks}; {zero}, {bits}, {plan.optimizer}", ", ".join(how)]
+
+
+def _table(found: Estimate, style: Style) -> list[str]:
+    rank = f" of rank {found.rank}, the worst" if found.rank else ""
+    title = f"GPU memory{rank}, in GiB"
+    rows = [f"{title:<42}{'steady':>10}{'at most':>10}   ({found.phase})"]
+    for part in PARTS:
+        steady, peak = found.steady.parts[part], found.peak.parts[part]
+        if steady or peak:
+            rows.append(f"  {LETTERS[part]}  {part:<37}{_cell(steady):>10}{_cell(peak):>10}")
+    rows.append(f"  +  {ALLOWANCE:<37}{_cell(found.allowance.expected):>10}{_cell(found.allowance.expected):>10}")
+    total = f"     {'sum':<37}{gib(found.steady.total + found.allowance.expected):>10}{gib(found.device.expected):>10}"
+    return [style.paint(rows[0], "bold"), *rows[1:], style.paint(total, "bold")]
+
+
+def _cell(size: int) -> str:
+    return gib(size) if size else "-"
+
+
+def _bars(found: Estimate, limit: int | None, style: Style) -> list[str]:
+    width = max(20, style.width - 24)
+    most = max(found.device.expected, limit or 0)
+    lines = []
+    for phase in PHASES:
+        moment, extra = found.peaks[phase], found.allowance.expected
+        lines.append(f"  {phase:<9} {_bar(moment, extra, most, limit, width, style)} {gib(moment.total + extra):>7}")
+    mark = f"  {'':<9} {'':<{_place(limit, most, width)}}^ {gib(limit)} GiB" if limit else None
+    return [style.paint("The highest moment of each phase", "bold"), *lines, *([mark] if mark else [])]
+
+
+def _place(limit: int, most: int, width: int) -> int:
+    return min(width - 1, round(limit / most * (width - 1)))
+
+
+def _bar(moment: Moment, extra: int, most: int, limit: int | None, width: int, style: Style) -> str:
+    """A bar of letters, a letter for each part, with a mark at the limit. What is longer than the width ends in an arrow."""
+    text, sum_so_far = "", 0
+    for letter, amount in [*((LETTERS[part], moment.parts[part]) for part in PARTS), ("+", extra)]:
+        sum_so_far += amount
+        text += letter * (_place(sum_so_far, most, width) - len(text))
+    if sum_so_far > most:
+        text = text[: width - 1] + ">"
+    text = text.ljust(width)
+    if limit is not None:
+        place = _place(limit, most, width)
+        text = text[:place] + "|" + text[place + 1 :]
+    return "".join(style.paint("".join(run), HUES.get(letter, "bold")) if letter != " " else "".join(run) for letter, run in groupby(text))
+
+
+def _verdict(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
+    device = found.device
+    sentence = f"At most {gib(device.expected)} GiB on a GPU, between {gib(device.low)} and {gib(device.high)}."
+    if limit is not None:
+        whose = f"an {facts.gpu}" if facts.gpu and str(facts.gpu)[0] in "aehil" else f"a {facts.gpu}" if facts.gpu else "the limit"
+        room = f"the {in_words(limit)} of {whose}" if facts.gpu and facts.gpu.memory == limit else f"{in_words(limit)}"
+        words = {
+            True: f"It fits into {room}.",
+            False: f"It does not fit into {room}.",
+            None: f"Whether it fits into {room} is not sure"
+            + (": expected to, with little room." if device.expected <= limit else ": expected not to."),
+        }
+        verdict = found.fits(limit)
+        sentence += " " + words[verdict]
+        return [
+            style.paint(line, *(("red", "bold") if verdict is False or device.expected > limit else ("bold",)))
+            for line in wrap(sentence, style.width)
+        ]
+    return wrap(sentence, style.width)
+
+
+def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
+    host, lines = found.host, []
+    if host.parts:
+        parts = ", ".join(f"{part} {gib(amount)}" for part, amount in host.parts.items())
+        lines.append(
+            f"Host memory: {gib(host.total)} GiB a rank ({parts}); {gib(found.host_of_node)} GiB a machine of {found.plan.local} ranks."
+        )
+    if host.loading:
+        lines.append(
+            f"While loading, each rank may hold the whole model in fp32 on the host: {gib(host.loading)} GiB, "
+            f"{gib(found.loading_of_node)} GiB a machine."
+        )
+    if facts.host_memory is not None:
+        killed = "the kernel kills the job with exit code -9, and there is no traceback"
+        enough = "enough"
+        if found.host_of_node > facts.host_memory:
+            enough = f"too little: {killed}"
+        elif found.loading_of_node > facts.host_memory:
+            enough = f"too little if every rank loads the whole model in fp32 at once: {killed}"
+        lines.append(f"A machine has {in_words(facts.host_memory)}: {enough}.")
+    if host.disk:
+        lines.append(f"NVMe: {gib(host.disk)} GiB a rank, {gib(host.disk * found.plan.local)} GiB a machine.")
+    lines.append(f"A checkpoint is {gib(found.checkpoint)} GiB on disk.")
+    return [part for line in lines for part in wrap(line, style.width)]
+
+
+def _paragraphs(title: str, sentences: tuple[str, ...], style: Style) -> list[str]:
+    if not sentences:
+        return []
+    lines = ["", style.paint(title, "bold")]
+    for sentence in sentences:
+        first, *rest = wrap(sentence, style.width - 4)
+        lines += [f"  - {first}", *(f"    {line}" for line in rest)]
+    return lines
+
+
+def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
+    base = results.points[0]
+    width = max(20, style.width - 52)
+    most = max(limit or 0, *(point.device.expected for point in results.points))
+    if limit is not None:
+        most = min(most, 2 * limit)
+    name = style.paint(base.model.name, "bold")
+    lines = [f"{name}: {base.model.size:,} parameters", ""]
+    title = f"{results.name:>11}{'steady':>9}{'at most':>9}  {'phase':<9}{'host/node':>10}"
+    lines.append(style.paint(f"{title}   GiB", "bold"))
+    for value, point in zip(results.values, results.points, strict=True):
+        bar = _bar(point.peak, point.allowance.expected, most, limit, width, style)
+        steady = gib(point.steady.total + point.allowance.expected)
+        lines.append(f"{value:>11,}{steady:>9}{gib(point.device.expected):>9}  {point.phase:<9}{_cell(point.host_of_node):>10}  {bar}")
+    letters = [f"{LETTERS[part]} {part}" for part in PARTS if any(point.peak.parts[part] for point in results.points)]
+    lines += ["", *wrap(", ".join([*letters, f"+ {ALLOWANCE}"]), style.width)]
+    if limit:
+        longer = "; what ends in > is more than twice that" if most < max(point.device.expected for point in results.points) else ""
+        lines.append(f"| is the limit, {gib(limit)} GiB{longer}")
+    return "\n".join(lines)
+
+
+def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None) -> str:
+    """The estimate, or the estimates of a sweep, in bytes."""
+    if isinstance(results, Sweep):
+        points = [{"value": value, **_payload(point, limit)} for value, point in zip(results.values, results.points, strict=True)]
+        return json.dumps({"version": 1, "sweep": results.name, "limit": limit, "points": points}, indent=2)
+    gpu = str(facts.gpu) if facts.gpu else None
+    return json.dumps({"version": 1, "gpu": gpu, "gpu_memory": facts.gpu_memory, "limit": limit, **_payload(results, limit)}, indent=2)
+
+
+def _payload(found: Estimate, limit: int | None) -> dict[str, Any]:
+    plan, model = found.plan, found.model
+    return {
+        "model": {"name": model.name, "family": model.family, "parameters": model.size, "trained": model.trained, "exact": model.exact},
+        "world_size": plan.world,
+        "stage": plan.stage,
+        "micro_batch": plan.micro_batch,
+        "accumulation": plan.accumulation,
+        "tokens": plan.workload.length,
+        "rank": found.rank,
+        "device": found.device._asdict(),
+        "allowance": found.allowance._asdict(),
+        "fits": None if limit is None else found.device.expected <= limit,
+        "sure": None if limit is None else found.fits(limit) is not None,
+        "phase": found.phase,
+        "steady": _moment(found.steady),
+        "phases": {phase: _moment(moment) for phase, moment in found.peaks.items()},
+        "host": {
+            "rank": found.host.total,
+            "node": found.host_of_node,
+            "parts": found.host.parts,
+            "loading_rank": found.host.loading,
+            "loading_node": found.loading_of_node,
+            "disk_rank": found.host.disk,
+        },
+        "checkpoint": found.checkpoint,
+        "reasons": list(found.reasons),
+        "assumed": list(plan.assumed),
+    }
+
+
+def _moment(moment: Moment) -> dict[str, Any]:
+    return {"total": moment.total, "parts": {part: amount for part, amount in moment.parts.items() if amount}}

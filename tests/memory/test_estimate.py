@@ -1,0 +1,271 @@
+"""The estimate as people and scripts get it: parts that add up, what follows from what, the command with its exit codes and pictures."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from dslint.config import resolve
+from dslint.facts import Facts, Release
+from dslint.hardware import GIB
+from dslint.memory.estimate import Estimate, estimate
+from dslint.memory.families import read_shape
+from dslint.memory.numbers import of_numbers, with_adapters
+from dslint.memory.plan import Workload, make_plan
+from dslint.memory.presets import PRESETS, preset
+from dslint.memory.shapes import Model
+from dslint.memory.sweep import read_sweep, sweep
+from dslint.memory.tiles import tiled
+from dslint.report.png import NoRenderer, png
+from dslint.source.parse import parse
+from tests.command import dslint
+
+CONFIG: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 4,
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 2},
+}
+
+
+def model(name: str) -> Model:
+    data = preset(name)
+    assert data is not None
+    return read_shape(data, name)
+
+
+def found(name: str = "llama-3-8b", world: int = 8, zero: dict[str, Any] | None = None, length: int = 2048, **more: Any) -> Estimate:
+    shape = model(name)
+    config = {**CONFIG, "zero_optimization": zero or {"stage": 2}, **more}
+    plan = make_plan(resolve(parse(json.dumps(config)), Facts(world_size=world, nodes=max(1, world // 8))), Workload(length), shape.hidden)
+    return estimate(shape, plan)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_has_its_name_s_size(name: str) -> None:
+    """A name such as llama-3-8b says how many parameters there are; mixtures count their experts."""
+    sizes = {"mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "gpt2": 0.124, "gpt2-medium": 0.355, "gpt2-large": 0.774, "gpt2-xl": 1.56}
+    sizes |= {"bert-base": 0.11, "bert-large": 0.335, "t5-base": 0.223, "t5-11b": 11.3, "vit-base": 0.086, "phi-3-mini": 3.82}
+    sizes |= {"gemma-7b": 8.54, "gemma-2b": 2.51, "phi-2": 2.78, "llama-3.2-1b": 1.24}
+    words = [word for word in name.split("-") if word.endswith("b") and word[:-1].replace(".", "").isdecimal()]
+    stated = sizes.get(name) or float(words[-1][:-1])
+    assert model(name).size / 1e9 == pytest.approx(stated, rel=0.12)
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_parts_add_up(stage: int) -> None:
+    of = found(zero={"stage": stage})
+    for moment in (of.steady, *of.peaks.values()):
+        assert moment.total == sum(moment.parts.values())
+        assert min(moment.parts.values()) >= 0
+    assert of.device.expected == of.peak.total + of.allowance.expected
+    assert of.device.low < of.device.expected < of.device.high
+
+
+def test_a_higher_stage_and_more_ranks_keep_less() -> None:
+    steady = [found(zero={"stage": stage}, world=16).steady.total for stage in range(4)]
+    assert steady == sorted(steady, reverse=True)
+    for stage in (1, 2, 3):
+        falling = [found(zero={"stage": stage}, world=world).steady.total for world in (2, 4, 8, 64)]
+        assert falling == sorted(falling, reverse=True)
+
+
+def test_longer_samples_and_larger_batches_need_more() -> None:
+    peaks = [found(length=length).device.expected for length in (128, 512, 2048, 8192)]
+    assert peaks == sorted(peaks)
+    assert found(train_micro_batch_size_per_gpu=8).device.expected > found().device.expected
+
+
+def test_offload_moves_what_it_says() -> None:
+    here = found()
+    there = found(zero={"stage": 2, "offload_optimizer": {"device": "cpu"}})
+    assert there.steady.total < here.steady.total
+    assert there.host.total > here.steady.parts["master weights"] + here.steady.parts["optimizer states"]
+    disk = found(zero={"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}})
+    assert disk.host.disk > 0
+
+
+def test_less_is_kept_by_optimizers_with_fewer_states() -> None:
+    sizes = {name: found(optimizer={"type": name, "params": {"lr": 1e-5}}).steady.total for name in ("AdamW", "Lion", "SGD")}
+    assert sizes["SGD"] < sizes["Lion"] < sizes["AdamW"]
+
+
+def test_releases_before_0_17_6_run_bf16_without_zero_otherwise() -> None:
+    shape = model("llama-3.2-1b")
+    steady = {}
+    for release in (Release(0, 17, 5), Release(0, 17, 6)):
+        config = parse(json.dumps({**CONFIG, "zero_optimization": {"stage": 0}}))
+        plan = make_plan(resolve(config, Facts(world_size=8, deepspeed=release)), Workload(512), shape.hidden)
+        steady[release] = estimate(shape, plan).steady.total / shape.size
+    assert steady[Release(0, 17, 5)] == pytest.approx(2 + 4 + 12 / 8, rel=0.01)
+    assert steady[Release(0, 17, 6)] == pytest.approx(14, rel=0.01)
+
+
+def test_adapters_train_little() -> None:
+    whole, small = model("llama-3-8b"), with_adapters(model("llama-3-8b"), 16, ("q_proj", "v_proj"))
+    assert small.size - whole.size == small.trained == 32 * 16 * ((4096 + 4096) + (4096 + 1024))
+
+
+def test_tiles_are_the_same_weights() -> None:
+    assert tiled(model("llama-3-8b"), 4).size == model("llama-3-8b").size
+    assert tiled(model("llama-3-8b"), 4).largest.size <= model("llama-3-8b").largest.size
+
+
+def test_numbers_make_a_model_of_their_size() -> None:
+    assert of_numbers(7e9, hidden=4096).size == pytest.approx(7e9, rel=0.01)
+    assert of_numbers(1.3e9).size == pytest.approx(1.3e9, rel=0.05)
+
+
+def test_seventy_billion_on_a_thousand_ranks_take_no_time() -> None:
+    start = time.perf_counter()
+    of = found("llama-3-70b", world=1024)
+    assert of.plan.world == 1024
+    points = sweep(of, *read_sweep("world-size=" + ",".join(str(8 * number) for number in range(1, 31)))).points
+    assert len(points) == 30
+    assert time.perf_counter() - start < 15  # half a second for the first, a tenth for each point, on a quiet machine a tenth of that
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "ds_config.json"
+    path.write_text(json.dumps(CONFIG, indent=2), encoding="utf-8")
+    return path
+
+
+def run(config: Path, *arguments: str, **env: str) -> Any:
+    return dslint("estimate", config, "--isolated", "--model", "llama-3-8b", "--world-size", "8", *arguments, env=env)
+
+
+def test_the_page_fits_into_eighty_columns_and_marks_the_limit(config: Path) -> None:
+    done = run(config, "--gpu", "h100", "--seq-len", "4096", COLUMNS="80")
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\x1b" not in done.stdout
+    bars = [line for line in done.stdout.splitlines() if line.startswith(("  init", "  forward", "  backward", "  step"))]
+    assert len(bars) == 4
+    assert len({line.index("|") for line in bars}) == 1
+    assert "80.0 GiB" in done.stdout
+
+
+def test_colour_changes_nothing_but_colour(config: Path) -> None:
+    import re
+
+    plain, painted = (run(config, "--gpu", "h100", "--color", choice).stdout for choice in ("never", "always"))
+    assert plain != painted
+    assert re.sub(r"\x1b\[[0-9;]*m", "", painted) == plain
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(("--gpu", "h100"), 0), (("--gpu", "l4", "--limit"), 4), (("--limit", "500GiB"), 0), (("--limit", "10GiB"), 4)],
+)
+def test_exit_codes(config: Path, arguments: tuple[str, ...], code: int) -> None:
+    assert run(config, *arguments).returncode == code
+
+
+def test_json_holds_what_the_page_says(config: Path) -> None:
+    data = json.loads(run(config, "--gpu", "h100", "--limit", "--output-format", "json").stdout)
+    assert data["limit"] == data["gpu_memory"] == 80 * GIB
+    assert data["fits"] is (data["device"]["expected"] <= 80 * GIB)
+    assert data["phases"][data["phase"]]["total"] + data["allowance"]["expected"] == data["device"]["expected"]
+    assert sum(data["steady"]["parts"].values()) == data["steady"]["total"]
+    swept = json.loads(run(config, "--sweep", "stage=0..3", "--output-format", "json").stdout)
+    assert [point["value"] for point in swept["points"]] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--sweep", "world-size=1..64")])
+def test_pictures(config: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    for name in ("out.svg", "out.html"):
+        assert run(config, "--gpu", "h100", "--plot", str(tmp_path / name), *arguments).returncode == 0
+    root = ET.parse(tmp_path / "out.svg").getroot()
+    texts = ["".join(text.itertext()) for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "limit 80.0 GiB" in texts
+    assert ("backward" in texts) is not bool(arguments)
+    assert "<table>" in (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
+def test_a_png(config: Path, tmp_path: Path) -> None:
+    pytest.importorskip("resvg_py")
+    done = run(config, "--gpu", "h100", "--plot", str(tmp_path / "out.png"))
+    if done.returncode == 3:  # a machine without fonts
+        assert "no font" in done.stderr
+        return
+    data = (tmp_path / "out.png").read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    assert int.from_bytes(data[16:20]) == 1760  # twice the width of the SVG
+
+
+def test_a_png_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(NoRenderer, match=r"dslint\[plot\]"):
+        png("<svg/>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--model", "llama-9"), "is neither a file nor a name"),
+        (("--world-size", "0"), "whole number from 1 on"),
+        (("--world-size", "6", "--tensor-parallel", "4"), "6 ranks cannot be divided by 4"),
+        (("--nodes", "3"), "8 ranks cannot be divided among 3 nodes"),
+        (("--seq-len", "0"), "--seq-len"),
+        (("--sequence-parallel", "8", "--seq-len", "1001"), "1001 tokens cannot be divided by 8"),
+        (("--pipeline-parallel", "2"), "pipelines"),
+        (("--sweep", "colour=1"), '--sweep "colour=1" is none of'),
+        (("--sweep", "world-size=0..8"), "has no values"),
+        (("--limit",), "--gpu"),
+        (("--plot", "x.gif"), ".svg, .png and .html"),
+        (("--params", "1e30"), "less than 1e15"),
+        (("--lora-rank", "8", "--lora-targets", "nose"), "no layer is called nose"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence(config: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = run(config, *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+TINY = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 100,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "no model_type"),
+        ("{", "no JSON"),
+        ('{"a": 1}', "no model_type"),
+        ('{"model_type": "mamba"}', "of the family mamba"),
+        ('{"model_type": "llama", "hidden_size": 0}', "hidden_size is 0"),
+        ('{"model_type": "llama", "hidden_size": -64}', "hidden_size is -64"),
+        ('{"model_type": ["llama"]}', "whose weights dslint cannot list"),
+        (json.dumps({**TINY, "num_key_value_heads": -2}), "num_key_value_heads is -2"),
+        (json.dumps({**TINY, "head_dim": "wide"}), "head_dim is 'wide'"),
+        (json.dumps({**TINY, "num_hidden_layers": 10**8}), "which no model has"),
+    ],
+)
+def test_model_files_that_are_none(config: Path, tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    done = dslint("estimate", config, "--isolated", "--world-size", "8", "--model", tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+def test_numbers_stand_in_for_an_unknown_family(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "mamba", "hidden_size": 2560}', encoding="utf-8")
+    done = dslint("estimate", config, "--isolated", "--world-size", "8", "--model", tmp_path, "--params", "3B", "--hidden-size", "2560")
+    assert done.returncode == 0
+    assert "the numbers are used" in " ".join(done.stdout.split())

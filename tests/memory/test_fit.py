@@ -1,0 +1,217 @@
+"""`dslint fit`: ways that do what they say, advice of every kind, and what is not needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslint.config import Config, resolve
+from dslint.facts import Facts
+from dslint.hardware import GIB, GPUS
+from dslint.memory.costs import Speeds
+from dslint.memory.estimate import estimate
+from dslint.memory.families import read_shape
+from dslint.memory.fit import Fit, Goal, Search, written
+from dslint.memory.plan import STATES, Plan, Workload, make_plan
+from dslint.memory.presets import preset
+from dslint.report.fit_page import diff
+from dslint.source.parse import parse
+from tests.command import dslint
+
+BASE: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 2,
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 2},
+}
+
+
+def search(config: dict[str, Any], name: str = "llama-3-8b", world: int = 8, **given: Any) -> Search:
+    data = preset(name)
+    assert data is not None
+    model = read_shape(data, name)
+    facts = Facts(world_size=world, nodes=max(1, world // 8), gpu=GPUS["h100"], gpu_memory=80 * GIB)
+
+    def plan(text: str, said: dict[str, Any]) -> tuple[Config, Plan]:
+        said = {**given, **said}
+        read = resolve(parse(text), facts)
+        workload = Workload(4096, checkpoint_every=said.get("checkpoint_every", 0), loss_chunk=said.get("loss_chunk", 0))
+        made = make_plan(read, workload, model.hidden, micro_batch=said.get("micro_batch"), accumulation=said.get("accumulation"))
+        return read, made.but(optimizer_bytes=STATES[said["optimizer"]], optimizer=said["optimizer"]) if "optimizer" in said else made
+
+    return Search(json.dumps(config, indent=4), model, plan, GPUS["h100"], Speeds())
+
+
+def fit(config: dict[str, Any], goal: int = 80, host: int | None = None, **more: Any) -> Fit:
+    return search(config, **more).run(Goal(goal * GIB, host))
+
+
+def test_ways_fit_and_keep_the_samples() -> None:
+    found = fit(BASE)
+    assert not found.fits
+    assert found.ways
+    for way in found.ways:
+        assert way.found.device.expected <= 80 * GIB
+        assert way.found.plan.samples == found.base.found.plan.samples
+        assert not parse(way.text).problems
+
+
+def test_a_way_s_numbers_are_those_of_its_text() -> None:
+    looked = search(BASE)
+    for way in looked.run(Goal(80 * GIB)).singles:
+        if way.changes[0].tiles == 1:
+            config, plan = looked.planner(way.text, way.said)
+            assert estimate(looked.model, plan).device == way.found.device
+            assert config.document.text == way.text
+
+
+def test_combinations_where_one_change_is_not_enough() -> None:
+    found = fit(BASE, name="llama-3-70b")
+    assert found.ways
+    assert all(len(way.changes) > 1 for way in found.ways)
+    for way in found.ways:
+        for change in way.changes:
+            rest = tuple(other for other in way.changes if other is not change)
+            shorter = search(BASE, name="llama-3-70b").make(rest)
+            assert shorter is None or shorter.found.device.expected > 80 * GIB
+
+
+def test_what_is_not_needed() -> None:
+    found = fit(
+        {**BASE, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}, name="llama-3.2-1b", checkpoint_every=1
+    )
+    assert found.fits
+    assert {way.changes[0].name for way in found.lesser} >= {"stage 2", "no optimizer offload"}
+
+
+def test_nothing_fits() -> None:
+    found = fit(BASE, goal=1)
+    assert not found.ways
+    assert found.least.peak < found.base.peak
+
+
+def test_host_memory_is_kept_to() -> None:
+    enough, little = fit(BASE, name="llama-3-70b", host=4096 * GIB), fit(BASE, name="llama-3-70b", host=200 * GIB)
+    assert any("on the host" in change.name for way in enough.ways for change in way.changes)
+    assert all(way.found.host_of_node <= 200 * GIB for way in little.ways)
+
+
+STAGE_3 = {**BASE, "zero_optimization": {"stage": 3}}
+FP32 = {key: value for key, value in BASE.items() if key != "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (BASE, "micro batch size 1"),
+        (BASE, "activation checkpointing"),
+        (BASE, "activation checkpointing of every 2nd block"),
+        (BASE, "the loss in chunks of 1,024 tokens"),
+        (BASE, "ZeRO stage 3"),
+        (BASE, "the optimizer on the host"),
+        (BASE, "Adam in 8 bits"),
+        (BASE, "master weights and states in bf16"),
+        (BASE, "tensor parallel 2"),
+        ({**BASE, "zero_optimization": {"stage": 0}}, "ZeRO stage 1"),
+        ({**BASE, "zero_optimization": {"stage": 0}}, "ZeRO stage 2"),
+        (STAGE_3, "parameters on the host"),
+        (STAGE_3, "parameters on NVMe"),
+        (STAGE_3, "the optimizer on NVMe"),
+        (STAGE_3, "gathered parameters let go after each use"),
+        (STAGE_3, "memory-centric tiling, 4 pieces"),
+        (STAGE_3, "smaller buckets"),
+        (FP32, "bf16"),
+        (FP32, "fp16"),
+    ],
+)
+def test_every_kind_of_advice_is_given(config: dict[str, Any], words: str) -> None:
+    looked = search(config)
+    names = [variant.changes[0].name for variant in looked._next(looked.base)]
+    assert words in names
+
+
+def test_activations_go_to_the_host_where_they_are_checkpointed() -> None:
+    looked = search(BASE, checkpoint_every=1)
+    found = [variant for variant in looked._next(looked.base) if variant.changes[0].name == "checkpointed activations on the host"]
+    assert found[0].peak < looked.base.peak
+    assert found[0].found.host_of_node > looked.base.found.host_of_node
+
+
+def test_a_micro_batch_that_the_program_sets_is_changed_there() -> None:
+    found = fit({**BASE, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"}, micro_batch=4, accumulation=2)
+    way = next(way for way in found.ways if way.changes[0].name == "micro batch size 1")
+    assert diff(found, way, "config") == []
+    assert [change.program for change in (*way.changes, *way.also)] == [
+        "per_device_train_batch_size=1 in the training arguments",
+        "gradient_accumulation_steps=8 in the training arguments",
+    ]
+
+
+def test_changes_leave_the_rest_of_a_file_alone() -> None:
+    text = '{\n  // ours\n  "train_batch_size": 8, # all\n  "zero_optimization": {"stage": 1},\n}\n'
+    after = written(text, (("zero_optimization.stage", 2), ("bf16", {"enabled": True})))
+    assert "// ours" in after
+    assert "# all" in after
+    assert not parse(after).problems
+    assert written(after, ()) == after
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "ds_config.json"
+    path.write_text(json.dumps(BASE, indent=4), encoding="utf-8")
+    return path
+
+
+def run(path: Path, *arguments: str, model: str = "llama-3-8b", **env: str) -> Any:
+    return dslint("fit", path, "--isolated", "--model", model, "--world-size", "8", "--seq-len", "4096", *arguments, env=env)
+
+
+def test_the_page(config: Path) -> None:
+    before = config.read_text(encoding="utf-8")
+    done = run(config, "--gpu", "h100", COLUMNS="80")
+    assert done.returncode == 0
+    assert "1. micro batch size 1" in done.stdout
+    assert '+    "train_micro_batch_size_per_gpu": 1,' in done.stdout
+    assert '+    "gradient_accumulation_steps": 8,' in done.stdout
+    assert config.read_text(encoding="utf-8") == before
+    assert max(len(line) for line in done.stdout.splitlines() if "   +" not in line and "   -" not in line) <= 80
+
+
+def test_exit_code_and_words_where_nothing_helps(config: Path) -> None:
+    done = run(config, "--limit", "2GiB")
+    assert done.returncode == 4
+    assert "Nothing that was tried makes it fit" in done.stdout
+
+
+def test_json(config: Path) -> None:
+    data = json.loads(run(config, "--gpu", "h100", "--output-format", "json").stdout)
+    assert data["fits"] is False
+    assert all(way["device"]["expected"] <= data["limit"] for way in data["ways"])
+
+
+def test_yaml_is_shown_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "ds_config.yaml"
+    path.write_text(
+        "train_micro_batch_size_per_gpu: 4\ngradient_accumulation_steps: 2\nbf16: {enabled: true}\nzero_optimization: {stage: 2}\n"
+    )
+    done = run(path, "--gpu", "h100")
+    assert done.returncode == 0
+    assert "1. " in done.stdout
+
+
+def test_a_gpu_is_wanted(config: Path) -> None:
+    done = run(config)
+    assert done.returncode == 2
+    assert "--gpu" in done.stderr
+
+
+def test_bandwidths_are_rates(config: Path) -> None:
+    assert "25X is no" not in run(config, "--gpu", "h100", "--pcie", "12GB/s").stderr
+    done = run(config, "--gpu", "h100", "--pcie", "fast")
+    assert done.returncode == 2
+    assert "is no rate such as 25GB/s" in done.stderr
