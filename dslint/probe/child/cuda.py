@@ -1,0 +1,53 @@
+"""Counts what the CUDA allocator says. Peaks are its own; a phase is measured between two resets of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+
+from dslint.probe.answer import Memory
+
+
+class CudaGauge:
+    """The allocator's statistics, phase by phase."""
+
+    def __init__(self) -> None:
+        self._phase = "build"
+        self._peaks: dict[str, int] = {}
+        self._reserved = 0
+        torch.cuda.reset_peak_memory_stats()
+
+    def enter(self, phase: str) -> None:
+        """A phase begins, and the one before it ends."""
+        self._note()
+        self._phase = phase
+        torch.cuda.reset_peak_memory_stats()
+
+    def now(self) -> Counter[str]:
+        """What is allocated."""
+        return Counter(device=torch.cuda.memory_allocated())
+
+    def memory(self, initialized: Counter[str]) -> dict[str, Memory]:
+        """What was counted. `initialized` is what was allocated after initialize."""
+        self._note()
+        stats: dict[str, Any] = torch.cuda.memory_stats()
+        return {
+            "device": Memory(
+                initialized["device"],
+                torch.cuda.memory_allocated(),
+                dict(self._peaks),
+                reserved=self._reserved,
+                retries=stats.get("num_alloc_retries", 0),
+                out_of_memory=stats.get("num_ooms", 0),
+            )
+        }
+
+    def timeline(self) -> list[tuple[int, int, int, str]]:
+        """The allocator keeps no course of memory; its snapshot does."""
+        return []
+
+    def _note(self) -> None:
+        self._peaks[self._phase] = max(self._peaks.get(self._phase, 0), torch.cuda.max_memory_allocated())
+        self._reserved = max(self._reserved, torch.cuda.max_memory_reserved())

@@ -1,0 +1,207 @@
+"""The models that a probe trains: a decoder of its own, one that transformers builds from a config.json, or the program's."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - torch's own convention
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from dslint.probe.question import Question, Shape
+
+Batch = dict[str, Any]
+
+
+class Built(NamedTuple):
+    """A model, what makes a batch for it on a device, how many layers it has, and what it is, for people."""
+
+    module: nn.Module
+    batch: Callable[[int, torch.device | str], Any]
+    layers: int | None
+    words: str
+
+
+class NoModel(Exception):
+    """The model cannot be built; the text is a sentence for people."""
+
+
+def build(question: Question) -> Built:
+    """The model of a question.
+
+    Raises:
+        NoModel: it cannot be built, and why.
+    """
+    model = question.model
+    if model.function is not None:
+        return _of_function(model.function, model.paths, question)
+    if model.data is not None:
+        return _of_config(model.data, question)
+    shape = model.shape
+    words = f"a decoder of {shape.layers} layers, hidden size {shape.hidden:,}, vocabulary {shape.vocab:,}"
+    return Built(Decoder(shape, checkpointing=question.checkpointing), _tokens(shape.vocab, question.sequence), shape.layers, words)
+
+
+def _tokens(vocabulary: int, sequence: int) -> Callable[[int, torch.device | str], Batch]:
+    def batch(size: int, device: torch.device | str) -> Batch:
+        tokens = torch.randint(0, vocabulary, (size, sequence), device="cpu").to(device)
+        return {"input_ids": tokens, "labels": tokens}
+
+    return batch
+
+
+def _of_config(data: dict[str, Any], question: Question) -> Built:
+    """What transformers builds from a config.json, without weights."""
+    try:
+        import transformers
+    except ImportError:
+        raise NoModel(
+            "transformers is not installed, and builds the model of a config.json: pip install transformers, or leave --model out"
+        ) from None
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    try:
+        config = transformers.AutoConfig.for_model(**data)
+        config.use_cache = False
+        module = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise NoModel(f"transformers builds no causal language model of it: {error}. Use --model-fn for other models") from None
+    if question.checkpointing:
+        switch_checkpointing_on(module)
+    text = config.get_text_config()
+    depth = getattr(text, "num_hidden_layers", None)
+    layers = f"{depth} layer{'' if depth == 1 else 's'}"
+    words = f"{type(module).__name__} of {layers}, hidden size {text.hidden_size:,}, vocabulary {text.vocab_size:,}"
+    return Built(module.train(), _tokens(text.vocab_size, question.sequence), depth, words)
+
+
+def switch_checkpointing_on(module: nn.Module) -> None:
+    """Activation checkpointing as transformers' models offer it.
+
+    Raises:
+        NoModel: the model offers none.
+    """
+    enable = getattr(module, "gradient_checkpointing_enable", None)
+    if enable is None:
+        raise NoModel(
+            f"{type(module).__name__} has no gradient_checkpointing_enable(), by which the probe could turn activation checkpointing on"
+        )
+    enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def _of_function(name: str, paths: tuple[str, ...], question: Question) -> Built:
+    """The program's own: the function gives a module and a function of (micro_batch_size, device) that makes a batch."""
+    package, _, attribute = name.partition(":")
+    sys.path[:0] = paths
+    try:
+        function = getattr(importlib.import_module(package), attribute)
+    except Exception as error:
+        raise NoModel(f"--model-fn {name} cannot be imported: {type(error).__name__}: {error}") from error
+    try:
+        given = function()
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:
+        raise NoModel(f"--model-fn {name} raised {type(error).__name__}: {error}") from error
+    if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], nn.Module) and callable(given[1])):
+        raise NoModel(
+            f"--model-fn {name} must return (module, make_batch), with make_batch(micro_batch_size, device); "
+            f"it returned {type(given).__name__}"
+        )
+    if question.checkpointing:
+        switch_checkpointing_on(given[0])
+    return Built(given[0], given[1], None, f"{type(given[0]).__name__} of {name}")
+
+
+def loss_of(output: Any) -> torch.Tensor:
+    """The loss in what a model gives back: a tensor of one number, the first entry of a tuple, `.loss` or ["loss"].
+
+    Raises:
+        NoModel: there is none.
+    """
+    if isinstance(output, tuple | list) and output:
+        output = output[0]
+    if not isinstance(output, torch.Tensor):
+        output = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    if not isinstance(output, torch.Tensor) or output.numel() != 1:
+        raise NoModel(
+            "the model gives no loss: its forward must return a tensor of one number, a tuple that begins with it, or an object with .loss"
+        )
+    return output
+
+
+class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
+    """A causal language model, built as Llama is, with the loss in 32 bits."""
+
+    def __init__(self, shape: Shape, *, checkpointing: bool) -> None:
+        super().__init__()
+        self.shape = shape
+        self.checkpointing = checkpointing
+        self.embedding = nn.Embedding(shape.vocab, shape.hidden)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = nn.RMSNorm(shape.hidden)
+        self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
+        if shape.tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(input_ids)
+        turns = _turns(input_ids.shape[1], self.shape.head_size, x)
+        for block in self.blocks:
+            x = checkpoint(block, x, *turns, use_reentrant=False, preserve_rng_state=False) if self.checkpointing else block(x, *turns)
+        logits = self.head(self.norm(x)).float()
+        return F.cross_entropy(logits.view(-1, self.shape.vocab), labels.reshape(-1))
+
+
+class Block(nn.Module):  # type: ignore[misc] # the same
+    """Attention and a feed-forward part, each behind a norm and beside a residual."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        width, narrow = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+        self.before_attention = nn.RMSNorm(shape.hidden)
+        self.query = nn.Linear(shape.hidden, width, bias=False)
+        self.key = nn.Linear(shape.hidden, narrow, bias=False)
+        self.value = nn.Linear(shape.hidden, narrow, bias=False)
+        self.out = nn.Linear(width, shape.hidden, bias=False)
+        self.before_feed = nn.RMSNorm(shape.hidden)
+        self.gate = nn.Linear(shape.hidden, shape.ffn, bias=False)
+        self.up = nn.Linear(shape.hidden, shape.ffn, bias=False)
+        self.down = nn.Linear(shape.ffn, shape.hidden, bias=False)
+
+    def forward(self, x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+        shape = self.shape
+        rows, length, _ = x.shape
+
+        def heads(part: torch.Tensor) -> torch.Tensor:
+            return part.view(rows, length, -1, shape.head_size).transpose(1, 2)
+
+        normed = self.before_attention(x)
+        query = _turned(heads(self.query(normed)), cosines, sines)
+        key = _turned(heads(self.key(normed)), cosines, sines)
+        value = heads(self.value(normed))
+        if shape.kv_heads != shape.heads:
+            key, value = (part.repeat_interleave(shape.heads // shape.kv_heads, dim=1) for part in (key, value))
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(rows, length, -1))
+        normed = self.before_feed(x)
+        return x + self.down(F.silu(self.gate(normed)) * self.up(normed))
+
+
+def _turns(length: int, size: int, like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The cosines and sines of rotary positions."""
+    frequencies = 10000 ** (torch.arange(0, size, 2, device=like.device).float() / -size)
+    angles = torch.outer(torch.arange(length, device=like.device).float(), frequencies).repeat(1, 2)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
+
+
+def _turned(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+    half = x.shape[-1] // 2
+    return x * cosines + torch.cat((-x[..., half:], x[..., :half]), dim=-1) * sines

@@ -1,0 +1,33 @@
+"""Which of dslint's rules explains an exception of the engine's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dslint.diagnostics import Diagnostic, Effect, Phase
+from dslint.probe.answer import Raised
+
+_PHASES = {
+    "parse": {Phase.LOAD, Phase.PARSE},
+    "build": {Phase.INITIALIZE},
+    "initialize": {Phase.INITIALIZE},
+    "forward": {Phase.STEP},
+    "backward": {Phase.STEP},
+    "step": {Phase.STEP},
+}
+_QUOTES = re.compile(r'"([^"\n]{12,})"')
+"""What a message quotes; fewer characters could be there by chance."""
+
+
+def explain(raised: Raised, diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """The crashes that dslint finds for the phase in which the engine raised; of them those that quote it or whose key it names, if any."""
+    crashes = [d for d in diagnostics if d.effect is Effect.CRASH and d.phase in _PHASES.get(raised.phase, ())]
+    text = _plain(f"{raised.kind}: {raised.text}")
+    quoting = [d for d in crashes if any(_plain(quote) in text for quote in _QUOTES.findall(d.message))]
+    naming = [d for d in crashes if (key := (d.pointer or "").rpartition("/")[2]) and len(key) > 3 and key.lower() in text]
+    return tuple(quoting or naming or crashes)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().split())

@@ -1,0 +1,42 @@
+"""Whether a launcher has started this process as one rank of several: torchrun, `deepspeed`, srun, mpirun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A rank, the number of ranks, and the variables that torch wants to know them by."""
+
+    rank: int
+    world_size: int
+    variables: dict[str, str]
+
+
+def launched(environment: Mapping[str, str]) -> Place | None:
+    """The place among real ranks that the environment gives; None for a process on its own.
+
+    A batch script of Slurm's is on its own, though the variables of its job are set: only a step's tasks have `SLURM_STEP_NUM_TASKS`.
+    """
+    if "RANK" in environment and "WORLD_SIZE" in environment:
+        return _place(environment, environment["RANK"], environment["WORLD_SIZE"], environment.get("LOCAL_RANK", "0"))
+    if "SLURM_STEP_NUM_TASKS" in environment and "SLURM_PROCID" in environment:
+        host = environment.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
+        port = str(20000 + int(environment.get("SLURM_JOB_ID", "0")) % 20000)
+        local = environment.get("SLURM_LOCALID", "0")
+        return _place(environment, environment["SLURM_PROCID"], environment["SLURM_STEP_NUM_TASKS"], local, host, port)
+    return None
+
+
+def _place(environment: Mapping[str, str], rank: str, size: str, local: str, host: str = "127.0.0.1", port: str = "29500") -> Place | None:
+    if not (rank.isdecimal() and size.isdecimal()) or int(size) < 2:
+        return None
+    variables = {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": local,
+        "MASTER_ADDR": environment.get("MASTER_ADDR", host),
+        "MASTER_PORT": environment.get("MASTER_PORT", port),
+    }
+    return Place(int(rank), int(size), variables)

@@ -1,0 +1,97 @@
+"""What a config must not do in a probe: write outside the scratch folder, or send anything anywhere."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+OUTPUTS = (
+    ("zero_optimization", "offload_optimizer", "nvme_path"),
+    ("zero_optimization", "offload_param", "nvme_path"),
+    ("tensorboard", "output_path"),
+    ("csv_monitor", "output_path"),
+    ("flops_profiler", "output_file"),
+    ("nebula", "persistent_storage_path"),
+    ("autotuning", "results_dir"),
+    ("autotuning", "exps_dir"),
+    ("autotuning", "metric_path"),
+    ("autotuning", "model_info_path"),
+    ("data_efficiency", "data_sampling", "curriculum_learning", "data_cluster_path"),
+)
+"""The keys that name a place DeepSpeed writes to. It creates a missing `nvme_path` wherever that points."""
+
+MONITORS = ("tensorboard", "csv_monitor")
+"""Monitors that write to the home folder where no output_path is given, and whose job_name is a path too."""
+
+ENVIRONMENT = {
+    "WANDB_MODE": "offline",
+    "COMET_MODE": "DISABLED",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+}
+"""Libraries that would send something keep it to themselves."""
+
+FOLDERS = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "COMET_OFFLINE_DIRECTORY", "TRITON_CACHE_DIR", "TMPDIR")
+"""Variables that name folders which libraries write to."""
+
+
+def environment(scratch: str) -> dict[str, str]:
+    """The variables for a process whose files all belong into the folder `scratch`."""
+    return {**ENVIRONMENT, **dict.fromkeys(FOLDERS, scratch)}
+
+
+def redirect(config: dict[str, Any], scratch: str) -> list[tuple[str, str]]:
+    """Put a place in `scratch` for every place that the config would write to, and switch off what ends or leaves the process.
+
+    The config is changed where it stands. Values of a wrong type are left alone: DeepSpeed is to speak for itself.
+
+    Returns:
+        The keys in dots and what stood there, for people.
+    """
+    changed = []
+    for path in OUTPUTS:
+        section = _section(config, path[:-1])
+        if section is not None and isinstance(section.get(path[-1]), str) and section[path[-1]]:
+            changed.append((".".join(path), section[path[-1]]))
+            section[path[-1]] = os.path.join(scratch, "-".join(path))  # noqa: PTH118 - a string of the config
+    for name in MONITORS:
+        section = _section(config, (name,))
+        if section is None:
+            continue
+        if section.get("output_path", "") is None:
+            changed.append((f"{name}.output_path", "null"))
+            section["output_path"] = os.path.join(scratch, name)  # noqa: PTH118 - a string of the config
+        job = section.get("job_name")
+        if isinstance(job, str) and (set(job) & {"/", "\\"} or job == ".."):
+            changed.append((f"{name}.job_name", job))
+            section["job_name"] = "job"
+    for name, key, off in (("autotuning", "enabled", False), ("comet", "online", False)):
+        section = _section(config, (name,))
+        if section is not None and section.get("enabled") is True and section.get(key) is not off:
+            changed.append((f"{name}.{key}", str(section.get(key)).lower()))
+            section[key] = off
+    return changed
+
+
+def override(config: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    """Put a value at a path of the config, sections included; None takes the key out. Something that is no section stays as it is."""
+    section: Any = config
+    for step in path[:-1]:
+        if value is None and step not in section:
+            return
+        section = section.setdefault(step, {})
+        if not isinstance(section, dict):
+            return
+    if value is None:
+        section.pop(path[-1], None)
+    else:
+        section[path[-1]] = value
+
+
+def _section(config: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None:
+    found: Any = config
+    for step in path:
+        found = found.get(step) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,176 @@
+"""Starts the child process, reads what it says, and leaves nothing of it behind: no process, no file."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from dslint.probe.answer import Answer
+from dslint.probe.question import Question
+from dslint.probe.safety import environment
+
+Progress = Callable[[str, float | None], None]
+"""Called with what is being done, and the part of it that is done where that is known."""
+
+ROOT = Path(__file__).resolve().parents[2]
+"""Where the package dslint is imported from."""
+
+
+def missing() -> str | None:
+    """What is not installed and must be, as a sentence; None where all is there. Nothing is imported."""
+    absent = [name for name in ("torch", "deepspeed") if importlib.util.find_spec(name) is None]
+    if not absent:
+        return None
+    verb = "is" if len(absent) == 1 else "are"
+    return f"{' and '.join(absent)} {verb} not installed, and the probe runs the real engine: pip install 'dslint[probe]'"
+
+
+def ask(question: Question, *, timeout: float, progress: Progress) -> Answer:
+    """Put a question to a fresh process, and wait for its answer.
+
+    Args:
+        question: what to run.
+        timeout: after so many seconds the process is ended, and the answer says so.
+        progress: called now and then.
+
+    Returns:
+        The answer. A process that died or was ended gives one that says what became of it.
+    """
+    absent = missing()
+    if absent:
+        return Answer(unable=absent)
+    try:
+        scratch = tempfile.mkdtemp(prefix="dslint-probe-")
+    except OSError as error:
+        return Answer(unable=f"no scratch folder can be made: {error.strerror or error}; TMPDIR names another place for it")
+    process = None
+    try:
+        log = Path(scratch, "log.txt")
+        with log.open("wb") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "dslint.probe.child"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                cwd=scratch,
+                env=_environment(scratch),
+                start_new_session=True,
+                text=True,
+                encoding="utf-8",
+            )
+        return _listen(process, question, time.monotonic() + timeout, progress) or _obituary(process, log, timeout)
+    finally:
+        with _undisturbed():
+            if process is not None:
+                _end(process)
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C does not stop the tidying up after the first."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _environment(scratch: str) -> dict[str, str]:
+    """The child's variables: dslint and the interpreter's own programs (DeepSpeed asks `ninja` its version) can be found."""
+    inherited = dict(os.environ)
+    paths = [str(ROOT), *(str(Path(path).resolve()) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path)]
+    programs = [str(Path(sys.executable).parent), inherited.get("PATH", "")]
+    return {
+        **inherited,
+        **environment(scratch),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PATH": os.pathsep.join(programs),
+        "PYTHONIOENCODING": "utf-8",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+    }
+
+
+def _listen(process: subprocess.Popen[str], question: Question, deadline: float, progress: Progress) -> Answer | None:
+    """The answer; None where the process ended, or the time did, before it came."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
+    try:
+        process.stdin.write(question.to_json() + "\n")
+        process.stdin.flush()
+    except OSError:
+        return None
+    doing, part = "starting", None
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            line = lines.get(timeout=min(left, 0.5))
+        except queue.Empty:
+            progress(doing, part)
+            continue
+        data: dict[str, Any] = json.loads(line) if line else {}
+        if not data:
+            return None
+        if "answer" in data:
+            return Answer.from_data(data["answer"])
+        doing, part = data.get("doing", doing), data.get("done")
+        progress(doing, part)
+    return None
+
+
+def _read(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
+    """Hand on lines, and an empty one at the end."""
+    try:
+        for line in stream:
+            lines.put(line)
+    except (OSError, ValueError):
+        pass
+    lines.put("")
+
+
+def _obituary(process: subprocess.Popen[str], log: Path, timeout: float) -> Answer:
+    """What became of a process that gave no answer."""
+    try:
+        code = process.wait(timeout=1)
+    except subprocess.TimeoutExpired:
+        return Answer(unable=f"there was no answer after {timeout:g} s, and the process was ended: --timeout SECONDS gives it longer")
+    if code == -getattr(signal, "SIGKILL", 9):
+        return Answer(unable="the process was killed (SIGKILL): this machine's memory has probably run out")
+    said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    last = f": {said[-1].strip()[:500]}" if said else ""
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    return Answer(unable=f"the process ended {how} and gave no answer{last}")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End the process and all that it started."""
+    if hasattr(os, "killpg"):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            process.kill()
+    else:
+        process.kill()
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
