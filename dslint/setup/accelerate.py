@@ -1,0 +1,246 @@
+"""Accelerate's config file: YAML with a block `deepspeed_config`, of which Accelerate makes a DeepSpeed config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Table
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.setup.arguments import Arguments, Given, given_at
+from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
+from dslint.values import UNKNOWN
+
+BLOCK = "deepspeed_config"
+
+TOP_KEYS = frozenset(
+    """
+    compute_environment distributed_type mixed_precision use_cpu debug num_processes machine_rank num_machines gpu_ids main_process_ip
+    main_process_port rdzv_backend same_network main_training_function enable_cpu_affinity parallelism_config fp8_config deepspeed_config
+    fsdp_config fsdp_version megatron_lm_config ipex_config mpirun_config downcast_bf16 tpu_name tpu_zone tpu_use_cluster tpu_use_sudo
+    command_file commands tpu_vm tpu_env dynamo_config fp16 dynamo_backend ipex ipex_fusion_enabled tp_config
+    ec2_instance_type iam_role_name image_uri profile region sagemaker_inputs_file sagemaker_metrics_file additional_args base_job_name
+    num_machines py_version pytorch_version transformers_version
+    """.split()
+)
+"""The keys at the top that some release of Accelerate knows."""
+
+BLOCK_KEYS: dict[str, tuple[str, ...]] = {
+    "deepspeed_config_file": ("str",),
+    "zero_stage": ("int",),
+    "gradient_accumulation_steps": ("int", "auto"),
+    "gradient_clipping": ("float", "auto"),
+    "offload_optimizer_device": ("device",),
+    "offload_param_device": ("device",),
+    "offload_optimizer_nvme_path": ("str",),
+    "offload_param_nvme_path": ("str",),
+    "zero3_save_16bit_model": ("bool",),
+    "zero3_init_flag": ("bool",),
+    "deepspeed_moe_layer_cls_names": ("str",),
+    "deepspeed_multinode_launcher": ("str",),
+    "deepspeed_hostfile": ("str",),
+    "deepspeed_inclusion_filter": ("str",),
+    "deepspeed_exclusion_filter": ("str",),
+}
+"""The keys of the block, with what each takes."""
+
+CLASHING = (
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "zero_stage",
+    "offload_optimizer_device",
+    "offload_param_device",
+    "offload_param_nvme_path",
+    "offload_optimizer_nvme_path",
+    "zero3_save_16bit_model",
+    "mixed_precision",
+)
+"""What must not stand beside `deepspeed_config_file`, in the order in which Accelerate lists it."""
+
+NAMES = {
+    "stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
+    "zero_optimization.stage": "zero_stage",
+    "zero_optimization.offload_optimizer.device": "offload_optimizer_device",
+    "zero_optimization.offload_param.device": "offload_param_device",
+}
+"""Keys of DeepSpeed with those of the block that stand for them."""
+
+MODES = ("no", "fp16", "bf16", "fp8")
+
+
+@dataclass(frozen=True, slots=True)
+class AccelerateFile:
+    """What an Accelerate file says: its keys at the top and those of the block, each with its place."""
+
+    path: str
+    top: Table[str, Given] = field(default_factory=dict)
+    block: Table[str, Given] = field(default_factory=dict)
+    has_block: bool = True
+    precision_flag: Given | None = None
+    """`--mixed_precision` of the command line, which counts more."""
+
+    def get(self, name: str) -> Given | None:
+        """A key of the block, or else of the top."""
+        return self.block.get(name) or self.top.get(name)
+
+    def number(self, name: str) -> int | None:
+        """A key of the top as a positive integer; None for anything else."""
+        given = self.top.get(name)
+        value = given.value if given else None
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    @property
+    def config_file(self) -> Given | None:
+        """The key that names a DeepSpeed config."""
+        given = self.block.get("deepspeed_config_file")
+        return given if given and isinstance(given.value, str) and given.value not in ("", "none", "None") else None
+
+    @property
+    def precision(self) -> str:
+        """The mixed precision that Accelerate is told: one of `MODES`, or "" where that cannot be told."""
+        given = self.precision_flag or self.top.get("mixed_precision")
+        if given is None:
+            old = self.top.get("fp16")
+            return "no" if old is None or old.value in (False, None) else "fp16" if old.value is True else ""
+        return given.value if isinstance(given.value, str) and given.value in MODES else ""
+
+
+def is_accelerate(document: Document) -> bool:
+    """Whether a YAML tree is Accelerate's, and about DeepSpeed."""
+    root = document.root
+    if not isinstance(root, Mapping):
+        return False
+    names = {member.key.value for member in root.members}
+    kind = root.get("distributed_type")
+    deepspeed = kind is not None and isinstance(kind.value, Scalar) and kind.value.value == "DEEPSPEED"
+    block = root.get(BLOCK)
+    meant = block is not None and isinstance(block.value, Mapping) and bool(block.value.members)
+    return (deepspeed or (meant and kind is None)) and len(names & TOP_KEYS) >= 2
+
+
+def read_accelerate(document: Document, shown: str) -> AccelerateFile:
+    """What a file says; the tree is one that `is_accelerate`."""
+    block = document.lookup((BLOCK,))
+    inside = block.value if isinstance(block, Member) else None
+    return AccelerateFile(
+        shown,
+        _givens(document, shown, document.root, ()),
+        _givens(document, shown, inside, (BLOCK,)),
+        isinstance(inside, Mapping) and bool(inside.members),
+    )
+
+
+def _givens(document: Document, shown: str, node: Node | None, path: Path) -> dict[str, Given]:
+    if not isinstance(node, Mapping):
+        return {}
+    found = {}
+    for member in node.members:
+        value: Any = plain(member.value) if isinstance(member.value, Scalar) else UNKNOWN
+        given = given_at(document, shown, (*path, member.key.value), "", value)
+        if given is not None:
+            found[member.key.value] = given
+    return found
+
+
+def made_by(document: Document, file: AccelerateFile, arguments: Arguments | None) -> Document:
+    """The DeepSpeed config that Accelerate makes of the block, its nodes standing where the YAML has them.
+
+    `arguments` are those of the Trainer, where it is launched with the file: a precision that they ask for counts more than the file's.
+    """
+    block = document.lookup((BLOCK,))
+    at = block.key.span if isinstance(block, Member) else Span(0, 0)
+    made = _Made(document, at)
+    made.put(("train_batch_size",), "auto")
+    made.put(("train_micro_batch_size_per_gpu",), "auto")
+    steps = file.block.get("gradient_accumulation_steps")
+    if steps is None or str(steps.value).isdigit():  # what is no number has a rule of its own
+        made.take(("gradient_accumulation_steps",), "gradient_accumulation_steps", "auto")
+    else:
+        made.put(("gradient_accumulation_steps",), "auto")
+    made.take(("gradient_clipping",), "gradient_clipping", "auto")
+    made.take(("zero_optimization", "stage"), "zero_stage", 2)
+    # What has its default is left out: no rule is to speak of what nobody wrote.
+    for kind in ("optimizer", "param"):
+        device = file.block.get(f"offload_{kind}_device")
+        if device is not None and device.value not in ("none", None):
+            section = ("zero_optimization", f"offload_{kind}")
+            made.take((*section, "device"), device.name, "none")
+            made.sources[section] = Source((BLOCK, device.name), optional=True)
+            if device.value == "nvme":
+                made.put(("zero_optimization", f"offload_{kind}", "nvme_path"), "none")  # Accelerate never hands the path on
+    made.take(("zero_optimization", "stage3_gather_16bit_weights_on_model_save"), "zero3_save_16bit_model", None)
+    asked = _asked(arguments) if arguments else None
+    if asked in ("fp16", "bf16"):
+        made.put((asked, "enabled"), value=True)
+    elif asked is None and file.precision in ("fp16", "bf16"):
+        made.put((file.precision, "enabled"), value=True, of=("mixed_precision",))
+    return Document(
+        document.text,
+        made.root,
+        comments=document.comments,
+        problems=document.problems,
+        language="yaml",
+        places={(): (BLOCK,), **made.places},
+        whole=document,
+        sources=made.sources,
+    )
+
+
+def _asked(arguments: Arguments) -> str | None:
+    """The precision that the Trainer's arguments ask for; None for none, "" where they do not say."""
+    values = {kind: arguments.said(kind).value for kind in ("fp16", "bf16")}
+    return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
+
+
+class _Made:
+    """A tree that is put together, with the place in the file of each part."""
+
+    def __init__(self, document: Document, at: Span) -> None:
+        self.document = document
+        self.at = at
+        self.root = Mapping(at, [])
+        self.places: dict[Path, Path] = {}
+        self.sources: dict[Path, Source] = {}
+
+    def take(self, path: Path, name: str, default: Any) -> None:
+        """Put a key of the block at a path, or the value that Accelerate has for it (None: nothing)."""
+        found = self.document.lookup((BLOCK, name))
+        node = found.value if isinstance(found, Member) else None
+        if isinstance(node, Scalar) and node.value not in (None, "none", "None"):
+            self._put(path, _converted(node), (BLOCK, name))
+            self.sources[path] = Source((BLOCK, name), optional=default is None)
+        elif default is not None:
+            self.put(path, default)
+
+    def put(self, path: Path, value: Any, *, of: Path | None = None) -> None:
+        """Put a value at a path; `of` is the key of the file that stands for it."""
+        found = self.document.lookup(of) if of else None
+        span = found.value.span if isinstance(found, Member) else self.at
+        self._put(path, Scalar(span, value, str(value).lower() if isinstance(value, bool) else str(value), "yaml"), of)
+
+    def _put(self, path: Path, node: Node, of: Path | None) -> None:
+        found = self.document.lookup(of) if of else None
+        span = found.key.span if isinstance(found, Member) else self.at
+        here = self.root
+        for length, step in enumerate(path[:-1], 1):
+            inner = here.get(str(step))
+            if inner is None:
+                inner = Member(Key(span, str(step), str(step)), Mapping(span, []))
+                here.members.append(inner)
+            assert isinstance(inner.value, Mapping)
+            here = inner.value
+            if of:
+                self.places.setdefault(path[:length], of)
+        here.members.append(Member(Key(span, str(path[-1]), str(path[-1])), node))
+        if of:
+            self.places[path] = of
+
+
+def _converted(node: Scalar) -> Scalar:
+    """A value as Accelerate reads it back from the environment: a number in quotes is one, and what is none is left to its own rule."""
+    from dslint.setup.arguments import as_read
+
+    if not isinstance(node.value, str) or node.value in ("auto", "cpu", "nvme", "none", "true", "false"):
+        return node
+    value = as_read("max_grad_norm", node.value)
+    whole = isinstance(value, int | float) and float(value).is_integer()
+    return Scalar(node.span, "auto" if value is UNKNOWN else int(value) if whole else value, node.raw, "yaml")

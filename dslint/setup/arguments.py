@@ -1,0 +1,181 @@
+"""Training arguments: what the files and flags of a training say beside its config, each value with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as Table
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dslint.diagnostics import Place, Range, Related
+from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, Span, pointer
+from dslint.values import UNKNOWN
+
+DEFAULTS: dict[str, Any] = {
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 1,
+    "max_grad_norm": 1.0,
+    "learning_rate": 5e-5,
+    "weight_decay": 0.0,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "adam_epsilon": 1e-8,
+    "warmup_steps": 0,
+    "warmup_ratio": 0.0,
+    "fp16": False,
+    "bf16": False,
+    "fp16_full_eval": False,
+    "bf16_full_eval": False,
+    "max_steps": -1,
+    "auto_find_batch_size": False,
+    "save_only_model": False,
+    "load_best_model_at_end": False,
+}
+"""The defaults of transformers' `TrainingArguments`, the same in its releases 4 and 5."""
+
+FLOATS = frozenset(
+    {"max_grad_norm", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "warmup_ratio", "warmup_steps"}
+)
+INTEGERS = frozenset({"per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "num_processes"})
+BOOLEANS = frozenset(
+    {"fp16", "bf16", "fp16_full_eval", "bf16_full_eval", "auto_find_batch_size", "save_only_model", "load_best_model_at_end"}
+    | {"do_train", "do_eval", "predict_with_generate", "ds3_gather_for_generation"}
+)
+
+_NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that a file or a command gives.
+
+    `value` is what the framework reads, `UNKNOWN` where that cannot be told; `name` and `raw` are as written. `range` is None where the
+    text is not that of a file.
+    """
+
+    value: Any
+    name: str
+    raw: str
+    path: str
+    range: Range | None = None
+    pointer: str | None = None
+    empty: bool = False
+    """Whether it is a list or a mapping without anything in it."""
+
+    @property
+    def where(self) -> str:
+        """The place for messages: `train.yaml:12`."""
+        return f"{self.path}:{self.range.start.line}" if self.range else self.path
+
+    @property
+    def shown(self) -> str:
+        """What is written, for messages: `learning_rate: 5e-5`, `--bf16 true`."""
+        if self.name.startswith("-"):
+            return f"{self.name} {self.raw}".strip()
+        return f"{self.name}: {self.raw}" if self.pointer is not None else f"{self.name}={self.raw}"
+
+    def related(self, message: str) -> Related:
+        """The place as one that belongs to a finding."""
+        return Related(self.path, message, self.pointer, self.range)
+
+
+class Said(NamedTuple):
+    """What is known of an argument: its value, who gives it (None: it has its default), and whether that default is sure."""
+
+    value: Any
+    given: Given | None
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The training arguments of one training, by the names of transformers' `TrainingArguments`.
+
+    `framework` is who reads them, for people. `path` is the file they are mostly in. `sure` says that what is not given has the default
+    of transformers; otherwise the program may have defaults of its own. `complete` is False where some of the arguments could not be read.
+    """
+
+    framework: str
+    path: str
+    values: Table[str, Given] = field(default_factory=dict)
+    sure: bool = False
+    complete: bool = True
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def get(self, name: str) -> Given | None:
+        """What is given for an argument."""
+        return self.values.get(name)
+
+    def said(self, name: str) -> Said:
+        """What the framework uses for an argument."""
+        given = self.values.get(name)
+        if given is not None:
+            return Said(given.value, given, sure=True)
+        if not self.complete or name not in DEFAULTS:
+            return Said(UNKNOWN, None, sure=False)
+        return Said(DEFAULTS[name], None, self.sure)
+
+    def value(self, name: str) -> Any:
+        """The value that the framework uses, `UNKNOWN` where that is not sure."""
+        said = self.said(name)
+        return said.value if said.sure else UNKNOWN
+
+
+def as_read(name: str, value: Any) -> Any:
+    """A value as frameworks read it: YAML 1.1 makes a string of `1e-5`, and a command line of everything, where a number is meant."""
+    if value is None or value is UNKNOWN:
+        return value
+    if name in BOOLEANS:
+        if isinstance(value, str):
+            return {
+                "true": True,
+                "yes": True,
+                "1": True,
+                "t": True,
+                "y": True,
+                "false": False,
+                "no": False,
+                "0": False,
+                "f": False,
+                "n": False,
+            }.get(value.lower(), UNKNOWN)
+        return bool(value) if isinstance(value, int) else UNKNOWN
+    if name in FLOATS | INTEGERS:
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            return UNKNOWN
+        if isinstance(value, str):
+            if not _NUMBER.fullmatch(value.strip()):
+                return UNKNOWN
+            value = float(value) if any(mark in value for mark in ".eE") else int(value)
+        return int(value) if name in INTEGERS and float(value).is_integer() else value if name in FLOATS else UNKNOWN
+    return value
+
+
+def range_of(document: Document, span: Span) -> Range:
+    """A stretch of a document as a range."""
+    return Range(Place(*document.position(span.start)), Place(*document.position(span.end)))
+
+
+def given_at(document: Document, shown: str, path: Path, name: str, value: Any) -> Given | None:
+    """What stands at a path of a tree, read as the argument `name`."""
+    found = document.lookup(path)
+    if not isinstance(found, Member):
+        return None
+    raw = found.value.raw if isinstance(found.value, Scalar) else "..."
+    written = raw if len(raw) <= 60 and "\n" not in raw else "..."
+    return Given(
+        as_read(name, value),
+        found.key.value,
+        written,
+        shown,
+        range_of(document, found.span),
+        pointer(document.in_file(path)),
+        _is_empty(found),
+    )
+
+
+def _is_empty(member: Member) -> bool:
+    node = member.value
+    return not (node.members if isinstance(node, Mapping) else node.items if isinstance(node, Sequence) else True)

@@ -1,0 +1,181 @@
+"""What an integration puts in the place of "auto", where the arguments or the model are known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dslint.facts import Facts, Integration, Release
+from dslint.setup.arguments import Arguments, Given
+from dslint.values import UNKNOWN, Origin, Value
+
+if TYPE_CHECKING:
+    from dslint.config import Config
+
+SOURCES: dict[str, tuple[str, ...]] = {
+    "train_micro_batch_size_per_gpu": ("per_device_train_batch_size",),
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "train_batch_size": ("per_device_train_batch_size", "gradient_accumulation_steps"),
+    "gradient_clipping": ("max_grad_norm",),
+    "optimizer.params.lr": ("learning_rate",),
+    "optimizer.params.betas": ("adam_beta1", "adam_beta2"),
+    "optimizer.params.eps": ("adam_epsilon",),
+    "optimizer.params.weight_decay": ("weight_decay",),
+    "scheduler.params.warmup_max_lr": ("learning_rate",),
+    "scheduler.params.warmup_num_steps": ("warmup_steps", "warmup_ratio", "max_steps"),
+    "scheduler.params.total_num_steps": ("max_steps",),
+    "fp16.enabled": ("fp16", "fp16_full_eval"),
+    "bf16.enabled": ("bf16", "bf16_full_eval"),
+}
+"""The arguments of the Hugging Face Trainer that a key is filled from, and compared with."""
+
+LABELS = {
+    "train_batch_size": "train_batch_size (calculated)",
+    "optimizer.params.betas": "adam_beta1+adam_beta2",
+    "scheduler.params.warmup_num_steps": "warmup_steps",
+    "scheduler.params.total_num_steps": "num_training_steps (calculated)",
+    "fp16.enabled": "fp16|fp16_full_eval",
+    "bf16.enabled": "bf16|bf16_full_eval",
+}
+"""What the Trainer calls the argument in its error, where that is not the argument's name."""
+
+_HIDDEN: dict[str, Callable[[int], int]] = {
+    "zero_optimization.reduce_bucket_size": lambda size: size * size,
+    "zero_optimization.stage3_prefetch_bucket_size": lambda size: int(0.9 * size * size),
+    "zero_optimization.stage3_param_persistence_threshold": lambda size: 10 * size,
+}
+
+
+class Filled:
+    """The value an argument, or several, give a key. `sure` is False where one of them has a default that the program may change."""
+
+    __slots__ = ("givens", "sure", "value")
+
+    def __init__(self, value: Any, givens: tuple[Given, ...], *, sure: bool) -> None:
+        self.value = value
+        self.givens = givens
+        self.sure = sure
+
+
+AT_LEAST_ONE = Release(5, 16, 0)
+"""From this release of transformers on (between 5.15 and 5.19), a warm-up has at least one step."""
+
+_TEXT_CONFIG = Release(4, 45, 99)
+"""The last releases of transformers (between 4.45 and 4.46.3) that do not look for the hidden size in `text_config`."""
+
+
+def from_arguments(key: str, arguments: Arguments, facts: Facts) -> Filled:
+    """The value that the Trainer has for a key."""
+    names = SOURCES[key]
+    said = {name: arguments.said(name) for name in names}
+    values = {name: one.value for name, one in said.items()}
+    value = UNKNOWN if any(v is UNKNOWN for v in values.values()) and key not in _OWN_WAY else _computed(key, values, facts)
+    givens = tuple(one.given for one in said.values() if one.given is not None)
+    return Filled(value, givens, sure=all(one.sure for one in said.values()))
+
+
+_OWN_WAY = frozenset({"scheduler.params.warmup_num_steps", "fp16.enabled", "bf16.enabled"})
+
+
+def _computed(key: str, values: dict[str, Any], facts: Facts) -> Any:
+    if key == "train_batch_size":
+        product = values["per_device_train_batch_size"] * values["gradient_accumulation_steps"]
+        return UNKNOWN if facts.world_size is None else product * facts.world_size
+    if key == "optimizer.params.betas":
+        return [values["adam_beta1"], values["adam_beta2"]]
+    if key in ("fp16.enabled", "bf16.enabled"):
+        # One that is true decides; the other only where both are known.
+        if any(value is True for value in values.values()):
+            return True
+        return UNKNOWN if any(value is UNKNOWN for value in values.values()) else False
+    if key == "scheduler.params.warmup_num_steps":
+        old = facts.loader_release is not None and facts.loader_release < AT_LEAST_ONE
+        return _warmup(values, 0 if old else 1)
+    if key == "scheduler.params.total_num_steps":
+        return values["max_steps"] if values["max_steps"] > 0 else UNKNOWN
+    return next(iter(values.values()))
+
+
+def _warmup(values: dict[str, Any], least: int) -> Any:
+    """`TrainingArguments.get_warmup_steps`: whole numbers are steps, what is below 1 is a share of all steps; never fewer than `least`."""
+    steps, ratio, total = (values[name] for name in ("warmup_steps", "warmup_ratio", "max_steps"))
+    if steps is UNKNOWN or (steps == 0 and ratio is UNKNOWN):
+        return UNKNOWN
+    share = steps if 0 < steps < 1 else ratio if steps == 0 else 0
+    if share:
+        return max(least, math.ceil(total * share)) if isinstance(total, int) and total > 0 else UNKNOWN
+    return max(least, int(steps))
+
+
+def fill(config: Config, key: str, source: str | None) -> Value | None:
+    """The value that stands for an "auto" of a filled key, None where it is not known.
+
+    Args:
+        config: the config; its facts say who fills, and from what.
+        key: the dotted key.
+        source: what it is filled from, in words.
+    """
+    facts = config.facts
+    if key in _HIDDEN:
+        return _from_model(config, key)
+    if facts.integration is Integration.TRANSFORMERS and facts.setup is not None and facts.setup.arguments is not None and key in SOURCES:
+        filled = from_arguments(key, facts.setup.arguments, facts)
+        if filled.value is UNKNOWN or not filled.sure:
+            return None
+        where = ", ".join(dict.fromkeys(f"{given.name.lstrip('-')} in {given.where}" for given in filled.givens))
+        return Value(filled.value, Origin.FILLED, where or f"the default of {' and '.join(SOURCES[key])}")
+    if facts.integration is Integration.ACCELERATE:
+        return _from_accelerate(config, key)
+    return Value(0, Origin.FILLED, source) if key == "scheduler.params.warmup_min_lr" else None
+
+
+def _from_model(config: Config, key: str) -> Value | None:
+    model = config.facts.model
+    size = hidden_size(config)
+    if model is None or size is None:
+        return None
+    return Value(_HIDDEN[key](size), Origin.FILLED, f"from hidden_size {size:,} in {model.path}")
+
+
+def hidden_size(config: Config) -> int | None:
+    """The hidden size that the integration finds in the model's config.json; None where there is no model, or it finds none."""
+    model = config.facts.model
+    if model is None:
+        return None
+    data = model.data
+    found = _size(data)
+    release = config.facts.loader_release
+    looks = config.facts.integration is Integration.TRANSFORMERS and (release is None or release > _TEXT_CONFIG)
+    if found is None and looks and isinstance(data.get("text_config"), dict):
+        found = _size(data["text_config"])
+    return found
+
+
+_ALIASES = {"gpt2": "n_embd", "gpt_bigcode": "n_embd", "gptj": "n_embd", "codegen": "n_embd", "openai-gpt": "n_embd", "ctrl": "n_embd"}
+_ALIASES |= {"t5": "d_model", "mt5": "d_model", "bart": "d_model", "opt": "hidden_size", "whisper": "d_model", "mbart": "d_model"}
+_ALIASES |= {"mpt": "d_model", "bloom": "n_embed", "distilbert": "dim", "pegasus": "d_model", "longt5": "d_model", "marian": "d_model"}
+"""Model types whose `hidden_size` is another name in config.json; their classes map the one to the other."""
+
+
+def _size(data: dict[str, Any]) -> int | None:
+    names = ["hidden_size", *([_ALIASES[data["model_type"]]] if data.get("model_type") in _ALIASES else [])]
+    for name in names:
+        if isinstance(data.get(name), int) and data[name] > 0:
+            return int(data[name])
+    sizes = data.get("hidden_sizes")
+    if isinstance(sizes, list) and sizes and all(isinstance(size, int) for size in sizes):
+        return int(max(sizes))
+    return None
+
+
+def _from_accelerate(config: Config, key: str) -> Value | None:
+    setup = config.facts.setup
+    file = setup.accelerate if setup else None
+    if file is None or not file.precision or key not in ("fp16.enabled", "bf16.enabled"):
+        return None
+    kinds = {"fp16.enabled": ("fp16",), "bf16.enabled": ("bf16", "fp8")}[key]
+    given = file.get("mixed_precision")
+    return Value(
+        file.precision in kinds, Origin.FILLED, f"mixed_precision in {given.where}" if given else f"no mixed_precision in {file.path}"
+    )

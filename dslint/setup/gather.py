@@ -1,0 +1,222 @@
+"""From a file to the setups in it: what it is, what it leads to, and what follows for the facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from dslint.facts import Facts, Integration
+from dslint.infer import infer
+from dslint.recognise import Kind, recognise
+from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
+from dslint.setup.arguments import Arguments, Given, given_at
+from dslint.setup.files import find, is_elsewhere
+from dslint.setup.hostfile import with_hostfile
+from dslint.setup.model import Setup
+from dslint.setup.training import framework_of, read_training, what_else
+from dslint.source.parse import parse
+from dslint.source.read import ReadError, decode_base64, read
+from dslint.source.tree import Document, Mapping, Member, Scalar
+from dslint.source.yaml_tree import below, parse_yaml
+
+BUILT_IN = frozenset("zero0 zero1 zero2 zero3 zero2_offload zero3_offload default-zero2 default-zero3 zero2-offload zero3-offload".split())
+"""The configs that ms-swift brings with it."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """One setup, with the config it leads to and every file that was read for it.
+
+    `config` is None where none was found; `facts` are those that were given, with what follows from the setup. `documents` are whole files
+    by their shown names, `kinds` what those are that hold no training arguments, `errors` what could not be read.
+    """
+
+    setup: Setup
+    facts: Facts
+    config: Document | None = None
+    documents: dict[str, Document] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, Kind] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Read:
+    """What a file is, the setups in it, and a sentence about it for people."""
+
+    kind: Kind
+    document: Document
+    setups: list[Gathered] = field(default_factory=list)
+    note: str | None = None
+
+
+def read_yaml(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
+    """What a YAML text is. None for a file that was only found, and is about something else."""
+    document = parse_yaml(text)
+    if is_accelerate(document):
+        accelerate = read_accelerate(document, shown)
+        gathered = Gathered(Setup(accelerate=accelerate), facts, documents={shown: document}, kinds={shown: Kind.ACCELERATE})
+        follow_accelerate(gathered, path)
+        return Read(Kind.ACCELERATE, document, [settle(gathered)], _said(gathered, "an Accelerate config"))
+    framework = framework_of(document)
+    if framework is not None:
+        gathered = Gathered(Setup(arguments=read_training(document, shown, framework)), facts, documents={shown: document})
+        if follow_training(gathered, document, path, shown):
+            return Read(Kind.TRAINING, document, [settle(gathered)], _said(gathered, f"a training with {framework}"))
+        said = f"a training with {framework} that names no DeepSpeed config; it was not judged."
+        return Read(Kind.UNRELATED, document, note=said) if named else None
+    if not named:
+        return None
+    if document.problems and document.root is None:
+        return Read(Kind.UNREADABLE, document, note=_broken(document))
+    note: str | None
+    other = what_else(document)
+    kind, note = (Kind.UNRELATED, other) if other is not None else recognise(document, named=True)
+    if kind is Kind.DS_CONFIG and isinstance(document.root, Mapping):
+        note = "a config in YAML, which DeepSpeed does not read: a program has to load it and hand over the dict."
+        return Read(kind, document, [Gathered(Setup(config=shown), infer(document, facts), document, {shown: document})], note)
+    return Read(Kind.UNRELATED, document, note=note or "no YAML that is about DeepSpeed; it was not judged.")
+
+
+def _broken(document: Document) -> str:
+    problem = document.problems[0]
+    return f"line {document.position(problem.span.start).line}: {problem.message}"
+
+
+def follow_accelerate(gathered: Gathered, path: str) -> None:
+    """Find the config of an Accelerate file: the one it names, or the one that Accelerate makes of the block."""
+    file = gathered.setup.accelerate
+    assert file is not None
+    hosts = file.block.get("deepspeed_hostfile")
+    if hosts is not None and isinstance(hosts.value, str):
+        gathered.setup = with_hostfile(gathered.setup, hosts, path, decides=False)
+    if gathered.config is not None or not file.has_block:
+        return
+    if file.config_file is not None:
+        follow(gathered, file.config_file, path)
+        return
+    gathered.config = made_by(gathered.documents[file.path], file, gathered.setup.arguments)
+    gathered.setup = replace(gathered.setup, config=file.path, made=True)
+
+
+def follow_training(gathered: Gathered, document: Document, path: str, shown: str) -> bool:
+    """Find the config of a training file; whether it speaks of one."""
+    found = document.lookup(("deepspeed",))
+    if not isinstance(found, Member):
+        return False
+    node = found.value
+    if isinstance(node, Mapping):
+        gathered.config = below(document, ("deepspeed",))
+        link = given_at(document, shown, ("deepspeed",), "", None)
+        gathered.setup = replace(gathered.setup, config=shown, link=link)
+        return True
+    if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.value.strip():
+        return False
+    link = given_at(document, shown, ("deepspeed",), "", node.value)
+    assert link is not None
+    follow(gathered, link, path)
+    return True
+
+
+def follow(gathered: Gathered, link: Given, beside: str) -> None:
+    """Follow a link to a config: a path, or the config itself as text."""
+    word = str(link.value).strip()
+    if word in BUILT_IN:
+        gathered.setup = replace(gathered.setup, link=link)
+        return
+    if word.startswith("{") and not is_elsewhere(word):
+        config = parse(word)
+        gathered.config = Document(word, config.root, problems=config.problems, departures=config.departures, places=None)
+        gathered.setup = replace(gathered.setup, link=link, config=f"<{link.name}>")
+        gathered.documents[f"<{link.name}>"] = config
+        return
+    linked = find(word, beside)
+    if linked is None:
+        elsewhere = is_elsewhere(word)
+        gathered.setup = replace(
+            gathered.setup, link=link, missing=gathered.setup.missing if elsewhere else (*gathered.setup.missing, link)
+        )
+        return
+    try:
+        text = read(linked.path)
+    except ReadError as error:
+        gathered.errors[linked.shown] = str(error)
+        gathered.setup = replace(gathered.setup, link=link)
+        return
+    config = parse(decode_base64(text) or text)
+    gathered.documents[linked.shown] = config
+    if recognise(config, named=True)[0] is Kind.DS_CONFIG:
+        gathered.config = config
+    gathered.setup = replace(gathered.setup, link=link, config=linked.shown)
+
+
+def settle(gathered: Gathered) -> Gathered:
+    """Draw the conclusions: the world size and the integration, where they were not given."""
+    setup, facts = gathered.setup, gathered.facts
+    inferred = list(facts.inferred)
+    if facts.world_size is None:
+        size, evidence = _world_size(setup)
+        if size is not None:
+            facts = replace(facts, world_size=size)
+            inferred.append(("world_size", evidence))
+    nodes = (setup.launch.nodes if setup.launch else None) or (setup.accelerate.number("num_machines") if setup.accelerate else None)
+    if facts.nodes is None and nodes is not None:
+        facts = replace(facts, nodes=nodes)
+    if facts.integration is None:
+        integration, evidence = _integration(gathered)
+        if integration is not None:
+            facts = replace(facts, integration=integration)
+            inferred.append(("integration", evidence))
+    gathered.setup = replace(setup, documents=gathered.documents)
+    gathered.facts = replace(facts, inferred=tuple(inferred), setup=gathered.setup)
+    return gathered
+
+
+def _world_size(setup: Setup) -> tuple[int | None, str]:
+    launch, accelerate = setup.launch, setup.accelerate
+    if launch is not None and launch.world_size is not None and launch.given is not None:
+        nodes = f" on {launch.nodes:,} machines" if launch.nodes and launch.nodes > 1 and "num_processes" not in launch.given.name else ""
+        return launch.world_size, f"{launch.given.shown}{nodes} ({launch.given.where})"
+    processes = accelerate.number("num_processes") if accelerate else None
+    if accelerate and processes is not None:
+        given = accelerate.top["num_processes"]
+        machines = accelerate.number("num_machines") or 1
+        return max(1, processes // machines) * machines, f"{given.shown} ({given.where})"
+    return None, ""
+
+
+def _integration(gathered: Gathered) -> tuple[Integration | None, str]:
+    setup = gathered.setup
+    if setup.program is not None and setup.program.loader is not None and setup.arguments is None:
+        return Integration(setup.program.loader), f"what {setup.program.path} calls"
+    if setup.arguments is not None:
+        return Integration.TRANSFORMERS, f"{setup.arguments.path} holds arguments of {_the(setup.arguments)}"
+    if setup.accelerate is not None:
+        if gathered.config is not None:
+            betas = (gathered.config.lookup(("optimizer", "params", key)) for key in ("betas", "eps"))
+            if any(isinstance(found, Member) and isinstance(found.value, Scalar) and found.value.value == "auto" for found in betas):
+                return Integration.TRANSFORMERS, 'optimizer.params has "auto" that only the Hugging Face Trainer replaces'
+        return Integration.ACCELERATE, f"{setup.accelerate.path} is Accelerate's"
+    return None, ""
+
+
+def _the(arguments: Arguments) -> str:
+    return (
+        "the Hugging Face Trainer"
+        if "Trainer" in arguments.framework
+        else f"{arguments.framework}, which trains with the Hugging Face Trainer"
+    )
+
+
+def _said(gathered: Gathered, what: str) -> str:
+    """What was linked, in a sentence."""
+    setup = gathered.setup
+    if setup.made:
+        return f"{what}; Accelerate makes the DeepSpeed config of it."
+    if setup.link is None:
+        return f"{what} without a DeepSpeed config."
+    if setup.config == setup.link.path:
+        return f"{what}; its DeepSpeed config is written in it."
+    if setup.config is not None:
+        return f"{what}; its DeepSpeed config is {setup.config}."
+    if str(setup.link.value) in BUILT_IN:
+        return f'{what}; its DeepSpeed config "{setup.link.value}" comes with the framework.'
+    return f"{what}; its DeepSpeed config {setup.link.value} is not here to be judged."

@@ -1,0 +1,42 @@
+"""Hostfiles of DeepSpeed's launcher: a line `worker-1 slots=8` for each machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslint.setup.arguments import Given
+from dslint.setup.files import find, is_elsewhere
+from dslint.setup.model import Launch, Setup
+from dslint.source.read import ReadError, read
+
+
+def slots_of(text: str) -> list[int] | None:
+    """The GPUs of each machine; None where a line is none that the launcher reads."""
+    slots: list[int] = []
+    for line in text.splitlines():
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        name, equals, number = words[-1].partition("=")
+        if len(words) != 2 or name != "slots" or not equals or not number.isdecimal():
+            return None
+        slots.append(int(number))
+    return slots
+
+
+def with_hostfile(setup: Setup, given: Given, beside: str, *, decides: bool) -> Setup:
+    """The setup with what a hostfile says: how many GPUs there are and, where that `decides`, how many ranks are started."""
+    word = str(given.value)
+    linked = find(word, beside)
+    if linked is None:
+        return setup if is_elsewhere(word) else replace(setup, missing=(*setup.missing, given))
+    try:
+        slots = slots_of(read(linked.path))
+    except ReadError:
+        return setup
+    if not slots:
+        return setup
+    launch = setup.launch or Launch("accelerate")
+    if decides:
+        launch = replace(launch, world_size=sum(slots), nodes=len(slots), given=given)
+    return replace(setup, launch=replace(launch, gpus=sum(slots), gpus_given=given))

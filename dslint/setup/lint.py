@@ -1,0 +1,165 @@
+"""Have setups judged: each config with what stands beside it, every finding in the file that it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from os.path import basename, normpath
+
+from dslint.diagnostics import Diagnostic
+from dslint.facts import Facts
+from dslint.infer import infer
+from dslint.linter import Linted, lint_document
+from dslint.recognise import Kind
+from dslint.results import FileResult, Skipped, Suppressed
+from dslint.rule import Rule
+from dslint.setup.accelerate import NAMES
+from dslint.setup.gather import Gathered, Read, read_yaml
+from dslint.source.read import ReadError, read
+from dslint.source.tree import Document
+from dslint.suppress.comments import ignores_of, sort_out
+
+COMMAND = "<command>"
+"""The name of a command that is no file."""
+
+WORD = "deepspeed"
+"""What every file that is about DeepSpeed says somewhere."""
+
+
+def lint_setup(
+    path: str, shown: str, facts: Facts, rules: Sequence[Rule], *, named: bool = True, comments: bool = True
+) -> list[FileResult]:
+    """Read a file that leads to configs, and lint them with it. Empty for one that was only found, and is not about DeepSpeed."""
+    try:
+        text = read(path)
+    except ReadError as error:
+        return [FileResult(shown, Kind.UNREADABLE, error=str(error), facts=facts)] if named else []
+    return lint_setup_text(text, path, shown, facts, rules, named=named, comments=comments)
+
+
+def lint_setup_text(
+    text: str, path: str, shown: str, facts: Facts, rules: Sequence[Rule], *, named: bool = True, comments: bool = True
+) -> list[FileResult]:
+    """Lint a text as if it were the file `path`; see `lint_setup`. The first result is that of the file itself."""
+    if not named and WORD not in text.lower():
+        return []
+    found = read_setups(text, path, shown, facts, named=named)
+    return [] if found is None else lint_read(found, shown, facts, rules, comments=comments)
+
+
+def links_of(path: str, shown: str, facts: Facts) -> Iterator[tuple[str, Facts]]:
+    """The configs in files of their own that a file leads to: their shown paths, each with the facts that it is judged with."""
+    try:
+        text = read(path)
+    except ReadError:
+        return
+    found = read_setups(text, path, shown, facts, named=True) if WORD in text.lower() else None
+    for gathered in found.setups if found else ():
+        config = gathered.setup.config
+        if config is not None and gathered.config is not None and config != shown and gathered.documents.get(config) is gathered.config:
+            yield config, infer(gathered.config, gathered.facts)
+
+
+def read_setups(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
+    """What a file is, by its name and its text, and the setups in it. None for one that was only found, and is about something else."""
+    name = basename(path).lower()
+    if name.endswith((".yaml", ".yml")):
+        return read_yaml(text, path, shown, facts, named=named)
+    from dslint.setup.scripts import read_program, read_shell
+
+    if name.endswith(".py"):
+        return read_program(text, path, shown, facts, named=named)
+    return read_shell(text, path, shown, facts, named=named, make="makefile" in name or name.endswith(".mk"))
+
+
+def lint_command(text: str, facts: Facts, rules: Sequence[Rule]) -> list[FileResult]:
+    """Lint what a launch command, given as a text, leads to."""
+    from dslint.setup.scripts import read_shell
+
+    found = read_shell(text, "command", COMMAND, facts, named=True)
+    assert found is not None, "what is named always has a result"
+    return lint_read(found, COMMAND, facts, rules)
+
+
+def lint_read(found: Read, shown: str, facts: Facts, rules: Sequence[Rule], *, comments: bool = True) -> list[FileResult]:
+    """Lint what was read: a result for the file itself, and one for each file that it leads to."""
+    if found.kind is Kind.UNREADABLE:
+        return [FileResult(shown, Kind.UNREADABLE, error=found.note, facts=facts)]
+    results = [FileResult(shown, found.kind, found.document, note=found.note, facts=facts)]
+    for gathered in found.setups:
+        results += _lint_one(gathered, shown, rules, comments=comments)
+    return merged(results)
+
+
+def _lint_one(gathered: Gathered, shown: str, rules: Sequence[Rule], *, comments: bool) -> Iterable[FileResult]:
+    setup = gathered.setup
+    config, at = gathered.config, setup.config or shown
+    if config is None:
+        asked = [rule for rule in rules if rule.setup]
+        linted = lint_document(Document("", None, language="text"), "", gathered.facts, asked, comments=False)
+        linted = Linted(tuple(d for d in linted.diagnostics if d.path), (), ())
+    else:
+        # Comments in a part of a file are read with the whole of it, below.
+        own = comments and config is gathered.documents.get(at)
+        gathered.facts = infer(config, gathered.facts)
+        linted = lint_document(config, at, gathered.facts, rules, comments=own)
+        if setup.made:
+            linted = linted._replace(diagnostics=tuple(_in_its_words(d) for d in linted.diagnostics))
+    yield from _by_file(gathered, linted, at if config is not None else shown, comments=comments)
+    for path, error in gathered.errors.items():
+        yield FileResult(path, Kind.UNREADABLE, error=error, facts=gathered.facts)
+
+
+def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
+    """A finding in a config that Accelerate makes of its block, with the names of the block's keys."""
+    said = [diagnostic.message, diagnostic.help]
+    for key, name in NAMES.items():
+        said = [text and text.replace(f'"{key}": true', f"{name}: true").replace(key, name) for text in said]
+    return replace(diagnostic, message=str(said[0]), help=said[1])
+
+
+def _by_file(gathered: Gathered, linted: Linted, at: str, *, comments: bool) -> Iterable[FileResult]:
+    for path in dict.fromkeys([at, *gathered.documents, *(d.path for d in linted.diagnostics)]):
+        document = gathered.documents.get(path)
+        of_file = [d for d in linted.diagnostics if d.path == path]
+        suppressed: list[Suppressed] = list(linted.suppressed) if path == at else []
+        if comments and document is not None and document is not gathered.config:
+            of_file, more, _ = sort_out(of_file, ignores_of(document), ())
+            suppressed += more
+        kind = Kind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, Kind.TRAINING)
+        skipped: tuple[Skipped, ...] = linted.skipped if path == at else ()
+        yield FileResult(path, kind, document, tuple(of_file), skipped, facts=gathered.facts, suppressed=tuple(suppressed))
+
+
+def merged(results: Iterable[FileResult]) -> list[FileResult]:
+    """One result for each file, in the order of the files: what several trainings find in it, once where they agree.
+
+    A config that trainings lead to is judged with them, and no longer alone.
+    """
+    by_path: dict[str, list[FileResult]] = {}
+    for result in results:
+        by_path.setdefault(normpath(result.path), []).append(result)
+    return [_merged(of_file) for of_file in by_path.values()]
+
+
+def _merged(results: list[FileResult]) -> FileResult:
+    judged = [result for result in results if result.facts.setup is not None]
+    alone = [result for result in results if result.facts.setup is None]
+    if not judged:
+        return results[0]
+    # The result of the file by itself says what kind of file it is; what is wrong with it is found with its setups.
+    first = alone[0] if alone else judged[0]
+    diagnostics = dict.fromkeys(d for result in judged for d in result.diagnostics)
+    return replace(
+        first,
+        document=first.document or next((result.document for result in judged if result.document), None),
+        diagnostics=tuple(sorted(diagnostics, key=_place)),
+        skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),
+        suppressed=tuple(dict.fromkeys(one for result in judged for one in result.suppressed)),
+        facts=judged[0].facts,
+        error=first.error or next((result.error for result in judged if result.error), None),
+    )
+
+
+def _place(diagnostic: Diagnostic) -> tuple[int, int, str]:
+    return (diagnostic.range.start.offset, -diagnostic.severity.rank, diagnostic.code) if diagnostic.range else (-1, 0, diagnostic.code)

@@ -1,0 +1,41 @@
+"""Training arguments that a program holds: the attributes of a live `TrainingArguments`, as what a file would give."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from dslint.setup.arguments import DEFAULTS, Arguments, Given
+from dslint.setup.model import Setup
+from dslint.setup.training import ARGUMENTS, TRAINER
+from dslint.values import UNKNOWN
+
+LIVE = "<TrainingArguments>"
+"""The path of what is no file."""
+
+
+def arguments_of(args: object) -> Arguments:
+    """The arguments by their attributes. What is not compared with the config, and has the default of its class, nobody gave."""
+    fields = getattr(args, "__dataclass_fields__", {})
+    values = {}
+    for name in sorted(ARGUMENTS - {"deepspeed"}):
+        value = _plain(getattr(args, name, UNKNOWN if name in DEFAULTS else None))
+        if value is None or (name not in DEFAULTS and name in fields and value == _plain(fields[name].default)):
+            continue
+        raw = repr(value) if value is not UNKNOWN else "..."
+        values[name] = Given(value, name, raw if len(raw) <= 60 else "...", LIVE, empty=value in ("", 0, False))
+    return Arguments(TRAINER, LIVE, values, sure=True, complete=True)
+
+
+def setup_of(arguments: Arguments, config: str) -> Setup:
+    """The setup that the arguments make with a config."""
+    return Setup(arguments=arguments, link=Given(config, "deepspeed", repr(config), LIVE), config=config)
+
+
+def _plain(value: Any) -> Any:
+    """A value as a file would hold it: of an enumeration its word, of a list whether anything is in it."""
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, list | tuple | dict | set):
+        return UNKNOWN if value else ""
+    return value if isinstance(value, str | int | float | bool) or value is None else UNKNOWN

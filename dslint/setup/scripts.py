@@ -1,0 +1,222 @@
+"""From a script, a command or a Python program to the setups in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslint.facts import Facts, Integration
+from dslint.recognise import Kind
+from dslint.setup.accelerate import AccelerateFile, is_accelerate, read_accelerate
+from dslint.setup.arguments import Arguments, Given
+from dslint.setup.command import Command, read_command, training_flags
+from dslint.setup.files import find
+from dslint.setup.gather import Gathered, Read, follow, follow_accelerate, follow_training, settle
+from dslint.setup.hostfile import with_hostfile
+from dslint.setup.model import Program, Setup
+from dslint.setup.python_file import Call, PythonFile, read_python
+from dslint.setup.shell import read_script
+from dslint.setup.training import framework_of, read_training
+from dslint.source.read import ReadError, read
+from dslint.source.tree import Document
+from dslint.source.yaml_tree import parse_yaml
+
+LAUNCH_WORDS = ("deepspeed", "torchrun", "accelerate", "srun", "torch.distributed", "llamafactory", "axolotl", "swift", "trl")
+
+
+def read_shell(text: str, path: str, shown: str, facts: Facts, *, named: bool, make: bool = False) -> Read | None:
+    """What a shell text launches. None for a file that was only found, and launches nothing with DeepSpeed."""
+    script = read_script(text, make=make)
+    document = Document(text, None, comments=script.comments, language="text")
+    setups: list[Gathered] = []
+    said: list[str] = []
+    for words in script.commands:
+        command = read_command(words, script, document, shown)
+        if command is None:
+            continue
+        gathered = gather_command(command, document, path, shown, facts)
+        if gathered is not None:
+            setups.append(settle(gathered))
+            said.append(_said(command, gathered))
+    if not setups:
+        note = "no command in it launches a training with DeepSpeed; it was not judged."
+        return Read(Kind.UNRELATED, document, note=note) if named else None
+    return Read(Kind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + ".")
+
+
+def _said(command: Command, gathered: Gathered) -> str:
+    setup = gathered.setup
+    program = command.program.raw if command.program else f"a training with {command.framework}"
+    ranks = f" on {gathered.facts.world_size:,} ranks" if gathered.facts.world_size else ""
+    config = f"; its DeepSpeed config is {setup.config}" if setup.config else ""
+    return f"{command.launcher} launches {program}{ranks}{config}"
+
+
+def gather_command(command: Command, document: Document, path: str, shown: str, facts: Facts) -> Gathered | None:
+    """The setup of a launch command; None where DeepSpeed has no part in it."""
+    gathered = Gathered(Setup(launch=command.launch), facts, documents={shown: document}, kinds={shown: Kind.SCRIPT})
+    _read_accelerate(gathered, command, path)
+    _read_program(gathered, command, path)
+    training = _read_training_files(gathered, command, path)
+    flags = training_flags(command)
+    link = command.flags.get("deepspeed")
+    config = command.flags.get("deepspeed_config") or command.flags.get("ds_config")
+    program = gathered.setup.program
+    trains = program is not None and program.loader == Integration.TRANSFORMERS
+    with_trainer = (link is not None and isinstance(link.value, str)) or training is not None or trains or _is_trainers(command, flags)
+    if with_trainer:
+        own = {name: given for name, given in flags.items() if name != "deepspeed"}
+        base = training or Arguments(command.framework, shown)
+        arguments = replace(base, values={**base.values, **own}, complete=base.complete and command.complete)
+        gathered.setup = replace(gathered.setup, arguments=arguments)
+    if link is not None and isinstance(link.value, str):
+        _note_passed_over(gathered, link)
+        follow(gathered, link, path)
+    elif gathered.setup.link is None and gathered.config is None and config is not None and isinstance(config.value, str):
+        gathered.setup = replace(gathered.setup, arguments=None)
+        if gathered.facts.integration is None and gathered.setup.program is None:
+            gathered.facts = replace(
+                gathered.facts,
+                integration=Integration.DEEPSPEED,
+                inferred=(*gathered.facts.inferred, ("integration", f"{config.shown} ({config.where}), the flag of DeepSpeed itself")),
+            )
+        follow(gathered, config, path)
+    _follow_rest(gathered, path)
+    _follow_hostfile(gathered, command, path)
+    setup = gathered.setup
+    return gathered if setup.link is not None or setup.made or gathered.config is not None else None
+
+
+def _is_trainers(command: Command, flags: dict[str, Given]) -> bool:
+    """Whether the program's flags are plainly those of the Trainer."""
+    known = flags.keys() & {"learning_rate", "output_dir", "bf16", "fp16", "lr_scheduler_type"}
+    return "per_device_train_batch_size" in flags or (len(known) >= 3 and command.launcher in ("accelerate", "torchrun"))
+
+
+def _note_passed_over(gathered: Gathered, link: Given) -> None:
+    if gathered.setup.link is not None or (gathered.setup.accelerate is not None and gathered.setup.accelerate.has_block):
+        gathered.setup = replace(gathered.setup, passed_over=link, link=None)
+        gathered.config = None
+
+
+def _follow_rest(gathered: Gathered, path: str) -> None:
+    """The config of the launcher, where the arguments name none; the one the program holds, where nobody else names one."""
+    if gathered.setup.link is None and gathered.config is None and gathered.setup.accelerate is not None:
+        follow_accelerate(gathered, path)
+
+
+def _read_accelerate(gathered: Gathered, command: Command, path: str) -> None:
+    if command.launcher != "accelerate":
+        return
+    flags = command.launcher_flags
+    given = flags.get("config_file")
+    file: AccelerateFile | None = None
+    if given is not None and isinstance(given.value, str):
+        linked = find(given.value, path)
+        text = _text(linked.path) if linked else None
+        document = parse_yaml(text) if text is not None else None
+        if linked is not None and document is not None and is_accelerate(document):
+            file = read_accelerate(document, linked.shown)
+            gathered.documents[linked.shown] = document
+            gathered.kinds[linked.shown] = Kind.ACCELERATE
+    if "deepspeed_config_file" in flags:
+        block = {"deepspeed_config_file": flags["deepspeed_config_file"]}
+        file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
+    if file is not None:
+        # What the command line says counts more; a mixed precision on it is allowed beside a config file.
+        top = {**file.top, **{name: flags[name] for name in ("num_machines",) if name in flags}}
+        if "num_processes" in flags:
+            top.pop("num_processes", None)
+        gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
+
+
+def _read_program(gathered: Gathered, command: Command, path: str) -> None:
+    if command.program is None or not isinstance(command.program.value, str) or not command.program.value.endswith(".py"):
+        return
+    linked = find(command.program.value, path)
+    text = _text(linked.path) if linked else None
+    found = read_python(text, linked.shown) if linked and text is not None else None
+    if found is not None:
+        gathered.setup = replace(gathered.setup, program=found.program)
+        gathered.documents[found.program.path] = found.document
+        gathered.kinds[found.program.path] = Kind.PYTHON
+
+
+def _read_training_files(gathered: Gathered, command: Command, path: str) -> Arguments | None:
+    """The training file among the words of a command: `train.yaml`, `--config train.yaml`."""
+    flag = command.flags.get("config")
+    for given in [*command.words, *([flag] if flag else [])]:
+        if not isinstance(given.value, str) or not given.value.lower().endswith((".yaml", ".yml")):
+            continue
+        linked = find(given.value, path)
+        text = _text(linked.path) if linked else None
+        document = parse_yaml(text) if text is not None else None
+        framework = framework_of(document) if document else None
+        if linked is None or document is None or framework is None:
+            continue
+        gathered.documents[linked.shown] = document
+        gathered.kinds[linked.shown] = Kind.TRAINING
+        if follow_training(gathered, document, linked.path, linked.shown) and gathered.setup.accelerate is not None:
+            gathered.setup = replace(gathered.setup, passed_over=gathered.setup.link)
+        return read_training(document, linked.shown, framework)
+    return None
+
+
+def _follow_hostfile(gathered: Gathered, command: Command, path: str) -> None:
+    """What a hostfile says of the machines; it decides the number of ranks where no flag does."""
+    flags = command.launcher_flags
+    given = flags.get("hostfile") or flags.get("H") or flags.get("deepspeed_hostfile")
+    if command.launcher in ("deepspeed", "accelerate") and given is not None and isinstance(given.value, str):
+        decides = command.launcher == "deepspeed" and not flags.keys() & {"include", "i", "exclude", "e", "num_gpus", "num_nodes"}
+        gathered.setup = with_hostfile(gathered.setup, given, path, decides=decides)
+
+
+def _text(path: str) -> str | None:
+    try:
+        return read(path)
+    except ReadError:
+        return None
+
+
+# ---------------------------------------------------------------------- Python
+
+
+def read_program(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
+    """What a Python text says. None for a file that was only found, and hands no config on."""
+    found = read_python(text, shown)
+    document = found.document if found else Document(text, None, language="text")
+    if found is None or not found.calls:
+        why = (
+            "it is no Python that can be read"
+            if found is None
+            else "no call in it is given a DeepSpeed config that is written in it, or named"
+        )
+        return Read(Kind.UNRELATED, document, note=f"{why}; it was not judged.") if named else None
+    setups = [gather_call(call, found, path, shown, facts, alone=len(found.calls) == 1) for call in found.calls]
+    calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
+    return Read(Kind.PYTHON, document, setups, f"a program; {calls}.")
+
+
+def _called(call: Call, gathered: Gathered) -> str:
+    what = "a config that is written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
+    return f"{Integration(call.integration).label} gets {what}"
+
+
+def gather_call(call: Call, found: PythonFile, path: str, shown: str, facts: Facts, *, alone: bool) -> Gathered:
+    """The setup of a call that is given a config."""
+    program: Program = replace(found.program, loader=call.integration)
+    setup = Setup(program=program, arguments=call.arguments, link=call.given)
+    gathered = Gathered(setup, facts, documents={shown: found.document}, kinds={shown: Kind.PYTHON})
+    if call.config is not None:
+        comments = found.document.comments
+        gathered.config = Document(found.document.text, call.config, comments=comments, language="python")
+        gathered.setup = replace(setup, config=shown)
+        if alone:
+            gathered.documents[shown] = gathered.config
+            gathered.kinds = {}
+    else:
+        follow(gathered, call.given, path)
+    if facts.integration is None:
+        integration = Integration(call.integration)
+        evidence = f"{call.given.where} hands it to {integration.label}"
+        gathered.facts = replace(facts, integration=integration, inferred=(*facts.inferred, ("integration", evidence)))
+    return settle(gathered)

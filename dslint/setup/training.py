@@ -1,0 +1,102 @@
+"""Training files of the frameworks on top of the Hugging Face Trainer: axolotl, LLaMA-Factory, ms-swift, TRL. Recognised by their keys."""
+
+from __future__ import annotations
+
+from dslint.setup.arguments import Arguments, Given, given_at
+from dslint.source.tree import Document, Mapping, Scalar, plain
+from dslint.values import UNKNOWN
+
+AXOLOTL = "axolotl"
+LLAMA_FACTORY = "LLaMA-Factory"
+SWIFT = "ms-swift"
+TRL = "TRL"
+TRAINER = "the Hugging Face Trainer"
+
+SURE = frozenset({AXOLOTL, LLAMA_FACTORY})
+"""Frameworks that leave the defaults of transformers as they are, for every argument that is compared with a config."""
+
+_AXOLOTL_NAMES = {"micro_batch_size": "per_device_train_batch_size", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type"}
+"""Axolotl's names for arguments of the Trainer; it shares the others."""
+
+ARGUMENTS = frozenset(
+    """
+    per_device_train_batch_size gradient_accumulation_steps max_grad_norm learning_rate weight_decay adam_beta1 adam_beta2 adam_epsilon
+    warmup_steps warmup_ratio fp16 bf16 fp16_full_eval bf16_full_eval max_steps num_train_epochs auto_find_batch_size save_only_model
+    load_best_model_at_end optim lr_scheduler_type do_train do_eval fsdp fsdp_config deepspeed fp16_backend half_precision_backend
+    fp16_opt_level model_name_or_path base_model output_dir predict_with_generate ds3_gather_for_generation
+    """.split()
+)
+"""The arguments that are read."""
+
+_TRAINER_KEYS = frozenset(
+    """
+    per_device_train_batch_size gradient_accumulation_steps learning_rate num_train_epochs lr_scheduler_type warmup_ratio warmup_steps
+    output_dir save_steps logging_steps gradient_checkpointing per_device_eval_batch_size optim bf16 fp16 max_grad_norm weight_decay
+    save_strategy max_steps
+    """.split()
+)
+"""Keys by which a file is known to hold arguments of the Trainer."""
+
+_TRL_KEYS = frozenset(
+    "dataset_mixer dataset_mixture dataset_name dataset_text_field max_seq_length max_length torch_dtype use_peft beta".split()
+)
+
+_OTHERS: tuple[tuple[frozenset[str], str], ...] = (
+    (
+        frozenset(
+            "pipe_parallel_size pipe-parallel-size model_parallel_size model-parallel-size num-layers train-iters tokenizer-type".split()
+        ),
+        "a GPT-NeoX or Megatron config, which has keys of its own; it was not judged.",
+    ),
+    (frozenset({"hydra", "defaults"}), "a Hydra config; it was not judged. Lint what Hydra makes of it."),
+)
+"""What is left alone: some of its keys, and what is said of it."""
+
+
+def framework_of(document: Document) -> str | None:
+    """Whose training file a YAML tree is, if it is one and speaks of DeepSpeed, or may be combined with it by a command."""
+    root = document.root
+    if not isinstance(root, Mapping):
+        return None
+    names = {member.key.value for member in root.members}
+    if "base_model" in names and names & {"micro_batch_size", "datasets", "sequence_len", "adapter"}:
+        return AXOLOTL
+    if names & {"stage", "finetuning_type"} and names & {"model_name_or_path", "dataset", "template"} and len(names & _TRAINER_KEYS) >= 2:
+        return LLAMA_FACTORY
+    if "model" in names and names & {"train_type", "tuner_type", "swift_version", "target_modules"} and len(names & _TRAINER_KEYS) >= 2:
+        return SWIFT
+    if len(names & _TRAINER_KEYS) >= 3:
+        return TRL if names & _TRL_KEYS else TRAINER
+    return None
+
+
+def what_else(document: Document) -> str | None:
+    """What is said of a YAML file that holds DeepSpeed's words and is none of ours; None where nothing is known of it."""
+    root = document.root
+    names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
+    return next((said for keys, said in _OTHERS if (len(keys & names) >= 2 or keys & names == {"hydra"})), None)
+
+
+def read_training(document: Document, shown: str, framework: str) -> Arguments:
+    """The arguments of a training file."""
+    values: dict[str, Given] = {}
+    root = document.root
+    for member in root.members if isinstance(root, Mapping) else ():
+        written = member.key.value
+        name = _AXOLOTL_NAMES.get(written, written) if framework == AXOLOTL else written
+        if name not in ARGUMENTS:
+            continue
+        value = plain(member.value) if isinstance(member.value, Scalar) else UNKNOWN
+        if framework == AXOLOTL and name in ("bf16", "fp16"):
+            value = _axolotl_precision(value)
+        given = given_at(document, shown, (written,), name, value)
+        if given is not None and value is not None:
+            values[name] = given
+    if framework == AXOLOTL and "gradient_accumulation_steps" in values and values["gradient_accumulation_steps"].value == 0:
+        del values["gradient_accumulation_steps"]
+    return Arguments(framework, shown, values, sure=framework in SURE)
+
+
+def _axolotl_precision(value: object) -> object:
+    """Axolotl's `bf16: auto` is what the GPU can; `full` is no mixed precision."""
+    return value if isinstance(value, bool) else UNKNOWN

@@ -1,0 +1,14 @@
+"""A program that hands DeepSpeed a config of its own: dslint reads it, and runs nothing of it."""
+
+import deepspeed
+
+ds_config = {
+    "train_micro_batch_size_per_gpu": 4,
+    "bf16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 2},
+}
+
+
+def start(model):
+    engine, *_ = deepspeed.initialize(model=model, config_params=ds_config)
+    return engine

@@ -1,0 +1,56 @@
+"""The setup of an example: its files read as they would be beside the config, from memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslint.facts import Facts
+from dslint.rule import Example
+from dslint.setup.accelerate import read_accelerate
+from dslint.setup.arguments import given_at
+from dslint.setup.command import read_command
+from dslint.setup.gather import Gathered, settle
+from dslint.setup.model import Setup
+from dslint.setup.python_file import read_python
+from dslint.setup.shell import read_script
+from dslint.setup.training import TRAINER, framework_of, read_training
+from dslint.source.parse import parse
+from dslint.source.tree import Document
+from dslint.source.yaml_tree import parse_yaml
+
+CONFIG = "ds_config.json"
+
+
+def facts_of(example: Example) -> Facts:
+    """The facts of an example, with the setup that its files make."""
+    if not example.files:
+        return example.facts
+    files = dict(example.files)
+    setup = Setup(config=CONFIG)
+    if "accelerate.yaml" in files:
+        document = parse_yaml(files["accelerate.yaml"])
+        accelerate = read_accelerate(document, "accelerate.yaml")
+        setup = replace(setup, accelerate=accelerate, link=accelerate.config_file)
+    if "train.yaml" in files:
+        document = parse_yaml(files["train.yaml"])
+        setup = replace(setup, arguments=read_training(document, "train.yaml", framework_of(document) or TRAINER))
+        link = given_at(document, "train.yaml", ("deepspeed",), "", _value(document))
+        if link is not None:
+            setup = replace(setup, link=link, missing=(link,) if link.value != CONFIG else ())
+    if "train.py" in files:
+        found = read_python(files["train.py"], "train.py")
+        assert found is not None
+        setup = replace(setup, program=found.program)
+    if "run.sh" in files:
+        script = read_script(files["run.sh"])
+        document = Document(files["run.sh"], None, language="text")
+        command = read_command(script.commands[0], script, document, "run.sh")
+        assert command is not None
+        setup = replace(setup, launch=command.launch)
+    gathered = Gathered(setup, example.facts, config=parse(example.text))
+    return settle(gathered).facts
+
+
+def _value(document: object) -> object:
+    found = document.lookup(("deepspeed",))  # type: ignore[attr-defined]
+    return found.value.value if found is not None else None

@@ -1,0 +1,65 @@
+"""A folder of files, linted as the command line lints them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dslint.diagnostics import Diagnostic
+from dslint.discover import Target
+from dslint.facts import Facts
+from dslint.results import FileResult
+from dslint.rules import all_rules
+from dslint.run import is_setup
+from dslint.setup.lint import lint_command, lint_setup, merged
+
+RULES = [rule for rule in all_rules() if not rule.pedantic]
+
+
+class Folder:
+    """Files below a directory that is the working directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.path / name).write_text(text, encoding="utf-8")
+
+    def results(self, *names: str, command: str | None = None, named: bool = True, facts: Facts | None = None) -> dict[str, FileResult]:
+        """What is found in these files, or of a command, by path."""
+        facts = facts or Facts()
+        found: list[FileResult] = lint_command(command, facts, RULES) if command is not None else []
+        for target in (Target(name, named) for name in names):
+            found += lint_one(target, facts)
+        return {result.path: result for result in merged(found)}
+
+    def found(self, *names: str, command: str | None = None, facts: Facts | None = None) -> list[tuple[str, str, int]]:
+        """Codes, files and lines of what is found."""
+        results = self.results(*names, command=command, facts=facts).values()
+        return [(d.code, d.path, d.range.start.line if d.range else 0) for result in results for d in result.diagnostics]
+
+    def diagnostics(self, *names: str, command: str | None = None, facts: Facts | None = None) -> list[Diagnostic]:
+        """All that is found."""
+        return [d for result in self.results(*names, command=command, facts=facts).values() for d in result.diagnostics]
+
+
+def lint_one(target: Target, facts: Facts) -> list[FileResult]:
+    """As `dslint.run.lint_target` does, with all rules."""
+    if is_setup(target.path):
+        return lint_setup(target.path, target.path, facts, RULES, named=target.named)
+    from dslint.linter import lint_file
+
+    result = lint_file(target.path, target.path, facts, RULES, named=target.named)
+    return [result] if result is not None else []
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    """An empty folder with a repository's mark, as the working directory."""
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return Folder(tmp_path)

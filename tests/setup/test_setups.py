@@ -1,0 +1,342 @@
+"""Setups from end to end: what leads to what, and where each finding stands."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from dslint.facts import Facts, Integration
+from dslint.recognise import Kind
+from dslint.rules import all_rules
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+MISMATCHED = (
+    '{"train_batch_size": "auto", "gradient_accumulation_steps": 4, "gradient_clipping": "auto",\n"zero_optimization": {"stage": 2}}'
+)
+AGREEING = MISMATCHED.replace(" 4,", ' "auto",')
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\n"
+TRAINERS = {
+    "axolotl": "base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 2\ndeepspeed: ds.json\n",
+    "LLaMA-Factory": "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 2\ndeepspeed: ds.json\n",
+    "ms-swift": "model: m\ntrain_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ngradient_accumulation_steps: 2\ndeepspeed: ds.json\n",
+    "TRL": "dataset_name: d\nlearning_rate: 1e-4\noutput_dir: o\ngradient_accumulation_steps: 2\ndeepspeed: ds.json\n",
+}
+
+
+@pytest.mark.parametrize("framework", TRAINERS)
+def test_a_training_and_its_config(folder: Folder, framework: str) -> None:
+    folder.write({"train.yaml": TRAINERS[framework], "ds.json": MISMATCHED})
+    results = folder.results("train.yaml")
+    (found,) = (d for d in results["ds.json"].diagnostics if d.code == "DS904")
+    assert found.range is not None
+    assert found.range.start.line == 1
+    (other,) = found.related
+    assert other.path == "train.yaml"
+    assert other.range is not None
+    line = TRAINERS[framework].splitlines()[other.range.start.line - 1]
+    assert line == "gradient_accumulation_steps: 2"
+    assert framework in (results["train.yaml"].note or "")
+    assert dict(results["ds.json"].facts.inferred)["integration"].startswith("train.yaml")
+    folder.write({"ds.json": AGREEING})
+    assert [d for d in folder.diagnostics("train.yaml") if d.code == "DS904"] == []
+
+
+def test_a_config_written_in_the_training(folder: Folder) -> None:
+    folder.write({"train.yaml": TRAINERS["axolotl"].replace("ds.json", MISMATCHED.replace("\n", " ")) + "max_grad_norm: 1\n"})
+    (found,) = (d for d in folder.diagnostics("train.yaml") if d.code == "DS904")
+    assert (found.path, found.pointer) == ("train.yaml", "/deepspeed/gradient_accumulation_steps")
+    assert found.range is not None
+    assert found.range.start.line == 4
+
+
+@pytest.mark.parametrize("place", ["ds.json", "configs/ds.json"])
+def test_links_count_from_the_file_the_working_directory_and_the_repository(folder: Folder, place: str) -> None:
+    folder.write({"recipes/deep/train.yaml": TRAINERS["axolotl"].replace("ds.json", place), place: MISMATCHED})
+    assert ("DS904", place, 1) in folder.found("recipes/deep/train.yaml")
+
+
+def test_a_link_that_points_nowhere(folder: Folder) -> None:
+    folder.write({"train.yaml": TRAINERS["axolotl"]})
+    assert folder.found("train.yaml") == [("DS919", "train.yaml", 4)]
+    for elsewhere in ("/home/me/ds.json", "$HOME/ds.json", "{{ ds }}/x.json"):
+        folder.write({"train.yaml": TRAINERS["axolotl"].replace("ds.json", f'"{elsewhere}"')})
+        assert folder.found("train.yaml") == []
+
+
+def test_nothing_outside_of_the_named_folders_is_opened(folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> None:
+    outside = tmp_path_factory.mktemp("outside") / "ds.json"
+    outside.write_text(MISMATCHED, encoding="utf-8")
+    (folder.path / "link.json").symlink_to(outside)
+    for link in (str(outside), f"../{outside.parent.name}/ds.json", "link.json"):
+        folder.write({"train.yaml": TRAINERS["axolotl"].replace("ds.json", link)})
+        assert "DS904" not in [code for code, *_ in folder.found("train.yaml")]
+
+
+def test_nothing_is_executed(folder: Folder) -> None:
+    evil = "__import__('pathlib').Path('gone').write_text('x')"
+    folder.write(
+        {
+            "train.yaml": f"base_model: m\nmicro_batch_size: 2\ndeepspeed: !!python/object/apply:os.system ['touch gone']\nx: {evil}\n",
+            "train.py": f"{evil}\nimport deepspeed\ndeepspeed.initialize(config={{'train_batch_size': {evil}}})\n",
+            "run.sh": "touch gone\ndeepspeed $(touch gone) train.py --deepspeed `touch gone`\n",
+        }
+    )
+    folder.diagnostics("train.yaml", "train.py", "run.sh")
+    assert not (folder.path / "gone").exists()
+
+
+def test_two_trainings_of_one_config_are_judged_each_and_once_where_they_agree(folder: Folder) -> None:
+    folder.write(
+        {
+            "ds.json": MISMATCHED,
+            "a.yaml": TRAINERS["axolotl"],
+            "b.yaml": TRAINERS["LLaMA-Factory"].replace("steps: 2", "steps: 8") + "save_only_model: true\n",
+            "c.yaml": TRAINERS["TRL"].replace("steps: 2", "steps: 4"),
+        }
+    )
+    results = folder.results("a.yaml", "b.yaml", "c.yaml", "ds.json", named=False)
+    found = [d for d in results["ds.json"].diagnostics if d.code == "DS904"]
+    assert [d.related[0].path for d in found] == ["a.yaml", "b.yaml"]
+    everything = [(d.code, d.message) for d in results["ds.json"].diagnostics]
+    assert len(everything) == len(set(everything))
+
+
+def test_an_accelerate_file_makes_a_config(folder: Folder) -> None:
+    folder.write({"a.yaml": ACCELERATE + "deepspeed_config:\n  zero_stage: 5\n  zero_stagee: 3\n"})
+    found = folder.found("a.yaml")
+    assert ("DS915", "a.yaml", 7) in found
+    assert [place for place in found if place[0] != "DS915"] == [(found[0][0], "a.yaml", 6)]  # stage 5 is no stage, found at its line
+
+
+def test_an_accelerate_file_names_a_config(folder: Folder) -> None:
+    folder.write(
+        {"a.yaml": ACCELERATE + "deepspeed_config:\n  deepspeed_config_file: ds.json\n  zero3_init_flag: true\n", "ds.json": AGREEING}
+    )
+    results = folder.results("a.yaml")
+    assert [d.code for d in results["a.yaml"].diagnostics] == ["DS918"]
+    assert results["ds.json"].facts.world_size == 8
+    assert results["ds.json"].facts.integration is Integration.ACCELERATE
+
+
+def test_an_accelerate_file_without_deepspeed_is_left_alone(folder: Folder) -> None:
+    folder.write({"a.yaml": ACCELERATE.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n"})
+    assert folder.results("a.yaml", named=False) == {}
+    assert folder.results("a.yaml")["a.yaml"].kind == Kind.UNRELATED
+
+
+COMMANDS = {
+    "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --gradient_accumulation_steps 2": 8,
+    "torchrun --nproc_per_node=4 --nnodes=2 train.py --deepspeed=ds.json --gradient_accumulation_steps=2": 8,
+    "python -m torch.distributed.run --nproc-per-node 4 train.py --deepspeed ds.json --gradient_accumulation_steps 2": 4,
+    "torchrun --nproc_per_node gpu train.py --deepspeed ds.json --gradient_accumulation_steps 2": None,
+    "torchrun --nproc_per_node 8 --nnodes 1:4 train.py --deepspeed ds.json --gradient_accumulation_steps 2": None,
+    "deepspeed --num_gpus 4 train.py --deepspeed ds.json --gradient_accumulation_steps 2": 4,
+    "deepspeed --num_gpus 4 --num_nodes 3 train.py --deepspeed ds.json --gradient_accumulation_steps 2": 12,
+    "deepspeed --include a:0,1@b:0,2,3 train.py --deepspeed ds.json --gradient_accumulation_steps 2": 5,
+    "deepspeed --hostfile hosts train.py --deepspeed ds.json --gradient_accumulation_steps 2": 6,
+    "accelerate launch --num_processes 4 train.py --deepspeed ds.json --gradient_accumulation_steps 2": 4,
+    "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 train.py --deepspeed ds.json --gradient_accumulation_steps 2 > log 2>&1": 2,
+    "accelerate launch --config_file a.yaml train.py --deepspeed ds.json --gradient_accumulation_steps 2": 8,
+    "python train.py --deepspeed ds.json --gradient_accumulation_steps 2": None,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_launch_commands(folder: Folder, command: str) -> None:
+    folder.write({"ds.json": MISMATCHED, "hosts": "a slots=2 # the small one\n\nb slots=4\n", "a.yaml": ACCELERATE})
+    results = folder.results(command=command)
+    (found,) = (d for d in results["ds.json"].diagnostics if d.code == "DS904")
+    assert "- ds gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=2" in found.message
+    assert found.related[0].path == "<command>"
+    assert results["ds.json"].facts.world_size == COMMANDS[command]
+
+
+def test_a_command_with_a_training_file(folder: Folder) -> None:
+    folder.write({"ds.json": MISMATCHED, "train.yaml": TRAINERS["LLaMA-Factory"]})
+    for command in ("llamafactory-cli train train.yaml", "torchrun --nproc_per_node 8 train.py train.yaml"):
+        assert ("DS904", "ds.json", 1) in folder.found(command=command)
+    assert folder.found(command="llamafactory-cli train train.yaml --gradient_accumulation_steps 4") == []
+
+
+def test_a_command_that_launches_nothing(folder: Folder) -> None:
+    for command in ("ls -l", "", "'", "deepspeed", "torchrun --nproc_per_node", "python -c 'x'", "accelerate launch", '"\\'):
+        (result,) = folder.results(command=command).values()
+        assert result.kind == Kind.UNRELATED
+
+
+SLURM = """\
+#!/bin/bash
+#SBATCH --job-name=x
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=4
+set -e
+STEPS=${STEPS:-2}
+ARGS="--gradient_accumulation_steps $STEPS"
+srun torchrun --nnodes $SLURM_NNODES \\
+    --nproc_per_node "$SLURM_GPUS_ON_NODE" \\
+    train.py --deepspeed ds.json \\
+    --gradient_accumulation_steps $STEPS  # twice
+echo done
+"""
+
+
+def test_a_slurm_script(folder: Folder) -> None:
+    folder.write({"run.slurm": SLURM, "ds.json": MISMATCHED})
+    results = folder.results("run.slurm")
+    assert results["ds.json"].facts.world_size == 8
+    (found,) = (d for d in results["ds.json"].diagnostics if d.code == "DS904")
+    assert found.related[0].range is not None
+    assert found.related[0].range.start.line == 11
+    folder.write({"run.slurm": SLURM.replace('"$SLURM_GPUS_ON_NODE"', "8")})
+    assert ("DS930", "run.slurm", 9) in folder.found("run.slurm")
+
+
+def test_a_makefile(folder: Folder) -> None:
+    folder.write({"Makefile": "GPUS := 4\n\ntrain:\n\tdeepspeed --num_gpus $(GPUS) train.py --deepspeed ds.json\n", "ds.json": AGREEING})
+    assert folder.results("Makefile")["ds.json"].facts.world_size == 4
+
+
+def test_a_hostfile_that_is_not_there_and_one_that_is_too_small(folder: Folder) -> None:
+    folder.write({"ds.json": AGREEING})
+    run = "deepspeed --hostfile hosts train.py --deepspeed ds.json\n"
+    folder.write({"run.sh": run})
+    assert ("DS919", "run.sh", 1) in folder.found("run.sh")
+    folder.write({"hosts": "a slots=2\n", "run.sh": run.replace("train.py", "--num_gpus 4 --num_nodes 2 train.py")})
+    assert ("DS930", "run.sh", 1) in folder.found("run.sh")
+    folder.write({"a.yaml": ACCELERATE + "deepspeed_config:\n  zero_stage: 2\n  deepspeed_hostfile: hosts\n"})
+    assert ("DS930", "a.yaml", 4) in folder.found("a.yaml")
+    folder.write({"hosts": "a slots=8\n"})
+    assert folder.found("a.yaml") == []
+
+
+PROGRAMS = {
+    "import deepspeed\nds = {'bf16': {'enabled': 'auto'}}\ndeepspeed.initialize(model=m, config=ds)\n": ("DS901", 2),
+    "import deepspeed as d\ndef f():\n    d.initialize(config={'bf16': {'enabled': 'auto'}})\n": ("DS901", 3),
+    "from deepspeed import initialize\ninitialize(config={'bf16': {'enabled': 'auto'}})\n": ("DS901", 2),
+    "import deepspeed\ndeepspeed.initialize(config_params={'bf16': {'enabled': True}})\n": ("DS929", 2),
+    "from lightning.pytorch.strategies import DeepSpeedStrategy\nDeepSpeedStrategy(config={'gradient_accumulation_steps': 2})\n": (
+        "DS927",
+        2,
+    ),
+    "from accelerate import DeepSpeedPlugin\nDeepSpeedPlugin(hf_ds_config={'train_micro_batch_size_per_gpu': 2})\n": ("DS910", 2),
+    "from transformers import TrainingArguments\nTrainingArguments('o', deepspeed={'zero_optimization': {'stage': 2},\n"
+    "'gradient_clipping': 0.5}, **others)\n": None,
+    "from transformers import TrainingArguments\nTrainingArguments(output_dir='o', deepspeed={'zero_optimization': {'stage': 2},\n"
+    "'gradient_clipping': 0.5}, max_grad_norm=1.0)\n": ("DS904", 3),
+    "import deepspeed\nds = {'bf16': {'enabled': 'auto'}}\nds['bf16'] = {}\ndeepspeed.initialize(model=m, config=ds)\n": None,
+    "import deepspeed\ndeepspeed.initialize(config={'train_batch_size': n, 'zero_optimization': {'stage': stage}})\n": None,
+    "import deepspeed\ndeepspeed.initialize(config={**base, 'bf16': {'enabled': 'auto'}})\n": None,
+    "def broken(:\n": None,
+    "x = 1\n": None,
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs(folder: Folder, program: str) -> None:
+    folder.write({"train.py": program})
+    expected = PROGRAMS[program]
+    loud = [place for place in folder.found("train.py") if place[0] not in ("DS204", "DS205", "DS819", "DS905")]
+    if expected is None:
+        assert [place for place in loud if place[0] in ("DS901", "DS904", "DS910")] == []
+    else:
+        assert (expected[0], "train.py", expected[1]) in loud
+
+
+def test_comments_suppress_in_every_kind_of_file(folder: Folder) -> None:
+    folder.write(
+        {
+            "train.yaml": TRAINERS["axolotl"].replace("ds.json", "nowhere.json  # dslint: ignore[DS919] made later"),
+            "train.py": "import deepspeed\ndeepspeed.initialize(config_params={'zero_optimization': {'stage': 2}})  # dslint: ignore[DS929] old\n",
+        }
+    )
+    results = folder.results("train.yaml", "train.py")
+    assert [s.diagnostic.code for s in results["train.yaml"].suppressed] == ["DS919"]
+    assert "DS929" in [s.diagnostic.code for s in results["train.py"].suppressed]
+
+
+OTHERS = {
+    "neox.yml": "pipe_parallel_size: 1\nmodel_parallel_size: 1\ntrain_micro_batch_size_per_gpu: 4\nzero_optimization:\n  stage: 1\n",
+    "hydra.yaml": "defaults:\n  - model: gpt\nhydra:\n  run:\n    dir: x\ndeepspeed: ds.json\n",
+    "template.yaml": "train_batch_size: {{ batch }}\nzero_optimization:\n  stage: 2\n",
+    "compose.yaml": "services:\n  web:\n    image: deepspeed\n",
+    "list.yaml": "- deepspeed\n- other\n",
+    "text.yaml": "deepspeed\n",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_something_else_is_left_alone_with_a_word(folder: Folder, name: str) -> None:
+    folder.write({name: OTHERS[name]})
+    (result,) = folder.results(name).values()
+    assert result.diagnostics == ()
+    assert result.note or result.error
+    assert folder.results(name, named=False) == {}
+
+
+BROKEN = {
+    "tab": "base_model: m\n\tmicro_batch_size: 2\n",
+    "documents": "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds.json\n---\na: 1\n",
+    "tag": "base_model: m\nmicro_batch_size: 2\ndeepspeed: !mine ds.json\n",
+    "empty": "",
+    "alias": "a: &a [*a]\n",
+    "nul": "a: \x00\n",
+    "number": "base_model: 5\nmicro_batch_size: {}\ndeepspeed: [1]\n",
+    "list": "base_model: m\nmicro_batch_size: [2]\nlearning_rate: {a: b}\ndeepspeed: ds.json\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_bad_yaml_is_normal_input(folder: Folder, name: str) -> None:
+    folder.write({"train.yaml": BROKEN[name], "ds.json": AGREEING})
+    for named in (True, False):
+        for result in folder.results("train.yaml", named=named).values():
+            assert [d for d in result.diagnostics if d.code == "DS000"] == []
+            assert "Traceback" not in (result.error or "")
+
+
+def test_a_bomb_costs_nothing(folder: Folder) -> None:
+    levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40))
+    folder.write({"bomb.yaml": f"base_model: deepspeed\nmicro_batch_size: 1\na0: &a0 [x]\n{levels}\ndeepspeed: *a39\n"})
+    begun = time.perf_counter()
+    (result,) = folder.results("bomb.yaml").values()
+    assert result.error is not None
+    assert time.perf_counter() - begun < 5
+
+
+def test_5e8_is_what_yaml_makes_of_it(folder: Folder) -> None:
+    """A string to YAML 1.1, and a number to the frameworks that read an argument."""
+    training = TRAINERS["axolotl"] + "learning_rate: 1e-5\n"
+    config = {**json.loads(AGREEING), "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}
+    folder.write({"train.yaml": training, "ds.json": json.dumps(config)})
+    assert folder.found("train.yaml") == []
+
+
+HIDDEN = (
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto", "stage3_prefetch_bucket_size": "auto"}}'
+)
+
+
+CHECKS = {
+    1: "DS901 DS902 DS903", 2: "DS903", 3: "DS903", 4: "DS904", 5: "DS201", 6: "DS906", 7: "DS907", 8: "DS911", 9: "DS912", 10: "DS905",
+    11: "DS904", 12: "DS913", 13: "DS914", 14: "DS915", 15: "DS917 DS930", 16: "DS918", 17: "DS910", 18: "DS002 DS003", 19: "DS908",
+    20: "DS926", 21: "DS909", 22: "DS931", 23: "DS932", 24: "DS928", 25: "DS903", 26: "DS927 DS933", 27: "DS920", 28: "DS921 DS922 DS923",
+    29: "DS924", 30: "DS919", 31: "DS925", 32: "DS901", 33: "DS904",
+}  # fmt: skip
+"""The cross-file checks of the project's list, with the rules that make them."""
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_every_cross_file_check_has_rules_with_bad_and_good_setups(check: int) -> None:
+    rules = {rule.code: rule for rule in all_rules()}
+    for code in CHECKS[check].split():
+        assert rules[code].bad
+        assert rules[code].good
+
+
+def test_a_given_fact_counts_more_than_an_inferred_one(folder: Folder) -> None:
+    folder.write({"train.yaml": TRAINERS["axolotl"], "ds.json": MISMATCHED})
+    assert folder.found("train.yaml", facts=Facts(integration=Integration.DEEPSPEED))[0][0] != "DS904"
