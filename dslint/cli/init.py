@@ -1,0 +1,191 @@
+"""`dslint init`: write a config to start from."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from dslint.cli.options import FACTS, settings_options, terminal_width, warn
+from dslint.cli.workload import Number
+from dslint.discover import shown
+from dslint.errors import UserError
+from dslint.facts import Facts, Integration
+from dslint.hardware import in_words
+from dslint.linter import lint_text
+from dslint.memory.given import Found, Given, model_of
+from dslint.report.style import wrap
+from dslint.rules import all_rules
+from dslint.settings import Finder
+from dslint.settings.kinds import Count, GpuName, Size, Wrong
+from dslint.starter.contents import Starter, start
+from dslint.starter.text import as_hjson, as_json
+from dslint.writing import write_whole
+
+DONE, FAILED = 0, 2
+
+
+@click.command(name="init", short_help="Write a config to start from, with the reasons for its values.")
+@click.argument("path", required=False, metavar="[FILE]")
+@settings_options(*(name for name in FACTS if name != "model"))
+@click.option("--model", metavar="FILE|NAME", help="The model: its config.json, the folder of it, or a well-known name (llama-3-8b).")
+@click.option("--params", type=Number(), help="The number of parameters, such as 7B, where there is no file.")
+@click.option("--stage", type=click.IntRange(0, 3), help="The ZeRO stage.  [default: the fastest with which the model fits]")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["json", "hjson"]),
+    help="Strict JSON, or JSON with the reasons as comments, which DeepSpeed's own loader alone reads.",
+)
+def command(
+    path: str | None,
+    finder: Finder,
+    model: str | None,
+    params: float | None,
+    stage: int | None,
+    force: bool,  # noqa: FBT001 - click passes it by name
+    output_format: str | None,
+) -> None:
+    """Write a config to start from, and say why each value is there.
+
+    What is not given is asked for, where a person is there to answer. Stage and offload are chosen so that the model fits, which takes the
+    model, the GPU and their number to be known. FILE is ds_config.json, or ds_config.hjson where DeepSpeed itself loads it; "-" is standard
+    output.
+    """
+    if model is not None and params is not None:
+        raise click.UsageError("--model and --params exclude each other.")
+    if path not in (None, "-"):
+        _refuse(path, force=force)
+    facts = finder.for_file(path or "ds_config.json").facts
+    given = Given(model, params)
+    if sys.stdin.isatty():
+        facts, given = _asked(facts, given)
+    if facts.integration is None:
+        raise click.UsageError("who loads the config? --integration transformers, accelerate, lightning or deepspeed.")
+    commented = _commented(facts.integration, path, output_format)
+    path = path or f"ds_config.{'hjson' if commented else 'json'}"
+    _refuse(path, force=force)
+    found = model_of(given, facts.model) if given.name or given.params or facts.model else None
+    facts = replace(facts, model=found.config if found else None, upgrade_from=None)
+    starter = start(facts, found.model if found else None, stage)
+    text = as_hjson(starter) if commented else as_json(starter)
+    _write(path, text)
+    _report(path, starter, facts, found)
+    _check(path, text, facts)
+
+
+def _commented(integration: Integration, path: str | None, output_format: str | None) -> bool:
+    """Whether the reasons go into the file: if it is asked for, or its name or loader says that it may be."""
+    if output_format == "hjson" and integration is not Integration.DEEPSPEED:
+        raise click.UsageError(f"{integration.label} reads strict JSON: comments are for --integration deepspeed.")
+    if output_format is not None:
+        return output_format == "hjson"
+    return integration is Integration.DEEPSPEED and not (path or "").endswith(".json")
+
+
+def _refuse(path: str | None, *, force: bool) -> None:
+    """Refuse to overwrite."""
+    if path in (None, "-"):
+        return
+    if os.path.isdir(path):
+        raise UserError(f"{shown(path)} is a directory; name a file in it.")
+    if os.path.lexists(path) and not force:
+        raise UserError(f"{shown(path)} is there already; --force overwrites it.")
+
+
+def _write(path: str, text: str) -> None:
+    if path == "-":
+        click.echo(text, nl=False)
+        return
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise UserError(f"{shown(path)} cannot be written: {error.strerror or error}") from None
+
+
+def _report(path: str, starter: Starter, facts: Facts, found: Found | None) -> None:
+    """Say on standard error what was written, and why."""
+    width = terminal_width(most=100)
+    assert facts.integration is not None
+    ranks = f", {facts.world_size} GPU{'s' if facts.world_size != 1 else ''}" if facts.world_size else ""
+    memory = f" of {in_words(facts.gpu_memory)}" if facts.gpu_memory and ranks else ""
+    name = "" if path == "-" else f"{shown(path)}: "
+    lines = wrap(f"{name}a config for {facts.integration.label}, DeepSpeed {facts.deepspeed}{ranks}{memory}", width)
+    for key, why in starter.reasons.items():
+        lines += ["", f"  {key}: {_literal(starter.config, key)}", *("    " + line for line in wrap(why, width - 4))]
+    notes = [*starter.notes, *(f"Taken for granted: {assumed}." for assumed in (found.assumed if found else ()))]
+    if notes:
+        lines += ["", *(line for note in notes for line in wrap(note, width))]
+    click.echo("\n".join(lines), err=True)
+
+
+def _literal(config: dict[str, Any], key: str) -> str:
+    import json
+
+    value: Any = config
+    for name in key.split("."):
+        value = value[name]
+    return json.dumps(value)
+
+
+def _check(path: str, text: str, facts: Facts) -> None:
+    """Have the result checked as it would be, and say what a person has to know who gave a stage of their own."""
+    result = lint_text(text, path, facts, [rule for rule in all_rules() if not rule.pedantic])
+    for diagnostic in result.diagnostics if result else ():
+        warn(f"{diagnostic.code}: {diagnostic.message}")
+
+
+def _asked(facts: Facts, given: Given) -> tuple[Facts, Given]:
+    """Ask for what is not given; an empty answer is "not known"."""
+    if facts.integration is None:
+        kinds = click.Choice([integration.value for integration in Integration])
+        answer = click.prompt("Who loads the config", type=kinds, default=Integration.TRANSFORMERS.value, err=True)
+        facts = replace(facts, integration=Integration(answer))
+    if given.name is None and given.params is None and facts.model is None:
+        given = click.prompt("Model (config.json, a name, or parameters such as 7B)", default="", value_proc=_model, **_SILENT)
+    if facts.world_size is None:
+        facts = replace(facts, world_size=click.prompt("Number of GPUs", default="", value_proc=_answer(Count()), **_SILENT))
+    if facts.gpu_memory is None:
+        gpu = click.prompt("GPU (a100, h100, ..., or its memory such as 80GiB)", default="", value_proc=_gpu, **_SILENT)
+        memory = gpu if gpu is None or isinstance(gpu, int) else gpu.memory
+        facts = replace(facts, gpu=None if isinstance(gpu, int) else gpu, gpu_memory=memory)
+    return facts, given
+
+
+_SILENT: dict[str, Any] = {"show_default": False, "err": True}
+
+
+def _answer(kind: Any) -> Any:
+    def read(word: str) -> Any:
+        try:
+            return kind.from_word(word.strip()) if word.strip() else None
+        except Wrong as wrong:
+            raise click.BadParameter(f'"{word}" {wrong}') from None
+
+    return read
+
+
+def _gpu(word: str) -> Any:
+    """A GPU, or the memory of one."""
+    try:
+        return _answer(Size())(word)
+    except click.BadParameter:
+        return _answer(GpuName())(word)
+
+
+def _model(word: str) -> Given:
+    """A model by name or file, or a number of parameters."""
+    word = word.strip()
+    if not word:
+        return Given()
+    given = Given(word)
+    if not os.path.exists(word) and word[0].isdigit():
+        given = Given(params=Number().convert(word, None, None))
+    try:
+        model_of(given)
+    except UserError as error:
+        raise click.BadParameter(str(error)) from None
+    return given

@@ -1,0 +1,318 @@
+"""`dslint init` writes configs in which `check` finds nothing, that their loader reads and DeepSpeed runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslint.config import resolve
+from dslint.facts import NEWEST, Facts, Integration, Release
+from dslint.hardware import GIB, gpu_named
+from dslint.linter import lint_text
+from dslint.memory.estimate import estimate
+from dslint.memory.given import Given, model_of
+from dslint.memory.plan import Workload, make_plan
+from dslint.rules import all_rules
+from dslint.source.parse import parse
+from dslint.starter.contents import start
+from dslint.starter.text import as_hjson, as_json
+from tests.command import ROOT, dslint
+from tests.engine.harness import Case, Engine, Upto
+
+FP32 = {"DS331"}
+"""What is found in a config for a GPU on which DeepSpeed trains in fp32 alone: that it is fp32."""
+
+RULES = tuple(rule for rule in all_rules() if not rule.pedantic)
+RELEASES = [Release.parse(text) for text in ("0.9.5", "0.12.6", "0.14.5", "0.16.9", "0.18.9", "0.19.8")]
+MODELS = [None, "gpt2", "llama-3-8b", "mixtral-8x7b", "llama-3-70b"]
+MACHINES = [(None, None), (1, None), (1, "v100"), (1, "rtx4090"), (8, "a10g"), (8, "a100"), (64, "h100"), (4, "p100")]
+
+
+def grid() -> list[Any]:
+    """Every integration on every machine with every model; the releases take turns."""
+    cases = enumerate(product(Integration, MODELS, MACHINES))
+    return [
+        pytest.param(i, RELEASES[n % len(RELEASES)], m, w, g, id=f"{i.value}-{RELEASES[n % len(RELEASES)]}-{m}-{w}-{g}")
+        for n, (i, m, (w, g)) in cases
+    ]
+
+
+def facts(integration: Integration, release: Release, world_size: int | None, gpu: str | None) -> Facts:
+    known = gpu_named(gpu) if gpu else None
+    return Facts(world_size, integration, release, gpu=known, gpu_memory=known.memory if known else None)
+
+
+@pytest.mark.parametrize(("integration", "release", "model", "world_size", "gpu"), grid())
+def test_check_finds_nothing(
+    integration: Integration, release: Release, model: str | None, world_size: int | None, gpu: str | None
+) -> None:
+    given = facts(integration, release, world_size, gpu)
+    found = model_of(Given(model)) if model else None
+    starter = start(given, found.model if found else None)
+    texts = [as_json(starter)] + ([as_hjson(starter)] if integration is Integration.DEEPSPEED else [])
+    for text in texts:
+        result = lint_text(text, "ds_config.json", given, RULES)
+        assert result is not None
+        assert [(d.code, d.message) for d in result.diagnostics if gpu != "p100" or d.code not in FP32] == [], text
+        document = parse(text)
+        assert not document.problems
+    assert json.loads(texts[0]) == starter.config
+
+
+@pytest.mark.parametrize("stage", range(4))
+@pytest.mark.parametrize("integration", Integration)
+def test_a_given_stage_is_kept(integration: Integration, stage: int) -> None:
+    for model, (world_size, gpu) in product(MODELS, MACHINES):
+        given = facts(integration, NEWEST, world_size, gpu)
+        config = start(given, model_of(Given(model)).model if model else None, stage).config
+        assert config["zero_optimization"]["stage"] == stage
+        result = lint_text(json.dumps(config), "ds_config.json", given, RULES)
+        assert result is not None
+        assert {d.code for d in result.diagnostics} <= {"DS409", *FP32}, result.diagnostics
+
+
+@pytest.mark.parametrize(("world_size", "gpu"), [(8, "a10g"), (8, "a100"), (64, "h100"), (1, "h100")])
+@pytest.mark.parametrize("model", [name for name in MODELS if name])
+def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size: int, gpu: str) -> None:
+    given = facts(Integration.TRANSFORMERS, NEWEST, world_size, gpu)
+    shape = model_of(Given(model)).model
+    assert given.gpu_memory is not None
+
+    def fits(stage: int | None) -> tuple[int, bool | None]:
+        starter = start(given, shape, stage)
+        config = resolve(parse(as_json(starter)), given)
+        checkpointed = any("checkpoint" in note for note in starter.notes)
+        workload = Workload(min(2048, shape.positions or 2048), checkpoint_every=int(checkpointed), zero_init=True)
+        needs = estimate(shape, make_plan(config, workload, shape.hidden, micro_batch=1, accumulation=1))
+        assert given.gpu_memory is not None
+        return config.value("zero_optimization.stage"), needs.fits(given.gpu_memory)
+
+    chosen, chosen_fits = fits(None)
+    if chosen_fits:
+        assert "offload_optimizer" in start(given, shape).config["zero_optimization"] or not any(
+            fits(stage)[1] and "offload_optimizer" not in start(given, shape, stage).config["zero_optimization"]
+            for stage in range(1, chosen)
+        )
+
+
+def test_host_memory_bounds_the_offload() -> None:
+    shape = model_of(Given("llama-2-13b")).model
+    little = Facts(4, Integration.TRANSFORMERS, gpu_memory=40 * GIB, host_memory=32 * GIB)
+    much = Facts(4, Integration.TRANSFORMERS, gpu_memory=40 * GIB, host_memory=512 * GIB)
+    assert "offload_optimizer" in start(much, shape).config["zero_optimization"]
+    assert "does not fit" in start(little, shape).reasons["zero_optimization.stage"]
+
+
+def test_every_value_has_its_reason() -> None:
+    for integration, model in product(Integration, MODELS):
+        given = facts(integration, NEWEST, 8, "a100")
+        starter = start(given, model_of(Given(model)).model if model else None)
+        leaves = set(_leaves(starter.config, ""))
+        assert leaves == set(starter.reasons)
+        assert all(starter.reasons.values())
+
+
+def _leaves(section: dict[str, object], above: str) -> list[str]:
+    return [
+        leaf
+        for name, value in section.items()
+        for leaf in (_leaves(value, f"{above}{name}.") if isinstance(value, dict) else [above + name])
+    ]
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def init(*arguments: str | os.PathLike[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return dslint("init", *arguments, stdin=subprocess.DEVNULL, **options)
+
+
+def test_the_file_is_written_and_checks_clean(tmp_path: Path) -> None:
+    arguments = ("--integration", "transformers", "--model", "llama-3-8b", "--world-size", "8", "--gpu", "a100")
+    done = init(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert "zero_optimization.stage" in done.stderr
+    assert "80 GiB" in done.stderr
+    json.loads((tmp_path / "ds_config.json").read_text(encoding="utf-8"))
+    checked = dslint("check", "--integration", "transformers", "--world-size", "8", "--gpu", "a100", "ds_config.json", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout
+    assert "No problems found" in checked.stdout
+
+
+def test_deepspeeds_own_file_has_the_reasons_as_comments(tmp_path: Path) -> None:
+    done = init("--integration", "deepspeed", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "ds_config.hjson").read_text(encoding="utf-8")
+    assert "# " in text
+    assert not parse(text).problems
+    assert init("--integration", "deepspeed", "plain.json", cwd=tmp_path).returncode == 0
+    json.loads((tmp_path / "plain.json").read_text(encoding="utf-8"))
+
+
+def test_standard_output_has_the_config_alone(tmp_path: Path) -> None:
+    done = init("--integration", "accelerate", "-", cwd=tmp_path)
+    assert json.loads(done.stdout)["zero_optimization"]["stage"] == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    file.write_text("mine", encoding="utf-8")
+    done = init("--integration", "transformers", file)
+    assert done.returncode == 2
+    assert "--force" in done.stderr
+    assert file.read_text(encoding="utf-8") == "mine"
+    assert init("--integration", "transformers", "--force", file).returncode == 0
+    assert json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_a_forced_stage_that_does_not_pay_is_spoken_of() -> None:
+    done = init("--integration", "transformers", "--world-size", "1", "--stage", "3", "-")
+    assert done.returncode == 0
+    assert "DS409" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "who loads the config"),
+        (("--integration", "keras"), "keras"),
+        (("--integration", "transformers", "--params", "many"), "many"),
+        (("--integration", "transformers", "--params", "-7"), "-7"),
+        (("--integration", "transformers", "--model", "lama-3-8b"), "Did you mean"),
+        (("--integration", "transformers", "--model", "gpt2", "--params", "7B"), "exclude"),
+        (("--integration", "transformers", "--gpu", "abacus"), "abacus"),
+        (("--integration", "transformers", "--world-size", "0"), "0"),
+        (("--integration", "transformers", "--stage", "4"), "4"),
+        (("--integration", "transformers", "--output-format", "hjson"), "strict JSON"),
+        (("--integration", "transformers", "--model", "."), "config.json"),
+        (("--integration", "transformers", "--world-size", "10", "--nodes", "3", "--params", "7B", "--gpu", "a100"), "nodes"),
+        (("--integration", "transformers", "--deepspeed", "0.4"), "0.4"),
+        (("--integration", "transformers", "no/such/folder/ds.json"), "cannot be written"),
+        (("--integration", "transformers", "."), "directory"),
+    ],
+)
+def test_bad_input_is_normal_input(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    done = init(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------- a person
+
+
+END = "\x04"
+"""What Ctrl-D sends."""
+
+
+def talk(arguments: list[str], answers: list[str], folder: Path) -> tuple[int, str]:
+    """Run `dslint init` on a terminal, and answer its questions; the exit code and all that the terminal shows."""
+    mine, theirs = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb", "COLUMNS": "100"}
+    command = [sys.executable, "-m", "dslint", "init", *arguments]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment, close_fds=True)
+    os.close(theirs)
+    said = ""
+    left = list(answers)
+    answered = 0
+    while select.select([mine], [], [], 60)[0]:
+        try:
+            chunk = os.read(mine, 4096).decode()
+        except OSError:  # Linux says so where the other end is closed
+            break
+        if not chunk:
+            break
+        said += chunk
+        if left and said.endswith(": ") and len(said) > answered:
+            answered = len(said)
+            answer = left.pop(0)
+            os.write(mine, answer.encode() + (b"" if answer == END else b"\n"))
+    os.close(mine)
+    return process.wait(timeout=60), said
+
+
+def test_what_is_not_given_is_asked_for(tmp_path: Path) -> None:
+    code, said = talk([], ["accelerate", "llama-3-8b", "8", "a100"], tmp_path)
+    assert code == 0, said
+    said = " ".join(said.split())
+    for words in ("Who loads the config", "Model", "Number of GPUs", "GPU (", "with llama-3-8b each a100 needs"):
+        assert words in said
+    config = json.loads((tmp_path / "ds_config.json").read_text(encoding="utf-8"))
+    assert config["bf16"] == {"enabled": "auto"}
+
+
+def test_empty_answers_are_what_is_not_known(tmp_path: Path) -> None:
+    code, said = talk([], ["", "", "", ""], tmp_path)
+    assert code == 0, said
+    assert "the usual start" in said
+    assert "auto" in (tmp_path / "ds_config.json").read_text(encoding="utf-8")
+
+
+def test_a_wrong_answer_is_asked_for_again(tmp_path: Path) -> None:
+    answers = ["keras", "deepspeed", "lama-3-8b", "7B", "none", "4", "abacus", "24GiB"]
+    code, said = talk([], answers, tmp_path)
+    assert code == 0, said
+    assert "Did you mean llama-3-8b?" in " ".join(said.split())
+    assert "Traceback" not in said
+    assert (tmp_path / "ds_config.hjson").exists()
+
+
+def test_what_is_given_is_not_asked_for(tmp_path: Path) -> None:
+    arguments = ["--integration", "transformers", "--params", "7B", "--world-size", "8", "--gpu-memory", "40GiB"]
+    code, said = talk(arguments, [], tmp_path)
+    assert code == 0, said
+    assert "Who loads" not in said
+    assert "Number of" not in said
+
+
+def test_one_who_leaves_writes_nothing(tmp_path: Path) -> None:
+    code, said = talk([], ["transformers", END], tmp_path)
+    assert code == 130, said
+    assert "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------------- DeepSpeed
+
+
+@pytest.mark.deepspeed
+def test_deepspeed_runs_what_init_writes(engine: Engine) -> None:
+    cases = []
+    for model, (world_size, gpu) in product(MODELS, MACHINES):
+        given = facts(Integration.DEEPSPEED, NEWEST, world_size, gpu)
+        starter = start(given, model_of(Given(model)).model if model else None)
+        # offload takes DeepSpeed's optimizer for the CPU, which has to be compiled: parsed, it is as good
+        upto: Upto = "parse" if "offload_optimizer" in starter.config["zero_optimization"] or world_size == 64 else "step"
+        cases.append(Case(f"{model}-{world_size}-{gpu}", text=as_hjson(starter), world_size=world_size or 1, upto=upto))
+    outcomes = engine.ask(cases)
+    assert [(outcome.id, outcome.phase, outcome.error) for outcome in outcomes if outcome.raised] == []
+
+
+@pytest.mark.deepspeed
+def test_the_loaders_take_what_init_writes() -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    cases: list[Any] = []
+    for model, (world_size, gpu) in product(MODELS, MACHINES[:6]):
+        shape = model_of(Given(model)).model if model else None
+        for integration, kind, rest in (
+            (Integration.TRANSFORMERS, "trainer", "arguments"),
+            (Integration.ACCELERATE, "plugin", "environment"),
+        ):
+            config = start(facts(integration, NEWEST, world_size, gpu), shape).config
+            cases.append([kind, {"config": config, rest: {}}])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.setup.real"], cwd=ROOT, input=json.dumps(cases), capture_output=True, text=True, check=True
+    )
+    assert set(json.loads(done.stdout)) == {None}
