@@ -30,5 +30,14 @@ def parse(text: str) -> Document:
     )
 
 
+def parse_as(text: str, language: str) -> Document:
+    """The tree of a text in a language of `Document.language`."""
+    if language == "yaml":
+        from dslint.source.yaml_tree import parse_yaml
+
+        return parse_yaml(text)
+    return Document(text, None, language=language) if language in ("text", "python") else parse(text)
+
+
 def _start(departure: Departure) -> int:
     return departure.span.start

@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple, TypeAlias
 
+from dslint.values import Unknown
+
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and list indices from the root to a node: `("zero_optimization", "stage")`."""
 
@@ -18,8 +20,8 @@ def pointer(path: Path) -> str:
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
 
 
-Value: TypeAlias = str | int | float | bool | None
-"""What a scalar can hold."""
+Value: TypeAlias = str | int | float | bool | Unknown | None
+"""What a scalar can hold; `UNKNOWN` where a program computes it."""
 
 
 class Span(NamedTuple):
@@ -139,14 +141,27 @@ class Departure(NamedTuple):
     span: Span
 
 
+Places: TypeAlias = dict[Path, Path]
+"""For a config that is a part of a file, or was made of it: paths of the config with their paths in the file."""
+
+
+class Source(NamedTuple):
+    """The key of a file that stands for one of a config that was made of the file; `optional` says that neither is there without it."""
+
+    path: Path
+    optional: bool
+
+
 class Document:
     """A parsed file: the text, its tree, and everything noticed on the way.
 
     `root` is None where nothing could be made of the text. `problems` are what DeepSpeed's loader refuses,
     `departures` what only strict JSON loaders refuse. The tree is complete when `problems` is empty.
+    `language` is "json", "hjson", "yaml", "python", or "text" for a file without a tree. `places` is None where the root is that of the
+    file; otherwise the document is a part of `whole`, or was made of it: then `sources` are the keys that stand for those of the config.
     """
 
-    __slots__ = ("_line_starts", "comments", "departures", "language", "problems", "root", "text")
+    __slots__ = ("_line_starts", "comments", "departures", "language", "places", "problems", "root", "sources", "text", "whole")
 
     def __init__(
         self,
@@ -157,6 +172,9 @@ class Document:
         problems: list[SyntaxProblem] | None = None,
         departures: list[Departure] | None = None,
         language: str = "json",
+        places: Places | None = None,
+        whole: Document | None = None,
+        sources: dict[Path, Source] | None = None,
     ) -> None:
         self.text = text
         self.root = root
@@ -164,13 +182,25 @@ class Document:
         self.problems = problems or []
         self.departures = departures or []
         self.language = language
+        self.places = places
+        self.whole = whole
+        self.sources = sources
         self._line_starts: list[int] | None = None
 
-    def __reduce__(self) -> tuple[object, tuple[str]]:
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
         """To another process goes the text alone: to parse it again is quicker than to take the tree apart, and no depth is too deep."""
-        from dslint.source.parse import parse
+        from dslint.source.parse import parse_as
 
-        return parse, (self.text,)
+        return parse_as, (self.text, self.language)
+
+    def in_file(self, path: Path) -> Path:
+        """Where in the file a path is: another place only where the document is a part of the file, or was made of it (`places`)."""
+        if self.places is None:
+            return path
+        for length in range(len(path), -1, -1):
+            if path[:length] in self.places:
+                return (*self.places[path[:length]], *path[length:])
+        return path
 
     def position(self, offset: int) -> Position:
         """The line and column of an offset. LF, CRLF and a lone CR end a line; `offset` may equal `len(text)`."""
@@ -183,6 +213,10 @@ class Document:
         starts = self._starts()
         end = starts[number] if number < len(starts) else len(self.text)
         return self.text[starts[number - 1] : end].rstrip("\r\n")
+
+    def line_start(self, number: int) -> int:
+        """The offset at which a line begins, 1-based."""
+        return self._starts()[number - 1]
 
     @property
     def line_count(self) -> int:

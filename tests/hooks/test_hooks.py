@@ -78,6 +78,14 @@ def test_other_names_do_not(name: str) -> None:
     assert not re.search(HOOK["files"], name)
 
 
+@pytest.mark.parametrize("name", ["train.yaml", "accelerate_configs/zero3.yml", "run.sh", "jobs/a.slurm"])
+def test_setups_have_a_hook_of_their_own(name: str) -> None:
+    (hook,) = (hook for hook in HOOKS if hook["id"] == "dslint-setups")
+    assert re.search(hook["files"], name)
+    assert not re.search(hook["files"], "ds_config.json")
+    assert not re.search(HOOK["files"], name)
+
+
 def test_every_hook_is_whole() -> None:
     for hook in HOOKS:
         assert hook.keys() >= {"id", "name", "description", "entry", "language", "files"}
@@ -171,7 +179,15 @@ def test_with_the_real_pre_commit(tmp_path: Path) -> None:
     project.mkdir()
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false"]
     revision = subprocess.run([*git, "rev-parse", "HEAD"], cwd=origin, check=True, capture_output=True, text=True).stdout.strip()
-    hooks = {"repos": [{"repo": origin.as_uri(), "rev": revision, "hooks": [{"id": "dslint", "args": ["--integration=transformers"]}]}]}
+    hooks = {
+        "repos": [
+            {
+                "repo": origin.as_uri(),
+                "rev": revision,
+                "hooks": [{"id": one, "args": ["--integration=transformers"]} for one in ("dslint", "dslint-fix")],
+            }
+        ]
+    }
     (project / ".pre-commit-config.yaml").write_text(yaml.safe_dump(hooks), encoding="utf-8")
     (project / "dslint.toml").write_text('exclude = ["old/"]\n', encoding="utf-8")
     (project / "package.json").write_text('{"name": "x", "zero_optimisation": {}}', encoding="utf-8")
@@ -182,15 +198,22 @@ def test_with_the_real_pre_commit(tmp_path: Path) -> None:
         subprocess.run([*git, *command], cwd=project, check=True, capture_output=True)
     environment = {**os.environ, "PRE_COMMIT_HOME": str(tmp_path / "home"), "PYTHONPATH": "", "NO_COLOR": "1"}
 
-    def commit() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pre_commit", "run", "--all-files", "--color=never"]
+    def commit(hook: str = "dslint") -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pre_commit", "run", hook, "--all-files", "--color=never"]
         return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
     failed = commit()
     assert failed.returncode == 1, failed.stdout + failed.stderr
     assert "error[DS102] misspelt-key-dropped" in failed.stdout
     assert failed.stdout.count("-->") == 1
-    (project / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {}}', encoding="utf-8")
+    mended = ["{", '  "train_micro_batch_size_per_gpu": "4", // four', '  "zero_optimization": {"stage": 1}', "}"]
+    (project / "ds_config.json").write_text("\n".join(mended), encoding="utf-8")
+    failed = commit("dslint-fix")
+    assert failed.returncode == 1
+    assert "files were modified by this hook" in failed.stdout
+    text = (project / "ds_config.json").read_text(encoding="utf-8")
+    assert text == "\n".join(mended).replace('"4"', "4")
+    (project / "ds_config.json").write_text(text.replace(" // four", ""), encoding="utf-8")
     passed = commit()
     assert passed.returncode == 0, passed.stdout
     assert "Passed" in passed.stdout

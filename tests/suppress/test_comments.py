@@ -6,7 +6,7 @@ import pytest
 
 from dslint.facts import Facts, Integration
 from dslint.linter import Linted, lint_document
-from dslint.rules import all_rules
+from dslint.rules import default_rules
 from dslint.source.parse import parse
 from tests.command import dslint
 
@@ -14,7 +14,7 @@ ALONE = Facts(integration=Integration.DEEPSPEED)
 
 
 def lint(text: str) -> Linted:
-    return lint_document(parse(text), "c.hjson", ALONE, all_rules())
+    return lint_document(parse(text), "c.hjson", ALONE, default_rules())
 
 
 def codes(text: str) -> tuple[list[str], list[tuple[str, str | None]]]:
@@ -87,7 +87,7 @@ def test_unused_is_only_said_of_rules_that_were_asked() -> None:
     text = '// dslint: ignore-file[DS201, DS501] x\n{"train_micro_batch_size_per_gpu": 4}'
     said = [d.message for d in lint(text).diagnostics if d.code == "DS007"]
     assert said == ["This comment ignores DS501, but DS501 finds nothing in this file."]
-    without = lint_document(parse(text), "c", ALONE, [rule for rule in all_rules() if rule.code != "DS501"])
+    without = lint_document(parse(text), "c", ALONE, [rule for rule in default_rules() if rule.code != "DS501"])
     assert [d.code for d in without.diagnostics] == []
 
 

@@ -1,0 +1,125 @@
+"""What `--fix`, `--unsafe-fixes`, `--diff` and `--fix-only` do: mend files in place, or show how."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from difflib import unified_diff
+from os.path import normpath
+from typing import TYPE_CHECKING
+
+from dslint.cli.options import read_stdin, warn
+from dslint.diagnostics import Applicability
+from dslint.discover import Target, shown
+from dslint.facts import Facts
+from dslint.fixes import Fixed, fix
+from dslint.report.words import count
+from dslint.results import FileResult
+from dslint.run import is_setup, lint_all, lint_given, lint_target
+from dslint.settings import Finder
+from dslint.source.read import ReadError, decode_base64, read
+from dslint.suppress import entries
+from dslint.writing import write_whole
+
+if TYPE_CHECKING:
+    from dslint.cli.check import Wishes
+
+SAFE = frozenset({Applicability.SAFE})
+ALL = frozenset({Applicability.SAFE, Applicability.UNSAFE})
+
+
+class CannotWrite(Exception):
+    """A file that was mended and cannot be written; the text is a sentence for people."""
+
+
+def mend(targets: Iterable[Target], finder: Finder, wanted: Wishes) -> tuple[list[FileResult], int, list[CannotWrite]]:
+    """Mend files in place (standard input: to standard output), or with `--diff` print how they would change.
+
+    What leads to configs is mended first: the configs are judged with what it says then. Only what is among the targets is mended.
+
+    Returns:
+        The results for what is left (with `--diff`: for the files as they are), how many findings were fixed, and what was not written.
+    """
+    allowed = ALL if wanted.unsafe_fixes else SAFE
+    results: list[FileResult] = []
+    failed: list[CannotWrite] = []
+    number = 0
+    if "-" in wanted.paths:
+        name = wanted.stdin_filename or "<stdin>"
+        text = read_stdin()
+        fixed = fix_text(text, name, finder, allowed, comments=wanted.ignores)
+        number += len(fixed.fixed)
+        results += lint_given(fixed.text, name, finder.for_file(name), comments=wanted.ignores)
+        _write("".join(_diff(name, text, fixed.text)) if wanted.diff else fixed.text)
+    targets = list(targets)
+    leading = [target for target in targets if is_setup(target.path)]
+    led: dict[str, list[Facts]] = {}
+    for target in [*leading, *(target for target in targets if not is_setup(target.path))]:
+        if target not in leading and leading:
+            led = led or _led(leading, finder)
+        try:
+            number += _mend_file(target, finder, allowed, wanted, led.get(normpath(shown(target.path)), ()))
+        except CannotWrite as error:
+            warn(str(error))
+            failed.append(error)
+    if number:
+        warn(f"{count(number, 'finding')} {'would be' if wanted.diff else 'was' if number == 1 else 'were'} fixed.")
+    return results + lint_all(targets, finder, comments=wanted.ignores), number, failed
+
+
+def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Facts]]:
+    """The facts of the trainings that lead to a config, by its path."""
+    from dslint.setup.lint import links_of
+
+    found: dict[str, list[Facts]] = {}
+    for target in leading:
+        for path, facts in links_of(target.path, shown(target.path), finder.for_file(target.path).facts):
+            found.setdefault(normpath(path), []).append(facts)
+    return found
+
+
+def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability], wanted: Wishes, led: Sequence[Facts]) -> int:
+    """Mend a file, which is written (or, with `--diff`, compared), and say how many findings were fixed."""
+    path, name = target.path, shown(target.path)
+    try:
+        text = read(path)
+    except ReadError:
+        return 0  # the result says so
+    if decode_base64(text):
+        return 0
+    if not target.named and not led and not lint_target(target, finder.for_file(path), comments=wanted.ignores):
+        return 0  # it was only found, and is no config
+    fixed = fix_text(text, path, finder, allowed, comments=wanted.ignores, led=led)
+    if wanted.diff:
+        _write("".join(_diff(name, text, fixed.text)))
+    elif fixed.fixed:
+        try:
+            write_whole(path, fixed.text)
+        except OSError as error:
+            raise CannotWrite(f"{name} cannot be written: {error.strerror or error}") from None
+    return len(fixed.fixed)
+
+
+def fix_text(
+    text: str, name: str, finder: Finder, allowed: frozenset[Applicability], *, comments: bool, led: Sequence[Facts] = ()
+) -> Fixed:
+    """Mend a text as if it were the file `name`, to which trainings with the facts `led` lead."""
+    settings = finder.for_file(name)
+
+    def lint(fresh: str) -> FileResult:
+        found = lint_given(fresh, name, settings, comments=comments, led=led)[:1]
+        return entries.apply(found, finder, [])[0] if comments else found[0]  # what the settings ignore is not mended
+
+    return fix(text, lint, allowed)
+
+
+def _diff(path: str, before: str, after: str) -> Iterable[str]:
+    for line in unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), path, path):
+        yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+
+
+def _write(text: str) -> None:
+    """Write a text to standard output as it is: no line end is translated."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
+    sys.stdout.buffer.flush()

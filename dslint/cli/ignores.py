@@ -1,0 +1,74 @@
+"""What `--add-ignores` does: every finding that is there is ignored from now on, for a reason that is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from dslint.cli.options import warn
+from dslint.diagnostics import Diagnostic
+from dslint.discover import shown
+from dslint.errors import UserError
+from dslint.recognise import Kind
+from dslint.report.words import count, is_judged, listed
+from dslint.results import FileResult
+from dslint.run import lint_given
+from dslint.settings import Finder, Layer
+from dslint.source.read import decode_base64, read
+from dslint.suppress import entries
+from dslint.suppress.adding import settings_file, with_comments, with_entries
+from dslint.writing import write_whole
+
+
+def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> None:
+    """Write comments and entries of settings that suppress all findings of these files.
+
+    Raises:
+        UserError: a file cannot be read or written, or its settings cannot be added to.
+    """
+    changed: list[str] = []
+    number = 0
+    left: dict[str, tuple[Layer | None, list[Diagnostic]]] = {}
+    for file in files:
+        if not is_judged(file) or not file.diagnostics:
+            continue
+        remaining = _comment(file, finder, reason) if file.kind is Kind.DS_CONFIG and os.path.isfile(file.path) else file.diagnostics
+        if len(remaining) < len(file.diagnostics):
+            changed.append(file.path)
+        number += len(file.diagnostics)
+        path, layer = settings_file(finder.for_file(file.path).layers)
+        left.setdefault(path, (layer, []))[1].extend(remaining)
+    for path, (layer, found) in left.items():
+        if found:
+            _write(path, with_entries(layer, path, found, reason))
+            changed.append(path)
+    if changed:
+        warn(
+            f"{count(number, 'finding')} {'is' if number == 1 else 'are'} ignored from now on: see {listed(changed[:5])}"
+            + (f" and {len(changed) - 5:,} more files" if len(changed) > 5 else "")
+            + "."
+        )
+
+
+def _comment(file: FileResult, finder: Finder, reason: str) -> Sequence[Diagnostic]:
+    """Add comments to a config, and give what they do not cover."""
+    text = read(file.path)
+    if decode_base64(text):
+        return file.diagnostics
+    settings = finder.for_file(file.path)
+
+    def lint(fresh: str) -> FileResult:
+        return entries.apply(lint_given(fresh, file.path, settings), finder, [])[0]
+
+    commented = with_comments(text, file, reason, lint)
+    if commented == text:
+        return file.diagnostics
+    _write(file.path, commented)
+    return lint(commented).diagnostics
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise UserError(f"{shown(path)} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,311 @@
+"""Makes edits of changes. Every byte of the text that is not spoken of stays as it is, comments among them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import TypeAlias
+
+from dslint.source import edit_yaml
+from dslint.source.change import Change, Insert, Remove, Rename, Replace, Set
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Sequence, Span
+from dslint.values import UNKNOWN
+
+Edit: TypeAlias = tuple[int, int, str]
+"""Replace `text[start:end]` by a text."""
+
+
+class CannotChange(Exception):
+    """The change cannot be made to this text: what it speaks of is not there, or is written in a way that it cannot be added to."""
+
+
+def edits_for(document: Document, changes: Iterable[Change]) -> list[Edit]:
+    """The edits that make the changes, in the order of the text and none overlapping another.
+
+    Raises:
+        CannotChange: one of the changes cannot be made, or two of them touch the same text.
+    """
+    edits = sorted(edit for change in changes for edit in _edits(document, change))
+    for (_, end, _), (start, _, _) in pairwise(edits):
+        if start < end:
+            raise CannotChange("two changes touch the same text")
+    return edits
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """The text with the edits made; they must not overlap."""
+    parts: list[str] = []
+    done = 0
+    for start, end, content in sorted(edits):
+        parts += [text[done:start], content]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _edits(document: Document, change: Change) -> Iterator[Edit]:
+    if isinstance(change, Replace):
+        yield (*change.span, change.text)
+    elif isinstance(change, Set):
+        node = _value(document, change.path)
+        if isinstance(node, Scalar) and node.value is UNKNOWN:
+            raise CannotChange("what a program computes is not replaced")
+        if not isinstance(node, Scalar) and edit_yaml.is_block(document, node):
+            raise CannotChange("what YAML's block style spreads over lines is not replaced")
+        blank = " " if document.text[node.span.start - 1 : node.span.end] == ":" else ""  # YAML's null may be no text at all
+        yield (node.span.start, node.span.end, blank + _literal(document, change.literal))
+    elif isinstance(change, Rename):
+        member = _member(document, change.path)
+        yield (*member.key.span, _key(document, member, change.name))
+    elif isinstance(change, Remove):
+        yield from _remove(document, change.path)
+    elif isinstance(change, Insert):
+        yield from _insert(document, change.path, change.name, change.literal)
+    else:
+        value = _member(document, change.path).value
+        if not isinstance(value, Scalar) and edit_yaml.is_block(document, value):
+            raise CannotChange("a section in YAML's block style does not move")
+        yield from _remove(document, change.path)
+        yield from _put(document, change.to[:-1], str(change.to[-1]), document.text[slice(*value.span)])
+
+
+def _literal(document: Document, literal: str) -> str:
+    """A JSON literal in the file's own language."""
+    return repr(json.loads(literal)) if document.language == "python" else literal
+
+
+def _member(document: Document, path: Path) -> Member:
+    found = document.lookup(path)
+    if not isinstance(found, Member):
+        raise CannotChange(f"there is no key at {path}")
+    _own(document, path, found)
+    return found
+
+
+def _value(document: Document, path: Path) -> Node:
+    found = document.lookup(path)
+    if found is None:
+        raise CannotChange(f"there is nothing at {path}")
+    if isinstance(found, Member):
+        _own(document, path, found)
+        return found.value
+    return found
+
+
+def _own(document: Document, path: Path, member: Member) -> None:
+    """Take care that a member is written where its section is: what aliases of YAML bring stands elsewhere, and serves others too."""
+    for length in range(len(path) if document.language == "yaml" else 0):
+        found = document.lookup(path[:length])
+        section = found.value if isinstance(found, Member) else found
+        if isinstance(section, Mapping) and not edit_yaml.belongs(section, member):
+            raise CannotChange(f"{path} is written elsewhere")
+
+
+def _key(document: Document, member: Member, name: str) -> str:
+    """A name written as the member's own: in quotes, unless that has none."""
+    if member.key.raw[:1] in ('"', "'") or document.language == "python":
+        quote = member.key.raw[-1]
+        return f"{quote}{name}{quote}"
+    return edit_yaml.key(name) if document.language == "yaml" else name if re.fullmatch(r"\w+", name) else json.dumps(name)
+
+
+# ---------------------------------------------------------------------- removing
+
+
+def _remove(document: Document, path: Path) -> Iterator[Edit]:
+    parent = _value(document, path[:-1])
+    siblings: list[Member | Node]
+    if isinstance(parent, Mapping):
+        member = _member(document, path)
+        siblings = list(parent.members)
+        index = next(number for number, sibling in enumerate(siblings) if sibling is member)
+        if edit_yaml.is_block(document, parent):
+            start, end = edit_yaml.line_of(document, member)
+            if len(siblings) == 1 or end < 0:
+                raise CannotChange("nothing would be left of the section")
+            yield (start, end, "")
+            return
+    elif isinstance(parent, Sequence) and isinstance(path[-1], int) and path[-1] < len(parent.items):
+        siblings, index = list(parent.items), path[-1]
+    else:
+        raise CannotChange(f"there is nothing at {path}")
+    yield from remove_at(document, siblings, index)
+
+
+def remove_at(document: Document, siblings: list[Member] | list[Member | Node], index: int) -> Iterator[Edit]:
+    """The edits that take one of the members or items of a section out, and a comma with it."""
+    text, span = document.text, siblings[index].span
+    comma = _comma_behind(document, span)
+    end = comma + 1 if comma is not None else span.end
+    yield (*_with_its_line(text, span.start, end, alone=len(siblings) == 1), "")
+    if comma is None and index > 0:  # the last one: the comma before it would be one too many
+        before = _comma_after(document, siblings[index - 1].span.end)
+        if before is not None:
+            yield (before, before + 1, "")
+
+
+def _comma_behind(document: Document, span: Span) -> int | None:
+    """Where the comma behind a member or item stands; None if there is none. In Python nothing else may be around it."""
+    comma = _comma_after(document, span.end)
+    if document.language == "python":
+        before, after = document.text[: span.start].rstrip(), document.text[span.end :].lstrip()
+        if before.endswith(("(", "\\")) or (comma is None and not after.startswith(("}", "]", ")", "#"))):
+            raise CannotChange("it is a part of an expression")
+    return comma
+
+
+def _comma_after(document: Document, offset: int) -> int | None:
+    """Where the comma stands that follows an offset, with nothing but blanks and comments between; None if there is none."""
+    text = document.text
+    comments = {comment.span.start: comment.span.end for comment in document.comments}
+    while offset < len(text):
+        if offset in comments:
+            offset = comments[offset]
+        elif text[offset].isspace():
+            offset += 1
+        else:
+            return offset if text[offset] == "," else None
+    return None
+
+
+def without(document: Document, span: Span) -> Replace:
+    """The change that takes a stretch out, with the whole of its lines where nothing else stands on them."""
+    return Replace(Span(*_with_its_line(document.text, *span, alone=False)), "")
+
+
+def _with_its_line(text: str, start: int, end: int, *, alone: bool) -> tuple[int, int]:
+    """The stretch, with the whole of its lines where nothing else stands on them, or else with the blanks behind it (or before it)."""
+    line = start
+    while line > 0 and text[line - 1] in " \t":
+        line -= 1
+    after = end
+    while after < len(text) and text[after] in " \t":
+        after += 1
+    begins = line == 0 or text[line - 1] in "\r\n"
+    ends = after == len(text) or text[after] in "\r\n"
+    if begins and ends and after < len(text):
+        return line, after + (2 if text.startswith("\r\n", after) else 1)
+    if begins or (alone and not ends):
+        return start, after
+    return (line, end) if ends or text[after] in "}]" else (start, after)
+
+
+# ---------------------------------------------------------------------- inserting
+
+
+def _insert(document: Document, path: Path, name: str, literal: str) -> Iterator[Edit]:
+    yield from _put(document, path, name, _literal(document, literal))
+
+
+def _put(document: Document, path: Path, name: str, literal: str) -> Iterator[Edit]:
+    """Insert a member whose value is in the file's own language."""
+    section = document.lookup(path)
+    if section is None and path:
+        yield from _put(document, path[:-1], str(path[-1]), f"{{{json.dumps(name)}: {literal}}}")
+        return
+    if isinstance(section, Member):
+        _own(document, path, section)
+    node = section.value if isinstance(section, Member) else section
+    if not isinstance(node, Mapping):
+        raise CannotChange(f"{path} is no section")
+    if node.get(name) is not None:
+        raise CannotChange(f"{name} is there already")
+    if node.members and edit_yaml.is_block(document, node):
+        if not edit_yaml.belongs(node, node.members[0]):
+            raise CannotChange(f"{path} is written elsewhere")
+        yield from edit_yaml.insert(document, node, name, literal)
+        return
+    braces = document.text[node.span.start : node.span.start + 1] == "{"
+    key = json.dumps(name)
+    if not node.members:
+        if not braces:
+            raise CannotChange("the file is empty")
+        yield (node.span.start + 1, node.span.start + 1, f"{key}: {literal}")
+        return
+    last = node.members[-1]
+    text = document.text
+    own_line = _line_blank_before(text, last.span.start)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    break_ = newline + text[own_line : last.span.start] if own_line is not None else " "
+    if _is_bare(last.value) or not braces:
+        if own_line is None:
+            raise CannotChange("the line is a string without quotes")
+        yield (last.span.end, last.span.end, f"{break_}{_key(document, last, name)}: {literal}")
+        return
+    comma = _comma_behind(document, last.span)
+    if comma is not None:  # a trailing comma: the new member takes one too
+        yield (comma + 1, comma + 1, f"{break_}{key}: {literal},")
+    else:
+        yield (last.span.end, last.span.end, f",{break_}{key}: {literal}")
+
+
+def _is_bare(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.style == "bare" and isinstance(node.value, str)
+
+
+def _line_blank_before(text: str, offset: int) -> int | None:
+    """Where the line of an offset begins, if only blanks stand before it."""
+    start = offset
+    while start > 0 and text[start - 1] in " \t":
+        start -= 1
+    return start if start == 0 or text[start - 1] in "\r\n" else None
+
+
+# ---------------------------------------------------------------------- strict JSON
+
+
+def to_strict_json(document: Document, *, comments: bool) -> list[Change]:
+    """What has to change for Python's `json` to read the file as hjson does; with `comments`, comments go too.
+
+    Raises:
+        CannotChange: the file has syntax errors, or nothing in it.
+    """
+    root = document.root
+    if document.problems or root is None:
+        raise CannotChange("the file has syntax errors")
+    changes: list[Change] = list(_strict(document, root))
+    for departure in document.departures:
+        if departure.kind == "trailing-comma":
+            changes.append(Replace(departure.span, ""))
+        elif departure.kind == "missing-comma":
+            changes.append(Replace(Span(departure.span.start, departure.span.start), ","))
+        elif departure.kind == "bom":
+            changes.append(Replace(departure.span, ""))
+    if isinstance(root, Mapping) and document.text[root.span.start : root.span.start + 1] != "{":
+        changes += [Replace(Span(0, 0), "{\n"), Replace(Span(len(document.text), len(document.text)), "\n}\n")]
+    if comments:
+        changes += [Replace(span, "") for span in _united(without(document, comment.span).span for comment in document.comments)]
+    return changes
+
+
+def _united(spans: Iterable[Span]) -> list[Span]:
+    """The stretches, those that overlap as one."""
+    united: list[Span] = []
+    for span in sorted(spans):
+        if united and span.start < united[-1].end:
+            united[-1] = Span(united[-1].start, max(span.end, united[-1].end))
+        else:
+            united.append(span)
+    return united
+
+
+def _strict(document: Document, node: Node) -> Iterator[Change]:
+    if isinstance(node, Mapping):
+        for member in node.members:
+            if not member.key.raw.startswith('"'):
+                yield Replace(member.key.span, json.dumps(member.key.value, ensure_ascii=False))
+            yield from _strict(document, member.value)
+    elif isinstance(node, Sequence):
+        for item in node.items:
+            yield from _strict(document, item)
+    elif node.style != "json" or not _is_strict(node.raw):
+        yield Replace(node.span, json.dumps(node.value, ensure_ascii=False))
+
+
+def _is_strict(raw: str) -> bool:
+    try:
+        json.loads(raw, parse_constant=int)
+    except ValueError:
+        return False
+    return True
