@@ -18,6 +18,8 @@ from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar
 from dslint.values import UNKNOWN, Origin, Value
 
 if TYPE_CHECKING:
+    from dslint.setup.arguments import Arguments
+    from dslint.setup.model import Setup
     from dslint.suppress.comments import Ignore
 
 __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
@@ -44,6 +46,16 @@ class Config:
         """Comments with a word that suppressed nothing; known when all rules but the last have been asked."""
 
     @property
+    def setup(self) -> Setup | None:
+        """The files that the config was found with."""
+        return self.facts.setup
+
+    @property
+    def arguments(self) -> Arguments | None:
+        """The training arguments that stand beside the config."""
+        return self.facts.setup.arguments if self.facts.setup else None
+
+    @property
     def release(self) -> Release:
         """The DeepSpeed release the config is judged by."""
         return self.facts.deepspeed
@@ -65,12 +77,22 @@ class Config:
         path = path_of(where)
         written = self._values.get(path) or self._mapped_to(path)
         key = ".".join(map(str, path))
+        if written is not None and written.origin is Origin.FILLED and written.value is UNKNOWN:
+            return self._filled(key, written)
         if written is not None and not (written.value is None and key in DERIVED):
             return written
         if key in DERIVED and key not in self._derived:
             self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation that asks for itself gets no answer
             self._derived[key] = self._absent(path) or DERIVED[key](self)
         return self._derived.get(key) or written or self._absent(path) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
+
+    def _filled(self, key: str, unknown: Value) -> Value:
+        """The value that stands for an "auto", where the arguments of the training or the model say it."""
+        if self.facts.setup is None and self.facts.model is None:
+            return unknown
+        from dslint.setup.fill import fill
+
+        return fill(self, key, unknown.note) or unknown
 
     def _mapped_to(self, path: Path) -> Value | None:
         """The value that a deprecated key puts at a path, or inside the section it fills."""

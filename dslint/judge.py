@@ -15,7 +15,7 @@ from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, plain
-from dslint.values import UNKNOWN, Origin, Value
+from dslint.values import UNKNOWN, Origin, Unknown, Value
 
 REMOVED: Consequence = ("raises", "parse", "an error")
 """What the presence of a removed key leads to: a DeepSpeedConfigError or a ValidationError, as the section has it."""
@@ -202,6 +202,9 @@ class Judge:
     def _value(self, node: Node, path: Path, section: str, spec: Spec, *, by_hand: bool, key: str = "") -> None:
         if _is_auto(node):
             self._auto(path, section, spec, by_hand=by_hand and "auto_dropped" not in spec)
+            return
+        if isinstance(node, Scalar) and isinstance(node.value, Unknown):
+            self.values[path] = Value(UNKNOWN, Origin.WRITTEN, "computed by the program")
             return
         deprecated = spec.get("deprecated")
         if deprecated and Release.parse(deprecated["release"]) <= self.facts.deepspeed:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Table
 from dataclasses import replace
 from typing import NamedTuple
 
 from dslint.config import Config, resolve
-from dslint.diagnostics import Diagnostic, Effect, Place, Range, Related, Severity
+from dslint.diagnostics import Diagnostic, Edit, Effect, Fix, Place, Range, Related, Severity
 from dslint.facts import Facts
 from dslint.infer import infer
 from dslint.recognise import Kind, recognise
 from dslint.results import FileResult, Skipped, Suppressed
-from dslint.rule import Finding, Rule, path_of
+from dslint.rule import Finding, Repair, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, pointer
@@ -87,8 +88,10 @@ def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[
         known = {(d.code, d.pointer, d.effect) for d in before.diagnostics}
         found = [d for d in found if (d.code, d.pointer, d.effect) not in known]
     if document.problems:
-        found = [d for d in found if not _in_broken_text(d, document)]
-    kept, suppressed, config.unused_ignores = sort_out(found, config.ignores, (rule for rule in asked if not rule.last))
+        found = [d for d in found if d.path != shown or not _in_broken_text(d, document)]
+    own = [d for d in found if d.path == shown]
+    kept, suppressed, config.unused_ignores = sort_out(own, config.ignores, (rule for rule in asked if not rule.last))
+    kept += [d for d in found if d.path != shown]
     kept += [d for rule in asked if rule.last for d in _ask(rule, config, shown)]
     suppressed.sort(key=lambda one: _place(one.diagnostic))
     return Linted(tuple(sorted(kept, key=_place)), tuple(skipped), tuple(suppressed))
@@ -110,7 +113,7 @@ def _ask(rule: Rule, config: Config, shown: str) -> Iterator[Diagnostic]:
         yield _internal_error(rule, shown, error)
         return
     for finding in findings:
-        yield diagnostic(rule, finding, config.document, shown)
+        yield diagnostic(rule, finding, config.document, shown, config.setup.documents if config.setup else None)
 
 
 def _internal_error(rule: Rule, shown: str, error: Exception) -> Diagnostic:
@@ -126,19 +129,23 @@ def _internal_error(rule: Rule, shown: str, error: Exception) -> Diagnostic:
         Effect.ADVICE,
         None,
         f"rule {rule.code} ({rule.name}) failed on this file: {type(error).__name__}: {error}{where}. The other rules were asked as usual.",
-        help="This is a defect of dslint. Please report it with the file, or the part of it that brings this about.",
+        help="This is a defect of dslint. Please report it with the file, or the part of it that brings this about."
+        if rule.module.startswith("dslint.")
+        else f"It comes from outside of dslint: {rule.module}.",
         pointer="",
     )
 
 
-def diagnostic(rule: Rule, finding: Finding, document: Document, shown: str) -> Diagnostic:
-    """Place a finding in the text."""
+def diagnostic(rule: Rule, finding: Finding, document: Document, shown: str, beside: Table[str, Document] | None = None) -> Diagnostic:
+    """Place a finding in the text: that of the config, or of one of the files beside it."""
     path = path_of(finding.at)
     effect = finding.effect or rule.effect
     span = finding.span or locate(document, path, finding.on)
     severity = finding.severity or effect.severity
+    of_finding = document if finding.elsewhere is None else (beside or {}).get(finding.elsewhere.path)
+    elsewhere = finding.elsewhere or Related(shown, "", pointer(document.in_file(path)), _range(document, span))
     return Diagnostic(
-        shown,
+        elsewhere.path,
         rule.code,
         rule.name,
         severity,
@@ -146,19 +153,38 @@ def diagnostic(rule: Rule, finding: Finding, document: Document, shown: str) -> 
         (finding.phase or rule.phase) if effect is Effect.CRASH else None,
         finding.message,
         finding.help,
-        pointer=pointer(path),
-        range=_range(document, span),
-        related=tuple(_related(where, message, document, shown) for where, message in finding.related),
-        fix=finding.fix,
+        pointer=elsewhere.pointer,
+        range=elsewhere.range,
+        related=tuple(one if isinstance(one, Related) else _related(*one, document, shown) for one in finding.related),
+        fix=_fix(finding.fix, of_finding) if finding.fix and of_finding is not None else None,
         certain=severity.rank >= effect.severity.rank,
     )
+
+
+def _fix(repair: Repair, document: Document) -> Fix | None:
+    """The edits that make a repair; None where they cannot be made to this text."""
+    from dslint.source.edit import CannotChange, edits_for
+
+    if document.problems:
+        return None
+    title, changes = repair.title, repair.changes
+    try:
+        if document.whole is not None:
+            from dslint.source.whole import title_of, to_whole
+
+            changes = tuple(to_whole(document, changes))
+            title = title if document.sources is None else ", ".join(title_of(change) for change in changes)
+        edits = edits_for(document.whole or document, changes)
+    except CannotChange:
+        return None
+    return Fix(title, repair.applicability, tuple(Edit(*edit) for edit in edits))
 
 
 def _related(where: str | Path | Span, message: str, document: Document, shown: str) -> Related:
     if isinstance(where, Span):
         return Related(shown, message, range=_range(document, where))
     path = path_of(where)
-    return Related(shown, message, pointer(path), _range(document, locate(document, path, "member")))
+    return Related(shown, message, pointer(document.in_file(path)), _range(document, locate(document, path, "member")))
 
 
 def locate(document: Document, path: Path, on: str) -> Span | None:

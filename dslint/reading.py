@@ -87,7 +87,10 @@ def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
         return Reading(UNKNOWN, "forbidden", spec["needs"][1])
     taken = int(value) if kind == "int" else value
     if isinstance(taken, list) and not _items_fit(taken, spec):
-        return Reading(UNKNOWN, "wrong-type", spec.get("wrong_kinds", {}).get("list", wrong))
+        consequence = spec.get("wrong_kinds", {}).get("list", wrong)
+        if consequence and consequence[0] == "raises" and len(taken) == spec.get("length"):
+            consequence = ("raises", consequence[1], "TypeError")  # what is written down is said of a list that is too short
+        return Reading(UNKNOWN, "wrong-type", consequence)
     fault = _fault(taken, spec, release)
     if fault == "out-of-range":
         return Reading(taken if "range" not in spec else UNKNOWN, fault, spec.get("range", ("passes", "")))
@@ -120,7 +123,12 @@ def _items_fit(value: list[Any], spec: Spec) -> bool:
     if kinds is None:
         return True
     words = spec.get("item_choices")
-    return all(any(coerce(item, kind) is not INVALID for kind in kinds) and (words is None or item in words) for item in value)
+    return all(any(_is_item(item, kind) for kind in kinds) and (words is None or item in words) for item in value)
+
+
+def _is_item(item: Any, kind: str) -> bool:
+    """Whether an item is of a kind. Nobody converts the strings of a list that is read by hand: "0.9" is no number there."""
+    return is_kind(item, kind) if isinstance(item, str) else coerce(item, kind) is not INVALID
 
 
 def _fault(value: Any, spec: Spec, release: Release) -> str | None:

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from dslint.diagnostics import Effect, Fix, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase, Related, Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.source.tree import Path, Span
 
 if TYPE_CHECKING:
     from dslint.config import Config
+    from dslint.source.change import Change
 
 Where: TypeAlias = str | Path
 """A config path: dotted (`"zero_optimization.stage"`), or a tuple where a key holds a dot or an index is meant. `""` is the root."""
@@ -35,12 +36,35 @@ def path_of(where: Where) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Repair:
+    """What to change so that a finding goes, in a few words and in config paths.
+
+    Safe is what leaves all that DeepSpeed does as it is, or takes away what it rejects or ignores; what changes training is unsafe.
+    """
+
+    title: str
+    changes: tuple[Change, ...]
+    applicability: Applicability = Applicability.UNSAFE
+
+
+def safe(title: str, *changes: Change) -> Repair:
+    """A repair that may be made unasked."""
+    return Repair(title, changes, Applicability.SAFE)
+
+
+def unsafe(title: str, *changes: Change) -> Repair:
+    """A repair that changes training."""
+    return Repair(title, changes)
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """What a rule found.
 
     `at` is the place: the member there, or its nearest ancestor that is in the file when the key is absent. `on` picks the part that is
     underlined: "value", "key", or "member" (both; of a section the key alone). `span` overrides it with a stretch of the text, for rules
-    about the text itself. `related` are other places with what they have to do with it. `effect`, `phase` and `severity` override the
+    about the text itself. `related` are other places with what they have to do with it. `elsewhere` is the place where it is in another
+    file of the setup; its message says nothing. `effect`, `phase` and `severity` override the
     rule's, for the few rules whose consequence depends on what was found, and for what nobody can know for sure.
     """
 
@@ -49,8 +73,9 @@ class Finding:
     help: str | None = None
     on: Literal["member", "key", "value"] = "member"
     span: Span | None = None
-    related: tuple[tuple[Where | Span, str], ...] = ()
-    fix: Fix | None = None
+    related: tuple[tuple[Where | Span, str] | Related, ...] = ()
+    elsewhere: Related | None = None
+    fix: Repair | None = None
     effect: Effect | None = None
     phase: Phase | None = None
     severity: Severity | None = None
@@ -58,35 +83,60 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A config that shows a rule. `at` is where a bad one is found; a good one has none. `facts` are what it is linted with."""
+    """A config that shows a rule. `at` is where a bad one is found; a good one has none. `facts` are what it is linted with.
+
+    `files` are what stands beside it, by name; the setup in `facts` was read from them.
+    """
 
     text: str
     facts: Facts
     at: Where | None = None
+    files: tuple[tuple[str, str], ...] = ()
 
 
 Check: TypeAlias = "Callable[[Config], Iterable[Finding]]"
 
+Told: TypeAlias = "tuple[str, Where | None, dict[str, Any]]"
+"""An example as it is written: its text, its place if it is a bad one, and its facts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule and all that is known about it. Made by `rule`; `documentation` is the function's docstring, its first line the summary."""
+    """A rule and all that is known about it. Made by `rule`; `text` is the function's docstring.
+
+    `told` are its examples as they are written; they are made when they are wanted, for a check wants none.
+    """
 
     code: str
     name: str
     effect: Effect
     phase: Phase | None
     check: Check
-    documentation: str
+    text: str
     needs: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     untried: str | None = None
     last: bool = False
     pedantic: bool = False
-    bad: tuple[Example, ...] = ()
-    good: tuple[Example, ...] = ()
+    setup: bool = False
+    told: tuple[Told, ...] = ()
     module: str = ""
     line: int = field(default=0, compare=False)
+
+    @property
+    def bad(self) -> tuple[Example, ...]:
+        """Examples that the rule finds."""
+        return tuple(_example(*told) for told in self.told if told[1] is not None)
+
+    @property
+    def good(self) -> tuple[Example, ...]:
+        """Examples in which it finds nothing."""
+        return tuple(_example(*told) for told in self.told if told[1] is None)
+
+    @property
+    def documentation(self) -> str:
+        """What the rule is about: a summary in the first line, then what DeepSpeed does, then what to write."""
+        return _unindented(self.text)
 
     @property
     def summary(self) -> str:
@@ -110,6 +160,7 @@ def rule(
     untried: str | None = None,
     last: bool = False,
     pedantic: bool = False,
+    setup: bool = False,
 ) -> Callable[[Check], Rule]:
     """Make a rule of a function.
 
@@ -123,26 +174,27 @@ def rule(
         untried: why the suite cannot try a crash on a CPU, if it cannot.
         last: whether the rule is asked once all others were: it is about what became of their findings.
         pedantic: whether experts disagree, so that the rule is asked of those alone who want to hear it.
+        setup: whether the rule is about the files beside a config, and so is asked where there is no config, too.
     """
     if (effect is Effect.CRASH) != (phase is not None):
         raise ValueError(f"{code}: a crash has a phase, and nothing else has one")
 
     def make(check: Check) -> Rule:
-        examples: list[Example] = getattr(check, "examples", [])
+        told: list[Told] = getattr(check, "told", [])
         return Rule(
             code,
             name,
             effect,
             phase,
             check,
-            _unindented(check.__doc__ or ""),
+            check.__doc__ or "",
             needs=needs,
             references=references,
             untried=untried,
             last=last,
             pedantic=pedantic,
-            bad=tuple(e for e in reversed(examples) if e.at is not None),
-            good=tuple(e for e in reversed(examples) if e.at is None),
+            setup=setup,
+            told=tuple(reversed(told)),
             module=check.__module__,
             line=check.__code__.co_firstlineno if hasattr(check, "__code__") else 0,
         )
@@ -150,23 +202,39 @@ def rule(
     return make
 
 
-def bad(
-    text: str, *, at: Where, integration: str | None = None, deepspeed: str | None = None, gpu: str | None = None, **facts: Any
-) -> Callable[[Check], Check]:
-    """Add an example that the rule must find, at the path `at`, with these facts."""
-    return _example(text, at, integration, deepspeed, gpu, facts)
+def bad(text: str, *, at: Where, **facts: Any) -> Callable[[Check], Check]:
+    """Add an example that the rule must find, at the path `at`, with these facts.
+
+    `integration`, `deepspeed` (a release, or two with dots between) and `gpu` are words, `model` is the content of a config.json.
+    `training`, `accelerate`, `program` and `launch` are the texts of files beside it.
+    """
+    return _telling(text, at, facts)
 
 
-def good(
-    text: str, *, integration: str | None = None, deepspeed: str | None = None, gpu: str | None = None, **facts: Any
-) -> Callable[[Check], Check]:
-    """Add an example in which the rule must find nothing, and which DeepSpeed runs."""
-    return _example(text, None, integration, deepspeed, gpu, facts)
+def good(text: str, **facts: Any) -> Callable[[Check], Check]:
+    """Add an example in which the rule must find nothing, and which DeepSpeed runs, with facts as in a bad one."""
+    return _telling(text, None, facts)
 
 
-def _example(
-    text: str, at: Where | None, integration: str | None, deepspeed: str | None, gpu: str | None, others: dict[str, Any]
-) -> Callable[[Check], Check]:
+def _telling(text: str, at: Where | None, facts: dict[str, Any]) -> Callable[[Check], Check]:
+    def add(check: Check) -> Check:
+        if not hasattr(check, "told"):
+            check.told = []  # type: ignore[attr-defined]
+        check.told.append((text, at, facts))  # type: ignore[attr-defined]
+        return check
+
+    return add
+
+
+def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
+    """An example of what the decorators were told."""
+    others = dict(said)
+    files = tuple((name, others.pop(kind)) for kind, name in _BESIDE.items() if kind in others)
+    integration, deepspeed, gpu = (others.pop(name, None) for name in ("integration", "deepspeed", "gpu"))
+    if isinstance(others.get("model"), dict):
+        from dslint.model_config import describe
+
+        others["model"] = describe(others["model"])
     facts = Facts(integration=Integration(integration) if integration else None, **others)
     if gpu:
         from dslint.hardware import gpu_named
@@ -177,14 +245,11 @@ def _example(
         facts = replace(facts, deepspeed=to, upgrade_from=start)
     elif deepspeed:
         facts = replace(facts, deepspeed=Release.parse(deepspeed))
+    return Example(text, facts, at, files)
 
-    def add(check: Check) -> Check:
-        if not hasattr(check, "examples"):
-            check.examples = []  # type: ignore[attr-defined]
-        check.examples.append(Example(text, facts, at))  # type: ignore[attr-defined]
-        return check
 
-    return add
+_BESIDE = {"training": "train.yaml", "accelerate": "accelerate.yaml", "program": "train.py", "launch": "run.sh"}
+"""The files that may stand beside the config of an example, by the argument that gives their text."""
 
 
 def _unindented(text: str) -> str:

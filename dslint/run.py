@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dslint.diagnostics import Applicability
 from dslint.discover import Target, shown
+from dslint.facts import Facts
 from dslint.linter import lint_file, lint_text
 from dslint.patterns import matches
 from dslint.results import FileResult
@@ -17,6 +19,9 @@ from dslint.settings import Finder, Settings
 PARALLEL_FROM = 400
 """The number of files from which more processes pay: to start them takes as long as to lint some hundred files."""
 
+SETUPS = (".yaml", ".yml", ".py", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+"""The names of files that are no configs, and lead to some."""
+
 CHUNK = 40
 """How many files a process is given at a time."""
 
@@ -24,19 +29,51 @@ Progress = Callable[[int], None]
 """Told how many more files are done."""
 
 
-def lint_target(target: Target, settings: Settings, *, comments: bool = True) -> FileResult | None:
-    """Lint a file with its settings. None for a file that was only found, and is no config."""
-    result = lint_file(
-        target.path, shown(target.path), settings.facts, rules_for(target.path, settings), named=target.named, comments=comments
-    )
-    return result and _with_severities(result, settings)
+def lint_target(target: Target, settings: Settings, *, comments: bool = True) -> list[FileResult]:
+    """Lint a file with its settings, and the configs that it leads to. Nothing for a file that was only found, and is no config."""
+    how = settings.facts, rules_for(target.path, settings)
+    if is_setup(target.path):
+        from dslint.setup.lint import lint_setup
+
+        # A hook names every file of a kind: what is not about DeepSpeed is left alone.
+        named = target.named and not settings["force-exclude"]
+        found: Iterable[FileResult | None] = lint_setup(target.path, shown(target.path), *how, named=named, comments=comments)
+    else:
+        found = [lint_file(target.path, shown(target.path), *how, named=target.named, comments=comments)]
+    return [_with_severities(result, settings) for result in found if result is not None]
 
 
-def lint_given(text: str, path: str, settings: Settings, *, comments: bool = True) -> FileResult:
-    """Lint a text as if it were the file `path`."""
-    result = lint_text(text, shown(path), settings.facts, rules_for(path, settings), comments=comments)
-    assert result is not None, "a named text always has a result"
-    return _with_severities(result, settings)
+def is_setup(path: str) -> bool:
+    """Whether a file, by its name, is one that leads to a config: a training, a program, a script."""
+    name = os.path.basename(path).lower()
+    return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")
+
+
+def lint_given(text: str, path: str, settings: Settings, *, comments: bool = True, led: Sequence[Facts] = ()) -> list[FileResult]:
+    """Lint a text as if it were the file `path`. The first result is that of the file itself, others are of the configs that it leads to.
+
+    `led` are the facts of the trainings that are known to lead to it; it is judged with each.
+    """
+    rules, name = rules_for(path, settings), shown(path)
+    found: Iterable[FileResult | None]
+    if is_setup(path):
+        from dslint.setup.lint import lint_setup_text
+
+        found = lint_setup_text(text, path, name, settings.facts, rules, comments=comments)
+    else:
+        found = [lint_text(text, name, facts, rules, comments=comments) for facts in led or [settings.facts]]
+    if led:
+        from dslint.setup.lint import merged
+
+        found = merged(result for result in found if result is not None)
+    return [_with_severities(result, settings) for result in found if result is not None]
+
+
+def lint_launch(command: str, settings: Settings) -> list[FileResult]:
+    """Lint what a launch command leads to."""
+    from dslint.setup.lint import lint_command
+
+    return [_with_severities(result, settings) for result in lint_command(command, settings.facts, settings.rules)]
 
 
 def rules_for(path: str, settings: Settings) -> Sequence[Rule]:
@@ -72,13 +109,24 @@ def lint_all(
     for chunk in (
         _in_processes(chunks, (finder, comments), jobs) if jobs > 1 else (_lint_chunk(chunk, finder, comments) for chunk in chunks)
     ):
-        results += [result for result in chunk if result is not None]
+        results += [result for of_target in chunk for result in of_target]
         if progress:
             progress(len(chunk))
+    if any(result.facts.setup is not None for result in results):
+        from dslint.setup.lint import merged
+
+        asked = {shown(target.path) for target in targets}
+        return [result if result.path in asked else unasked(result) for result in merged(results)]
     return results
 
 
-def _lint_chunk(targets: Iterable[Target], finder: Finder, comments: bool) -> list[FileResult | None]:  # noqa: FBT001 - private
+def unasked(result: FileResult) -> FileResult:
+    """The result of a file that nobody asked for: others lead to it, and what is wrong with it is not mended."""
+    shown_only = (replace(d, fix=replace(d.fix, applicability=Applicability.DISPLAY)) if d.fix else d for d in result.diagnostics)
+    return replace(result, diagnostics=tuple(shown_only))
+
+
+def _lint_chunk(targets: Iterable[Target], finder: Finder, comments: bool) -> list[list[FileResult]]:  # noqa: FBT001 - private
     return [lint_target(target, finder.for_file(target.path), comments=comments) for target in targets]
 
 
@@ -86,7 +134,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _in_processes(chunks: Iterable[Sequence[Target]], how: tuple[Finder, bool], jobs: int) -> Iterator[list[FileResult | None]]:
+def _in_processes(chunks: Iterable[Sequence[Target]], how: tuple[Finder, bool], jobs: int) -> Iterator[list[list[FileResult]]]:
     from multiprocessing import get_all_start_methods, get_context
 
     # A fork starts at once with all that is imported, and is safe as there are no threads here.
@@ -108,8 +156,8 @@ def _begin(how: tuple[Finder, bool]) -> None:
     _how = how
 
 
-def _lint_in_process(targets: Sequence[Target]) -> list[FileResult | None]:
-    return [result and _without_ballast(result) for result in _lint_chunk(targets, *_how)]
+def _lint_in_process(targets: Sequence[Target]) -> list[list[FileResult]]:
+    return [[_without_ballast(result) for result in of_target] for of_target in _lint_chunk(targets, *_how)]
 
 
 def _without_ballast(result: FileResult) -> FileResult:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.repairs import without, write
 
 SECTION = "activation_checkpointing"
 DOCS = "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html"
@@ -47,6 +48,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
             SECTION,
             message,
             help="Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable()), and remove the section.",
+            fix=without(config, SECTION, Applicability.UNSAFE),
         )
         return
     yield Finding(
@@ -80,25 +82,31 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
     checkpointing`; without `partition_activations` it raises too. A program that never calls `configure` is not affected, since the whole
     section does nothing there.
 
+    The buffer is emptied in the backward pass. A program that evaluates has to call `deepspeed.checkpointing.reset()` after each forward
+    pass there, or the buffer runs over.
+
     Set `number_checkpoints` to the number of checkpointed layers per rank, or leave `contiguous_memory_optimization` out.
     """
     key = f"{SECTION}.contiguous_memory_optimization"
     if config.value(key) is not True or config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
         return
-    severity = None if config.facts.integration is Integration.DEEPSPEED else Severity.WARNING
     if config.value(f"{SECTION}.partition_activations") is False:
         yield Finding(
             key,
             'contiguous_memory_optimization works only with partition_activations: deepspeed.checkpointing.configure raises "Contiguous Checkpointing is only available with partitioned activations".',
             help='Set "partition_activations": true and "number_checkpoints", or leave contiguous_memory_optimization out.',
-            severity=severity,
+            fix=without(config, key, Applicability.UNSAFE)
+            if config.value(f"{SECTION}.number_checkpoints") is None
+            else write(config, f"{SECTION}.partition_activations", "true"),
+            severity=Severity.WARNING,  # only the program knows whether it calls configure
         )
     elif config.value(f"{SECTION}.number_checkpoints") is None:
         yield Finding(
             key,
             'contiguous_memory_optimization is on without number_checkpoints: deepspeed.checkpointing.configure raises "Must specify the number of layers with contiguous memory checkpointing".',
             help='Add "number_checkpoints": the number of checkpointed layers per rank, or leave contiguous_memory_optimization out.',
-            severity=severity,
+            fix=without(config, key, Applicability.UNSAFE),
+            severity=Severity.WARNING,  # only the program knows whether it calls configure
         )
 
 
@@ -129,4 +137,62 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
         key,
         "partition_activations divides activations among tensor-parallel ranks, and this config has none: unless the program brings its own mpu (as Megatron does), nothing is divided.",
         help="Remove it, or run with tensor parallelism. Data-parallel ranks, ZeRO's included, do not count.",
+        fix=None if config.value(f"{SECTION}.contiguous_memory_optimization") is True else without(config, key, Applicability.UNSAFE),
     )
+
+
+@rule("DS704", "number-checkpoints-not-read", effect=Effect.IGNORED, references=(SOURCE,))
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true, "number_checkpoints": 24}}',
+    at="activation_checkpointing.number_checkpoints",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true, "contiguous_memory_optimization": true, "number_checkpoints": 24}}'
+)
+def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
+    """`number_checkpoints` is the size of the contiguous buffer, and without that buffer it is not read.
+
+    It does not say how many layers are checkpointed: the model does, by what it wraps in `deepspeed.checkpointing.checkpoint`.
+
+    Remove it, or set `contiguous_memory_optimization`.
+    """
+    key = f"{SECTION}.number_checkpoints"
+    if config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE) or not _switched_on(config):
+        return
+    if config.has(key) and isinstance(config.value(key), int) and config.value(f"{SECTION}.contiguous_memory_optimization") is False:
+        yield Finding(
+            key,
+            f"number_checkpoints {config.quote(key)} does nothing without contiguous_memory_optimization: the model decides how many layers are checkpointed.",
+            help="Remove it.",
+            fix=without(config, key),
+        )
+
+
+@rule("DS705", "checkpointing-measured", effect=Effect.SLOW, references=(SOURCE,))
+@bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"profile": true}}', at="activation_checkpointing.profile")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"synchronize_checkpoint_boundary": true}}',
+    at="activation_checkpointing.synchronize_checkpoint_boundary",
+)
+@good('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"profile": false}}')
+def checkpointing_measured(config: Config) -> Iterator[Finding]:
+    """`profile` and `synchronize_checkpoint_boundary` wait for the GPU at every checkpointed layer.
+
+    `profile` prints the time of each forward and backward pass of a layer, and so has to wait for its end; the other only waits. The GPU idles while the next layer is launched.
+
+    Switch them off once the numbers are known.
+    """
+    if config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+        return
+    for name, cost in (
+        ("profile", "waits for the GPU and prints two times for every checkpointed layer"),
+        ("synchronize_checkpoint_boundary", "waits for the GPU before and after every checkpointed layer"),
+    ):
+        key = f"{SECTION}.{name}"
+        if config.has(key) and config.value(key) is True:
+            yield Finding(
+                key,
+                f"{name} {cost}, where the program configures activation checkpointing.",
+                help="Switch it off for the real run.",
+                fix=write(config, key, "false"),
+            )

@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Violation
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.facts import Integration
-from dslint.judge import drops_auto, forbids_unknown
-from dslint.rule import Finding, bad, good, rule
-from dslint.rules.wording import raises
+from dslint.judge import default_of, drops_auto, forbids_unknown
+from dslint.rule import Finding, Repair, bad, good, rule, safe
+from dslint.rules.repairs import without, write
+from dslint.rules.wording import literal, raises
+from dslint.schemas.auto import FILLED
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.source.change import Rename
 
 HF_DOCS = "https://huggingface.co/docs/transformers/deepspeed"
 MATTERS = {
@@ -24,6 +28,13 @@ MATTERS = {
     "zero_optimization.offload_param.device": "offloads nothing",
 }
 """Keys whose default, in the place of a dropped "auto", changes what is trained or what fits, and how."""
+
+
+NEEDED = ("type", "params")
+"""Keys whose section is nothing without them."""
+
+OF_LIGHTNING = (MICRO, ACCUMULATION, "gradient_clipping")
+"""Keys that Lightning adds from its own arguments where they are missing."""
 
 
 def _default(value: Any) -> str:
@@ -47,7 +58,7 @@ def _dropped(violation: Violation) -> str:
 @bad('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}}', at="bf16.enabled", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}', at="fp16.enabled")
 @bad('{"zero_optimization": {"stage": "auto"}}', at="zero_optimization.stage", integration="lightning")
-@good('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', integration="transformers")
+@good('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', integration="deepspeed")
 def auto_dropped(config: Config) -> Iterator[Finding]:
     """An "auto" that nobody replaces, where DeepSpeed drops the key and uses the default.
@@ -72,6 +83,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             f'{key} is "auto". {who}: DeepSpeed {config.release}{alone} drops the key and {_dropped(violation)}.',
             help=_advice(violation)
             + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
+            fix=_default_written(config, violation, Applicability.UNSAFE if key in MATTERS else Applicability.SAFE) if known else None,
             on="value",
             effect=Effect.SILENT if key in MATTERS else Effect.IGNORED,
             severity=None if known else Severity.WARNING if key in MATTERS else Severity.INFO,
@@ -88,10 +100,30 @@ def _advice(violation: Violation) -> str:
     return "Write true or false." if "bool" in violation.spec.get("types", ()) else "Write the value."
 
 
+def _default_written(config: Config, violation: Violation, kind: Applicability) -> Repair | None:
+    """DeepSpeed's default in place of an "auto"; where that is nothing that can be written, the key goes. None for a key that is needed."""
+    default = default_of(violation.spec, config.release)
+    if isinstance(default, bool | int | float | str | list | tuple):
+        return write(config, violation.path, literal(default), kind)
+    return without(config, violation.path, kind) if violation.path[-1] not in NEEDED and default is not UNKNOWN else None
+
+
+def _default_for(config: Config, violation: Violation, *, crash: bool) -> Repair | None:
+    """What does for an "auto" that reaches DeepSpeed: its default, or that somebody else computes the value when the key is not there."""
+    kind, key = Applicability.SAFE if crash else Applicability.UNSAFE, violation.key
+    others = {TRAIN: MICRO, MICRO: TRAIN}
+    computed = key == ACCUMULATION or (key in others and isinstance(config.value(others[key]), int))
+    if computed or (config.facts.integration is Integration.LIGHTNING and key in OF_LIGHTNING):
+        return without(config, violation.path, kind)
+    if key in others or (violation.section.endswith(".params") and key in FILLED[Integration.TRANSFORMERS]):
+        return None  # only the writer knows
+    return _default_written(config, violation, kind)
+
+
 @rule("DS902", "auto-kept", effect=Effect.CRASH, phase=Phase.PARSE, references=(HF_DOCS,))
 @bad('{"train_batch_size": "auto"}', at="train_batch_size", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": "auto"}', at="gradient_clipping", integration="lightning")
-@good('{"train_batch_size": "auto"}', integration="transformers")
+@good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_batch_size": 8}', integration="deepspeed")
 def auto_kept(config: Config) -> Iterator[Finding]:
     """An "auto" that nobody replaces, in a key that DeepSpeed reads as it stands.
@@ -120,6 +152,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
             f'{violation.key} is "auto". {who}{":" if known else ","} DeepSpeed {outcome}.',
             help=_advice(violation)
             + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
+            fix=_default_for(config, violation, crash=crash) if known else None,
             on="value",
             effect=None if crash else Effect.SILENT,
             phase=Phase(wrong[1]) if crash else None,
@@ -141,11 +174,14 @@ def auto_kept(config: Config) -> Iterator[Finding]:
     integration="transformers",
 )
 @bad(
-    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}',
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "zero_optimization": {"stage": 2}}',
     at="optimizer.params.betas",
     integration="accelerate",
 )
-@good('{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}}', integration="transformers")
+@good(
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "zero_optimization": {"stage": 2}}',
+    integration="transformers",
+)
 def auto_not_filled(config: Config) -> Iterator[Finding]:
     """An "auto" in a key that the integration has no value for.
 
@@ -159,10 +195,25 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
         assert isinstance(integration, Integration)
         inferred = any(name == "integration" for name, _ in config.facts.inferred)
         default = violation.spec.get("default")
+        prefixed = f"{violation.section}.stage3_{violation.path[-1]}"
+        named = (
+            f'Write "stage3_{violation.path[-1]}": the integrations fill it under that name alone. '
+            if prefixed in FILLED[integration]
+            else ""
+        )
         yield Finding(
             violation.path,
             f'{violation.key} is "auto", and {integration.label} has no value for it: once the model is loaded it raises ValueError "not found in kwargs".',
-            help="Write a value, or leave the key out" + (f" (DeepSpeed then uses {_default(default)})." if default is not None else "."),
+            help=f"{named}Write a value, or leave the key out"
+            + (f" (DeepSpeed then uses {_default(default)})." if default is not None else "."),
+            fix=_under(config, violation, f"stage3_{violation.path[-1]}")
+            if prefixed in FILLED[integration]
+            else _default_written(config, violation, Applicability.SAFE),
             on="value",
             severity=Severity.WARNING if inferred else None,
         )
+
+
+def _under(config: Config, violation: Violation, name: str) -> Repair | None:
+    """The other name of a key."""
+    return None if config.has((*violation.path[:-1], name)) else safe(f'rename to "{name}"', Rename(violation.path, name))

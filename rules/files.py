@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
-from dslint.rule import Finding, bad, good, rule
+from dslint.rule import Finding, Repair, bad, good, rule, safe, unsafe
 from dslint.selection import is_name_of, no_such_rule
-from dslint.source.tree import Departure, Mapping, Member, Node, Path, Scalar, Sequence, Span
+from dslint.source.change import Replace, Set
+from dslint.source.tree import Departure, Document, Mapping, Member, Node, Path, Scalar, Sequence, Span
 from dslint.suppress.comments import Ignore
 
 MINIMAL = '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}'
@@ -70,10 +71,23 @@ def not_strict_json(config: Config) -> Iterator[Finding]:
     related = tuple((d.span, f"and {_DEPARTURES[d.kind]}") for d in _one_of_each(rest))
     if config.facts.integration in STRICT_LOADERS:
         message = f"{_DEPARTURES[first.kind].capitalize()} is not strict JSON{more}: {config.facts.integration.label} reads the file with Python's json, which raises JSONDecodeError."
-        yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related)
+        yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related, fix=_strict(config.document))
     else:
         message = f"{_DEPARTURES[first.kind].capitalize()} is not strict JSON{more}. DeepSpeed's own loader reads it; the Hugging Face Trainer, Accelerate, Lightning and json.load do not."
         yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related, effect=Effect.ADVICE)
+
+
+def _strict(document: Document) -> Repair | None:
+    """Strict JSON of the same values. Where that costs comments it is not done unasked."""
+    from dslint.source.edit import CannotChange, to_strict_json
+
+    try:
+        changes = tuple(to_strict_json(document, comments=True))
+    except CannotChange:
+        return None
+    if document.comments:
+        return unsafe("write strict JSON, without the comments", *changes)
+    return safe("write strict JSON", *changes)
 
 
 _STRICT_HELP = "Write strict JSON, which every loader reads, or say `--integration deepspeed` if DeepSpeed gets the path of this file."
@@ -141,11 +155,22 @@ def _duplicates(config: Config, node: Node, path: Path) -> Iterator[Finding]:
                 help="Keep the one that is meant.",
                 span=member.key.span,
                 related=((first[name].key.span, "first written here"),),
+                fix=_keep_last(config.document, node, first[name], member, strict=strict),
                 effect=Effect.SILENT if strict else None,
             )
         else:
             first[name] = member
         yield from _duplicates(config, member.value, here)
+
+
+def _keep_last(document: Document, node: Mapping, first: Member, last: Member, *, strict: bool) -> Repair:
+    """Take the first of two members out. That is safe where it never counted, or says the same."""
+    from dslint.source.edit import remove_at
+
+    edits = remove_at(document, node.members, next(number for number, member in enumerate(node.members) if member is first))
+    changes = [Replace(Span(start, end), text) for start, end, text in edits]
+    same = document.text[slice(*first.value.span)] == document.text[slice(*last.value.span)]
+    return (safe if strict or same else unsafe)(f'remove the first "{last.key.value}"', *changes)
 
 
 @rule("DS004", "not-an-object", effect=Effect.CRASH, phase=Phase.PARSE)
@@ -197,6 +222,7 @@ def swallowed_line(config: Config) -> Iterator[Finding]:
                 f"Without quotes the value runs to the end of the line: DeepSpeed reads the string {_json(node.value)}.",
                 help=f"Write {meant}; a comma or comment may stand behind it.",
                 on="value",
+                fix=unsafe(f"write {meant}", Set(path, meant)) if " " not in str(node.value) else None,
             )
 
 
@@ -284,8 +310,27 @@ def unused_ignore(config: Config) -> Iterator[Finding]:
     for ignore, word in config.unused_ignores:
         where = "there is nothing below it" if ignore.nothing else f"{word} finds nothing {_scope(ignore)}"
         yield Finding(
-            "", f"This comment ignores {word}, but {where}.", help="Delete it.", span=ignore.comment.span, severity=Severity.WARNING
+            "",
+            f"This comment ignores {word}, but {where}.",
+            help="Delete it.",
+            span=ignore.comment.span,
+            fix=_unignore(config, ignore),
+            severity=Severity.WARNING,
         )
+
+
+def _unignore(config: Config, ignore: Ignore) -> Repair:
+    """Take the unused rules out of a comment, or the comment if nothing is left in it."""
+    from dslint.source.edit import without
+
+    unused = {word for other, word in config.unused_ignores if other is ignore}
+    left = [word for word in ignore.words if word not in unused]
+    if not left:
+        return safe("delete the comment", without(config.document, ignore.comment.span))
+    before, _, after = ignore.comment.text.partition("[")
+    return safe(
+        f"delete {' and '.join(sorted(unused))}", Replace(ignore.comment.span, f"{before}[{', '.join(left)}]{after.partition(']')[2]}")
+    )
 
 
 def _scope(ignore: Ignore) -> str:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
-from dslint.rule import Finding, bad, good, rule
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Integration
+from dslint.rule import Finding, Repair, bad, good, rule, unsafe
+from dslint.rules.parameters import in_release, meant_parameter, parameter, respelt_parameter
+from dslint.rules.repairs import literal, spelling, without, write
+from dslint.schemas.auto import FILLED
 from dslint.schemas.typed import find_type, registry
-from dslint.source.tree import Mapping
+from dslint.source.change import Move, Rename
+from dslint.source.tree import Mapping, Scalar
 
 OPTIMIZERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#optimizer-parameters"
 SCHEDULERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#scheduler-parameters"
@@ -47,8 +52,18 @@ def max_grad_norm_in_optimizer(config: Config) -> Iterator[Finding]:
         help=f'Write "gradient_clipping": {number} at the top level.'
         if parses
         else 'Write "gradient_clipping" with a number at the top level.',
+        fix=_clipping(config, key) if parses else None,
         phase=None if parses else Phase.PARSE,
     )
+
+
+def _clipping(config: Config, key: str) -> Repair | None:
+    """The norm where DeepSpeed reads it; where one is written there, this one goes."""
+    path = tuple(key.split("."))
+    if not config.has("gradient_clipping"):
+        return unsafe("move to gradient_clipping", Move(path, ("gradient_clipping",)))
+    same = getattr(config.node("gradient_clipping"), "value", None) == getattr(config.node(key), "value", None)
+    return without(config, path) if same else without(config, path, Applicability.UNSAFE)
 
 
 def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]:
@@ -58,16 +73,18 @@ def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]
     name = config.value(key)
     if not isinstance(name, str) or not config.has(key) or name == "auto" or find_type(section, name) is not None:
         return
-    types = registry(section)
-    assert types is not None
+    types = {known: entry for known, entry in (registry(section) or {}).items() if in_release(entry, config.release)}
     same = [known for known in types if known.lower() == name.lower()]
     close = same or get_close_matches(name, types, n=1)
-    spelling = f" `{close[0]}` has to be spelt exactly so." if same else ""
+    exactly = f" `{close[0]}` has to be spelt exactly so." if same else ""
     yield Finding(
         key,
-        f"{key} {config.quote(key)} is none that DeepSpeed {config.release} knows: it raises {error} in deepspeed.initialize.{spelling}",
+        f"{key} {config.quote(key)} is none that DeepSpeed {config.release} knows: it raises {error} in deepspeed.initialize.{exactly}",
         help=f'Write "{close[0]}".' if close else f"DeepSpeed's own are {', '.join(known for known in types if '.' not in known)}.",
         on="value",
+        fix=write(config, key, literal(guess.word), Applicability.SAFE if guess.sure else Applicability.UNSAFE)
+        if (guess := spelling(name, types))
+        else None,
     )
 
 
@@ -134,12 +151,39 @@ def section_without_type(config: Config) -> Iterator[Finding]:
             f'{section} has no "type", and DeepSpeed takes it for absent: no {section} is built from what is written here.',
             help='Add "type": "AdamW".' if section == "optimizer" else 'Add "type": "WarmupLR".',
             on="key",
+            fix=_named_type(config, section, node),
         )
+
+
+def _named_type(config: Config, section: str, node: Mapping) -> Repair | None:
+    """The key whose value is a type gets the name "type"; nothing where none is one, or several are."""
+    named = [
+        member.key.value
+        for member in node.members
+        if isinstance(member.value, Scalar) and find_type(section, member.value.value) is not None and member.key.value != "type"
+    ]
+    return (
+        unsafe('rename to "type"', Rename((section, named[0]), "type")) if len(named) == 1 and not config.has(f"{section}.type") else None
+    )
+
+
+def _names_its_own_lr(config: Config) -> bool:
+    """Whether there is a schedule that does not start from the optimizer's learning rate, or may not."""
+    if not _has_type(config, "scheduler"):
+        return False
+    name = config.value("scheduler.type")
+    if name == "WarmupLR":
+        return parameter(config, "scheduler", "warmup_max_lr") is not None
+    return bool(name != "WarmupCosineLR")
 
 
 @rule("DS605", "optimizer-without-lr", effect=Effect.SILENT, references=(OPTIMIZERS_DOCS,))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "lr": 3e-5}}}}', at="optimizer.type")
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"warmup_num_steps": 100, "total_num_steps": 9000}}}}}}',
+    at="optimizer.type",
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-5}}}}}}')
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 3e-5, "warmup_num_steps": 100}}}}}}'
@@ -150,7 +194,7 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     For most optimizers that is 1e-3, far more than large models bear. It happens when `params` is missing or misspelt, and when `lr` stands beside `type` in place
     of inside `params`. Under the Hugging Face Trainer too: it fills "auto", and adds nothing that is absent.
 
-    Write `"params": {"lr": ...}`. A scheduler with a `warmup_max_lr` sets the learning rate by itself.
+    Write `"params": {"lr": ...}`. A schedule that names its own learning rates, such as WarmupLR with `warmup_max_lr`, needs none of the optimizer.
     """
     name = config.value("optimizer.type")
     entry = find_type("optimizer", name)
@@ -161,7 +205,7 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     ):
         return
     params = config.node("optimizer.params")
-    if _has_type(config, "scheduler") or not (params is None or isinstance(params, Mapping) or config.quote("optimizer.params") == "null"):
+    if _names_its_own_lr(config) or not (params is None or isinstance(params, Mapping) or config.quote("optimizer.params") == "null"):
         return
     default = entry["params"]["lr"].get("default")
     if default is None:
@@ -170,6 +214,11 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
         "optimizer.type",
         f"No learning rate is written in optimizer.params: {name} takes its own default, {default:g}.",
         help='Write "params": {"lr": ...}.',
+        fix=unsafe("move to optimizer.params", Move(("optimizer", "lr"), ("optimizer", "params", "lr")))
+        if config.has("optimizer.lr")
+        else write(config, "optimizer.params.lr", '"auto"')
+        if config.facts.integration is Integration.TRANSFORMERS
+        else None,
     )
 
 
@@ -182,8 +231,13 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000}}}}}}',
     at="scheduler.params",
 )
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}',
+    at="scheduler.params",
+    deepspeed="0.17.1",
+)
 @good(
-    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_max_lr": 1e-5}}}}}}'
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_num_steps": 50, "warmup_max_lr": 1e-5}}}}}}'
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}'
@@ -192,7 +246,7 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
     """The scheduler goes up to another learning rate than the optimizer's, and the scheduler wins.
 
     The warm-up schedulers set the learning rate at every step, from `warmup_min_lr` up to `warmup_max_lr`; `optimizer.params.lr` is overwritten at the first.
-    Where `warmup_max_lr` is absent, WarmupLR takes the optimizer's, and WarmupDecayLR takes 0.001.
+    Where `warmup_max_lr` is absent, WarmupLR takes the optimizer's (before 0.17.2 it took 0.001), and WarmupDecayLR takes 0.001.
 
     Write the same value in both.
     """
@@ -205,8 +259,7 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
         peak = getattr(config.node(key), "value", None)
         at = key
     else:
-        entry = find_type("scheduler", kind)
-        peak = entry["params"]["warmup_max_lr"].get("default") if entry else None
+        peak = parameter(config, "scheduler", "warmup_max_lr")
         at = "scheduler.params"
         if not isinstance(config.node(at), Mapping):
             return
@@ -219,7 +272,12 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
         help=f'Write "warmup_max_lr": {config.quote("optimizer.params.lr")}, or the peak that is meant in both places.',
         related=(("optimizer.params.lr", "overwritten by the scheduler"),),
         on="key" if at != key else "member",
+        fix=write(config, key, config.quote("optimizer.params.lr")) if at != key else None,
     )
+
+
+FELT = 1e-5
+"""The least weight decay that one notices: the 3e-7 of DeepSpeed's own examples changes nothing either way."""
 
 
 @rule(
@@ -227,6 +285,7 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
 )
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}', at="optimizer.type")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 3e-7}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1, "adam_w_mode": false}}}}}}')
 def adam_is_adamw(config: Config) -> Iterator[Finding]:
     """The type Adam runs AdamW, unless `adam_w_mode` is false.
@@ -239,11 +298,12 @@ def adam_is_adamw(config: Config) -> Iterator[Finding]:
     if not isinstance(name, str) or name.lower() != "adam" or config.has("optimizer.params.adam_w_mode"):
         return
     decay = getattr(config.node("optimizer.params.weight_decay"), "value", None)
-    if isinstance(decay, int | float) and decay > 0:
+    if isinstance(decay, int | float) and decay >= FELT:
         yield Finding(
             "optimizer.type",
             f"optimizer.type {config.quote('optimizer.type')} runs AdamW: DeepSpeed applies weight_decay {decay:g} to the parameters, not to the gradients, unless adam_w_mode is false.",
             help='Write "AdamW" to say what runs, or "adam_w_mode": false in params.',
+            fix=write(config, "optimizer.type", '"AdamW"', Applicability.SAFE),
         )
 
 
@@ -268,6 +328,7 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
             "gradient_clipping",
             f"gradient_clipping {config.quote('gradient_clipping')} is below 0: DeepSpeed clips no gradients.",
             help="Write the largest norm that is allowed, or 0 to say that clipping is off.",
+            fix=write(config, "gradient_clipping", "0", Applicability.SAFE),
         )
 
 
@@ -277,6 +338,10 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"total_num_steps": 100}}}}}}',
     at="scheduler.params.total_num_steps",
 )
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": 9000, "warmup_min_lr": 1e-6}}}}}}',
+    at="scheduler.params.warmup_min_lr",
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
 def unknown_parameter(config: Config) -> Iterator[Finding]:
     """A parameter that the optimizer or the schedule does not take.
@@ -285,8 +350,6 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
 
     Correct the spelling, or remove it.
     """
-    from difflib import get_close_matches
-
     for section in ("optimizer", "scheduler"):
         entry = find_type(section, config.value(f"{section}.type"))
         params = config.node(f"{section}.params")
@@ -295,12 +358,15 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
         for member in params.members:
             name = member.key.value
             if name not in entry["params"]:
-                close = get_close_matches(name, entry["params"], n=1)
+                close = meant_parameter(section, name, entry["params"])
                 yield Finding(
                     (section, "params", name),
                     f'{config.value(f"{section}.type")} takes no parameter "{name}": DeepSpeed raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
-                    help=f'Did you mean "{close[0]}"?' if close else "Remove it.",
+                    help=f'Did you mean "{close.word}"?' if close else "Remove it.",
                     on="key",
+                    fix=respelt_parameter(config, section, name, close.word if close else None, Applicability.SAFE)
+                    if close is None or close.sure
+                    else None,
                 )
 
 
@@ -316,7 +382,7 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
     at="scheduler.params",
 )
 @good(
-    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "total_num_steps": 100}}}}}}'
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}'
 )
 def missing_parameter(config: Config) -> Iterator[Finding]:
     """A parameter without which the optimizer or the schedule cannot be built.
@@ -339,4 +405,12 @@ def missing_parameter(config: Config) -> Iterator[Finding]:
                 f"{config.value(f'{section}.type')} cannot be built without {names}: DeepSpeed raises TypeError in deepspeed.initialize.",
                 help=f"Add {names}.",
                 on="key",
+                fix=_filled_by_the_loader(config, section, missing),
             )
+
+
+def _filled_by_the_loader(config: Config, section: str, missing: list[str]) -> Repair | None:
+    """Leave to the Trainer the one parameter that is missing, if it has a value for it."""
+    key = f"{section}.params.{missing[0]}"
+    known = config.facts.integration is Integration.TRANSFORMERS and key in FILLED["transformers"]
+    return write(config, key, '"auto"') if known and len(missing) == 1 else None

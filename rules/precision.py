@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
-from dslint.rule import Finding, bad, good, rule
+from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.rule import Finding, Repair, bad, good, rule
+from dslint.rules.repairs import switched, without, write
 
 SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._do_error_check"
 
@@ -26,7 +27,10 @@ HIGH_POWER = 24
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "bf16": {"enabled": true}}', at="bf16.enabled")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
-@good('{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}}', integration="transformers")
+@good(
+    '{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
+    integration="transformers",
+)
 def fp16_with_bf16(config: Config) -> Iterator[Finding]:
     """fp16 and bf16 are both enabled.
 
@@ -41,6 +45,7 @@ def fp16_with_bf16(config: Config) -> Iterator[Finding]:
             f"{section}.enabled",
             f'fp16 and {section} are both enabled; DeepSpeed raises "bfloat16 and fp16 modes cannot be simultaneously enabled".',
             help="Disable one of them: bf16 is the one to keep on Ampere and newer GPUs, since it needs no loss scale.",
+            fix=switched(config, off="fp16" if config.facts.gpu is None or config.facts.gpu.has_bf16 else section),
             related=(("fp16.enabled", "fp16 is enabled here"),),
         )
 
@@ -90,6 +95,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
         f"initial_scale_power {config.quote('fp16.initial_scale_power')} starts at a loss scale of {scale}{when} and wastes about {steps} optimizer steps: "
         f"each one overflows and is skipped until the scale is down to 2**{SETTLED_POWER}.",
         help="Write 16, the default, or leave the key out.",
+        fix=write(config, "fp16.initial_scale_power", "16"),
         severity=Severity.WARNING,
     )
 
@@ -131,6 +137,7 @@ def master_weights_without_zero(config: Config) -> Iterator[Finding]:
                 key,
                 f"{key.partition('.')[2]} works with ZeRO {stages}, and the stage is {stage}: DeepSpeed raises an AssertionError while parsing.",
                 help=f'Set "zero_optimization": {{"stage": {help_}}}{"" if only_stage_2 else " or higher"}, or remove it.',
+                fix=without(config, key, _unless_enabled(config, key)),
                 related=(("zero_optimization.stage", "the stage is set here"),) if config.has("zero_optimization.stage") else (),
             )
             return
@@ -139,7 +146,13 @@ def master_weights_without_zero(config: Config) -> Iterator[Finding]:
             halves[2],
             'bf16_optimizer_states without bf16_master_weights_and_grads: DeepSpeed raises AssertionError "bf16_optimizer_states requires bf16_master_weights_and_grads to be enabled".',
             help='Add "bf16_master_weights_and_grads": true, or remove it.',
+            fix=write(config, halves[1], "true") if config.enabled(bf16) is True else without(config, halves[2]),
         )
+
+
+def _unless_enabled(config: Config, key: str) -> Applicability:
+    """How safe it is to take a setting out of a section: it changes nothing where the section is off."""
+    return Applicability.SAFE if config.enabled(key.partition(".")[0]) is False else Applicability.UNSAFE
 
 
 @rule(
@@ -151,26 +164,49 @@ def master_weights_without_zero(config: Config) -> Iterator[Finding]:
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 0}}', at="fp16.loss_scale_window")
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 0, "min_loss_scale": 0}}', at="fp16.min_loss_scale")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 0}}',
+    at="fp16.loss_scale_window",
+    deepspeed="0.18.9",
+)
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 0}}', at="fp16.min_loss_scale", deepspeed="0.18.9")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 500, "min_loss_scale": 1}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 0}}')
 def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
     """The window or the least value of a dynamic loss scale is not above 0.
 
-    Where fp16 is enabled and its loss scale dynamic (`loss_scale` 0), DeepSpeed 0.19.3 and newer check both while they parse the config. With a
-    static `loss_scale` neither is read.
+    Where fp16 is enabled and its loss scale dynamic (`loss_scale` 0), DeepSpeed 0.19.3 and newer check both while they parse the config. Older releases
+    divide by the window at the first step, and with a least scale of 0 let the loss scale fall until every gradient is 0. With a static `loss_scale`
+    neither is read.
 
     Write 1000 for the window and 1 for the least scale, the defaults, or leave them out.
     """
-    if config.release < (0, 19, 3) or config.enabled("fp16") is not True or not config.value("fp16.loss_scale") == 0:  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
+    if config.enabled("fp16") is not True or not config.value("fp16.loss_scale") == 0:  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
         return
     for key, default in (("loss_scale_window", 1000), ("min_loss_scale", 1)):
-        if config.value(f"fp16.{key}") <= 0:
-            yield Finding(
-                f"fp16.{key}",
-                f'fp16.{key} is {config.quote(f"fp16.{key}")}: DeepSpeed raises ValidationError "fp16.{key} must be > 0 when dynamic loss scaling is enabled".',
-                help=f"Write {default}, the default.",
-                on="value",
-            )
+        value = config.value(f"fp16.{key}")
+        if not value <= 0:
+            continue
+        if config.release >= (0, 19, 3):
+            effect, phase = Effect.CRASH, Phase.PARSE
+            consequence = f'DeepSpeed raises ValidationError "fp16.{key} must be > 0 when dynamic loss scaling is enabled"'
+        elif key == "min_loss_scale":
+            effect, phase = Effect.SILENT, None
+            consequence = "after a row of overflows the loss scale falls towards 0, and the gradients with it, where DeepSpeed would have ended the run"
+        elif value == 0:
+            effect, phase = Effect.CRASH, Phase.STEP
+            consequence = f"DeepSpeed {config.release} divides by it, and raises ZeroDivisionError at the first step"
+        else:
+            continue
+        yield Finding(
+            f"fp16.{key}",
+            f"fp16.{key} is {config.quote(f'fp16.{key}')}: {consequence}.",
+            help=f"Write {default}, the default.",
+            fix=write(config, f"fp16.{key}", str(default)),
+            on="value",
+            effect=effect,
+            phase=phase,
+        )
 
 
 @rule("DS305", "precision-not-enabled", effect=Effect.SILENT, references=("deepspeed/runtime/precision_config.py",))
@@ -197,9 +233,17 @@ def precision_not_enabled(config: Config) -> Iterator[Finding]:
             section,
             f'{section} has no "enabled", which makes it false: the model trains in the precision it was built in, most often fp32.',
             help='Add "enabled": true, or false if it is meant to be off.',
+            fix=_enabled(config, section, other) if members else None,
             on="key",
             effect=None if members else Effect.ADVICE,
         )
+
+
+def _enabled(config: Config, section: str, other: str) -> Repair | None:
+    """Enable fp16 or bf16; nothing where the other one stands there in the same way, or the GPU has not the type."""
+    gpu = config.facts.gpu
+    lacks = gpu is not None and not (gpu.has_bf16 if section == "bf16" else gpu.capability is None or gpu.capability >= (7, 0))
+    return None if lacks or (config.has(other) and not config.has(f"{other}.enabled")) else switched(config, on=section)
 
 
 @rule("DS306", "loss-scale-beyond-float", effect=Effect.CRASH, phase=Phase.STEP, references=("deepspeed/runtime/fp16/loss_scaler.py",))
@@ -224,4 +268,5 @@ def loss_scale_beyond_float(config: Config) -> Iterator[Finding]:
             key,
             f"initial_scale_power {config.quote(key)} is a loss scale of 2**{config.value(key)}, more than fp32 can hold: the first backward pass raises OverflowError.",
             help="Write 16, the default.",
+            fix=write(config, key, "16"),
         )

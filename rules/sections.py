@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config, Origin
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.repairs import write
 from dslint.source.tree import Scalar
 
 SOURCE = "deepspeed/runtime/data_pipeline/config.py"
@@ -45,6 +46,7 @@ def enabled_without_its_settings(config: Config) -> Iterator[Finding]:
                 f"{section}.enabled",
                 f'{section.rpartition(".")[2]} is enabled without "{key}": DeepSpeed raises AssertionError "{error}".',
                 help=f'Add "{key}", or write "enabled": false.',
+                fix=write(config, f"{section}.enabled", "false"),
             )
 
 

@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect, Severity
 from dslint.effective import Entry, effective
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.repairs import write
 from dslint.rules.wording import literal
 from dslint.schemas.key_table import KEYS
 
@@ -36,6 +37,7 @@ def default_changed(config: Config) -> Iterator[Finding]:
                 new.path,
                 f"{new.key} is not written, and its default is {literal(new.value)} from DeepSpeed {release} on; up to then it was {literal(old.value)}.",
                 help=f'Write "{new.path[-1]}": {literal(old.value)} to keep what DeepSpeed {config.facts.upgrade_from} does.',
+                fix=write(config, new.path, literal(old.value)),
                 severity=Severity.WARNING,
             )
 

@@ -15,11 +15,12 @@ TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu
 
 
 def batch_world_size(config: Config) -> Any:
-    """The number that the batch triad is multiplied by: all ranks over those that share a sequence, a fraction where these do not divide them.
+    """The number that the batch triad is multiplied by: the ranks over those that share a batch, a fraction where a written size does not divide them.
 
-    Unknown without a world size.
+    Ranks of a pipeline, of a tensor-parallel group of the program's and of a sequence share one. AutoTP's do as well, but DeepSpeed counts each of them in
+    the batch sizes. Unknown without a world size.
     """
-    ranks = config.facts.world_size
+    ranks = _replicas(config)
     if ranks is None or config.has("data_parallel_size"):
         return UNKNOWN
     if config.release < (0, 17, 0):
@@ -30,6 +31,14 @@ def batch_world_size(config: Config) -> Any:
     if not isinstance(share, int) or share < 1:
         return UNKNOWN
     return ranks / share if ranks % share else ranks // share
+
+
+def _replicas(config: Config) -> int | None:
+    """The ranks that the program's own groups leave to data parallelism; None where nobody said how many ranks there are, or they do not divide."""
+    facts = config.facts
+    tensor = 1 if config.has("tensor_parallel.autotp_size") else facts.tensor_parallel or 1
+    share = tensor * (facts.pipeline_parallel or 1) * (1 if config.has("sequence_parallel_size") else facts.sequence_parallel or 1)
+    return facts.world_size // share if facts.world_size is not None and facts.world_size % share == 0 else None
 
 
 def _batch(name: str) -> Callable[[Config], Value]:

@@ -12,16 +12,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dslint.diagnostics import Severity
-from dslint.facts import Facts, Integration, Upgrade
+from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.releases import NOTHING, Found, find
 from dslint.rule import Rule
-from dslint.rules import all_rules
+from dslint.rules import all_rules, plug_in, plugged
 from dslint.selection import Selection, choose, is_name_of, means
 from dslint.settings.sources import Layer, SettingsError, from_environment, from_options, named, nearest
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES
 
 if TYPE_CHECKING:
+    from dslint.checkpoint import CheckpointFacts
     from dslint.model_config import ModelConfig
+    from dslint.policy import Policy
 
 __all__ = ["Finder", "InForce", "Layer", "Settings", "SettingsError", "from_environment", "from_options"]
 
@@ -61,12 +63,14 @@ class Settings:
 
     @cached_property
     def facts(self) -> Facts:
-        """The facts as given, and the release as found where none is given; raises `UserError` for a model that cannot be read."""
+        """The facts as given, and the release as found where none is given; raises `UserError` for a file that cannot be read."""
         given = self["deepspeed"]
+        loader, _, loader_release = (self["integration"] or "").partition("==")
         said = any("deepspeed" in layer.values for layer in self.layers)
         return Facts(
             world_size=self["world-size"],
-            integration=Integration(self["integration"]) if self["integration"] else None,
+            integration=Integration(loader) if loader else None,
+            loader_release=Release.parse(loader_release) if loader_release else None,
             deepspeed=given.to if isinstance(given, Upgrade) else given,
             upgrade_from=given.start if isinstance(given, Upgrade) else None,
             nodes=self["nodes"],
@@ -77,6 +81,8 @@ class Settings:
             gpu_memory=self["gpu-memory"] or (self["gpu"] and self["gpu"].memory),
             host_memory=self["host-memory"],
             model=self._model(),
+            policy=self._policy(),
+            checkpoint=self._checkpoint(),
             inferred=() if said else (("deepspeed", self._found.evidence),),
         )
 
@@ -85,9 +91,27 @@ class Settings:
             return None
         from dslint.model_config import load_model
 
-        (base, name), *_ = self.based("model")
-        path = os.path.join(base, name)
-        return load_model(os.path.relpath(path) if path.startswith(os.path.join(os.getcwd(), "")) else path)
+        return load_model(self._path("model"))
+
+    def _policy(self) -> Policy | None:
+        if self["policy"] is None:
+            return None
+        from dslint.policy import load_policy
+
+        return load_policy(self._path("policy"))
+
+    def _checkpoint(self) -> CheckpointFacts | None:
+        if self["checkpoint"] is None:
+            return None
+        from dslint.checkpoint import describe
+
+        return describe(self._path("checkpoint"))
+
+    def _path(self, name: str) -> str:
+        """The path that a setting names, from the working directory on where it lies below it."""
+        (base, value), *_ = self.based(name)
+        path = os.path.join(base, value)
+        return os.path.relpath(path) if path.startswith(os.path.join(os.getcwd(), "")) else path
 
     @cached_property
     def _found(self) -> Found:
@@ -114,7 +138,11 @@ class Settings:
     def _offered(self) -> Iterable[Rule]:
         """The rules to choose from: those that experts disagree about only if wanted, or named."""
         named = {word for layer in self.layers for name in ("select", "extend-select") for word in layer.values.get(name, ())}
-        return (r for r in all_rules() if not r.pedantic or self["pedantic"] or any(is_name_of(word, r) for word in named))
+        others = {rule.code for rule in plugged()} - {rule.code for name in self["plugins"] for rule in plug_in(name)}
+        for rule in all_rules():
+            wanted = not rule.pedantic or self["pedantic"] or any(is_name_of(word, rule) for word in named)
+            if wanted and rule.code not in others:
+                yield rule
 
     @cached_property
     def severity(self) -> dict[str, Severity]:

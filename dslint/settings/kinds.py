@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release, Upgrade
-from dslint.rules import all_rules
+from dslint.rules import all_rules, plug_in
 from dslint.selection import NoSuchRule, check_words, is_name_of
 
 
@@ -75,6 +75,25 @@ class Choice:
 
     def schema(self) -> dict[str, Any]:
         return {"enum": list(self.words)}
+
+
+class Loader(Choice):
+    """Who loads the config, with its release if that is known: `transformers`, `transformers==4.40.0`."""
+
+    def from_file(self, value: Any) -> str:
+        name, equals, release = str(value).partition("==")
+        if equals and name in self.words:
+            try:
+                Release.parse(release)
+            except ValueError:
+                raise Wrong(f"names no release; write it like {name}==4.40.0") from None
+            return f"{name}=={release}"
+        return super().from_file(value)
+
+    from_word = from_file
+
+    def schema(self) -> dict[str, Any]:
+        return {"anyOf": [super().schema(), {"type": "string", "pattern": rf"^({'|'.join(self.words)})==v?\d+\.\d+(\.\d+)?([.+].*)?$"}]}
 
 
 class DeepSpeedRelease:
@@ -154,6 +173,17 @@ class FileName:
         return {"type": "string", "minLength": 1}
 
 
+class FolderName(FileName):
+    """The name of a folder, from the directory of the settings file on."""
+
+    def from_file(self, value: Any) -> str:
+        if not isinstance(value, str) or not value:
+            raise Wrong("has to be the name of a folder")
+        return value
+
+    from_word = from_file
+
+
 class Words:
     """A list of words: patterns of file names."""
 
@@ -195,6 +225,16 @@ def rule_schema(*, exact: bool = False) -> dict[str, Any]:
     names = [name for rule in all_rules() for name in (rule.code, rule.name)]
     pattern = r"^[dD][sS]\d{3}$" if exact else r"^([dD][sS]\d{1,3}|[aA][lL][lL])$"
     return {"type": "string", "anyOf": [{"enum": names}, {"pattern": pattern}]}
+
+
+class PlugIns(Words):
+    """A list of plug-ins. Reading it loads them, so that their rules can be spoken of."""
+
+    def from_file(self, value: Any) -> tuple[str, ...]:
+        names = super().from_file(value)
+        for name in names:
+            plug_in(name)
+        return names
 
 
 class Table:

@@ -104,7 +104,8 @@ def _values(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     for name in table:
         if name not in SETTINGS:
             raise SettingsError(f'{source}: there is no setting "{name}".{_meant(name, SETTINGS)} `dslint config` lists them all.')
-    return {name: _read(f'{source}: "{name}"', SETTINGS[name].kind.from_file, value) for name, value in table.items()}
+    in_order = sorted(table.items(), key=lambda item: item[0] != "plugins")  # other settings may speak of their rules
+    return {name: _read(f'{source}: "{name}"', SETTINGS[name].kind.from_file, value) for name, value in in_order}
 
 
 def _read(place: str, read: Any, value: Any) -> Any:
@@ -122,7 +123,7 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
     """
     variables = {setting.variable: setting for setting in SETTINGS.values() if setting.name != "ignores"}
     values: dict[str, Any] = {}
-    for name, word in environment.items():
+    for name, word in sorted(environment.items(), key=lambda item: item[0] != "DSLINT_PLUGINS"):
         if not name.startswith("DSLINT_") or not word:
             continue
         if name not in variables:

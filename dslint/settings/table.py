@@ -7,7 +7,23 @@ from typing import Any, NamedTuple
 from dslint.diagnostics import Severity
 from dslint.facts import NEWEST, Integration
 from dslint.report import FORMATS
-from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, Entries, FileName, Flag, GpuName, Kind, RuleWords, Size, Table, Words
+from dslint.settings.kinds import (
+    Choice,
+    Count,
+    DeepSpeedRelease,
+    Entries,
+    FileName,
+    Flag,
+    FolderName,
+    GpuName,
+    Kind,
+    Loader,
+    PlugIns,
+    RuleWords,
+    Size,
+    Table,
+    Words,
+)
 
 
 class Setting(NamedTuple):
@@ -30,7 +46,12 @@ SETTINGS = {
     setting.name: setting
     for setting in (
         Setting("world-size", Count(), None, "The number of ranks (GPUs) of the whole job."),
-        Setting("integration", Choice(i.value for i in Integration), None, 'Who loads the config, and so replaces "auto".'),
+        Setting(
+            "integration",
+            Loader(i.value for i in Integration),
+            None,
+            'Who loads the config, and so replaces "auto"; with its release, if you like: transformers==4.40.0.',
+        ),
         Setting("deepspeed", DeepSpeedRelease(), NEWEST, "The DeepSpeed release that will run it, such as 0.16.9; 0.16 is its last patch."),
         Setting("nodes", Count(), None, "The number of machines that the ranks are on."),
         Setting("tensor-parallel", Count(), None, "The number of ranks that share a layer (tensor parallelism)."),
@@ -40,6 +61,9 @@ SETTINGS = {
         Setting("gpu-memory", Size(), None, "The memory of one GPU, such as 80GiB, where it is not that of --gpu."),
         Setting("host-memory", Size(), None, "The memory of one machine, such as 2TiB."),
         Setting("model", FileName(), None, "The model's config.json (of Hugging Face), or its folder."),
+        Setting("checkpoint", FolderName(), None, "The checkpoint to resume from: the folder with the file latest, or that of a tag."),
+        Setting("plugins", PlugIns(), (), "Plug-ins to load rules from: names in the entry point group dslint.rules."),
+        Setting("policy", FileName(), None, "A JSON Schema of the team's own, which every config has to satisfy."),
         Setting("select", RuleWords(), ("ALL",), "The rules to ask: codes, names, chapters (DS5), ALL."),
         Setting("ignore", RuleWords(), (), "Rules to leave out. Where a rule is selected too, the more precise word counts."),
         Setting("extend-select", RuleWords(), (), "Rules to ask beside the selected ones."),
@@ -48,7 +72,10 @@ SETTINGS = {
         Setting("severity", Table(Choice(_SEVERITIES), of_rules=True), {}, "The severity of a rule's findings, or a chapter's."),
         Setting("fail-on", Choice([*_SEVERITIES, "never"]), "warning", "The least severity that makes the exit code 1."),
         Setting(
-            "include", Words(), (), "Patterns of the files to look at in directories, instead of *.json, *.jsonc, *.json5 and *.hjson."
+            "include",
+            Words(),
+            (),
+            "Patterns of the files to look at in directories, instead of *.json, *.jsonc, *.json5, *.hjson, *.yaml and *.yml.",
         ),
         Setting("exclude", Words(), (), "Patterns of files and directories to leave out of directories, as in a .gitignore."),
         Setting("extend-exclude", Words(), (), "Patterns to leave out beside those of exclude."),

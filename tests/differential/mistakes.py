@@ -15,19 +15,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslint.judge import children
-from dslint.schemas.key_table import KEYS
+from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
 
 Config = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A text with one mistake. `kind` names the mistake and the section it is in; `harmless` ones are no mistakes at all."""
+    """A text with one mistake. `kind` names the mistake and the section it is in; `harmless` ones are no mistakes at all.
+
+    `base` is the text that it was made from.
+    """
 
     kind: str
     text: str
     world_size: int = 1
     harmless: bool = False
+    base: str = ""
 
 
 OPTIMIZER = {"type": "AdamW", "params": {"lr": 1e-4, "betas": [0.9, 0.95], "weight_decay": 0.1}}
@@ -102,13 +106,45 @@ BASES: list[tuple[Config, int]] = [
 
 
 def mistakes(seed: int, per_key: int = 2) -> Iterator[Mistake]:
-    """All kinds of mistakes. `per_key` says how many wrong values each key of the table gets."""
+    """All kinds of mistakes that parsing may meet. `per_key` says how many wrong values each key of the table gets."""
     dice = random.Random(seed)
     for base, ranks in BASES:
         for make in (_text, _names, _places, _batch, _relations, _sections, _harmless):
             for kind, text, harmless in make(copy.deepcopy(base), dice):
-                yield Mistake(kind, text, ranks, harmless)
-    yield from _keys(dice, per_key)
+                yield Mistake(kind, text, ranks, harmless, _dump(base))
+    yield from _keys(dice, per_key, BASES[:4])
+
+
+STEPPING: list[tuple[Config, int]] = [
+    (
+        {
+            "train_micro_batch_size_per_gpu": 2,
+            "gradient_clipping": 1.0,
+            "optimizer": OPTIMIZER,
+            "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-4, "warmup_num_steps": 10}},
+            "bf16": {"enabled": True},
+            "zero_optimization": {"stage": stage, **offload},
+        },
+        1,
+    )
+    for stage, offload in (
+        (0, {}),
+        (1, {"reduce_bucket_size": 500000000}),
+        (2, {"offload_optimizer": {"device": "cpu"}, "overlap_comm": True}),
+        (3, {"stage3_prefetch_bucket_size": 50000000, "offload_param": {"device": "cpu"}}),
+    )
+]
+"""Configs that train on a CPU."""
+
+
+def later_mistakes(seed: int, per_key: int = 1) -> Iterator[Mistake]:
+    """Mistakes that parsing lets pass: in optimizers and schedulers, their parameters, and what DeepSpeed looks at when it builds and steps."""
+    dice = random.Random(seed)
+    for base, ranks in STEPPING:
+        for make in (_names, _places, _relations, _optimizers, _schedulers):
+            for kind, text, harmless in make(copy.deepcopy(base), dice):
+                yield Mistake(kind, text, ranks, harmless, _dump(base))
+    yield from _keys(dice, per_key, STEPPING)
 
 
 Made = Iterator[tuple[str, str, bool]]
@@ -351,6 +387,42 @@ def _sections(base: Config, dice: random.Random) -> Made:
             yield f"section: {section} given as {json.dumps(value)}", _dump({**base, section: value}), False
 
 
+# ---------------------------------------------------------------------- optimizers and schedulers
+
+
+def _optimizers(base: Config, dice: random.Random) -> Made:
+    yield from _built("optimizer", OPTIMIZERS, {"lr": 1e-4}, base, dice)
+    for kind in ("adamw", "ADAM", "Adam8bit", "FusedAdam", "sgd", "", "x", 1, None, ["AdamW"]):
+        yield f"optimizer: type {json.dumps(kind)}", _dump({**base, "optimizer": {"type": kind, "params": {"lr": 1e-4}}}), False
+
+
+def _schedulers(base: Config, dice: random.Random) -> Made:
+    needed = {"total_num_steps": 100, "warmup_num_steps": 10, "warmup_max_lr": 1e-4, "cycle_min_lr": 1e-5, "cycle_max_lr": 1e-4}
+    yield from _built("scheduler", SCHEDULERS, needed, base, dice)
+    for kind in ("warmuplr", "CosineLR", "", "x", 1, None, ["WarmupLR"]):
+        yield f"scheduler: type {json.dumps(kind)}", _dump({**base, "scheduler": {"type": kind, "params": {}}}), False
+
+
+def _built(section: str, table: dict[str, Any], needed: Config, base: Config, dice: random.Random) -> Made:
+    """Each type as it may be, with a parameter misspelt, one it does not have, and each parameter with a wrong value."""
+    for name, spec in table.items():
+        params = {key: value for key, value in needed.items() if key in spec["params"]}
+
+        def text(given: Any, name: str = name) -> str:
+            return _dump({**base, section: {"type": name, "params": given}})
+
+        yield f"{section}: {name}", text(params), False
+        yield f"{section}: {name} without params", _dump({**base, section: {"type": name}}), False
+        yield f"{section}: {name} with a parameter it does not have", text({**params, "no_such": 1}), False
+        for key in spec["params"]:
+            kind = dice.choice(list(WRONG))
+            yield f"{section}: {kind} in {name}", text({**params, key: dice.choice(WRONG[kind])}), False
+        if params:
+            key = dice.choice(list(params))
+            wrong = _misspell(key, dice)["letters swapped"]
+            yield f"{section}: {name} with a misspelt parameter", text(_renamed(params, key, wrong)), False
+
+
 # ---------------------------------------------------------------------- no mistakes
 
 
@@ -400,13 +472,14 @@ WRONG: dict[str, list[Any]] = {
 }
 
 
-def _keys(dice: random.Random, per_key: int) -> Iterator[Mistake]:
+def _keys(dice: random.Random, per_key: int, bases: list[tuple[Config, int]]) -> Iterator[Mistake]:
     for key, spec in KEYS.items():
         if "until" in spec or "*" in key or "[]" in key or key == "aio.use_gds":
             continue  # use_gds is refused on a CPU alone
         section = key.rpartition(".")[0] or "the top"
         for kind in dice.sample(list(WRONG), min(per_key, len(WRONG))):
-            base, ranks = copy.deepcopy(dice.choice(BASES[:4]))
+            base, ranks = copy.deepcopy(dice.choice(bases))
+            before = _dump(base)
             if key.startswith("fp16."):
                 base.pop("bf16", None)
             elif key.startswith(("bf16.", "bfloat16.")):
@@ -419,4 +492,4 @@ def _keys(dice: random.Random, per_key: int) -> Iterator[Mistake]:
                 node[name] = dict(below) if isinstance(below, dict) else {}
                 node = node[name]
             node[key.rpartition(".")[2]] = dice.choice(WRONG[kind])
-            yield Mistake(f"value: {kind} in {section.split('.')[0]}", _dump(base), ranks)
+            yield Mistake(f"value: {kind} in {section.split('.')[0]}", _dump(base), ranks, base=before)

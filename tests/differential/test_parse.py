@@ -14,7 +14,7 @@ import pytest
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
 from dslint.facts import Facts, Integration
 from dslint.linter import lint_document
-from dslint.rules import all_rules
+from dslint.rules import default_rules
 from dslint.source.parse import parse
 from tests.differential.mistakes import Mistake, mistakes
 from tests.engine.harness import Case, Engine, Outcome
@@ -26,7 +26,7 @@ SEEDS = range(int(os.environ.get("MISTAKES", "1")))
 
 def lint(mistake: Mistake) -> tuple[Diagnostic, ...]:
     facts = Facts(mistake.world_size, Integration.DEEPSPEED)
-    return lint_document(parse(mistake.text), "ds_config.json", facts, all_rules()).diagnostics
+    return lint_document(parse(mistake.text), "ds_config.json", facts, default_rules()).diagnostics
 
 
 @pytest.fixture(scope="module")

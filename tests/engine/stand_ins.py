@@ -82,10 +82,16 @@ class _Operation:
         arithmetic = any(word in name for word in ("adam", "lion", "lamb", "adagrad"))
 
         def call(*arguments: Any, **_: Any) -> None:
-            if arithmetic and any(isinstance(argument, str | dict) or argument is None for argument in arguments):
+            numberless = (argument for argument in arguments if isinstance(argument, str | dict) or argument is None or _is_plain(argument))
+            if arithmetic and any(True for _ in numberless):
                 raise TypeError(f"{name}(): incompatible function arguments")
 
         return call
+
+
+def _is_plain(argument: Any) -> bool:
+    """Whether an argument is a list of something else than tensors and lists of them."""
+    return isinstance(argument, list) and not any(isinstance(item, list) or hasattr(item, "numel") for item in argument)
 
 
 def _operations() -> None:

@@ -14,13 +14,14 @@ from dslint.rule import Example, Rule, path_of
 from dslint.rules import CHAPTERS, all_rules
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
+from tests.setup.beside import facts_of
 
 RULES = all_rules()
 
 
-def lint(text: str, facts: Facts) -> tuple[Diagnostic, ...]:
-    document = parse(text)
-    return lint_document(document, "ds_config.json", infer(document, facts), RULES).diagnostics
+def lint(example: Example) -> tuple[Diagnostic, ...]:
+    document = parse(example.text)
+    return lint_document(document, "ds_config.json", infer(document, facts_of(example)), RULES).diagnostics
 
 
 def cases(kind: str) -> list[object]:
@@ -30,15 +31,15 @@ def cases(kind: str) -> list[object]:
 @pytest.mark.parametrize(("rule", "example"), cases("bad"))
 def test_a_bad_example_is_found_at_its_place(rule: Rule, example: Example) -> None:
     assert example.at is not None
-    found = [d for d in lint(example.text, example.facts) if d.code == rule.code]
-    assert [d.pointer for d in found] == [pointer(path_of(example.at))]
+    found = [d for d in lint(example) if d.code == rule.code]
+    assert [d.pointer or "" for d in found] == [pointer(path_of(example.at))]  # a script has places, and no paths
     assert found[0].range is not None
     assert found[0].range.start.offset < found[0].range.end.offset or not example.text
 
 
 @pytest.mark.parametrize(("rule", "example"), cases("good"))
 def test_a_good_example_is_clean(rule: Rule, example: Example) -> None:
-    found = lint(example.text, example.facts)
+    found = lint(example)
     assert [d for d in found if d.code == rule.code] == []
     assert [d for d in found if d.effect in (Effect.CRASH, Effect.SILENT)] == []
 
@@ -46,7 +47,7 @@ def test_a_good_example_is_clean(rule: Rule, example: Example) -> None:
 @pytest.mark.parametrize(("rule", "example"), cases("bad"))
 def test_one_cause_gives_one_finding(rule: Rule, example: Example) -> None:
     """No other rule of effect crash or silent speaks about the same place."""
-    found = lint(example.text, example.facts)
+    found = lint(example)
     places = [d.pointer for d in found if d.effect in (Effect.CRASH, Effect.SILENT)]
     assert len(places) == len(set(places)), [(d.code, d.pointer, d.message) for d in found]
 
@@ -77,7 +78,7 @@ def test_codes_and_names_are_unique_and_sorted_into_chapters() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_messages_are_sentences(rule: Rule) -> None:
     for example in rule.bad:
-        for diagnostic in lint(example.text, example.facts):
+        for diagnostic in lint(example):
             if diagnostic.code == rule.code:
                 assert diagnostic.message.endswith((".", "?")), diagnostic.message
                 assert "  " not in diagnostic.message

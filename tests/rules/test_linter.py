@@ -11,20 +11,20 @@ from dslint.diagnostics import Effect
 from dslint.facts import Facts, Integration
 from dslint.linter import INTERNAL_ERROR, lint_document, lint_text
 from dslint.rule import Finding, rule
-from dslint.rules import all_rules
+from dslint.rules import default_rules
 from dslint.source.parse import parse
 
 
 def codes(text: str, facts: Facts | None = None) -> list[str]:
-    result = lint_text(text, "c.json", facts or Facts(), all_rules())
+    result = lint_text(text, "c.json", facts or Facts(), default_rules())
     assert result is not None
     return [d.code for d in result.diagnostics]
 
 
 def test_a_rule_that_needs_an_unknown_fact_is_skipped_and_counted() -> None:
-    skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(), all_rules()).skipped
+    skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(), default_rules()).skipped
     assert ("DS201", "world_size") in {(skip.code, skip.needs) for skip in skipped}
-    skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(world_size=3), all_rules()).skipped
+    skipped = lint_document(parse('{"train_batch_size": 3}'), "c.json", Facts(world_size=3), default_rules()).skipped
     assert "DS201" not in {skip.code for skip in skipped}
 
 
@@ -34,7 +34,7 @@ def test_a_rule_that_raises_is_a_diagnostic_and_the_others_go_on() -> None:
         """Broken."""
         raise RuntimeError("no luck")
 
-    found = lint_document(parse('{"zero_optimisation": {}}'), "c.json", Facts(), (broken, *all_rules())).diagnostics
+    found = lint_document(parse('{"zero_optimisation": {}}'), "c.json", Facts(), (broken, *default_rules())).diagnostics
     internal = [d for d in found if d.code == INTERNAL_ERROR]
     assert len(internal) == 1
     assert "DS999" in internal[0].message
@@ -56,7 +56,9 @@ def test_one_cause_gives_one_finding(text: str, expected: list[str]) -> None:
 
 
 def test_auto_in_a_batch_key_gives_the_loader_away() -> None:
-    result = lint_text('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', "c.json", Facts(), all_rules())
+    result = lint_text(
+        '{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 1}}', "c.json", Facts(), default_rules()
+    )
     assert result is not None
     assert result.facts.integration is Integration.TRANSFORMERS
     assert "train_batch_size" in dict(result.facts.inferred)["integration"]
@@ -65,7 +67,7 @@ def test_auto_in_a_batch_key_gives_the_loader_away() -> None:
 
 def test_positions_are_those_of_the_text() -> None:
     text = '{\r\n  "train_micro_batch_size_per_gpu": 1,\r\n  "größe": 1, "zero_optimisation": {}\r\n}'
-    result = lint_text(text, "c.json", Facts(), all_rules())
+    result = lint_text(text, "c.json", Facts(), default_rules())
     assert result is not None
     place = next(d.range for d in result.diagnostics if d.code == "DS102")
     assert place is not None
@@ -86,7 +88,7 @@ def test_positions_are_those_of_the_text() -> None:
     ],
 )
 def test_files_are_recognised(text: str, kind: str) -> None:
-    result = lint_text(text, "c.json", Facts(), all_rules())
+    result = lint_text(text, "c.json", Facts(), default_rules())
     assert result is not None
     assert result.kind == kind
     if kind != "ds_config":

@@ -12,7 +12,7 @@ import pytest
 
 from dslint.facts import NEWEST, Integration, Release
 from dslint.releases import installed
-from dslint.rules import all_rules
+from dslint.rules import default_rules
 from dslint.settings import Finder, SettingsError, from_environment, from_options
 from dslint.settings.sources import read_file
 from dslint.settings.table import SETTINGS, json_schema
@@ -67,8 +67,8 @@ def test_selecting_starts_afresh_and_extending_adds(tmp_path: Path) -> None:
     def codes(**options: object) -> set[str]:
         return {rule.code for rule in finder(**options).for_file(str(tmp_path / "x.json")).rules}  # type: ignore[arg-type]
 
-    fives = {rule.code for rule in all_rules() if rule.code.startswith("DS5")}
-    sixes = {rule.code for rule in all_rules() if rule.code.startswith("DS6")}
+    fives = {rule.code for rule in default_rules() if rule.code.startswith("DS5")}
+    sixes = {rule.code for rule in default_rules() if rule.code.startswith("DS6")}
     assert codes() == (fives | sixes) - {"DS501", "DS502"}
     assert codes(select=("DS501",)) == {"DS501"}
     assert codes(ignore=("DS6",)) == fives - {"DS502"}

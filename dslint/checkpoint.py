@@ -1,0 +1,179 @@
+"""What the names of a checkpoint's files say about the run that wrote it. Nothing is loaded: no torch, no pickles.
+
+DeepSpeed writes into `DIR/TAG/`, and the tag into `DIR/latest`:
+
+    mp_rank_00_model_states.pt                       the model, at ZeRO stages 0 to 2: one for each model-parallel rank
+    zero_pp_rank_3_mp_rank_00_model_states.pt        the same at stage 3: one for each data-parallel rank too
+    zero_pp_rank_3_mp_rank_00_optim_states.pt        the optimizer's states at stages 1 to 3; with the prefix `bf16_` where bf16 was enabled
+    layer_05-model_00-model_states.pt                a pipeline's layers
+
+`ds_to_universal.py` makes of that a folder with `zero/` in it, and writes its name into `latest_universal` beside `latest`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from dslint.errors import UserError
+
+_MODEL = re.compile(r"(?:zero_pp_rank_(?P<data>\d+)_)?mp_rank_(?P<model>\d+)_model_states\.pt")
+_OPTIMIZER = re.compile(r"(?P<bf16>bf16_)?zero_pp_rank_(?P<data>\d+)_mp_rank_(?P<model>\d+)_?optim_states\.pt")
+_LAYER = re.compile(r"layer_\d+-model_\d+-model_states\.pt")
+_RECOVERY = "zero_to_fp32.py"
+"""The script that DeepSpeed puts beside the checkpoints of ZeRO, and of no others."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFacts:
+    """A checkpoint, as far as the names of its files tell.
+
+    `path` is the folder that was given, `tag` that of the checkpoint in it ("" where the folder itself is one). `latest` says whether a
+    file `latest` points to it, which is what `load_checkpoint` without a tag goes by; `dangling` is the tag in `latest` that is not there.
+
+    `zero` are the ZeRO stages that may have written it: (0,), (1, 2) or (3,); several where that is open. `data_parallel` is the number of
+    data-parallel ranks whose optimizer states are there (None: none are), `model_parallel` that of model-parallel ranks (tensor times
+    pipeline). `bf16` says whether bf16 was enabled, as far as ZeRO's files tell. `pipeline` says whether a pipeline wrote it.
+    `missing` are files that belong to it and are not there. `universal` is the tag of a universal checkpoint beside it, or None.
+    """
+
+    path: str
+    tag: str
+    zero: tuple[int, ...]
+    data_parallel: int | None
+    model_parallel: int | None
+    bf16: bool | None
+    latest: bool = True
+    dangling: str | None = None
+    pipeline: bool = False
+    missing: tuple[str, ...] = ()
+    universal: str | None = None
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def place(self) -> str:
+        """The folder of the checkpoint itself, with forward slashes."""
+        return f"{self.path}/{self.tag}" if self.tag else self.path
+
+
+def describe(folder: str) -> CheckpointFacts:
+    """Read a checkpoint's folder: the one with the file `latest`, or that of a tag (`global_step500`).
+
+    Where there is no `latest`, the tag with the highest number is taken, as the Hugging Face Trainer does.
+
+    Raises:
+        UserError: there is no such folder, or no DeepSpeed checkpoint in it.
+    """
+    shown = folder.replace(os.sep, "/").rstrip("/") or folder
+    names = _names(folder, shown)
+    universal = _universal(folder, names)
+    if _is_checkpoint(names):
+        return _facts(shown, "", names, latest=True, dangling=None, universal="" if "zero" in names else None, recovery=False)
+    latest = _pointer(folder, "latest") if "latest" in names else None
+    tags = sorted((name for name in names if _is_checkpoint(_listing(os.path.join(folder, name)))), key=_step)
+    tags = [tag for tag in tags if tag != universal and "zero" not in _listing(os.path.join(folder, tag))] or tags
+    if not tags:
+        raise UserError(_nothing(shown, names))
+    dangling = latest if latest is not None and latest not in tags else None
+    tag = latest if latest in tags else tags[-1]
+    assert tag is not None
+    found = _listing(os.path.join(folder, tag))
+    if "zero" in found:
+        universal = tag
+    return _facts(shown, tag, found, latest=latest is not None, dangling=dangling, universal=universal, recovery=_RECOVERY in names)
+
+
+def _facts(
+    path: str, tag: str, names: list[str], *, latest: bool, dangling: str | None, universal: str | None, recovery: bool
+) -> CheckpointFacts:
+    models = [match for name in names if (match := _MODEL.fullmatch(name))]
+    optimizers = [match for name in names if (match := _OPTIMIZER.fullmatch(name))]
+    divided = any(match["data"] is not None for match in models)
+    ranks = {(int(match["data"]), int(match["model"])) for match in optimizers}
+    ranks_of_models = {(int(match["data"] or 0), int(match["model"])) for match in models}
+    every = ranks | (ranks_of_models if divided else set())
+    data = max((rank for rank, _ in every), default=-1) + 1
+    model = max((rank for _, rank in ranks | ranks_of_models), default=-1) + 1
+    zero = (3,) if divided else (1, 2) if optimizers or recovery or "zero" in names else (0,)
+    prefix = "bf16_" if any(match["bf16"] for match in optimizers) else ""
+    missing = []
+    if optimizers or divided or recovery:
+        for one in range(data):
+            for other in range(model):
+                if (one, other) not in ranks:
+                    missing.append(f"{prefix}zero_pp_rank_{one}_mp_rank_{other:02d}_optim_states.pt")
+                if divided and (one, other) not in ranks_of_models:
+                    missing.append(f"zero_pp_rank_{one}_mp_rank_{other:02d}_model_states.pt")
+        if not optimizers and not missing:
+            missing.append("*_optim_states.pt")
+    if not divided:
+        missing += [f"mp_rank_{one:02d}_model_states.pt" for one in range(model) if (0, one) not in ranks_of_models]
+    return CheckpointFacts(
+        path,
+        tag,
+        zero,
+        data if optimizers or divided else None,
+        model or None,
+        bool(prefix) if optimizers else None,
+        latest,
+        dangling,
+        any(_LAYER.fullmatch(name) for name in names),
+        tuple(missing),
+        universal,
+    )
+
+
+def _is_checkpoint(names: list[str]) -> bool:
+    return any(_MODEL.fullmatch(name) or _OPTIMIZER.fullmatch(name) for name in names)
+
+
+def _universal(folder: str, names: list[str]) -> str | None:
+    """The tag in `latest_universal`, if its folder is there."""
+    if "latest_universal" not in names:
+        return None
+    tag = _pointer(folder, "latest_universal")
+    return tag if tag is not None and "zero" in _listing(os.path.join(folder, tag)) else None
+
+
+def _pointer(folder: str, name: str) -> str | None:
+    try:
+        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+            return file.read(1000).strip() or None
+    except OSError:
+        return None
+
+
+def _names(folder: str, shown: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except FileNotFoundError:
+        raise UserError(f"There is no checkpoint {shown}: no such folder.") from None
+    except NotADirectoryError:
+        raise UserError(f"{shown} is a file. A checkpoint of DeepSpeed is a folder: name the one that holds the file latest.") from None
+    except OSError as error:
+        raise UserError(f"The checkpoint {shown} cannot be read: {error.strerror or error}.") from None
+
+
+def _listing(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _step(tag: str) -> tuple[int, str]:
+    """Tags in the order of their steps: `global_step9` before `global_step10`."""
+    number = re.search(r"\d+", tag)
+    return (int(number[0]) if number else -1, tag)
+
+
+def _nothing(shown: str, names: list[str]) -> str:
+    within = sorted((name for name in names if re.fullmatch(r"checkpoint-\d+", name)), key=_step)
+    if within:
+        return f"{shown} holds checkpoints of the Hugging Face Trainer, and is none itself: name one of them, such as {shown}/{within[-1]}."
+    if any(name.endswith((".safetensors", ".bin")) for name in names):
+        return f"{shown} holds a model's weights, and no checkpoint of DeepSpeed: those have files such as mp_rank_00_model_states.pt."
+    return f"{shown} holds no checkpoint of DeepSpeed: those have files such as global_step500/mp_rank_00_model_states.pt."

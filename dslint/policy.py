@@ -1,0 +1,124 @@
+"""A team's own policy: a JSON Schema that every config has to satisfy, beside what DeepSpeed asks of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.errors import UserError
+from dslint.source.read import ReadError, read
+from dslint.source.tree import Path
+
+
+class PolicyError(UserError):
+    """A policy that cannot be used; the text is a sentence for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A JSON Schema, and the file it was read from."""
+
+    path: str
+    schema: dict[str, Any] = field(compare=False, hash=False)
+
+    def __str__(self) -> str:
+        return self.path
+
+
+_NOTHING: dict[str, Any] = {"not": {}}
+"""The schema that nothing satisfies."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A place where a config breaks a policy, what is wrong there, and what the policy says about it (its `description`), if anything."""
+
+    path: Path
+    message: str
+    reason: str | None
+
+
+def load_policy(path: str) -> Policy:
+    """Read a policy.
+
+    Raises:
+        PolicyError: it cannot be read, or is no JSON Schema.
+    """
+    import jsonschema  # half a second: only those who have a policy pay for it
+
+    shown = path.replace(os.sep, "/")
+    try:
+        schema = json.loads(read(path))
+    except ReadError as error:
+        raise PolicyError(f"the policy {shown}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(f"the policy {shown} is no JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise PolicyError(f"the policy {shown} is no JSON Schema: it holds no object")
+    try:
+        jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(schema)
+    except jsonschema.SchemaError as error:
+        where = "/".join(map(str, error.absolute_path)) or "its top"
+        raise PolicyError(f"the policy {shown} is no JSON Schema: at {where}, {error.message}") from None
+    return Policy(shown, _with_places(schema))
+
+
+def _with_places(schema: Any) -> Any:
+    """The schema with `false` for a key spelled as what allows nothing: jsonschema does not say where a `false` was broken."""
+    if isinstance(schema, list):
+        return [_with_places(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    spelled = {key: value if key in ("const", "enum") else _with_places(value) for key, value in schema.items()}
+    for key in ("properties", "patternProperties"):
+        if isinstance(spelled.get(key), dict):
+            spelled[key] = {name: _NOTHING if value is False else value for name, value in spelled[key].items()}
+    return spelled
+
+
+def breaches(policy: Policy, config: Any) -> Iterator[Breach]:
+    """Where a config (plain data, as it is written) breaks a policy. A key that is missing is a breach at its own path.
+
+    Raises:
+        PolicyError: the policy refers to a schema that is not in it.
+    """
+    import jsonschema
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped] # without it, jsonschema would fetch what a policy refers to
+    from referencing.exceptions import Unresolvable
+
+    draft = jsonschema.validators.validator_for(policy.schema, default=jsonschema.Draft202012Validator)
+    validator = draft(policy.schema, registry=REGISTRY)
+    try:
+        errors = sorted(validator.iter_errors(config), key=lambda found: list(map(str, found.absolute_path)))
+    except Unresolvable as unresolvable:
+        raise PolicyError(f"the policy {policy.path} refers to what is not in it: {unresolvable}") from None
+    for error in errors:
+        yield from _breaches(error)
+
+
+def _breaches(error: Any) -> Iterator[Breach]:
+    path: Path = tuple(error.absolute_path)
+    schema = error.schema if isinstance(error.schema, dict) else {}
+    reason = schema.get("description")
+    if error.validator == "required" and isinstance(error.instance, dict):
+        for name in error.validator_value:
+            if name not in error.instance:
+                of_key = schema.get("properties", {}).get(name, {})
+                said = of_key.get("description") if isinstance(of_key, dict) else None
+                yield Breach((*path, name), "is not written, and has to be", said or reason)
+    elif error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        patterns = schema.get("patternProperties", {})
+        for name in error.instance:
+            if name not in schema.get("properties", {}) and not any(re.search(pattern, name) for pattern in patterns):
+                yield Breach((*path, name), "may not be written", reason)
+    elif error.validator in ("const", "enum"):
+        allowed = [error.validator_value] if error.validator == "const" else error.validator_value
+        yield Breach(path, f"has to be {' or '.join(json.dumps(value) for value in allowed)}", reason)
+    elif error.validator == "not" and error.validator_value == {}:
+        yield Breach(path, "may not be written", reason)
+    else:
+        yield Breach(path, f"breaks it: {error.message}", reason)

@@ -1,0 +1,63 @@
+"""No rule fails, whatever a file holds."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslint import rules
+from dslint.facts import NEWEST, Facts, Integration, Release
+from dslint.linter import INTERNAL_ERROR, lint_document
+from dslint.rules import all_rules
+from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
+from dslint.source.parse import parse
+
+VALUES: tuple[Any, ...] = (None, True, False, 0, 1, -1, 2, 0.5, 1e30, "", "auto", "false", "none", "x", [], [1], [0.9, 0.99], {}, {"a": 1})
+
+
+def odd_config(seed: int) -> dict[str, Any]:
+    """A config of known keys with values that may be of any kind, and types of optimizers and schedules with parameters of any type's."""
+    draw = random.Random(seed)
+    config: dict[str, Any] = {}
+    for key in draw.sample(list(KEYS), 25):
+        place = config
+        *above, name = key.replace("*", "m").replace("[]", "").split(".")
+        for section in above:
+            inner = place.setdefault(section, {})
+            if not isinstance(inner, dict):
+                break
+            place = inner
+        else:
+            place.setdefault(name, draw.choice(VALUES))
+    for section, types in (("optimizer", OPTIMIZERS), ("scheduler", SCHEDULERS)):
+        names = [name for entry in types.values() for name in entry["params"]]
+        params: Any = {name: draw.choice(VALUES) for name in draw.sample(names, 6)}
+        config[section] = {"type": draw.choice([*types, "x", None]), "params": draw.choice([params, params, params, None, "x"])}
+    return config
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_rule_fails_on_an_odd_config(seed: int) -> None:
+    text = json.dumps(odd_config(seed))
+    integration = [None, *Integration][seed % 5]
+    release = [NEWEST, Release(0, 18, 9), Release(0, 9, 0)][seed % 3]
+    facts = Facts(world_size=[None, 8][seed % 2], integration=integration, deepspeed=release)
+    found = lint_document(parse(text), "c.json", facts, all_rules()).diagnostics
+    assert [d.message for d in found if d.code == INTERNAL_ERROR] == [], text
+
+
+LEAVES = re.compile(r"^( *)if [^\n]*\bconfig\.value\([^()]*\) != [^\n]*:\n\1    (?:return|continue)$", re.MULTILINE)
+
+
+def test_no_rule_takes_the_unknown_for_what_it_looks_for() -> None:
+    """`if config.value(...) != 3: return` goes on with UNKNOWN, which is not unequal to anything either."""
+    folder = Path(rules.__file__).parent
+    found = [
+        f"{path.name}: {match[0]}" for path in sorted(folder.glob("*.py")) for match in LEAVES.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []

@@ -1,0 +1,109 @@
+"""Rules of a team's own, from an installed package; a broken one is a diagnostic and no traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import ROOT, dslint
+
+RULES = '''\
+"""Rules of a team's own."""
+from dslint.diagnostics import Effect
+from dslint.rule import Finding, bad, good, rule
+
+
+@rule("ACME001", "no-stage-3", effect=Effect.ADVICE)
+@bad('{"zero_optimization": {"stage": 3}}', at="zero_optimization.stage")
+@good('{"zero_optimization": {"stage": 2}}')
+def no_stage_3(config):
+    """Stage 3 is not for our network."""
+    if config.value("zero_optimization.stage") == 3:
+        yield Finding("zero_optimization.stage", "stage 3 is not for our network.", help="Write 2.")
+
+
+@rule("ACME002", "fails", effect=Effect.ADVICE)
+def fails(config):
+    """A rule with a mistake in it."""
+    raise KeyError("oh")
+'''
+CONFIG = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A folder with an installed package: its module, and what an installer writes of its entry points."""
+    (tmp_path / "acme_rules.py").write_text(RULES, encoding="utf-8")
+    told = tmp_path / "acme_rules-1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rules\nVersion: 1.0\n", encoding="utf-8")
+    points = ["acme = acme_rules", "one = acme_rules:no_stage_3", "gone = acme_gone", "empty = json", "bad = acme_bad"]
+    (told / "entry_points.txt").write_text("\n".join(["[dslint.rules]", *points]), encoding="utf-8")
+    (tmp_path / "acme_bad.py").write_text("import os\nos._exit_(1)\n", encoding="utf-8")
+    return tmp_path
+
+
+def check(site: Path, settings: str, *options: str, config: str = CONFIG) -> tuple[int, list[dict[str, Any]]]:
+    work = site / "work"
+    work.mkdir(exist_ok=True)
+    (work / "dslint.toml").write_text(settings, encoding="utf-8")
+    (work / "ds.json").write_text(config, encoding="utf-8")
+    done = dslint("check", "ds.json", "--output-format", "json", *options, cwd=work, env={"PYTHONPATH": f"{ROOT}:{site}"})
+    assert done.returncode in (0, 1, 2), done.stderr
+    return done.returncode, json.loads(done.stdout)["diagnostics"]
+
+
+def test_a_teams_rule_finds_and_one_that_fails_is_said(site: Path) -> None:
+    code, found = check(site, 'plugins = ["acme"]\n')
+    assert code == 2  # a rule that fails is a failure of the tool
+    assert {d["code"]: (d["severity"], d["pointer"]) for d in found} == {
+        "ACME001": ("info", "/zero_optimization/stage"),
+        "DS000": ("error", ""),
+    }
+    (failed,) = (d for d in found if d["code"] == "DS000")
+    assert "ACME002 (fails)" in failed["message"]
+    assert "KeyError: 'oh'" in failed["message"]
+    assert "acme_rules" in failed["help"]
+    assert "defect of dslint" not in failed["help"]
+
+
+def test_without_the_setting_nothing_is_loaded(site: Path) -> None:
+    assert check(site, "") == (0, [])
+
+
+def test_its_rules_can_be_spoken_of(site: Path) -> None:
+    settings = 'ignore = ["ACME002"]\nplugins = ["acme"]\nseverity = {"no-stage-3" = "error"}\n'
+    assert [(d["code"], d["severity"]) for d in check(site, settings)[1]] == [("ACME001", "error")]
+    ignoring = CONFIG.replace("{", "{ // dslint: ignore-file[no-stage-3] agreed\n", 1)
+    assert check(site, settings, "--integration", "deepspeed", config=ignoring) == (0, [])
+    assert [d["code"] for d in check(site, 'plugins = ["acme"]\nselect = ["ACME001"]\n')[1]] == ["ACME001"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gone", "ModuleNotFoundError: No module named 'acme_gone'"),
+        ("empty", "leads to no rule"),
+        ("bad", "AttributeError: module 'os' has no attribute '_exit_'"),
+        ("nobody", "no installed package has an entry point 'nobody'"),
+    ],
+)
+def test_a_broken_plug_in_is_a_diagnostic(site: Path, name: str, said: str) -> None:
+    code, found = check(site, f'plugins = ["{name}"]\n')
+    assert code == 2
+    ((message, help_),) = [(d["message"], d["help"]) for d in found]
+    assert said in message
+    assert name in help_
+
+
+def test_one_rule_alone_can_be_the_entry_point(site: Path) -> None:
+    assert [d["code"] for d in check(site, 'plugins = ["one"]\n')[1]] == ["ACME001"]
+
+
+def test_its_documentation_is_shown_like_dslints_own(site: Path) -> None:
+    done = dslint("rule", "no-stage-3", cwd=site, env={"PYTHONPATH": f"{ROOT}:{site}", "DSLINT_PLUGINS": "acme"})
+    assert done.returncode == 0, done.stderr
+    assert "Stage 3 is not for our network." in done.stdout
