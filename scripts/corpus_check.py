@@ -25,9 +25,12 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.discover import discover
 from dslint.facts import Facts, Integration
 from dslint.linter import INTERNAL_ERROR, lint_file
+from dslint.report.words import is_judged
 from dslint.results import FileResult
-from dslint.rules import all_rules
+from dslint.rules import default_rules
+from dslint.run import is_setup
 from dslint.settings import Finder
+from dslint.setup.lint import lint_setup
 
 
 @dataclass
@@ -51,7 +54,7 @@ class Tally:
 
     def add(self, result: FileResult, verdict: Verdict | None) -> None:
         """Count a file."""
-        if result.kind != "ds_config":
+        if not is_judged(result):
             self.left_out[result.kind] += 1
             return
         self.judged += 1
@@ -71,6 +74,14 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSONL file."""
     with path.open(encoding="utf-8") as file:
         yield from (json.loads(line) for line in file if line.strip())
+
+
+def lint(path: str, facts: Facts) -> list[FileResult]:
+    """What is found in a file, which may be a training, and in what it leads to."""
+    if is_setup(path):
+        return lint_setup(path, path, facts, default_rules())
+    result = lint_file(path, path, facts, default_rules())
+    return [result] if result is not None else []
 
 
 def verdicts(arguments: argparse.Namespace) -> dict[str, Verdict]:
@@ -112,9 +123,8 @@ def main() -> int:
         if known and verdict is None:
             continue
         facts = Facts(verdict.world_size if verdict else None, arguments.integration)
-        result = lint_file(target.path, target.path, facts, all_rules())
-        assert result is not None, "a named file always has a result"
-        tally.add(result, verdict)
+        for result in lint(target.path, facts):
+            tally.add(result, verdict)
     print(f"judged {tally.judged} files; left out: {', '.join(f'{count} {kind}' for kind, count in tally.left_out.items()) or 'none'}")
     for (code, name), count in sorted(tally.rules.items()):
         print(f"{count:6} {code} {name}")

@@ -1,8 +1,9 @@
 """Begin a rule: write its skeleton into the module of its chapter.
 
-    python scripts/new_rule.py DS5 nvme-without-path --effect crash --phase initialize
+    python scripts/new_rule.py DS5 nvme-without-path --effect crash --phase initialize --module nvme
 
-takes the next free code of the chapter. The skeleton fails the suite until it is filled in, so that it cannot be forgotten.
+takes the next free code of the chapter. Where a chapter has several modules and none is named, they are listed.
+The skeleton fails the suite until it is filled in, so that it cannot be forgotten.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 from dslint.diagnostics import Effect, Phase
 from dslint.rules import CHAPTERS, all_rules
@@ -36,11 +38,11 @@ class Unfit(Exception):
     """The arguments do not make a rule. The text says why."""
 
 
-def skeleton(chapter: str, name: str, effect: Effect, phase: Phase | None) -> tuple[Path, str, str]:
+def skeleton(chapter: str, name: str, effect: Effect, phase: Phase | None, wanted: str | None) -> tuple[Path, str, str]:
     """The module to write to, the code of the new rule, and its text.
 
     Raises:
-        Unfit: no such chapter, a name that is taken or no name, a phase missing or too many.
+        Unfit: no such chapter or module, a name that is taken or no name, a phase missing or too many.
     """
     digit = chapter.upper().removeprefix("DS")
     modules = [module for module in CHAPTERS if any(rule.module == module.__name__ and rule.code[2] == digit for rule in all_rules())]
@@ -60,8 +62,18 @@ def skeleton(chapter: str, name: str, effect: Effect, phase: Phase | None) -> tu
         phase=f", phase=Phase.{phase.name}" if phase else "",
         function=name.replace("-", "_"),
     )
-    assert modules[-1].__file__ is not None
-    return Path(modules[-1].__file__).resolve(), code, text
+    return _module(chapter, modules, wanted), code, text
+
+
+def _module(chapter: str, modules: list[ModuleType], wanted: str | None) -> Path:
+    """The file of the module that the rule goes to."""
+    short = {module.__name__.rpartition(".")[2]: module for module in modules}
+    if (wanted is None and len(short) > 1) or (wanted is not None and wanted not in short):
+        lines = (f"  {name:<20} {(module.__doc__ or '').partition(chr(10))[0]}" for name, module in short.items())
+        raise Unfit(f"{chapter} has these modules; name the one that fits with --module:\n" + "\n".join(lines))
+    file = short[wanted or next(iter(short))].__file__
+    assert file is not None
+    return Path(file).resolve()
 
 
 def _with_phase(module: str) -> str:
@@ -79,9 +91,10 @@ def main() -> int:
     parser.add_argument("name")
     parser.add_argument("--effect", type=Effect, required=True, choices=list(Effect))
     parser.add_argument("--phase", type=Phase, choices=list(Phase))
+    parser.add_argument("--module", help="the module in rules/ it goes to")
     arguments = parser.parse_args()
     try:
-        module, code, text = skeleton(arguments.chapter, arguments.name, arguments.effect, arguments.phase)
+        module, code, text = skeleton(arguments.chapter, arguments.name, arguments.effect, arguments.phase, arguments.module)
     except Unfit as error:
         print(f"new_rule: {error}", file=sys.stderr)
         return 2

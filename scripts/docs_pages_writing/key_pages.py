@@ -1,0 +1,187 @@
+"""The reference of DeepSpeed's keys, a page for each section of the config: docs/keys/."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator
+
+from pydantic import BaseModel
+
+from docs_pages_writing.key_words import facts, type_of
+from docs_pages_writing.markdown import blocks, code, escape, table
+from docs_pages_writing.own_rules import own_rules
+from docs_pages_writing.places import REGISTRIES, TOP, anchor, has_page, heading, is_section, keys
+from docs_pages_writing.watched import Watched
+from dslint.facts import NEWEST, OLDEST, Release
+from dslint.schemas import marks
+from dslint.schemas.base import HandReadSection, Section
+from dslint.schemas.optimizers import Kind
+from dslint.schemas.walk import Key, keys_of
+
+MOST = 24
+"""So many rules are named that only read a key; where there are more, they say nothing about it."""
+
+
+def key_pages(watched: Watched) -> dict[str, str]:
+    """The pages by name."""
+    top = [key for key in keys().values() if len(key.path) == 1]
+    pages = {f"{key.name}.md": _page(key, watched) for key in top if has_page(key)}
+    alone = [key for key in top if not has_page(key)]
+    return pages | {f"{TOP}.md": _top_page(alone, watched), "README.md": _index(top)}
+
+
+def _page(section: Key, watched: Watched) -> str:
+    below = [key for key in keys().values() if key.path[0] == section.name]
+    return blocks(
+        f"# {section.name}",
+        *_section(section, watched),
+        *(part for key in below if key is not section for part in _key(key, watched)),
+        *(_types(section.name, watched) if section.name in REGISTRIES else ()),
+    )
+
+
+def _top_page(alone: Iterable[Key], watched: Watched) -> str:
+    alone = list(alone)
+    today = [key for key in alone if not _is_gone(key)]
+    gone = [key for key in alone if _is_gone(key)]
+    return blocks(
+        "# Keys of the top level",
+        "The keys of the config that stand in no section. A key that DeepSpeed does not know is dropped here without a word.",
+        *(part for key in today for part in _key(key, watched)),
+        f"## Gone by {NEWEST}",
+        *(part for key in gone for part in _key(key, watched)),
+    )
+
+
+def _is_gone(key: Key) -> bool:
+    until = key.mark(marks.Until)
+    return until is not None and Release.parse(until.release) < NEWEST
+
+
+# ------------------------------------------------------------------ a key
+
+
+def _key(key: Key, watched: Watched) -> Iterator[str]:
+    yield f"{'##' if is_section(key) else '###'} {heading(key)}"
+    if is_section(key):
+        yield from _section(key, watched)
+    else:
+        yield _text(key.description)
+        yield _facts(key, watched)
+
+
+def _section(key: Key, watched: Watched) -> Iterator[str]:
+    yield _text(key.description)
+    model = key.shape.section
+    if model is not None:
+        about = _text(model.__doc__)
+        yield about if about != _text(key.description) else ""
+        yield _unknown_keys(model)
+    yield _facts(key, watched)
+
+
+def _unknown_keys(model: type[Section]) -> str:
+    if model.unknown_keys == "raise":
+        since = getattr(model, "forbids_since", None)
+        before = f" from {since} on; before, it dropped them" if since and Release.parse(since) > OLDEST else ""
+        return f"DeepSpeed refuses unknown keys in this section{before}."
+    return "DeepSpeed drops unknown keys in this section without a word." if issubclass(model, HandReadSection) else ""
+
+
+def _facts(key: Key, watched: Watched) -> str:
+    lines = [f"- {word}: {text}" for word, text in facts(key)]
+    dotted = ".".join(key.path)
+    if about := watched.about.get(dotted):
+        lines.append(f"- rules: {_rules(about)}")
+    if (readers := watched.readers.get(dotted)) and not is_section(key):
+        lines.append(f"- read by: {_rules(readers)}" if len(readers) <= MOST else f"- read by {len(readers)} rules")
+    return "\n".join(lines)
+
+
+def _rules(codes: Iterable[str]) -> str:
+    names = {rule.code: rule.name for rule in own_rules()}
+    return ", ".join(f'[{one}](../rules/{one}.md "{names[one]}")' for one in codes)
+
+
+def _text(text: str | None) -> str:
+    return escape(" ".join(inspect.cleandoc(text or "").split()))
+
+
+# ------------------------------------------------------------------ what a type takes
+
+
+def _types(section: str, watched: Watched) -> Iterator[str]:
+    registry = REGISTRIES[section]
+    yield "## Types"
+    yield "\n".join(f"- [{name}](#{anchor(name)}){_lives(kind)}" for name, kind in registry.items())
+    for name, kind in registry.items():
+        yield f"### {name}"
+        yield from _type(section, kind, watched)
+
+
+def _lives(kind: Kind) -> str:
+    words = [f"since {kind.since.release}"] if kind.since else []
+    words += [f"gone after {kind.until.release}"] if kind.until else []
+    return f", {', '.join(words)}" if words else ""
+
+
+def _type(section: str, kind: Kind, watched: Watched) -> Iterator[str]:
+    yield " ".join(filter(None, (_text(kind.params.__doc__), _text(kind.note))))
+    said = [f"since {kind.since.release}"] if kind.since else []
+    if kind.until:
+        said.append(f"gone after {kind.until.release}: {escape(kind.until.note or 'refused')}")
+    said += [f"{code(name)} {when}" if when != "always" else code(name) for name, when in kind.classes.items()]
+    said += [f"every step raises {code(kind.step)}"] if kind.step else []
+    said += [f"with ZeRO, fp16 or bf16, initialize raises {code(kind.wrapped)}"] if kind.wrapped else []
+    yield "\n".join(f"- {line}" for line in said)
+    yield table(
+        ("parameter", "type", "default", "meaning", "rules"), (_parameter(key, watched) for key in _parameters(section, kind.params))
+    )
+
+
+def _parameters(section: str, model: type[BaseModel]) -> Iterator[Key]:
+    return keys_of(model, (section, "params"))
+
+
+def _parameter(key: Key, watched: Watched) -> tuple[str, ...]:
+    found = dict(facts(key))
+    meaning = [_text(key.description)]
+    meaning += [f"{word}: {found[word]}." for word in ('"auto"', "releases") if word in found]
+    if only := key.mark(marks.OnlyFor):
+        meaning.append(f"Taken by {' and '.join(map(code, only.classes))} alone.")
+    dotted = ".".join(key.path)
+    rules = _rules([*watched.about.get(dotted, ()), *watched.readers.get(dotted, ())])
+    default = "required" if key.required else found.get("default", "")
+    return code(key.name), type_of(key.shape), default, " ".join(filter(None, meaning)), rules
+
+
+# ------------------------------------------------------------------ the list
+
+
+def _index(top: Iterable[Key]) -> str:
+    top = list(top)
+    return blocks(
+        "# Keys",
+        f"What DeepSpeed reads from its config: {len(keys())} keys, with type, default, range and history from {OLDEST} to {NEWEST}, and "
+        "the rules that look at them. Made from the models that dslint judges by, which the suite holds against real releases. Rules of "
+        "the chapter [Keys, types, releases](../rules/README.md#keys-types-releases) look at every key. `dslint schema` gives the same to "
+        "editors.",
+        "## Sections",
+        table(("section", "what it is"), ((f"[{key.name}]({key.name}.md)", _summary(key)) for key in top if has_page(key))),
+        "## Keys of the top level",
+        table(
+            ("key", "type", "what it is"),
+            (
+                (f"[{code(key.name)}]({TOP}.md#{anchor(code(key.name))})", type_of(key.shape), _summary(key))
+                for key in top
+                if not has_page(key) and not _is_gone(key)
+            ),
+        ),
+        f"## Gone by {NEWEST}",
+        ", ".join(f"[{code(key.name)}]({TOP}.md#{anchor(code(key.name))})" for key in top if not has_page(key) and _is_gone(key)),
+    )
+
+
+def _summary(key: Key) -> str:
+    section = key.shape.section
+    return _text(key.description) or (_text(section.__doc__) if section else "")

@@ -1,0 +1,60 @@
+"""Where the reference says something: the page and the anchor of each key of the config."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from docs_pages_writing.markdown import code
+from dslint.schemas.marks import ShadowedBy
+from dslint.schemas.optimizers import OPTIMIZERS, Kind
+from dslint.schemas.root import DeepSpeedConfig
+from dslint.schemas.schedulers import SCHEDULERS
+from dslint.schemas.walk import Key, all_keys
+
+TOP = "top-level"
+"""The page of the keys that stand in no section."""
+
+REGISTRIES: dict[str, dict[str, Kind]] = {"optimizer": OPTIMIZERS, "scheduler": SCHEDULERS}
+"""The sections whose `params` depend on the `type`."""
+
+
+@cache
+def keys() -> dict[str, Key]:
+    """Every key by its dotted path. A section that is only another name of one (bfloat16) is there without what is in it."""
+    found = list(all_keys(DeepSpeedConfig))
+    shadowed = {key.path[0] for key in found if len(key.path) == 1 and key.mark(ShadowedBy) is not None}
+    return {".".join(key.path): key for key in found if len(key.path) == 1 or key.path[0] not in shadowed}
+
+
+def is_section(key: Key) -> bool:
+    """Whether other keys of the reference stand in it."""
+    return key.shape.section is not None or key.shape.values is not None or key.path[0] in REGISTRIES
+
+
+def has_page(key: Key) -> bool:
+    """Whether a key of the top level has a page of its own."""
+    return is_section(key) and not key.mark(ShadowedBy)
+
+
+def place(dotted: str) -> str | None:
+    """The page and anchor of a key, to be linked from another page of the reference; None where it is not in the reference."""
+    section, _, rest = dotted.partition(".")
+    parameter = rest.removeprefix("params.")
+    if section in REGISTRIES and parameter != rest and any(parameter in kind.params.model_fields for kind in REGISTRIES[section].values()):
+        dotted = f"{section}.params"
+    known = keys()
+    if dotted not in known:
+        return None
+    page = section if has_page(known[section]) else TOP
+    return f"{page}.md#{anchor(heading(known[dotted]))}"
+
+
+def heading(key: Key) -> str:
+    """What stands above a key; a name of the writer's own is NAME."""
+    return code(".".join("NAME" if step == "*" else step for step in key.path))
+
+
+def anchor(heading: str) -> str:
+    """The anchor that the site and the code hosts make of a heading."""
+    return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")

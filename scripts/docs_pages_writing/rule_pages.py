@@ -1,0 +1,166 @@
+"""A page for each rule, and the list of them all: docs/rules/."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from docs_pages_writing.example_runs import CONFIG, Run, beside, fix_options, options, releases, run
+from docs_pages_writing.markdown import blocks, code, escape, fence, prose, table
+from docs_pages_writing.own_rules import own_rules
+from docs_pages_writing.watched import Watched
+from dslint.diagnostics import Effect
+from dslint.report.rule_page import CHAPTERS
+from dslint.report.words import consequence, flag, listed
+from dslint.rule import Example, Rule
+
+FIXES = {"--fix": "safe", "--unsafe-fixes": "changes the training"}
+
+
+def rule_pages(watched: Watched) -> dict[str, str]:
+    """The pages by name."""
+    rules = own_rules()
+    runs = {rule.code: [run(rule, example) for example in rule.bad] for rule in rules}
+    pages = {f"{rule.code}.md": _page(rule, runs[rule.code], watched) for rule in rules}
+    return pages | {"README.md": _index(rules, runs)}
+
+
+def _page(rule: Rule, runs: list[Run], watched: Watched) -> str:
+    said = consequence(rule.effect, rule.phase) or "runs it as it is; this is advice"
+    summary, _, more = rule.documentation.partition("\n")
+    fixes = _fixes(runs)
+    head = [
+        f"**{rule.severity.value}**: DeepSpeed {said}.",
+        "It is asked with `--pedantic` alone, or where it is selected by its code: experts disagree about it." if rule.pedantic else "",
+        f"dslint can mend it: {listed(f'`{word}` ({FIXES[word]})' for word in fixes)}." if fixes else "",
+    ]
+    return blocks(
+        f"# {rule.code} {rule.name}",
+        escape(summary),
+        " ".join(filter(None, head)),
+        escape(prose(more.strip())),
+        "## What it finds",
+        *(part for number, shown in enumerate(runs) for part in _bad(rule.bad[number], shown, line_above=number > 0)),
+        "## What is right" if rule.good else None,
+        *(part for example in rule.good for part in _good(rule, example)),
+        *_more(rule, watched),
+        *_ignoring(rule, runs),
+    )
+
+
+def _fixes(runs: Iterable[Run]) -> list[str]:
+    """The options under which something is mended in the examples."""
+    found = {fix_options(shown.found) for shown in runs if shown.found and shown.fixed}
+    return [word for word in FIXES if word in found]
+
+
+# ------------------------------------------------------------------ examples
+
+
+def _bad(example: Example, shown: Run, *, line_above: bool) -> Iterator[str]:
+    if line_above:
+        yield "---"
+    yield _config(shown.text)
+    yield from _beside(example)
+    given = options(example.facts)
+    said = f"With {listed(map(code, given))}, dslint says:" if given else "dslint says:"
+    if shown.output:
+        yield said
+        yield fence(shown.output, "text")
+    if shown.found and shown.fixed is not None and (word := fix_options(shown.found)):
+        yield f"`dslint check {word}` makes of it:"
+        yield _config(shown.fixed)
+
+
+def _good(rule: Rule, example: Example) -> Iterator[str]:
+    given = options(example.facts)
+    if given:
+        yield f"With {listed(map(code, given))}:"
+    yield _config(run(rule, example).text)
+    yield from _beside(example)
+
+
+def _config(text: str) -> str:
+    if not text.strip():
+        return "An empty file."
+    strict = "//" not in text and "#" not in text and text.lstrip().startswith("{")
+    return fence(text, "json" if strict else "hjson" if text.isprintable() or "\n" in text else "text")
+
+
+def _beside(example: Example) -> Iterator[str]:
+    for name, language, text in beside(example):
+        yield f"beside {code(name)}:"
+        yield fence(text, language)
+
+
+# ------------------------------------------------------------------ what else there is to say
+
+
+def _more(rule: Rule, watched: Watched) -> Iterator[str]:
+    facts = []
+    if rule.needs:
+        facts.append(f"- It needs to know {listed(code(flag(fact)) for fact in rule.needs)}; without it the rule is skipped and counted.")
+    if found := releases(rule):
+        facts.append(f"- DeepSpeed releases: the first example is found {found}.")
+    if keys := [f"[{code(key)}]({watched.link(key, '../keys/')})" for key in watched.keys[rule.code]]:
+        facts.append(f"- Keys it looks at: {', '.join(keys)}.")
+    if rule.untried:
+        facts.append(f"- That DeepSpeed raises is not tried by the suite: {escape(rule.untried)}.")
+    elif rule.effect is Effect.CRASH:
+        facts.append("- The suite runs these examples on the real DeepSpeed: it raises there on the bad ones, and runs the good ones.")
+    if facts:
+        yield "## More about it"
+        yield "\n".join(facts)
+    if rule.references:
+        yield "## References"
+        yield "\n".join(f"- <{one}>" if one.startswith("https://") else f"- {escape(one)}" for one in rule.references)
+
+
+def _ignoring(rule: Rule, runs: list[Run]) -> Iterator[str]:
+    found = next((shown.found for shown in runs if shown.found), None)
+    yield "## To ignore it"
+    if rule.last or found is None:
+        yield f'For all files, in the settings: `extend-ignore = ["{rule.name}"]`. See [ignoring](../ignoring.md).'
+        return
+    if found.path == CONFIG:
+        yield "In a comment on the line above the member, or at the end of its line, with a reason:"
+        yield fence(f"// dslint: ignore[{rule.name}] why it is to stay", "hjson")
+        yield "Strict JSON has no comments; there, in the settings:"
+    else:
+        yield "In the settings, with a reason:"
+    lines = ["[[tool.dslint.ignores]]", f'file = "{found.path}"']
+    lines += [f'pointer = "{found.pointer}"'] if found.pointer else []
+    lines += [f'rules = ["{rule.name}"]', 'reason = "why it is to stay"']
+    yield fence("\n".join(lines), "toml")
+    yield f'For all files: `extend-ignore = ["{rule.name}"]`. See [ignoring](../ignoring.md).'
+
+
+# ------------------------------------------------------------------ the list
+
+
+def _index(rules: tuple[Rule, ...], runs: dict[str, list[Run]]) -> str:
+    parts = [
+        "# Rules",
+        f"{len(rules)} rules, by chapter. The severity follows from the effect. `dslint rule CODE` prints a page in the terminal.",
+        table(
+            ("effect", "what DeepSpeed does", "severity"),
+            ((effect.value, _effect(effect), effect.severity.value) for effect in Effect),
+        ),
+        "*fix*: \u2713 is made by `--fix`, and leaves training as it is; (\u2713) is made by `--unsafe-fixes`.",
+    ]
+    for chapter, of_chapter in groupby(rules, key=lambda rule: rule.code[:3]):
+        parts.append(f"## {CHAPTERS.get(chapter, chapter)}")
+        parts.append(table(("rule", "what it finds", "effect", "fix"), (_row(rule, runs[rule.code]) for rule in of_chapter)))
+    return blocks(*parts)
+
+
+def _effect(effect: Effect) -> str:
+    said = consequence(effect, None)
+    return said or ("raises an error" if effect is Effect.CRASH else "nothing wrong now: deprecated, unclear, not portable")
+
+
+def _row(rule: Rule, runs: list[Run]) -> tuple[str, ...]:
+    fixes = _fixes(runs)
+    mark = "\u2713" if "--fix" in fixes else "(\u2713)" if fixes else ""
+    asked = " *(with `--pedantic`)*" if rule.pedantic else ""
+    return f"[{rule.code}]({rule.code}.md)", f"`{rule.name}`<br>{escape(rule.summary)}{asked}", rule.effect.value, mark

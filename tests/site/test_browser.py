@@ -1,0 +1,107 @@
+"""The site as people see it: in Chromium, on a laptop and on a phone, by day and by night."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.site
+
+Scheme = Literal["light", "dark"]
+Open = Callable[..., "Page"]
+LAPTOP, PHONE = (1280, 800), (390, 844)
+
+
+@pytest.fixture
+def show(browser: Browser, address: str) -> Iterator[Open]:
+    """Opens a page of the site. At the end nothing must have been asked of another machine, and no script must have failed."""
+    contexts = []
+    elsewhere: list[str] = []
+    errors: list[str] = []
+
+    def open_page(path: str, size: tuple[int, int] = LAPTOP, scheme: Scheme = "light") -> Page:
+        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("request", lambda request: elsewhere.append(request.url) if not request.url.startswith((address, "data:")) else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(address + path)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert elsewhere == []
+    assert errors == []
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("DS501", "rules/DS501.html"), ("offload_param below", "rules/DS501.html"), ("overlap_comm", "keys/zero_optimization.html")],
+)
+def test_search_finds(show: Open, address: str, words: str, found: str) -> None:
+    page = show("index.html")
+    page.fill("input[data-md-component=search-query]", words)
+    results = page.locator(".md-search-result__link")
+    results.first.wait_for()
+    links = [str(link.get_attribute("href")).removeprefix(address).partition("?")[0] for link in results.all()[:12]]
+    assert found in links
+    results.nth(links.index(found)).click()
+    page.wait_for_url(re.compile(re.escape(found)))
+
+
+def test_a_rule_page_shows_its_example_and_what_dslint_says(show: Open) -> None:
+    page = show("rules/DS501.html")
+    blocks = page.locator("article pre").all_inner_texts()
+    assert '"offload_param": {"device": "cpu"}' in blocks[0]
+    assert blocks[1].startswith("warning[DS501] offload-param-below-stage-3")
+    assert page.locator("article pre").first.is_visible()
+    page.locator("article a", has_text="zero_optimization.stage").click()
+    page.locator("#zero_optimizationstage").wait_for(state="visible")
+
+
+def test_day_and_night(show: Open) -> None:
+    def brightness(page: Page) -> int:
+        color = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return sum(map(int, re.findall(r"\d+", color)[:3]))
+
+    assert brightness(show("index.html", scheme="light")) > 600
+    night = show("index.html", scheme="dark")
+    assert brightness(night) < 200
+    night.locator("label[for^=__palette]:visible").click()  # by hand: light, whatever the system says
+    assert brightness(night) > 600
+
+
+PAGES = (
+    "index",
+    "rules/index",
+    "rules/DS501",
+    "rules/DS904",
+    "keys/index",
+    "keys/zero_optimization",
+    "keys/optimizer",
+    "settings",
+    "auto",
+    "tutorial",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_sticks_out_on_a_phone(show: Open, site: Path, path: str) -> None:
+    page = show(f"{path}.html", size=PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
+    assert page.locator("article h1").is_visible()
+
+
+def test_the_menu_of_a_phone_leads_to_the_rules(show: Open) -> None:
+    page = show("index.html", size=PHONE)
+    page.locator("label.md-header__button[for=__drawer]").click()
+    page.locator(".md-nav--primary label.md-nav__link, .md-nav--primary a.md-nav__link", has_text="Rules").first.click()
+    page.get_by_role("link", name="Rules").first.wait_for()
