@@ -1,6 +1,6 @@
 """The Python API: what `dslint check` and `dslint show` do, for those who hold a config in a program.
 
-Reached as `dslint.check` and `dslint.load`; importing `dslint` alone stays cheap.
+Reached as `dslint.check`, `dslint.check_training_arguments` and `dslint.load`; importing `dslint` alone stays cheap.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import resolve
@@ -73,6 +74,48 @@ def check(
     return list(lint_document(document, shown, facts, asked).diagnostics)
 
 
+def check_training_arguments(
+    args: object,
+    *,
+    config: Source | None = None,
+    world_size: int | None = None,
+    model: Mapping[str, Any] | None = None,
+    deepspeed: str | None = None,
+) -> list[Diagnostic]:
+    """Find the mistakes in a config and in the `transformers.TrainingArguments` that it is used with: what the Trainer would say later on.
+
+    Call it once the arguments are parsed, before the model is loaded. Nothing of `args` is changed, and nothing is remembered.
+
+    Args:
+        args: the arguments, or anything that has their attributes.
+        config: the config as it is written; `args.deepspeed` if absent.
+        world_size: the number of ranks; `args.world_size` if absent.
+        model: the model's `config.to_dict()`, from which the "auto" bucket sizes follow.
+        deepspeed: the release that will run it; the newest known if absent.
+
+    Returns:
+        The diagnostics, by place. Places of arguments have the path "<TrainingArguments>" and no line. Empty where there is no config.
+
+    Raises:
+        TypeError, ValueError, dslint.source.read.ReadError: as in `check`.
+    """
+    from dslint.model_config import describe
+    from dslint.setup.live import arguments_of, setup_of
+
+    written = config if config is not None else getattr(args, "deepspeed", None)
+    if written is None:
+        return []
+    if not isinstance(written, Mapping | str | os.PathLike):
+        raise TypeError(f"args.deepspeed is {type(written).__name__}, and no dict and no path: pass config=")
+    document, shown = _document(written)
+    size = world_size if world_size is not None else getattr(args, "world_size", None)
+    facts = replace(_facts(size, "transformers", deepspeed), setup=setup_of(arguments_of(args), shown))
+    if model is not None:
+        facts = replace(facts, model=describe(dict(model)))
+    asked = choose((r for r in all_rules() if not r.pedantic), [])
+    return list(lint_document(document, shown, facts, asked).diagnostics)
+
+
 def load(config: Source, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> DeepSpeedConfig:
     """The config as a typed model, with the values that DeepSpeed uses: defaults filled in, deprecated keys replaced, the batch completed.
 
@@ -123,4 +166,4 @@ def _check_plain(value: Any, path: tuple[str, ...]) -> None:
         raise TypeError(f"{where}: {type(value).__name__} has no form in JSON: {value!r}")
 
 
-__all__ = ["ConfigError", "check", "load"]
+__all__ = ["ConfigError", "check", "check_training_arguments", "load"]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from dslint.patterns import matches
 from dslint.settings import Finder, Settings
 
-SUFFIXES = (".json", ".jsonc", ".json5", ".hjson")
-"""Names that a DeepSpeed config has when it is found in a directory; a file that is named may have any."""
+SUFFIXES = (".json", ".jsonc", ".json5", ".hjson", ".yaml", ".yml")
+"""Names that a DeepSpeed config, or a training that uses one, has when it is found in a directory; a file that is named may have any."""
 
 SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
 """Never descended into, nor is any directory whose name begins with a dot."""

@@ -12,9 +12,13 @@ from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 
 
 class Kind(StrEnum):
-    """The kinds of file. Only a `DS_CONFIG` is judged by the rules."""
+    """The kinds of file. A `DS_CONFIG` is judged by the rules; so is what the next four hold, or lead to."""
 
     DS_CONFIG = "ds_config"
+    ACCELERATE = "accelerate"
+    TRAINING = "training"
+    SCRIPT = "script"
+    PYTHON = "python"
     INFERENCE = "inference"
     TEMPLATE = "template"
     UNRELATED = "unrelated"

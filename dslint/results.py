@@ -80,6 +80,8 @@ class Results:
     facts: Facts
     files: tuple[FileResult, ...]
     rules: tuple[Rule, ...] = ()
+    verbose: bool = False
+    """Whether people want to read why something was inferred."""
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

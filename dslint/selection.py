@@ -55,12 +55,12 @@ def _precision(words: Iterable[str], rule: Rule) -> int:
 def means(word: str, rule: Rule) -> bool:
     """Whether a word means a rule, among others."""
     code = word.upper()
-    return code == ALL or word.lower() == rule.name or (code.startswith("DS") and code[2:].isdecimal() and rule.code.startswith(code))
+    return code == ALL or is_name_of(word, rule) or (code.startswith("DS") and code[2:].isdecimal() and rule.code.startswith(code))
 
 
 def is_name_of(word: str, rule: Rule) -> bool:
     """Whether a word is the code or the name of a rule."""
-    return word.upper() == rule.code or word.lower() == rule.name
+    return word.upper() == rule.code.upper() or word.lower() == rule.name
 
 
 def check_words(words: Iterable[str], rules: Iterable[Rule]) -> None:

@@ -28,7 +28,7 @@ def dslint(*arguments: str | os.PathLike[str], env: dict[str, str] | None = None
         capture_output=True,
         encoding="utf-8",
         check=False,
-        timeout=60,
+        timeout=300,
         **options,
     )
     assert "Traceback" not in done.stdout + done.stderr, done.stderr

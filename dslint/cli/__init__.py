@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -13,10 +14,14 @@ from dslint.errors import UserError
 
 COMMANDS = {
     "check": "Find the mistakes in DeepSpeed configs.",
+    "init": "Write a config to start from, with the reasons for its values.",
     "show": "Print the effective config, with the origin of every value.",
+    "estimate": "Say how much memory a config needs, on the GPU and on the host.",
+    "fit": "Say what to change so that a config fits, best first.",
+    "probe": "Run the real engine with a config, and say what it takes.",
     "schema": "Print a JSON Schema of the config, for editors.",
     "config": "Print the settings in force, and where each came from.",
-    "rule": "Explain a rule, by its code or name; without one, list them all.",
+    "rule": "Explain a rule, list them all, or find those behind an error.",
 }
 
 
@@ -29,7 +34,10 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in COMMANDS:
             return None
+        gc.disable()  # what is imported stays: to look through it for garbage takes a tenth of the start
         command = importlib.import_module(f"dslint.cli.{cmd_name}").command
+        gc.freeze()
+        gc.enable()
         assert isinstance(command, click.Command)
         return command
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import click
 
@@ -16,7 +16,7 @@ from dslint.linter import INTERNAL_ERROR
 from dslint.report import FORMATS, write
 from dslint.report.words import count
 from dslint.results import FileResult, Results
-from dslint.run import lint_all, lint_given
+from dslint.run import lint_all, lint_given, lint_launch
 from dslint.settings import Finder
 from dslint.source.read import ReadError
 
@@ -43,21 +43,34 @@ class Wishes:
     """What to do with the results."""
 
     paths: tuple[str, ...]
+    command_line: str | None
     files_from: str | None
     outputs: tuple[tuple[str, str], ...]
     write_baseline: bool
+    add_ignores: str | None
     ignores: bool
+    fix: bool
+    unsafe_fixes: bool
+    fix_only: bool
+    diff: bool
     statistics: bool
+    verbose: bool
     exit_zero: bool
     color: str
     jobs: int | None
     stdin_filename: str | None
+
+    @property
+    def fixing(self) -> bool:
+        """Whether something is to be mended."""
+        return self.fix or self.unsafe_fixes or self.fix_only or self.diff
 
 
 @click.command(name="check", short_help="Find the mistakes in DeepSpeed configs.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @settings_options(
     *FACTS,
+    "checkpoint",
     "select",
     "ignore",
     "extend-select",
@@ -70,6 +83,7 @@ class Wishes:
     "extend-exclude",
     "force-exclude",
     "per-file-ignores",
+    "policy",
     "output-format",
     "baseline",
 )
@@ -81,6 +95,12 @@ class Wishes:
     help="Write a report to a file too, beside the one that is printed. Repeatable.",
 )
 @click.option(
+    "--command",
+    "command_line",
+    metavar="COMMAND",
+    help="Check a launch command, in quotes: what it launches, on how many ranks, with which arguments and config.",
+)
+@click.option(
     "--files-from",
     metavar="FILE",
     help='Check the files that FILE ("-": standard input) lists, in place of PATHs: a name a line, or each ended by NUL.',
@@ -88,8 +108,16 @@ class Wishes:
 @click.option(
     "--write-baseline", is_flag=True, help="Write the baseline: all findings if there is none yet; else take out of it those that are gone."
 )
+@click.option(
+    "--add-ignores", metavar="REASON", help="Ignore all that is found from now on, by comments or in the settings, for this reason."
+)
 @click.option("--no-ignores", is_flag=True, help="Report what comments, settings and baseline suppress, too.")
+@click.option("--fix", is_flag=True, help="Mend what can be mended without changing what DeepSpeed does.")
+@click.option("--unsafe-fixes", is_flag=True, help="Mend what changes the training or costs comments, too.")
+@click.option("--fix-only", is_flag=True, help="Mend, and report nothing of what is left.")
+@click.option("--diff", is_flag=True, help="Print what would be mended, and write nothing.")
 @click.option("--statistics", is_flag=True, help="Print how often each rule found something, in place of the findings.")
+@click.option("-v", "--verbose", is_flag=True, help="Say why what was not given was assumed.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 though there are findings; the same as --fail-on never.")
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes, until interrupted.")
 @click.option(
@@ -101,7 +129,8 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
     """Find the mistakes in DeepSpeed configs.
 
     PATH is a file, a directory (in which only files that look like DeepSpeed configs are judged), a pattern, or "-" for standard input.
-    Without one, the current directory is searched.
+    Without one, the current directory is searched. A file may also be a training that uses a config: a YAML file of Accelerate, axolotl,
+    LLaMA-Factory and others, a script that launches one, or a Python program.
 
     \b
     Exit codes:
@@ -112,8 +141,17 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
     wanted = Wishes(ignores=not no_ignores, **wishes)  # type: ignore[arg-type]
     if wanted.stdin_filename is not None and "-" not in wanted.paths:
         raise click.UsageError('--stdin-filename is for a config from standard input: give "-" as the path.')
+    if wanted.fixing and watch:
+        raise click.UsageError("--watch only looks: it mends nothing.")
+    if wanted.add_ignores is not None:
+        if not wanted.add_ignores.strip():
+            raise click.UsageError("--add-ignores wants a reason, for those who read it later.")
+        if wanted.fixing or wanted.write_baseline or watch or no_ignores or "-" in wanted.paths or wanted.command_line is not None:
+            raise click.UsageError("--add-ignores goes with files, and not with fixes, a baseline, --watch or --no-ignores.")
     if wanted.files_from is not None and (wanted.paths or watch):
         raise click.UsageError("--files-from stands in place of PATHs, and cannot be watched.")
+    if wanted.command_line is not None and (wanted.paths or watch or wanted.files_from is not None):
+        raise click.UsageError("--command stands in place of PATHs, and cannot be watched.")
     if watch:
         from dslint.cli.watch import watch as keep_watching
 
@@ -126,36 +164,82 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
 
 def check(finder: Finder, wanted: Wishes) -> int:
     """Check what is wanted, write all that is wanted, and give the exit code."""
-    paths = wanted.paths or (".",)
-    if wanted.files_from is None:
-        found = discover((path for path in paths if path != "-"), finder)
-    else:
-        found = Found(listed(_list_of(wanted.files_from), finder), [], [])
-    files = [_lint_stdin(wanted.stdin_filename or "<stdin>", finder, comments=wanted.ignores)] if "-" in paths else []
-    files += _lint(found, finder, wanted)
+    found = _found(finder, wanted)
     for missing in found.nothing:
         warn(str(missing))
+    failed, changes = bool(found.nothing), 0
+    if wanted.fixing:
+        from dslint.cli.fix import mend
+
+        files, changes, unwritten = mend(found.targets, finder, wanted)
+        failed |= bool(unwritten)
+    else:
+        files = _lint(found, finder, wanted)
     if not files:
-        return _nothing_to_check(wanted.paths, found, files_listed=wanted.files_from is not None)
+        listed_only = wanted.files_from is not None or run_settings(finder)["force-exclude"]
+        return _nothing_to_check(wanted.paths, found, files_listed=listed_only)
+    if wanted.diff or wanted.fix_only:
+        return _only_mended(files, wanted, failed=failed, changes=changes)
+    files = _without_ignored(files, finder, wanted)
+    if wanted.add_ignores is not None:
+        from dslint.cli.ignores import add_ignores
+
+        add_ignores(files, finder, wanted.add_ignores)
+        return check(finder.again(), replace(wanted, add_ignores=None))
+    written = _report(files, finder, wanted)
+    return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero)
+
+
+def _found(finder: Finder, wanted: Wishes) -> Found:
+    """The files to look at."""
+    if wanted.command_line is not None:
+        return Found([], [], [])
+    if wanted.files_from is not None:
+        return Found(listed(_list_of(wanted.files_from), finder), [], [])
+    return discover((path for path in wanted.paths or (".",) if path != "-"), finder)
+
+
+def _without_ignored(files: list[FileResult], finder: Finder, wanted: Wishes) -> list[FileResult]:
+    """The results without what the settings and the baseline suppress; the baseline is written where that is wanted."""
     if wanted.ignores:
         from dslint.suppress import entries
 
-        files = entries.apply(files, finder, [path for path in paths if os.path.isdir(path)] if wanted.files_from is None else [])
+        searched = [path for path in wanted.paths or (".",) if os.path.isdir(path)] if wanted.files_from is None else []
+        files = entries.apply(files, finder, searched)
     settings = run_settings(finder)
     baseline = settings["baseline"] and os.path.join(settings.based("baseline")[0][0], settings["baseline"])
     if wanted.write_baseline and not baseline:
         raise click.UsageError("--write-baseline wants to know where: --baseline FILE, or baseline = FILE in the settings.")
     if baseline and (wanted.ignores or wanted.write_baseline):
-        files = _heed_baseline(os.path.relpath(baseline), files, wanted)
-    results = Results(settings.facts, tuple(files), settings.rules)
+        return _heed_baseline(os.path.relpath(baseline), files, wanted)
+    return files
+
+
+def _report(files: Iterable[FileResult], finder: Finder, wanted: Wishes) -> bool:
+    """Write all reports; whether those to files could be written."""
+    settings = run_settings(finder)
+    results = Results(settings.facts, tuple(files), settings.rules, wanted.verbose)
     written = [_write_file(results, *output) for output in wanted.outputs]
+    out = sys.stderr if wanted.fixing and "-" in wanted.paths else sys.stdout  # there the mended text has gone to standard output
+    color = wants_color(wanted.color, out)
     if wanted.statistics:
         from dslint.report import statistics
 
-        statistics.write(results, sys.stdout, color=wants_color(wanted.color, sys.stdout))
+        statistics.write(results, out, color=color)
     else:
-        write(results, settings["output-format"], sys.stdout, color=wants_color(wanted.color, sys.stdout), width=terminal_width())
-    return exit_code(files, failed=bool(found.nothing) or not all(written), forgiving=wanted.exit_zero)
+        write(results, settings["output-format"], out, color=color, width=terminal_width())
+    return all(written)
+
+
+def _only_mended(files: Iterable[FileResult], wanted: Wishes, *, failed: bool, changes: int) -> int:
+    """The exit code where nothing is reported but what could not be read: with `--diff`, 1 if there is something to mend."""
+    for file in files:
+        if file.error:
+            warn(f"{file.path}: {file.error}")
+            failed = True
+    if failed:
+        return FAILED
+    return FINDINGS if wanted.diff and changes and not wanted.exit_zero else CLEAN
 
 
 def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool) -> int:
@@ -167,6 +251,14 @@ def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool) -> 
 
 
 def _lint(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
+    """Lint what is wanted: standard input, a command, files."""
+    given = _lint_stdin(wanted.stdin_filename or "<stdin>", finder, comments=wanted.ignores) if "-" in wanted.paths else []
+    if wanted.command_line is not None:
+        given += lint_launch(wanted.command_line, run_settings(finder))
+    return given + _lint_files(found, finder, wanted)
+
+
+def _lint_files(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
     total, done = len(found.targets), 0
     if total < PROGRESS_FROM or not sys.stderr.isatty():
         return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs)
@@ -185,11 +277,11 @@ def _lint(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
         raise
 
 
-def _lint_stdin(name: str, finder: Finder, *, comments: bool) -> FileResult:
+def _lint_stdin(name: str, finder: Finder, *, comments: bool) -> list[FileResult]:
     try:
         return lint_given(read_stdin(), name, finder.for_file(name), comments=comments)
     except ReadError as error:
-        return FileResult(name, "unreadable", error=str(error), facts=finder.for_file(name).facts)
+        return [FileResult(name, "unreadable", error=str(error), facts=finder.for_file(name).facts)]
 
 
 def _list_of(path: str) -> str:

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from dslint.rules import all_rules
 from dslint.settings import Finder, Settings, from_environment, from_options
-from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, GpuName, RuleWords, Size, Table, Words, Wrong
+from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, FolderName, GpuName, RuleWords, Size, Table, Words, Wrong
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,6 +39,7 @@ _METAVARS = {
     RuleWords: "RULES",
     Words: "PATTERNS",
     FileName: "FILE",
+    FolderName: "DIR",
     Size: "SIZE",
     GpuName: "NAME",
 }
@@ -68,7 +69,7 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
         kind = self.setting.kind
         if isinstance(kind, FileName):
-            return [CompletionItem(incomplete, type="file")]
+            return [CompletionItem(incomplete, type="dir" if isinstance(kind, FolderName) else "file")]
         if isinstance(kind, Choice):
             return [CompletionItem(word) for word in kind.words if word.startswith(incomplete)]
         return complete_rules(incomplete) if isinstance(kind, RuleWords) or (isinstance(kind, Table) and kind.of_rules) else []

@@ -8,11 +8,11 @@ from typing import TextIO
 from dslint.diagnostics import Applicability, Diagnostic, Range, Severity
 from dslint.report.excerpt import Mark, bar, draw, line_of, sections
 from dslint.report.style import Style, paragraphs, visible, wrap
-from dslint.report.words import COLORS, assumed, consequence_of, hidden, not_asked, verdict
+from dslint.report.words import COLORS, assumed, assumed_in_short, consequence_of, fixable, hidden, not_asked, verdict
 from dslint.results import FileResult, Results
 from dslint.source.tree import Document
 
-_FIXES = {Applicability.SAFE: " (safe)", Applicability.UNSAFE: " (changes the training)", Applicability.DISPLAY: ""}
+_FIXES = {Applicability.SAFE: " (--fix)", Applicability.UNSAFE: " (--unsafe-fixes)", Applicability.DISPLAY: ""}
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:
@@ -110,9 +110,9 @@ def _remark(label: str, text: str, gutter: int, style: Style) -> list[str]:
 
 def _summary(results: Results, style: Style) -> Iterator[str]:
     yield from (style.paint(line, "bold") for line in wrap(verdict(results), style.width))
-    for sentence in (hidden(results), *not_asked(results)):
+    for sentence in (fixable(results), hidden(results), *not_asked(results)):
         yield from wrap(sentence, style.width) if sentence else ()
-    for sentence in assumed(results):
+    for sentence in assumed(results) if results.verbose else assumed_in_short(results):
         yield from paragraphs(sentence, style.width)
     explained = next((diagnostic.code for diagnostic in results.diagnostics if diagnostic.name != "internal-error"), None)
     if explained:

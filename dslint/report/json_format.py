@@ -46,7 +46,7 @@ from typing import NamedTuple, TextIO
 
 from dslint import __version__
 from dslint.diagnostics import Diagnostic, Edit, Fix, Place, Range, Related, Severity
-from dslint.facts import Facts
+from dslint.facts import BESIDE, Facts
 from dslint.fingerprints import fingerprints
 from dslint.report.style import Style
 from dslint.report.words import is_judged
@@ -111,7 +111,7 @@ def fingerprinted(results: Results) -> tuple[list[str], list[str]]:
 
 def facts_of(results: Results) -> dict[str, object]:
     """The facts that were given."""
-    return {field.name: _fact(results.facts, field.name) for field in fields(Facts) if field.name != "inferred"}
+    return {field.name: _fact(results.facts, field.name) for field in fields(Facts) if field.name not in BESIDE}
 
 
 def skipped_of(results: Results) -> list[dict[str, str]]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from itertools import groupby
 
-from dslint.facts import Facts
+from dslint.facts import BESIDE, Facts
+from dslint.hardware import in_words
 from dslint.report.style import Style, columns, wrap
 from dslint.report.words import COLORS, consequence, flag, listed, option
 from dslint.rule import Example, Rule, Where
@@ -32,7 +33,7 @@ def render(rule: Rule, *, color: bool, width: int) -> str:
     style = Style(color=color, width=width)
     blocks = [list(_head(rule, style)), list(_documentation(rule.documentation, width))]
     for title, examples in groupby((*rule.bad, *rule.good), key=_title):
-        blocks.append([style.paint(f"{title}:", "bold"), *_examples(examples, width)])
+        blocks.append([*(style.paint(line, "bold") for line in wrap(f"{title}:", width)), *_examples(examples, width)])
     if rule.needs:
         blocks.append(wrap(f"Needs to know: {listed(flag(fact) for fact in rule.needs)}. Without it the rule is skipped.", width))
     if rule.references:
@@ -78,14 +79,20 @@ def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
     for number, example in enumerate(examples):
         if number:
             yield ""
-        yield from ("    " + line for line in _laid_out(example.text, width - 4))
+        yield from ("    " + line for line in laid_out(example.text, width - 4))
+        for name, text in example.files:
+            yield f"  beside {name}:"
+            yield from ("    " + line for line in text.rstrip("\n").split("\n"))
 
 
 def _flags(facts: Facts) -> str:
     """The options that give the facts, but for what is so anyway."""
     usual = Facts()
-    given = ((field.name, getattr(facts, field.name)) for field in fields(Facts) if field.name != "inferred")
-    flags = " ".join(f"{option(name)} {value}" for name, value in given if value != getattr(usual, name))
+    beside = {*BESIDE, "gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else BESIDE
+    given = ((field.name, getattr(facts, field.name)) for field in fields(Facts) if field.name not in beside)
+    release = {"integration": f"=={facts.loader_release}"} if facts.loader_release else {}
+    words = ((name, in_words(value).replace(" ", "") if name.endswith("_memory") and value else value) for name, value in given)
+    flags = " ".join(f"{option(name)} {value}{release.get(name, '')}" for name, value in words if value != getattr(usual, name))
     return flags and f"with {flags}"
 
 
@@ -94,7 +101,7 @@ def dotted(where: Where) -> str:
     return where if isinstance(where, str) else ".".join(str(step) for step in where)
 
 
-def _laid_out(text: str, width: int) -> list[str]:
+def laid_out(text: str, width: int) -> list[str]:
     """An example in lines that fit: strict JSON is broken between members, its literals as written; other texts keep their lines."""
     document = parse(text)
     if document.root is None or document.problems or document.departures or "\n" in text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
 from dslint.results import By, FileResult, Results, Suppressed
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -35,15 +35,13 @@ _VALUES = {
     "sequence_parallel": "N",
     "gpu_memory": "SIZE",
     "host_memory": "SIZE",
+    "checkpoint": "DIR",
     "model": "FILE",
 }
 
 _BY = {By.COMMENT: "by a comment", By.SETTINGS: "by the settings", By.BASELINE: "by the baseline"}
 
-NAMED = 8
-"""Up to how many rules are named; more are only counted."""
-
-_JUDGED = ("ds_config", "accelerate")
+_JUDGED = ("ds_config", "accelerate", "training", "script", "python")
 """The kinds of file that rules are asked about."""
 
 
@@ -125,20 +123,37 @@ def verdict(results: Results) -> str:
 
 
 def not_asked(results: Results) -> Iterator[str]:
-    """Which rules were skipped for want of a fact, and the flag that gives it."""
-    for fact, codes in sorted(results.skipped.items()):
-        names = f" ({', '.join(sorted(codes))})" if len(codes) <= NAMED else ""
-        yield f"{count(len(codes), 'rule')}{names} {'was' if len(codes) == 1 else 'were'} not asked: pass {flag(fact)}"
+    """How many rules were skipped for want of facts, and the flags that give them, that of the most rules first."""
+    skipped = sorted(results.skipped.items(), key=lambda item: (-len(item[1]), item[0]))
+    total = len({code for _, codes in skipped for code in codes})
+    if skipped:
+        flags = ", ".join(f"{flag(fact)} ({len(codes):,})" for fact, codes in skipped)
+        yield f"{count(total, 'rule')} {'was' if total == 1 else 'were'} not asked, for want of {flags}"
 
 
 def assumed(results: Results) -> Iterator[str]:
     """What was inferred in some file, as a flag would say it, with the first evidence for it."""
+    for given, evidence in _inferred(results).items():
+        yield f"Assumed {given}: {evidence}"
+
+
+def assumed_in_short(results: Results) -> Iterator[str]:
+    """What was inferred, without the evidence; but for the release, which the whole verdict hangs on."""
+    inferred = _inferred(results)
+    release = [given for given in inferred if given.startswith(option("deepspeed"))]
+    yield from (f"Assumed {given}: {inferred[given]}" for given in release)
+    others = [given for given in inferred if given not in release]
+    if others:
+        yield f"Assumed {listed(others)} (-v says why)"
+
+
+def _inferred(results: Results) -> dict[str, str]:
+    """What was inferred in some file, as a flag would say it, with the first evidence for each."""
     inferred: dict[str, str] = {}
     for file in results.files:
         for fact, evidence in file.facts.inferred:
             inferred.setdefault(f"{option(fact)} {getattr(file.facts, fact)}", evidence)
-    for given, evidence in inferred.items():
-        yield f"Assumed {given}: {evidence}"
+    return inferred
 
 
 def hidden(results: Results) -> str | None:
@@ -148,6 +163,15 @@ def hidden(results: Results) -> str | None:
         return None
     counts = listed(f"{number:,} {_BY[by]}" for by in By if (number := means.count(by)))
     return f"{count(len(means), 'finding')} {'is' if len(means) == 1 else 'are'} suppressed: {counts}"
+
+
+def fixable(results: Results) -> str | None:
+    """How many findings can be fixed, and the flag that does it."""
+    kinds = [diagnostic.fix.applicability for diagnostic in results.diagnostics if diagnostic.fix]
+    safe, unsafe = kinds.count(Applicability.SAFE), kinds.count(Applicability.UNSAFE)
+    if not safe:
+        return f"{unsafe:,} can be fixed with --unsafe-fixes" if unsafe else None
+    return f"{safe:,} can be fixed with --fix" + (f", {unsafe:,} more with --unsafe-fixes" if unsafe else "")
 
 
 def suppressed_by(suppressed: Suppressed) -> str:

@@ -159,7 +159,9 @@ def test_nothing_to_check_is_two(tmp_path: Path) -> None:
 
 def test_facts_reach_the_rules(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
-    file.write_text('{"train_batch_size": 12, "bf16": {"enabled": "auto"}, "log_level": "info"}', encoding="utf-8")
+    file.write_text(
+        '{"train_batch_size": 12, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 1}, "log_level": "info"}', encoding="utf-8"
+    )
     assert found(str(file)) == [(str(file), "DS901")]
     assert found(str(file), "--world-size", "8") == [(str(file), "DS201"), (str(file), "DS901")]
     assert found(str(file), "--integration", "transformers") == []

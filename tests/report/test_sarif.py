@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_a_notification() -> None:
     assert error["message"]["text"] == "cannot be opened: Permission denied"
     assert error["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "x.json"
     (skipped,) = invocation["toolConfigurationNotifications"]
-    assert skipped["message"]["text"].endswith("not asked: pass --world-size N")
+    assert skipped["message"]["text"].endswith("for want of --world-size N (1)")
 
 
 def test_related_places_are_linked_and_nothing_else_is() -> None:

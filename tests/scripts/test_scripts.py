@@ -27,7 +27,9 @@ def checkout(root: Path, tmp_path: Path) -> Path:
 
 def test_a_new_rule_gets_the_next_code_and_fails_until_filled_in(checkout: Path) -> None:
     before = (checkout / "rules/offload.py").read_text(encoding="utf-8")
-    done = run("new_rule.py", "DS5", "nvme-on-a-network-disk", "--effect", "crash", "--phase", "initialize", root=checkout)
+    done = run(
+        "new_rule.py", "DS5", "nvme-on-a-network-disk", "--effect", "crash", "--phase", "initialize", "--module", "offload", root=checkout
+    )
     assert done.returncode == 0, done.stderr
     module, line = done.stdout.split(": ")[1].split(" ")[0].rstrip(".").rsplit(":", 1)
     text = Path(module).read_text(encoding="utf-8")
@@ -49,6 +51,8 @@ def test_a_new_rule_gets_the_next_code_and_fails_until_filled_in(checkout: Path)
         (("DS5", "Not_A_Name", "--effect", "ignored"), "no name"),
         (("DS5", "a-crash", "--effect", "crash"), "--phase"),
         (("DS77", "a-name", "--effect", "ignored"), "no module"),
+        (("DS5", "a-name", "--effect", "ignored"), "nvme "),
+        (("DS5", "a-name", "--effect", "ignored", "--module", "nvm"), "nvme "),
     ],
 )
 def test_what_makes_no_rule_is_refused(root: Path, arguments: tuple[str, ...], words: str) -> None:
