@@ -65,10 +65,14 @@ def gpu_named(text: str) -> Gpu:
     Raises:
         ValueError: there is none in the table; the text says which are.
     """
-    name = re.sub(r"[\s_]+", "", text.lower()).removeprefix("nvidia").removeprefix("amd").strip("-")
-    for known in (name, re.sub(r"-?(sxm\d?|pcie|80gb|32gb)", "", name)):
-        if known in GPUS:
-            return GPUS[known]
+    name = re.sub(r"[\s_]+", "-", text.strip().lower())
+    name = re.sub(r"nvidia|amd|tesla|geforce|instinct|hbm\d?e?|sxm\d?|pcie", "", name)
+    sized = re.fullmatch(r"(.*?)-+(\d+)gb-*", name)
+    bare = re.sub(r"-", "", sized[1] if sized else name)
+    for family in (bare, f"rtx{bare}", bare.removeprefix("rtx")):
+        for known in (family, f"{family}-{sized[2]}gb" if sized else family):
+            if known in GPUS and (not sized or GPUS[known].memory == int(sized[2]) * GIB):
+                return GPUS[known]
     from difflib import get_close_matches
 
     close = get_close_matches(name, GPUS, n=1)
@@ -84,6 +88,8 @@ def size(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", text.lower())
     unit = match and (match[2] if match[2] in UNITS else match[2] + "b")
     if not match or unit not in UNITS or float(match[1]) <= 0:
+        raise ValueError(text)
+    if not match[2] and float(match[1]) < UNITS["mib"]:  # 80 bytes are nobody's GPU
         raise ValueError(text)
     return int(float(match[1]) * UNITS[unit])
 

@@ -18,6 +18,7 @@ from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.change import Move, Remove
+from dslint.source.tree import Mapping
 
 MINIMAL = '"train_micro_batch_size_per_gpu": 4'
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
@@ -50,6 +51,8 @@ def _allowed(violation: Violation) -> str:
 def _suggestion(violation: Violation) -> str | None:
     if violation.meant is None:
         return None
+    if violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
+        return "Remove it: only `fp16` has it."
     if violation.kind == "misplaced-key":
         return (
             f"It belongs in `{dotted(violation.meant[:-1])}`."
@@ -188,8 +191,15 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
                 f'DeepSpeed knows no key "{violation.path[-1]}" {_in(violation)} and drops it without a word.',
                 help=_allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.',
                 on="key",
-                fix=_into_params(config, violation) or unsafe(f'remove "{violation.path[-1]}"', Remove(violation.path)),
+                fix=_into_params(config, violation) or _taken_out(config, violation),
             )
+
+
+def _taken_out(config: Config, violation: Violation) -> Repair | None:
+    """The removal of a key that does nothing; a whole section may be meant for something, and stays."""
+    if isinstance(config.node(violation.path), Mapping):
+        return None
+    return unsafe(f'remove "{violation.path[-1]}"', Remove(violation.path))
 
 
 def _into_params(config: Config, violation: Violation) -> Repair | None:

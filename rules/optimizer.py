@@ -207,6 +207,8 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     params = config.node("optimizer.params")
     if _names_its_own_lr(config) or not (params is None or isinstance(params, Mapping) or config.quote("optimizer.params") == "null"):
         return
+    if isinstance(params, Mapping) and any(member.key.value not in entry["params"] for member in params.members):
+        return  # with a parameter that it does not take, it is not built at all
     default = entry["params"]["lr"].get("default")
     if default is None:
         return
@@ -332,6 +334,10 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
         )
 
 
+NICKNAMES = {"learning_rate": "lr", "epsilon": "eps", "wd": "weight_decay", "beta1": "betas", "beta2": "betas"}
+"""What other libraries call parameters."""
+
+
 @rule("DS609", "unknown-parameter", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_deacy": 0.1}}}}}}', at="optimizer.params.weight_deacy")
 @bad(
@@ -359,6 +365,10 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
             name = member.key.value
             if name not in entry["params"]:
                 close = meant_parameter(section, name, entry["params"])
+                other = NICKNAMES.get(name)
+                if other in entry["params"]:
+                    yield _nicknamed(config, section, name, str(other))
+                    continue
                 yield Finding(
                     (section, "params", name),
                     f'{config.value(f"{section}.type")} takes no parameter "{name}": DeepSpeed raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
@@ -368,6 +378,20 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
                     if close is None or close.sure
                     else None,
                 )
+
+
+def _nicknamed(config: Config, section: str, name: str, meant: str) -> Finding:
+    """The finding for a parameter that goes by the name of another library. Two betas become a list, which is left to the writer."""
+    apart = meant == "betas"
+    return Finding(
+        (section, "params", name),
+        f'{config.value(f"{section}.type")} takes no parameter "{name}": DeepSpeed raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+        help='Write both in a list: "betas": [0.9, 0.999].' if apart else f'Write "{meant}".',
+        on="key",
+        fix=None
+        if apart or config.has((section, "params", meant))
+        else Repair(f'rename to "{meant}"', (Rename((section, "params", name), meant),), Applicability.SAFE),
+    )
 
 
 @rule(

@@ -174,7 +174,7 @@ def muon_with_reduce_scatter(config: Config) -> Iterator[Finding]:
             f'Muon at ZeRO stage 3 cannot work with reduce_scatter, which is {how}: DeepSpeed raises ValueError "Muon and reduce scatter cannot be used together" in deepspeed.initialize.',
             help='Write "reduce_scatter": false in zero_optimization, or use stage 1 or 2.',
             related=((scatter if config.has(scatter) else STAGE, "set here"),),
-            fix=write(config, scatter, "false"),
+            fix=None if config.value(quantized) is True else write(config, scatter, "false"),
         )
     elif config.value(quantized) is True:
         yield Finding(

@@ -20,6 +20,8 @@ def corrected_key(config: Config, violation: Violation) -> Repair | None:
     """
     if violation.meant is None or config.has(violation.meant):
         return None
+    if violation.raises and violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
+        return removed(violation.path)  # bf16 has no loss scale
     kind = Applicability.SAFE if violation.raises else Applicability.UNSAFE
     if violation.meant[:-1] == violation.path[:-1]:
         return Repair(f'rename to "{violation.meant[-1]}"', (Rename(violation.path, str(violation.meant[-1])),), kind)
@@ -115,6 +117,10 @@ def switched(config: Config, *, on: str = "", off: str = "") -> Repair | None:
     return Repair(title, tuple(put(config, f"{name}.enabled", value) for name, value in wanted))
 
 
+ON_GPU = ("gpu", "cuda")
+"""What is written for the device of an offload where nothing is to be offloaded."""
+
+
 def closest(config: Config, violation: Violation) -> str | None:
     """The choice that a wrong word was meant to be, if there is one alone."""
     from difflib import get_close_matches
@@ -122,6 +128,8 @@ def closest(config: Config, violation: Violation) -> str | None:
     node = config.node(violation.path)
     word = getattr(node, "value", None)
     spec = violation.spec
+    if violation.path[-1] == "device" and isinstance(word, str) and word.lower() in ON_GPU:
+        return "none"
     words = [choice for choice in (*spec.get("choices", ()), *spec.get("words", ())) if isinstance(choice, str)]
     close = get_close_matches(word.lower(), words, n=1) if isinstance(word, str) else []
     return close[0] if close else None

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dslint.coerce import is_kind
 from dslint.config import Config, Violation
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration
 from dslint.judge import default_of
 from dslint.rule import Finding, Repair, bad, good, rule, safe, unsafe
 from dslint.rules.files import swallowed
@@ -16,7 +17,7 @@ from dslint.rules.parameters import RATES, lr_is_replaced
 from dslint.rules.repairs import closest, removed, write
 from dslint.rules.wording import expected, literal, raises
 from dslint.source.change import Set
-from dslint.source.tree import Scalar
+from dslint.source.tree import Node, Scalar, plain
 
 MINIMAL = '"train_micro_batch_size_per_gpu": 4'
 
@@ -39,6 +40,8 @@ def wrong_type(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of("wrong-type"):
         if violation.key.startswith("aio.") and not any(to_nvme(config, block) for block in ("offload_optimizer", "offload_param")):
             continue  # nothing reads the section, which is a finding of its own
+        if violation.key == "steps_per_print" and config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+            continue  # Accelerate writes infinity over it
         if violation.raises and violation.key in RATES and lr_is_replaced(config):
             message = f"{violation.key} is {config.quote(violation.path)}, and is never used: {config.value('scheduler.type')} sets the rate before the first step."
             yield Finding(violation.path, message, help="Write a number, or leave it out.", on="value", effect=Effect.IGNORED)
@@ -56,6 +59,7 @@ def _refused(config: Config, violation: Violation, *, help: str | None, fix: Rep
     """The finding for a value that makes DeepSpeed raise: what is written, what the key takes, what is raised and when."""
     assert violation.consequence is not None
     _, phase, error = violation.consequence
+    error = _as_raised(error, config.node(violation.path))
     return Finding(
         violation.path,
         f"{violation.key} is {config.quote(violation.path)}; it takes {expected(violation.spec)}. DeepSpeed {raises(error, phase)}.",
@@ -64,6 +68,16 @@ def _refused(config: Config, violation: Violation, *, help: str | None, fix: Rep
         fix=fix,
         phase=Phase(phase),
     )
+
+
+def _as_raised(error: str, node: Node | None) -> str:
+    """An error of the key table with the type and the length of what is written."""
+    value = plain(node) if node is not None else None
+    if "must be a mapping, not str" in error:
+        return error.replace("not str", f"not {type(value).__name__}")
+    if isinstance(value, list) and len(value) > 2:
+        return error.replace("not enough values to unpack (expected 2, got 1)", "too many values to unpack (expected 2)")
+    return error
 
 
 def _without_quotes(config: Config, violation: Violation) -> str | None:
@@ -169,7 +183,8 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of("not-a-choice"):
         if violation.raises:
             close = closest(config, violation)
-            fix = safe(f"write {literal(close)}", Set(violation.path, literal(close))) if close else None
+            kind = unsafe if close == "none" else safe  # whoever writes "gpu" may mean something else
+            fix = kind(f"write {literal(close)}", Set(violation.path, literal(close))) if close else None
             yield _refused(config, violation, help=f'Did you mean "{close}"?' if close else None, fix=fix)
 
 

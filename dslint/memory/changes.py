@@ -53,7 +53,7 @@ def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterat
     yield from _batch(config, plan)
     yield from _activations(plan, model)
     yield from _precision(config, plan)
-    yield from _stages(plan)
+    yield from _stages(config, plan)
     yield from _offload(config, plan)
     yield from _buffers(plan)
     yield from _optimizer(config, plan)
@@ -129,12 +129,19 @@ def _precision(config: Config, plan: Plan) -> Iterator[Change]:
         yield Change("master weights and states in bf16", values, trains_otherwise=True)
 
 
-def _stages(plan: Plan) -> Iterator[Change]:
-    if plan.replicas == 1 or plan.optimizer.startswith(("onebit", "zeroone")):
+def _stages(config: Config, plan: Plan) -> Iterator[Change]:
+    if plan.optimizer.startswith(("onebit", "zeroone")):
         return
-    for stage in range(plan.stage + 1, 4):
-        if stage < 3 or plan.tensor == 1:
-            yield Change(f"ZeRO stage {stage}", (("zero_optimization.stage", stage),))
+    stages = [stage for stage in range(plan.stage + 1, 4) if stage < 3 or plan.tensor == 1]
+    if plan.replicas > 1:
+        yield from (Change(f"ZeRO stage {stage}", (("zero_optimization.stage", stage),)) for stage in stages)
+        return
+    # A stage divides nothing on one rank, and opens the way to the host.
+    if plan.optimizer in ON_HOST and not plan.foreach and plan.optimizer_device is None:
+        to_host = tuple(_section(config, "zero_optimization.offload_optimizer", device=HOST, pin_memory=True))
+        for stage in stages:
+            if stage > 1:
+                yield Change(f"ZeRO stage {stage} with the optimizer on the host", (("zero_optimization.stage", stage), *to_host))
 
 
 def _offload(config: Config, plan: Plan) -> Iterator[Change]:

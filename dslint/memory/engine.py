@@ -92,7 +92,9 @@ def _init(plan: Plan, layout: Layout, *, roomy: bool) -> Moment:
         if plan.keeps_full_gradients:
             copies = (plan.gradient_bytes * flat) + master * part
     elif plan.workload.zero_init:
-        return _moment(b * part, 2 * master * part + bucket)
+        own = b * max(part, sum(-(-size // plan.replicas) for size in layout.sizes))  # frozen weights are divided, too
+        held = own if plan.parameter_device is None else b * max(layout.sizes)  # one is whole while it is made, and goes to the host
+        return _moment(held, 2 * master * part + bucket)
     else:
         copies = max(b * max(layout.sizes) // plan.replicas, b * part + max(bucket, 2 * master * part) - b * whole)
     return _moment(b * whole, copies + _left_over(plan, layout))

@@ -154,6 +154,8 @@ class _Reading:
         value = self.config.value(path)
         if value is not UNKNOWN:
             return value
+        if any(violation.raises and ".".join(map(str, violation.path)) == path for violation in self.config.violations):
+            raise PlanError(f"{path} is {self.config.quote(path)}, which DeepSpeed refuses; `dslint check` says why")
         self.assumed.append(f"{path} is not known here and is taken as {shown or assumed}")
         return assumed
 
@@ -169,7 +171,8 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
     """The plan of a config, with the facts it was resolved with, for a model of a width.
 
     Raises:
-        PlanError: no world size is known, or the ways in which the ranks are divided do not agree with it.
+        PlanError: no world size is known, the ways in which the ranks are divided do not agree with it, or DeepSpeed refuses a value that
+            matters.
     """
     facts, r = config.facts, _Reading(config, hidden)
     if facts.world_size is None:
@@ -199,6 +202,11 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
         micro_batch = r.number("train_micro_batch_size_per_gpu", 1)
     if accumulation is None:
         accumulation = r.number("gradient_accumulation_steps", 1)
+    if micro_batch < 1 or accumulation < 1:
+        raise PlanError(
+            f"the batch does not come out: {micro_batch} samples and {accumulation} accumulation steps on {world} ranks; "
+            "`dslint check` says why"
+        )
     overlap = r.config.value(z + "overlap_comm")
     return Plan(
         workload=workload,

@@ -68,7 +68,7 @@ def _head(found: Estimate, style: Style) -> list[str]:
 def _table(found: Estimate, style: Style) -> list[str]:
     rank = f" of rank {found.rank}, the worst" if found.rank else ""
     title = f"GPU memory{rank}, in GiB"
-    rows = [f"{title:<42}{'steady':>10}{'at most':>10}   ({found.phase})"]
+    rows = [f"{title:<42}{'steady':>10}{'peak':>10}   ({found.phase})"]
     for part in PARTS:
         steady, peak = found.steady.parts[part], found.peak.parts[part]
         if steady or peak:
@@ -114,7 +114,7 @@ def _bar(moment: Moment, extra: int, most: int, limit: int | None, width: int, s
 
 def _verdict(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
     device = found.device
-    sentence = f"At most {gib(device.expected)} GiB on a GPU, between {gib(device.low)} and {gib(device.high)}."
+    sentence = f"Peaks at about {gib(device.expected)} GiB on a GPU ({gib(device.low)} to {gib(device.high)})."
     if limit is not None:
         whose = f"an {facts.gpu}" if facts.gpu and str(facts.gpu)[0] in "aehil" else f"a {facts.gpu}" if facts.gpu else "the limit"
         room = f"the {in_words(limit)} of {whose}" if facts.gpu and facts.gpu.memory == limit else f"{in_words(limit)}"
@@ -177,7 +177,7 @@ def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
         most = min(most, 2 * limit)
     name = style.paint(base.model.name, "bold")
     lines = [f"{name}: {base.model.size:,} parameters", ""]
-    title = f"{results.name:>11}{'steady':>9}{'at most':>9}  {'phase':<9}{'host/node':>10}"
+    title = f"{results.name:>11}{'steady':>9}{'peak':>9}  {'phase':<9}{'host/node':>10}"
     lines.append(style.paint(f"{title}   GiB", "bold"))
     for value, point in zip(results.values, results.points, strict=True):
         bar = _bar(point.peak, point.allowance.expected, most, limit, width, style)

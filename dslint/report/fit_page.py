@@ -40,7 +40,7 @@ def _verdict(fit: Fit, facts: Facts) -> str:
     room = in_words(goal.device) + (f" of {facts.gpu}" if facts.gpu and facts.gpu.memory == goal.device else "")
     need = f"It peaks at {gib(found.device.expected)} GiB ({found.phase}; {gib(found.device.low)} to {gib(found.device.high)})"
     if fit.fits:
-        sure = "fits" if found.fits(goal.device) else "fits, with little room,"
+        sure = "fits" if found.fits(goal.device) else "is expected to fit, with little room,"
         return f"{need} and {sure} into the {room}."
     words = f"{need} and does not fit into the {room}." if found.device.expected > goal.device else f"{need}, which the {room} hold."
     if not goal.host_met(found):

@@ -45,7 +45,7 @@ def with_comments(text: str, found: FileResult, reason: str, lint: Lint) -> str:
         return text
     lines: dict[int, set[str]] = {}
     for diagnostic in found.diagnostics:
-        if diagnostic.range is not None:
+        if diagnostic.range is not None and diagnostic.name != "not-strict-json":  # a comment would be one more
             lines.setdefault(diagnostic.range.start.line, set()).add(diagnostic.name)
     sign = "#" if document.language in ("yaml", "python") else "//"
     commented = text
