@@ -269,3 +269,36 @@ def test_numbers_stand_in_for_an_unknown_family(config: Path, tmp_path: Path) ->
     done = dslint("estimate", config, "--isolated", "--world-size", "8", "--model", tmp_path, "--params", "3B", "--hidden-size", "2560")
     assert done.returncode == 0
     assert "the numbers are used" in " ".join(done.stdout.split())
+
+
+def test_offloaded_parameters_are_not_on_the_device_when_they_are_made(tmp_path: Path) -> None:
+    zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    done = dslint(
+        "estimate", tmp_path / "ds.json", "--world-size", "1", "--model", "llama-3-70b", "--gpu", "h100", "--checkpoint", "--limit", "gpu"
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2}, "the batch does not come out"),
+        ({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 5}}, "zero_optimization.stage is 5, which DeepSpeed refuses"),
+    ],
+)
+def test_a_config_that_deepspeed_refuses_is_not_estimated(config: dict[str, object], said: str, tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    for command in ("estimate", "fit"):
+        done = dslint(command, tmp_path / "ds.json", "--world-size", "8", "--model", "gpt2", "--gpu", "t4")
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+def test_fit_finds_the_way_to_the_host_on_one_gpu(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW"}}', encoding="utf-8"
+    )
+    done = dslint("fit", tmp_path / "ds.json", "--world-size", "1", "--model", "llama-2-7b", "--gpu", "rtx4090")
+    assert "with the optimizer on the host" in done.stdout

@@ -1,0 +1,39 @@
+"""Names of GPUs as tools print them, and sizes as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dslint.hardware import GIB, GPUS, gpu_named, size
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("Tesla V100-SXM2-32GB", "v100"),
+        ("Tesla V100-SXM2-16GB", "v100-16gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+        ("NVIDIA A100 80GB PCIe", "a100"),
+        ("NVIDIA RTX A6000", "a6000"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("3090", "rtx3090"),
+        *((name, name) for name in GPUS),
+    ],
+)
+def test_a_gpu_is_known_by_the_name_that_tools_print(text: str, name: str) -> None:
+    assert gpu_named(text).name == name
+
+
+@pytest.mark.parametrize("text", ["a100-32gb", "v100-80gb", "rtx3090-80gb", "banana", "", "gb", "80gb"])
+def test_a_gpu_of_another_size_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="is no GPU"):
+        gpu_named(text)
+
+
+def test_a_bare_number_is_bytes_and_has_to_be_some() -> None:
+    assert size("85899345920") == size("80 GiB") == 80 * GIB
+    for text in ("80", "10", "0GiB", "-1GiB", "x"):
+        with pytest.raises(ValueError, match=text):
+            size(text)
