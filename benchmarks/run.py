@@ -108,8 +108,8 @@ def main() -> None:
 
     # Only now: a child's peak memory counts that of the process it was forked from.
     from dslint.facts import Facts
-    from dslint.linter import lint_text
-    from dslint.rules import default_rules
+    from dslint.lint.document import lint_text
+    from dslint.registry.rules import default_rules
 
     text = CONFIG.read_text(encoding="utf-8")
     in_process = warm(lambda: lint_text(text, "c.json", Facts(), default_rules()))

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import resolve
+from dslint.config.effective import as_deepspeed_sees_it
 from dslint.diagnostics import Diagnostic, Effect, Phase
-from dslint.effective import as_deepspeed_sees_it
 from dslint.facts import NEWEST, Facts, Integration, Release
-from dslint.infer import infer
-from dslint.linter import lint_document
-from dslint.rules import all_rules
-from dslint.selection import Selection, check_words, choose, is_name_of
+from dslint.facts.infer import infer
+from dslint.lint.document import lint_document
+from dslint.registry.rules import all_rules
+from dslint.registry.selection import Selection, check_words, choose, is_name_of
 from dslint.source.parse import parse
 from dslint.source.read import decode_base64, read
 from dslint.source.tree import Document
@@ -99,7 +99,7 @@ def check_training_arguments(
     Raises:
         TypeError, ValueError, dslint.source.read.ReadError: as in `check`.
     """
-    from dslint.model_config import describe
+    from dslint.facts.model_config import describe
     from dslint.setup.live import arguments_of, setup_of
 
     written = config if config is not None else getattr(args, "deepspeed", None)

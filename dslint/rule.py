@@ -36,7 +36,7 @@ def path_of(where: Where) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class FixPlan:
     """What to change so that a finding goes, in a few words and in config paths.
 
     Safe is what leaves all that DeepSpeed does as it is, or takes away what it rejects or ignores; what changes training is unsafe.
@@ -47,14 +47,14 @@ class Repair:
     applicability: Applicability = Applicability.UNSAFE
 
 
-def safe(title: str, *changes: Change) -> Repair:
+def safe(title: str, *changes: Change) -> FixPlan:
     """A repair that may be made unasked."""
-    return Repair(title, changes, Applicability.SAFE)
+    return FixPlan(title, changes, Applicability.SAFE)
 
 
-def unsafe(title: str, *changes: Change) -> Repair:
+def unsafe(title: str, *changes: Change) -> FixPlan:
     """A repair that changes training."""
-    return Repair(title, changes)
+    return FixPlan(title, changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Finding:
     span: Span | None = None
     related: tuple[tuple[Where | Span, str] | Related, ...] = ()
     elsewhere: Related | None = None
-    fix: Repair | None = None
+    fix: FixPlan | None = None
     effect: Effect | None = None
     phase: Phase | None = None
     severity: Severity | None = None
@@ -232,12 +232,12 @@ def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
     files = tuple((name, others.pop(kind)) for kind, name in _BESIDE.items() if kind in others)
     integration, deepspeed, gpu = (others.pop(name, None) for name in ("integration", "deepspeed", "gpu"))
     if isinstance(others.get("model"), dict):
-        from dslint.model_config import describe
+        from dslint.facts.model_config import describe
 
         others["model"] = describe(others["model"])
     facts = Facts(integration=Integration(integration) if integration else None, **others)
     if gpu:
-        from dslint.hardware import gpu_named
+        from dslint.facts.gpus import gpu_named
 
         facts = replace(facts, gpu=gpu_named(gpu), gpu_memory=gpu_named(gpu).memory)
     if deepspeed and ".." in deepspeed:

@@ -66,7 +66,7 @@ from typing import Any
 from dslint.schemas import marks
 from dslint.schemas.base import PydanticSection
 from dslint.schemas.export import json_schema
-from dslint.schemas.optimizers import OPTIMIZERS, Kind
+from dslint.schemas.optimizers import OPTIMIZERS, TypeSpec
 from dslint.schemas.root import DeepSpeedConfig
 from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import NO_DEFAULT, Key, Shape, all_keys, keys_of
@@ -231,7 +231,7 @@ def tables() -> dict[str, dict[str, Any]]:
     }
 
 
-def _kind(kind: Kind) -> dict[str, Any]:
+def _kind(kind: TypeSpec) -> dict[str, Any]:
     spec: dict[str, Any] = {"any_case": True} if kind.any_case else {}
     spec |= _given(classes=kind.classes or None, since=kind.since and kind.since.release)
     if kind.until:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dslint.config.values import UNKNOWN, Origin, Value
 from dslint.facts import Integration
-from dslint.values import UNKNOWN, Origin, Value
 
 if TYPE_CHECKING:
     from dslint.config import Config

@@ -15,7 +15,7 @@ from dslint.facts import NEWEST, Release
 from dslint.schemas import marks
 from dslint.schemas.auto import FILLED
 from dslint.schemas.base import HandReadSection, Section
-from dslint.schemas.optimizers import OPTIMIZERS, Kind
+from dslint.schemas.optimizers import OPTIMIZERS, TypeSpec
 from dslint.schemas.root import DeepSpeedConfig
 from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import NO_DEFAULT, Key, Shape, keys_of
@@ -76,7 +76,7 @@ class _Writer:
             schema |= self.types(path, _REGISTRIES[path], schema["properties"])
         return schema
 
-    def types(self, path: tuple[str, ...], registry: dict[str, Kind], properties: Schema) -> Schema:
+    def types(self, path: tuple[str, ...], registry: dict[str, TypeSpec], properties: Schema) -> Schema:
         """The names that `type` may have, and by the name what stands in `params`."""
         kinds = {name: kind for name, kind in registry.items() if self.lives(kind.since, kind.until)}
         words = properties["type"]
@@ -85,7 +85,7 @@ class _Writer:
         words["anyOf"] = [{"enum": [*kinds, None]}, *([{"type": "string", "pattern": _any_case(own)}] if own else [])]
         return {"allOf": [self.kind(path, name, kind) for name, kind in kinds.items()]}
 
-    def kind(self, path: tuple[str, ...], name: str, kind: Kind) -> Schema:
+    def kind(self, path: tuple[str, ...], name: str, kind: TypeSpec) -> Schema:
         params = self.section(kind.params, (*path, "params"))
         params["description"] = " ".join(filter(None, (_text(kind.params.__doc__), kind.note)))
         if kind.open:

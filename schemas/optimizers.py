@@ -668,7 +668,7 @@ class OneBitLambParams(OneBitParams):
 
 
 @dataclass(frozen=True)
-class Kind:
+class TypeSpec:
     """A type of optimizer or schedule."""
 
     params: type[Parameters]
@@ -696,39 +696,39 @@ _ADAM_CLASSES = {
 _ONE_BIT = Until("0.19.6", then="raises", note="The 1-bit optimizers are gone; AdamW and Lamb are their full-precision forms.")
 _NEEDS_MUP = "Needs the package mup."
 
-OPTIMIZERS: dict[str, Kind] = {
-    "Adam": Kind(
+OPTIMIZERS: dict[str, TypeSpec] = {
+    "Adam": TypeSpec(
         PlainAdamParams,
         any_case=True,
         classes=_ADAM_CLASSES | {"torch.optim.AdamW": "with torch_adam", "torch.optim.Adam": "with torch_adam and adam_w_mode false"},
     ),
-    "AdamW": Kind(AdamParams, any_case=True, classes=_ADAM_CLASSES | {"torch.optim.AdamW": "with torch_adam"}),
-    "Adagrad": Kind(AdagradParams, any_case=True, classes={"torch.optim.Adagrad": _GPU, "DeepSpeedCPUAdagrad": _OFFLOAD}),
-    "Lamb": Kind(LambParams, any_case=True, classes={"FusedLamb": "always"}),
-    "Lion": Kind(LionParams, any_case=True, since=Since("0.11.0"), classes={"FusedLion": _GPU, "DeepSpeedCPULion": _OFFLOAD}),
-    "Muon": Kind(MuonParams, any_case=True, since=Since("0.17.6"), open=True, classes={"MuonWithAuxAdam": "always"}),
-    "MuAdam": Kind(MuAdamParams, any_case=True, since=Since("0.10.2"), classes={"mup.MuAdam": "always"}, note=_NEEDS_MUP),
-    "MuAdamW": Kind(MuAdamParams, any_case=True, since=Since("0.10.2"), classes={"mup.MuAdamW": "always"}, note=_NEEDS_MUP),
-    "MuSGD": Kind(MuSgdParams, any_case=True, since=Since("0.10.2"), classes={"mup.MuSGD": "always"}, note=_NEEDS_MUP),
-    "SGD": Kind(SgdParams, classes={"torch.optim.SGD": "always"}),
-    "Adadelta": Kind(AdadeltaParams, classes={"torch.optim.Adadelta": "always"}),
-    "Adafactor": Kind(AdafactorParams, classes={"torch.optim.Adafactor": "always"}, note="PyTorch has it from 2.5 on."),
-    "Adamax": Kind(AdamaxParams, classes={"torch.optim.Adamax": "always"}),
-    "ASGD": Kind(AsgdParams, classes={"torch.optim.ASGD": "always"}),
-    "NAdam": Kind(NAdamParams, classes={"torch.optim.NAdam": "always"}),
-    "RAdam": Kind(RAdamParams, classes={"torch.optim.RAdam": "always"}),
-    "RMSprop": Kind(RMSpropParams, classes={"torch.optim.RMSprop": "always"}),
-    "Rprop": Kind(RpropParams, classes={"torch.optim.Rprop": "always"}),
-    "SparseAdam": Kind(
+    "AdamW": TypeSpec(AdamParams, any_case=True, classes=_ADAM_CLASSES | {"torch.optim.AdamW": "with torch_adam"}),
+    "Adagrad": TypeSpec(AdagradParams, any_case=True, classes={"torch.optim.Adagrad": _GPU, "DeepSpeedCPUAdagrad": _OFFLOAD}),
+    "Lamb": TypeSpec(LambParams, any_case=True, classes={"FusedLamb": "always"}),
+    "Lion": TypeSpec(LionParams, any_case=True, since=Since("0.11.0"), classes={"FusedLion": _GPU, "DeepSpeedCPULion": _OFFLOAD}),
+    "Muon": TypeSpec(MuonParams, any_case=True, since=Since("0.17.6"), open=True, classes={"MuonWithAuxAdam": "always"}),
+    "MuAdam": TypeSpec(MuAdamParams, any_case=True, since=Since("0.10.2"), classes={"mup.MuAdam": "always"}, note=_NEEDS_MUP),
+    "MuAdamW": TypeSpec(MuAdamParams, any_case=True, since=Since("0.10.2"), classes={"mup.MuAdamW": "always"}, note=_NEEDS_MUP),
+    "MuSGD": TypeSpec(MuSgdParams, any_case=True, since=Since("0.10.2"), classes={"mup.MuSGD": "always"}, note=_NEEDS_MUP),
+    "SGD": TypeSpec(SgdParams, classes={"torch.optim.SGD": "always"}),
+    "Adadelta": TypeSpec(AdadeltaParams, classes={"torch.optim.Adadelta": "always"}),
+    "Adafactor": TypeSpec(AdafactorParams, classes={"torch.optim.Adafactor": "always"}, note="PyTorch has it from 2.5 on."),
+    "Adamax": TypeSpec(AdamaxParams, classes={"torch.optim.Adamax": "always"}),
+    "ASGD": TypeSpec(AsgdParams, classes={"torch.optim.ASGD": "always"}),
+    "NAdam": TypeSpec(NAdamParams, classes={"torch.optim.NAdam": "always"}),
+    "RAdam": TypeSpec(RAdamParams, classes={"torch.optim.RAdam": "always"}),
+    "RMSprop": TypeSpec(RMSpropParams, classes={"torch.optim.RMSprop": "always"}),
+    "Rprop": TypeSpec(RpropParams, classes={"torch.optim.Rprop": "always"}),
+    "SparseAdam": TypeSpec(
         SparseAdamParams, classes={"torch.optim.SparseAdam": "always"}, step="RuntimeError: SparseAdam does not support dense gradients"
     ),
-    "LBFGS": Kind(
+    "LBFGS": TypeSpec(
         LbfgsParams,
         classes={"torch.optim.LBFGS": "always"},
         step="TypeError: LBFGS.step() missing 1 required positional argument: 'closure'",
     ),
-    "OneBitAdam": Kind(OneBitAdamParams, any_case=True, until=_ONE_BIT),
-    "ZeroOneAdam": Kind(ZeroOneAdamParams, any_case=True, until=_ONE_BIT),
-    "OneBitLamb": Kind(OneBitLambParams, any_case=True, until=_ONE_BIT),
+    "OneBitAdam": TypeSpec(OneBitAdamParams, any_case=True, until=_ONE_BIT),
+    "ZeroOneAdam": TypeSpec(ZeroOneAdamParams, any_case=True, until=_ONE_BIT),
+    "OneBitLamb": TypeSpec(OneBitLambParams, any_case=True, until=_ONE_BIT),
 }
 """The types by their documented spelling, today's first."""

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, Parameters
 from dslint.schemas.marks import Bounds, Default, ExactInt, Forbids, NullRaises, Open, OutOfRange, Passes, Raises, Since
-from dslint.schemas.optimizers import Kind, Switch
+from dslint.schemas.optimizers import Switch, TypeSpec
 
 
 class Scheduler(HandReadSection):
@@ -575,22 +575,22 @@ class ReduceLROnPlateauParams(Parameters):
 
 _WRAPPED = "TypeError: DeepSpeedZeroOptimizer is not an Optimizer"
 
-SCHEDULERS: dict[str, Kind] = {
-    "WarmupLR": Kind(WarmupLRParams),
-    "WarmupDecayLR": Kind(WarmupDecayLRParams),
-    "WarmupCosineLR": Kind(WarmupCosineLRParams, since=Since("0.12.3")),
-    "LRRangeTest": Kind(LRRangeTestParams),
-    "OneCycle": Kind(OneCycleParams),
-    "ConstantLR": Kind(ConstantLRParams, wrapped=_WRAPPED),
-    "LinearLR": Kind(LinearLRParams, wrapped=_WRAPPED),
-    "PolynomialLR": Kind(PolynomialLRParams, wrapped=_WRAPPED),
-    "ExponentialLR": Kind(ExponentialLRParams, wrapped=_WRAPPED),
-    "StepLR": Kind(StepLRParams, wrapped=_WRAPPED),
-    "MultiStepLR": Kind(MultiStepLRParams, wrapped=_WRAPPED),
-    "CosineAnnealingLR": Kind(CosineAnnealingLRParams, wrapped=_WRAPPED),
-    "CosineAnnealingWarmRestarts": Kind(CosineAnnealingWarmRestartsParams, wrapped=_WRAPPED),
-    "CyclicLR": Kind(CyclicLRParams, wrapped=_WRAPPED),
-    "OneCycleLR": Kind(OneCycleLRParams, wrapped=_WRAPPED),
-    "ReduceLROnPlateau": Kind(ReduceLROnPlateauParams, wrapped=_WRAPPED),
+SCHEDULERS: dict[str, TypeSpec] = {
+    "WarmupLR": TypeSpec(WarmupLRParams),
+    "WarmupDecayLR": TypeSpec(WarmupDecayLRParams),
+    "WarmupCosineLR": TypeSpec(WarmupCosineLRParams, since=Since("0.12.3")),
+    "LRRangeTest": TypeSpec(LRRangeTestParams),
+    "OneCycle": TypeSpec(OneCycleParams),
+    "ConstantLR": TypeSpec(ConstantLRParams, wrapped=_WRAPPED),
+    "LinearLR": TypeSpec(LinearLRParams, wrapped=_WRAPPED),
+    "PolynomialLR": TypeSpec(PolynomialLRParams, wrapped=_WRAPPED),
+    "ExponentialLR": TypeSpec(ExponentialLRParams, wrapped=_WRAPPED),
+    "StepLR": TypeSpec(StepLRParams, wrapped=_WRAPPED),
+    "MultiStepLR": TypeSpec(MultiStepLRParams, wrapped=_WRAPPED),
+    "CosineAnnealingLR": TypeSpec(CosineAnnealingLRParams, wrapped=_WRAPPED),
+    "CosineAnnealingWarmRestarts": TypeSpec(CosineAnnealingWarmRestartsParams, wrapped=_WRAPPED),
+    "CyclicLR": TypeSpec(CyclicLRParams, wrapped=_WRAPPED),
+    "OneCycleLR": TypeSpec(OneCycleLRParams, wrapped=_WRAPPED),
+    "ReduceLROnPlateau": TypeSpec(ReduceLROnPlateauParams, wrapped=_WRAPPED),
 }
 """The schedules by name, DeepSpeed's own first."""

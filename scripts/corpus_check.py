@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from dslint.diagnostics import Effect, Phase, Severity
-from dslint.discover import discover
 from dslint.facts import Facts, Integration
-from dslint.linter import INTERNAL_ERROR, lint_file
+from dslint.lint.discovery import discover
+from dslint.lint.document import INTERNAL_ERROR, lint_file
+from dslint.lint.files import is_setup
+from dslint.lint.results import FileResult
+from dslint.registry.rules import default_rules
 from dslint.report.words import is_judged
-from dslint.results import FileResult
-from dslint.rules import default_rules
-from dslint.run import is_setup
 from dslint.settings import Finder
 from dslint.setup.lint import lint_setup
 

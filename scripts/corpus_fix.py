@@ -14,15 +14,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from dslint.config.detect import FileKind
 from dslint.diagnostics import Applicability
-from dslint.discover import discover
 from dslint.facts import Facts, Integration
-from dslint.fixes import fix
-from dslint.linter import lint_text
-from dslint.recognise import Kind
-from dslint.results import FileResult
-from dslint.rules import default_rules
-from dslint.run import is_setup
+from dslint.fix.apply import fix
+from dslint.lint.discovery import discover
+from dslint.lint.document import lint_text
+from dslint.lint.files import is_setup
+from dslint.lint.results import FileResult
+from dslint.registry.rules import default_rules
 from dslint.settings import Finder
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
@@ -61,7 +61,7 @@ def _fix_all(name: str, texts: list[str], facts: Facts, allowed: set[Applicabili
     new: Counter[str] = Counter()
     for text in texts:
         before = lint(text)
-        if before.kind is not Kind.DS_CONFIG:
+        if before.kind is not FileKind.DS_CONFIG:
             continue
         counts["configs"] += 1
         fixed = fix(text, lint, allowed)

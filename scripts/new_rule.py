@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 from dslint.diagnostics import Effect, Phase
-from dslint.rules import CHAPTERS, all_rules
+from dslint.registry.rules import CHAPTERS, all_rules
 
 SKELETON = '''
 

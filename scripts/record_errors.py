@@ -22,20 +22,20 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from dslint.config.values import UNKNOWN  # noqa: E402
+from dslint.diagnose.parse_log import read_error  # noqa: E402
+from dslint.diagnose.search import ANYTHING, Known, of_row  # noqa: E402
 from dslint.diagnostics import Diagnostic, Effect  # noqa: E402 - the checkout this script stands in
-from dslint.error_text import read_error  # noqa: E402
 from dslint.facts import NEWEST, Facts, Integration  # noqa: E402
-from dslint.infer import infer  # noqa: E402
-from dslint.known_errors import ANYTHING, Known, of_row  # noqa: E402
-from dslint.linter import lint_document  # noqa: E402
+from dslint.facts.infer import infer  # noqa: E402
+from dslint.lint.document import lint_document  # noqa: E402
+from dslint.registry.rules import all_rules  # noqa: E402
 from dslint.rule import Example, Rule, path_of  # noqa: E402
-from dslint.rules import all_rules  # noqa: E402
 from dslint.schemas.auto import FILLED  # noqa: E402
 from dslint.schemas.key_table import KEYS  # noqa: E402
 from dslint.setup.arguments import DEFAULTS  # noqa: E402
 from dslint.source.parse import parse  # noqa: E402
 from dslint.source.tree import Member, plain  # noqa: E402
-from dslint.values import UNKNOWN  # noqa: E402
 from tests.engine.harness import Case, Engine, Upto  # noqa: E402
 from tests.setup.beside import facts_of  # noqa: E402
 

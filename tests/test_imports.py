@@ -48,7 +48,7 @@ FORBIDDEN = [
             "dslint.diagnostics",
             "dslint.rule",
             "dslint.config",
-            "dslint.linter",
+            "dslint.lint.document",
             "dslint.schemas",
             "dslint.rules",
             "dslint.cli",
@@ -56,11 +56,11 @@ FORBIDDEN = [
         ),
     ),
     ("dslint.diagnostics", ("dslint.",)),
-    ("dslint.rules", ("dslint.cli", "dslint.linter", "dslint.report", "click")),
-    ("dslint.report", ("dslint.rules", "dslint.cli", "dslint.linter", "click")),
-    ("dslint.schemas", ("dslint.rules", "dslint.cli", "dslint.linter", "dslint.report", "click")),
-    ("dslint.config", ("dslint.rules.", "dslint.cli", "dslint.linter", "dslint.report", "click")),
-    ("dslint.linter", ("dslint.cli", "dslint.report", "click")),
+    ("dslint.rules", ("dslint.cli", "dslint.lint.document", "dslint.report", "click")),
+    ("dslint.report", ("dslint.rules", "dslint.cli", "dslint.lint.document", "click")),
+    ("dslint.schemas", ("dslint.rules", "dslint.cli", "dslint.lint.document", "dslint.report", "click")),
+    ("dslint.config", ("dslint.rules.", "dslint.cli", "dslint.lint.document", "dslint.report", "click")),
+    ("dslint.lint.document", ("dslint.cli", "dslint.report", "click")),
 ]
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import click
 
 from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
-from dslint.discover import Found, discover, listed
 from dslint.errors import UserError
-from dslint.linter import INTERNAL_ERROR
+from dslint.lint.discovery import Discovered, discover, listed
+from dslint.lint.document import INTERNAL_ERROR
+from dslint.lint.files import lint_all, lint_given, lint_launch
+from dslint.lint.results import FileResult, Results
 from dslint.report import FORMATS, write
 from dslint.report.words import count
-from dslint.results import FileResult, Results
-from dslint.run import lint_all, lint_given, lint_launch
 from dslint.settings import Finder
 from dslint.source.read import ReadError
 
@@ -39,7 +39,7 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class CheckOptions:
     """What to do with the results."""
 
     paths: tuple[str, ...]
@@ -138,7 +138,7 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
       1  findings
       2  bad usage or settings, a file that cannot be opened, nothing to check, or a defect of dslint
     """  # noqa: D301 - click wants the character itself
-    wanted = Wishes(ignores=not no_ignores, **wishes)  # type: ignore[arg-type]
+    wanted = CheckOptions(ignores=not no_ignores, **wishes)  # type: ignore[arg-type]
     if wanted.stdin_filename is not None and "-" not in wanted.paths:
         raise click.UsageError('--stdin-filename is for a config from standard input: give "-" as the path.')
     if wanted.fixing and watch:
@@ -162,7 +162,7 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
     sys.exit(check(finder, wanted))
 
 
-def check(finder: Finder, wanted: Wishes) -> int:
+def check(finder: Finder, wanted: CheckOptions) -> int:
     """Check what is wanted, write all that is wanted, and give the exit code."""
     found = _found(finder, wanted)
     for missing in found.nothing:
@@ -190,16 +190,16 @@ def check(finder: Finder, wanted: Wishes) -> int:
     return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero)
 
 
-def _found(finder: Finder, wanted: Wishes) -> Found:
+def _found(finder: Finder, wanted: CheckOptions) -> Discovered:
     """The files to look at."""
     if wanted.command_line is not None:
-        return Found([], [], [])
+        return Discovered([], [], [])
     if wanted.files_from is not None:
-        return Found(listed(_list_of(wanted.files_from), finder), [], [])
+        return Discovered(listed(_list_of(wanted.files_from), finder), [], [])
     return discover((path for path in wanted.paths or (".",) if path != "-"), finder)
 
 
-def _without_ignored(files: list[FileResult], finder: Finder, wanted: Wishes) -> list[FileResult]:
+def _without_ignored(files: list[FileResult], finder: Finder, wanted: CheckOptions) -> list[FileResult]:
     """The results without what the settings and the baseline suppress; the baseline is written where that is wanted."""
     if wanted.ignores:
         from dslint.suppress import entries
@@ -215,7 +215,7 @@ def _without_ignored(files: list[FileResult], finder: Finder, wanted: Wishes) ->
     return files
 
 
-def _report(files: Iterable[FileResult], finder: Finder, wanted: Wishes) -> bool:
+def _report(files: Iterable[FileResult], finder: Finder, wanted: CheckOptions) -> bool:
     """Write all reports; whether those to files could be written."""
     settings = run_settings(finder)
     results = Results(settings.facts, tuple(files), settings.rules, wanted.verbose)
@@ -231,7 +231,7 @@ def _report(files: Iterable[FileResult], finder: Finder, wanted: Wishes) -> bool
     return all(written)
 
 
-def _only_mended(files: Iterable[FileResult], wanted: Wishes, *, failed: bool, changes: int) -> int:
+def _only_mended(files: Iterable[FileResult], wanted: CheckOptions, *, failed: bool, changes: int) -> int:
     """The exit code where nothing is reported but what could not be read: with `--diff`, 1 if there is something to mend."""
     for file in files:
         if file.error:
@@ -250,7 +250,7 @@ def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool) -> 
     return FINDINGS if not forgiving and any(file.fails for file in files) else CLEAN
 
 
-def _lint(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
+def _lint(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileResult]:
     """Lint what is wanted: standard input, a command, files."""
     given = _lint_stdin(wanted.stdin_filename or "<stdin>", finder, comments=wanted.ignores) if "-" in wanted.paths else []
     if wanted.command_line is not None:
@@ -258,7 +258,7 @@ def _lint(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
     return given + _lint_files(found, finder, wanted)
 
 
-def _lint_files(found: Found, finder: Finder, wanted: Wishes) -> list[FileResult]:
+def _lint_files(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileResult]:
     total, done = len(found.targets), 0
     if total < PROGRESS_FROM or not sys.stderr.isatty():
         return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs)
@@ -292,7 +292,7 @@ def _list_of(path: str) -> str:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
-def _heed_baseline(path: str, files: list[FileResult], wanted: Wishes) -> list[FileResult]:
+def _heed_baseline(path: str, files: list[FileResult], wanted: CheckOptions) -> list[FileResult]:
     """The results without what is in the baseline; the baseline itself is written where that is wanted."""
     from dslint.suppress import baseline
 
@@ -322,7 +322,7 @@ def _write_file(results: Results, output_format: str, path: str) -> bool:
     """Write a report to a file, whole or not at all; whether that worked."""
     from io import StringIO
 
-    from dslint.writing import write_whole
+    from dslint.fix.atomic_write import write_whole
 
     text = StringIO()
     write(results, output_format, text, color=False, width=100)
@@ -334,7 +334,7 @@ def _write_file(results: Results, output_format: str, path: str) -> bool:
     return True
 
 
-def _nothing_to_check(paths: tuple[str, ...], found: Found, *, files_listed: bool) -> int:
+def _nothing_to_check(paths: tuple[str, ...], found: Discovered, *, files_listed: bool) -> int:
     """Say that there is nothing to check, where nobody said so yet. That named files are excluded, or no file is listed, is as wanted."""
     if not found.nothing and (found.excluded or files_listed):
         return CLEAN

@@ -9,10 +9,10 @@ import click
 
 from dslint.cli.options import FACTS, color_option, run_settings, settings_options, wants_color
 from dslint.facts import Release, Upgrade
-from dslint.hardware import Gpu
+from dslint.facts.gpus import Gpu
 from dslint.report.style import Style
 from dslint.settings import Finder, Settings
-from dslint.settings.kinds import Entry, show
+from dslint.settings.kinds import IgnoreEntry, show
 from dslint.settings.table import SETTINGS
 
 RUN_WIDE = ("output-format", "baseline")
@@ -58,7 +58,7 @@ def _payload(settings: Settings, of_run: Settings) -> dict[str, object]:
 def _plain(value: object) -> object:
     if isinstance(value, Release | Upgrade | Gpu):
         return str(value)
-    if isinstance(value, Entry):
+    if isinstance(value, IgnoreEntry):
         return {name: _plain(entry) for name, entry in value._asdict().items()}
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]

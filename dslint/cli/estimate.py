@@ -9,7 +9,7 @@ import click
 
 from dslint.cli.options import color_option, terminal_width, wants_color, warn
 from dslint.cli.workload import question, workload_options
-from dslint.hardware import size
+from dslint.facts.gpus import size
 from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.sweep import Sweep, read_sweep, sweep
 from dslint.report import estimate_page
@@ -98,9 +98,9 @@ def _allowed(limit: int | str | None, memory: int | None) -> int | None:
 
 def _plot(results: Estimate | Sweep, path: str, limit: int | None) -> None:
     """Write the picture, in the format that the file's name asks for."""
+    from dslint.fix.atomic_write import write_whole
     from dslint.report.estimate_plot import picture
     from dslint.report.png import NoRenderer, png
-    from dslint.writing import write_whole
 
     suffix = path.rpartition(".")[2].lower()
     if suffix not in ("svg", "png", "html"):

@@ -13,7 +13,7 @@ from dslint.cli.estimate import DOES_NOT_FIT, Limit
 from dslint.cli.options import color_option, terminal_width, wants_color
 from dslint.cli.workload import given_model, planned, read_config, workload_options
 from dslint.config import Config, resolve
-from dslint.hardware import size
+from dslint.facts.gpus import size
 from dslint.memory.costs import Speeds
 from dslint.memory.fit import Goal, Search
 from dslint.memory.plan import Plan

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from dslint.cli.options import read_stdin, warn
 from dslint.diagnostics import Applicability
-from dslint.discover import Target, shown
 from dslint.facts import Facts
-from dslint.fixes import Fixed, fix
+from dslint.fix.apply import Fixed, fix
+from dslint.fix.atomic_write import write_whole
+from dslint.lint.discovery import Target, shown
+from dslint.lint.files import is_setup, lint_all, lint_given, lint_target
+from dslint.lint.results import FileResult
 from dslint.report.words import count
-from dslint.results import FileResult
-from dslint.run import is_setup, lint_all, lint_given, lint_target
 from dslint.settings import Finder
 from dslint.source.read import ReadError, decode_base64, read
 from dslint.suppress import entries
-from dslint.writing import write_whole
 
 if TYPE_CHECKING:
-    from dslint.cli.check import Wishes
+    from dslint.cli.check import CheckOptions
 
 SAFE = frozenset({Applicability.SAFE})
 ALL = frozenset({Applicability.SAFE, Applicability.UNSAFE})
@@ -32,7 +32,7 @@ class CannotWrite(Exception):
     """A file that was mended and cannot be written; the text is a sentence for people."""
 
 
-def mend(targets: Iterable[Target], finder: Finder, wanted: Wishes) -> tuple[list[FileResult], int, list[CannotWrite]]:
+def mend(targets: Iterable[Target], finder: Finder, wanted: CheckOptions) -> tuple[list[FileResult], int, list[CannotWrite]]:
     """Mend files in place (standard input: to standard output), or with `--diff` print how they would change.
 
     What leads to configs is mended first: the configs are judged with what it says then. Only what is among the targets is mended.
@@ -78,7 +78,7 @@ def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Facts]]:
     return found
 
 
-def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability], wanted: Wishes, led: Sequence[Facts]) -> int:
+def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability], wanted: CheckOptions, led: Sequence[Facts]) -> int:
     """Mend a file, which is written (or, with `--diff`, compared), and say how many findings were fixed."""
     path, name = target.path, shown(target.path)
     try:

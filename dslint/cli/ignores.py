@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterable, Sequence
 
 from dslint.cli.options import warn
+from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic
-from dslint.discover import shown
 from dslint.errors import UserError
-from dslint.recognise import Kind
+from dslint.fix.atomic_write import write_whole
+from dslint.lint.discovery import shown
+from dslint.lint.files import lint_given
+from dslint.lint.results import FileResult
 from dslint.report.words import count, is_judged, listed
-from dslint.results import FileResult
-from dslint.run import lint_given
 from dslint.settings import Finder, Layer
 from dslint.source.read import decode_base64, read
 from dslint.suppress import entries
 from dslint.suppress.adding import settings_file, with_comments, with_entries
-from dslint.writing import write_whole
 
 
 def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> None:
@@ -32,7 +32,7 @@ def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> Non
     for file in files:
         if not is_judged(file) or not file.diagnostics:
             continue
-        remaining = _comment(file, finder, reason) if file.kind is Kind.DS_CONFIG and os.path.isfile(file.path) else file.diagnostics
+        remaining = _comment(file, finder, reason) if file.kind is FileKind.DS_CONFIG and os.path.isfile(file.path) else file.diagnostics
         if len(remaining) < len(file.diagnostics):
             changed.append(file.path)
         number += len(file.diagnostics)

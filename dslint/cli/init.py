@@ -11,19 +11,19 @@ import click
 
 from dslint.cli.options import FACTS, settings_options, terminal_width, warn
 from dslint.cli.workload import Number
-from dslint.discover import shown
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration
-from dslint.hardware import in_words
-from dslint.linter import lint_text
-from dslint.memory.given import Found, Given, model_of
+from dslint.facts.gpus import in_words
+from dslint.fix.atomic_write import write_whole
+from dslint.lint.discovery import shown
+from dslint.lint.document import lint_text
+from dslint.memory.given import FoundModel, ModelRequest, model_of
+from dslint.registry.rules import all_rules
 from dslint.report.style import wrap
-from dslint.rules import all_rules
 from dslint.settings import Finder
 from dslint.settings.kinds import Count, GpuName, Size, Wrong
 from dslint.starter.contents import Starter, start
 from dslint.starter.text import as_hjson, as_json
-from dslint.writing import write_whole
 
 DONE, FAILED = 0, 2
 
@@ -60,7 +60,7 @@ def command(
     if path not in (None, "-"):
         _refuse(path, force=force)
     facts = finder.for_file(path or "ds_config.json").facts
-    given = Given(model, params)
+    given = ModelRequest(model, params)
     if sys.stdin.isatty():
         facts, given = _asked(facts, given)
     if facts.integration is None:
@@ -106,7 +106,7 @@ def _write(path: str, text: str) -> None:
         raise UserError(f"{shown(path)} cannot be written: {error.strerror or error}") from None
 
 
-def _report(path: str, starter: Starter, facts: Facts, found: Found | None) -> None:
+def _report(path: str, starter: Starter, facts: Facts, found: FoundModel | None) -> None:
     """Say on standard error what was written, and why."""
     width = terminal_width(most=100)
     assert facts.integration is not None
@@ -138,7 +138,7 @@ def _check(path: str, text: str, facts: Facts) -> None:
         warn(f"{diagnostic.code}: {diagnostic.message}")
 
 
-def _asked(facts: Facts, given: Given) -> tuple[Facts, Given]:
+def _asked(facts: Facts, given: ModelRequest) -> tuple[Facts, ModelRequest]:
     """Ask for what is not given; an empty answer is "not known"."""
     if facts.integration is None:
         kinds = click.Choice([integration.value for integration in Integration])
@@ -176,14 +176,14 @@ def _gpu(word: str) -> Any:
         return _answer(GpuName())(word)
 
 
-def _model(word: str) -> Given:
+def _model(word: str) -> ModelRequest:
     """A model by name or file, or a number of parameters."""
     word = word.strip()
     if not word:
-        return Given()
-    given = Given(word)
+        return ModelRequest()
+    given = ModelRequest(word)
     if not os.path.exists(word) and word[0].isdigit():
-        given = Given(params=Number().convert(word, None, None))
+        given = ModelRequest(params=Number().convert(word, None, None))
     try:
         model_of(given)
     except UserError as error:

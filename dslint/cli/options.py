@@ -11,7 +11,7 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from dslint.rules import all_rules
+from dslint.registry.rules import all_rules
 from dslint.settings import Finder, Settings, from_environment, from_options
 from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, FolderName, GpuName, RuleWords, Size, Table, Words, Wrong
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES, Setting

@@ -12,14 +12,14 @@ import click
 
 from dslint.cli.options import SettingType, color_option, read_stdin, settings_options, terminal_width, wants_color, warn
 from dslint.config import resolve
-from dslint.discover import shown
+from dslint.config.detect import FileKind, detect_kind
 from dslint.errors import UserError
-from dslint.infer import infer
+from dslint.facts.infer import infer
+from dslint.lint.discovery import shown
 from dslint.probe.filling import assignment
 from dslint.probe.launcher import launched
 from dslint.probe.result import Comparison, Result, Search
-from dslint.probe.trial import Setup, Wishes, compare, prepare, probe, search
-from dslint.recognise import Kind, recognise
+from dslint.probe.trial import PreparedProbe, ProbeOptions, compare, prepare, probe, search
 from dslint.settings import Finder
 from dslint.settings.table import SETTINGS
 from dslint.source.parse import parse
@@ -123,7 +123,7 @@ def command(path: str, finder: Finder, output_format: str, color: str, plot: str
     place = launched(os.environ)
     if place is not None:
         os.environ.update(place.variables)  # torch asks for them by torchrun's names, whoever the launcher is
-    wishes = Wishes(
+    wishes = ProbeOptions(
         limit=options.pop("limit"),
         place=place,
         timeline=plot is not None,
@@ -146,7 +146,7 @@ def command(path: str, finder: Finder, output_format: str, color: str, plot: str
     sys.exit(result.exit_code)
 
 
-def _check(wishes: Wishes, plot: str | None) -> None:
+def _check(wishes: ProbeOptions, plot: str | None) -> None:
     """Refuse what does not go together."""
     if wishes.comparison is not None and wishes.searched is not None:
         raise click.UsageError("--compare and --search exclude each other.")
@@ -162,7 +162,7 @@ def _check(wishes: Wishes, plot: str | None) -> None:
         raise click.UsageError("--model-fn wants package.module:function, and no --layers.")
 
 
-def _setup(path: str, finder: Finder, wishes: Wishes) -> Setup:
+def _setup(path: str, finder: Finder, wishes: ProbeOptions) -> PreparedProbe:
     """Read the config and what is known beside it; ends the program where that is no config."""
     try:
         text = read_stdin() if path == "-" else read(path)
@@ -171,8 +171,8 @@ def _setup(path: str, finder: Finder, wishes: Wishes) -> Setup:
         sys.exit(2)
     decoded = decode_base64(text) or text
     document = parse(decoded)
-    kind, note = recognise(document, named=True)
-    if kind is not Kind.DS_CONFIG:
+    kind, note = detect_kind(document, named=True)
+    if kind is not FileKind.DS_CONFIG:
         warn(f"{shown(path)}: {note or 'it holds no DeepSpeed config.'}")
         sys.exit(1)
     settings = finder.for_file(path)
@@ -195,9 +195,9 @@ def _report(result: Result | Comparison | Search, output: Output) -> None:
 
 
 def _draw(result: Result, path: str) -> None:
+    from dslint.fix.atomic_write import write_whole
     from dslint.report import timeline
     from dslint.report.png import NoRenderer, png
-    from dslint.writing import write_whole
 
     if not result.answer.timeline:
         warn(

@@ -9,9 +9,9 @@ import click
 
 from dslint.cli.options import color_option, complete_rules, run_settings, terminal_width, wants_color
 from dslint.errors import UserError
+from dslint.registry.rules import all_rules
+from dslint.registry.selection import is_name_of, no_such_rule
 from dslint.report import rule_page
-from dslint.rules import all_rules
-from dslint.selection import is_name_of, no_such_rule
 from dslint.settings import Finder, from_environment
 
 FOUND, NOTHING = 0, 1
@@ -53,8 +53,8 @@ def command(word: str | None, error: str | None, color: str) -> None:
 
 def _behind(text: str, *, color: bool, width: int) -> int:
     """Print the rules behind an error, and give the exit code."""
-    from dslint.error_text import errors_in
-    from dslint.known_errors import find
+    from dslint.diagnose.parse_log import errors_in
+    from dslint.diagnose.search import find
     from dslint.report import errors_page
 
     found = [(raised, find(raised)) for raised in errors_in(_text_of(text))]

@@ -8,12 +8,12 @@ import click
 
 from dslint.cli.options import FACTS, color_option, read_stdin, settings_options, terminal_width, wants_color, warn
 from dslint.config import Config, resolve
-from dslint.discover import shown
-from dslint.effective import as_deepspeed_sees_it, effective
-from dslint.infer import infer
-from dslint.recognise import Kind, recognise
+from dslint.config.detect import FileKind, detect_kind
+from dslint.config.effective import as_deepspeed_sees_it, effective
+from dslint.facts.infer import infer
+from dslint.lint.discovery import shown
+from dslint.lint.files import is_setup
 from dslint.report import show_page
-from dslint.run import is_setup
 from dslint.settings import Finder
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
@@ -83,10 +83,10 @@ def _of_setup(text: str, path: str, finder: Finder) -> Config:
 def _of_config(text: str, path: str, finder: Finder) -> Config:
     """The config that a text is; exits where it is none."""
     document = parse(decode_base64(text) or text)
-    kind, note = recognise(document, named=True)
+    kind, note = detect_kind(document, named=True)
     if not document.problems and not isinstance(document.root, Mapping):
         note = "it holds no object, and so no config."
-    if document.problems or note or kind is not Kind.DS_CONFIG:
+    if document.problems or note or kind is not FileKind.DS_CONFIG:
         for problem in document.problems:
             place = document.position(problem.span.start)
             click.echo(f"{shown(path)}:{place.line}:{place.column}: {problem.message}", err=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from dslint.discover import discover
 from dslint.errors import UserError
+from dslint.lint.discovery import discover
 from dslint.settings import Finder
 from dslint.settings.sources import FILES
 

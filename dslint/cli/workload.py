@@ -11,13 +11,13 @@ import click
 
 from dslint.cli.options import FACTS, read_stdin, settings_options, warn
 from dslint.config import Config, resolve
-from dslint.discover import shown
+from dslint.config.detect import FileKind, detect_kind
 from dslint.facts import Facts
-from dslint.infer import infer
-from dslint.memory.given import Found, Given, model_of
+from dslint.facts.infer import infer
+from dslint.lint.discovery import shown
+from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.plan import STATES, Plan, PlanError, Workload, make_plan, trains_with
 from dslint.memory.shapes import Model
-from dslint.recognise import Kind, recognise
 from dslint.settings import Finder
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
@@ -128,10 +128,10 @@ def read_config(path: str, finder: Finder) -> tuple[Document, Facts]:
         warn(f"{shown(path)}: {error}")
         sys.exit(2)
     document = parse(decode_base64(text) or text)
-    kind, note = recognise(document, named=True)
+    kind, note = detect_kind(document, named=True)
     if not document.problems and not isinstance(document.root, Mapping):
         note = "it holds no object, and so no config."
-    if document.problems or note or kind is not Kind.DS_CONFIG:
+    if document.problems or note or kind is not FileKind.DS_CONFIG:
         for problem in document.problems:
             place = document.position(problem.span.start)
             click.echo(f"{shown(path)}:{place.line}:{place.column}: {problem.message}", err=True)
@@ -141,10 +141,10 @@ def read_config(path: str, finder: Finder) -> tuple[Document, Facts]:
     return document, infer(document, finder.for_file(path).facts)
 
 
-def given_model(said: dict[str, Any], facts: Facts) -> Found:
+def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
     """The model that was asked for; raises `UserError`."""
     targets = tuple(word.strip() for word in (said["lora_targets"] or "").split(",") if word.strip())
-    given = Given(
+    given = ModelRequest(
         name=said["model"],
         params=said["params"],
         hidden=said["hidden"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dslint.hardware import GIB, Gpu
+from dslint.facts.gpus import GIB, Gpu
 from dslint.memory.activations import operations
 from dslint.memory.estimate import Estimate
 from dslint.memory.plan import HOST, NVME

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from dslint.hardware import GIB
+from dslint.facts.gpus import GIB
 from dslint.memory.activations import Operations, operations
 from dslint.memory.engine import Run, optimizer_bytes, run
 from dslint.memory.host import Host, host_memory

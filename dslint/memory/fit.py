@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslint.config import Config
-from dslint.hardware import Gpu
+from dslint.facts.gpus import Gpu
 from dslint.memory.changes import REMOVE, Change, accumulated, possible
 from dslint.memory.costs import Seconds, Speeds, Work, seconds, work
 from dslint.memory.estimate import Estimate, estimate

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from dslint.facts.model_config import ModelConfig, describe, load_model
 from dslint.memory.families import ShapeError, read_shape
 from dslint.memory.numbers import of_numbers, with_adapters
 from dslint.memory.presets import PRESETS, preset
 from dslint.memory.shapes import Model
-from dslint.model_config import ModelConfig, describe, load_model
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ModelRequest:
     """What was said of the model. `name` is a path or a well-known model's name."""
 
     name: str | None = None
@@ -34,7 +34,7 @@ class Given:
         return self.params is not None or self.hidden is not None
 
 
-class Found(NamedTuple):
+class FoundModel(NamedTuple):
     """The model, what its `config.json` says (None: it is made of numbers), and what had to be assumed to make it."""
 
     model: Model
@@ -42,7 +42,7 @@ class Found(NamedTuple):
     assumed: tuple[str, ...] = ()
 
 
-def model_of(given: Given, config: ModelConfig | None = None) -> Found:
+def model_of(given: ModelRequest, config: ModelConfig | None = None) -> FoundModel:
     """The model that was asked for. `config` is the one of the settings, where no name is given.
 
     Raises:
@@ -52,7 +52,7 @@ def model_of(given: Given, config: ModelConfig | None = None) -> Found:
     return found if given.lora_rank is None else found._replace(model=with_adapters(found.model, given.lora_rank, given.lora_targets))
 
 
-def _whole(given: Given, config: ModelConfig | None) -> Found:
+def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
     if given.name is not None and not Path(given.name).exists():
         data = preset(given.name)
         if data is None:
@@ -63,19 +63,19 @@ def _whole(given: Given, config: ModelConfig | None) -> Found:
             close = get_close_matches(given.name.lower(), PRESETS, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
             raise ShapeError(f"the model {given.name} is neither a file nor a name that dslint knows.{hint} It knows {', '.join(PRESETS)}")
-        return Found(read_shape(data, given.name), describe(data, given.name))
+        return FoundModel(read_shape(data, given.name), describe(data, given.name))
     found = load_model(given.name) if given.name is not None else config
     if found is not None:
         try:
-            return Found(read_shape(found.data, found.path), found)
+            return FoundModel(read_shape(found.data, found.path), found)
         except ShapeError as error:
             if not given.has_numbers:
                 raise
-            return Found(_numbers(given), found, (f"{error.args[0].partition(';')[0]}: the numbers are used",))
-    return Found(_numbers(given), None, ("the layers are taken to be like those of Llama, since only numbers are given",))
+            return FoundModel(_numbers(given), found, (f"{error.args[0].partition(';')[0]}: the numbers are used",))
+    return FoundModel(_numbers(given), None, ("the layers are taken to be like those of Llama, since only numbers are given",))
 
 
-def _numbers(given: Given) -> Model:
+def _numbers(given: ModelRequest) -> Model:
     return of_numbers(
         given.params,
         hidden=given.hidden,

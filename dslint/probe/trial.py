@@ -11,7 +11,7 @@ from dslint.config import Config
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
 from dslint.facts import Release
-from dslint.linter import lint_document
+from dslint.lint.document import lint_document
 from dslint.probe import depth, sizing
 from dslint.probe.answer import Answer
 from dslint.probe.explain import explain
@@ -32,7 +32,7 @@ DEFAULT_MEMORY = 80 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ProbeOptions:
     """What a person wishes, option by option. `place` is this process's place among ranks that a launcher started."""
 
     device: Any
@@ -55,7 +55,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class PreparedProbe:
     """A config that is ready to be probed: the first question about it, and what was decided on the way."""
 
     path: str
@@ -67,7 +67,7 @@ class Setup:
     notes: tuple[str, ...]
 
 
-def prepare(path: str, text: str, config: Config, wishes: Wishes) -> Setup:
+def prepare(path: str, text: str, config: Config, wishes: ProbeOptions) -> PreparedProbe:
     """Make the question.
 
     Raises:
@@ -104,10 +104,10 @@ def prepare(path: str, text: str, config: Config, wishes: Wishes) -> Setup:
         timeline=wishes.timeline,
         snapshot=os.path.abspath(wishes.snapshot) if wishes.snapshot else None,  # noqa: PTH100 - the child runs elsewhere
     )
-    return Setup(path, config, question, limit, wishes.layers or (), full_depth, tuple(notes))
+    return PreparedProbe(path, config, question, limit, wishes.layers or (), full_depth, tuple(notes))
 
 
-def _model(config: Config, wishes: Wishes, notes: list[str]) -> tuple[Model, int | None]:
+def _model(config: Config, wishes: ProbeOptions, notes: list[str]) -> tuple[Model, int | None]:
     given = config.facts.model
     if wishes.model_fn is not None:
         return Model(function=wishes.model_fn, paths=(os.getcwd(),)), None  # noqa: PTH109 - as Python itself would look for it
@@ -127,14 +127,14 @@ def _model(config: Config, wishes: Wishes, notes: list[str]) -> tuple[Model, int
     return Model(data=data), full
 
 
-def _sequence(config: Config, wishes: Wishes) -> int:
+def _sequence(config: Config, wishes: ProbeOptions) -> int:
     model = config.facts.model
     if model is None or wishes.model_fn is not None or wishes.device == "cpu":
         return DEFAULT_SEQUENCE
     return min(model.positions or LONGEST_DEFAULT, LONGEST_DEFAULT)
 
 
-def _ranks(config: Config, wishes: Wishes, notes: list[str]) -> tuple[int, int]:
+def _ranks(config: Config, wishes: ProbeOptions, notes: list[str]) -> tuple[int, int]:
     """The world size and the rank: those of the launcher, else those that are given, else what the batch sizes of the config say."""
     given = config.facts.world_size
     if wishes.place is not None:
@@ -152,7 +152,7 @@ def _ranks(config: Config, wishes: Wishes, notes: list[str]) -> tuple[int, int]:
     return world_size, wishes.rank
 
 
-def probe(setup: Setup, wishes: Wishes, progress: Progress) -> Result:
+def probe(setup: PreparedProbe, wishes: ProbeOptions, progress: Progress) -> Result:
     """Ask once, or at several depths."""
     if len(setup.depths) < 2:
         question = _at_depth(setup.question, setup.depths[0]) if setup.depths else setup.question
@@ -169,7 +169,7 @@ def probe(setup: Setup, wishes: Wishes, progress: Progress) -> Result:
     return replace(_result(setup, setup.question, line.answer), line=line)
 
 
-def compare(setup: Setup, wishes: Wishes, progress: Progress) -> Comparison:
+def compare(setup: PreparedProbe, wishes: ProbeOptions, progress: Progress) -> Comparison:
     """Run the variants in turn, each in a process of its own.
 
     Raises:
@@ -193,7 +193,7 @@ def compare(setup: Setup, wishes: Wishes, progress: Progress) -> Comparison:
     return Comparison(setup.path, tuple(results))
 
 
-def search(setup: Setup, wishes: Wishes, progress: Progress) -> Search:
+def search(setup: PreparedProbe, wishes: ProbeOptions, progress: Progress) -> Search:
     """Find the largest micro batch that fits.
 
     Raises:
@@ -214,7 +214,7 @@ def search(setup: Setup, wishes: Wishes, progress: Progress) -> Search:
     return Search(setup.path, found, tried[found or 1], tuple(sorted(tried.items())))
 
 
-def _built(layers: int, setup: Setup) -> str:
+def _built(layers: int, setup: PreparedProbe) -> str:
     return f"{layers} of {setup.full_depth} layers {'was' if layers == 1 else 'were'} built."
 
 
@@ -227,7 +227,7 @@ def _named(progress: Progress, name: str) -> Callable[[str, float | None], None]
     return lambda doing, part: progress(f"{name}: {doing}", part)
 
 
-def _result(setup: Setup, question: Question, answer: Answer, notes: tuple[str, ...] = ()) -> Result:
+def _result(setup: PreparedProbe, question: Question, answer: Answer, notes: tuple[str, ...] = ()) -> Result:
     explained: tuple[Diagnostic, ...] = ()
     predicted: tuple[Predicted, ...] = ()
     release = _release(answer)
@@ -237,7 +237,7 @@ def _result(setup: Setup, question: Question, answer: Answer, notes: tuple[str, 
         notes += (f"DeepSpeed {release} is installed, and is what ran; the config is meant for {setup.config.facts.deepspeed}.",)
     config = as_run(setup.config, question, answer)
     if answer.raised is not None and not answer.out_of_memory:
-        from dslint.rules import default_rules
+        from dslint.registry.rules import default_rules
 
         linted = lint_document(config.document, setup.path, config.facts, default_rules(), comments=False)
         explained = explain(answer.raised, linted.diagnostics)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from dslint.report.style import Style
 
 if TYPE_CHECKING:
-    from dslint.results import Results
+    from dslint.lint.results import Results
 
 FORMATS = {
     "full": "full",

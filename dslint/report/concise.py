@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from dslint.diagnostics import Diagnostic, Severity
+from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, visible
 from dslint.report.words import COLORS
-from dslint.results import FileResult, Results
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:

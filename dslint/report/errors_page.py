@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from dslint.diagnose.parse_log import Raised
+from dslint.diagnose.search import EXACT, PART, SIMILAR, Match
 from dslint.diagnostics import Phase
-from dslint.error_text import Raised
-from dslint.known_errors import EXACT, PART, SIMILAR, Match
 from dslint.report.style import Style, clipped, visible, wrap
 from dslint.report.words import COLORS, count
 from dslint.rule import Rule

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from dslint.facts import Facts
-from dslint.hardware import GIB, in_words
+from dslint.facts.gpus import GIB, in_words
 from dslint.memory.estimate import Estimate
 from dslint.memory.ledger import PARTS, PHASES, Moment
 from dslint.memory.sweep import Sweep

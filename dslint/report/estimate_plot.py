@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import NamedTuple
 
-from dslint.hardware import GIB
+from dslint.facts.gpus import GIB
 from dslint.memory.estimate import Estimate
 from dslint.memory.ledger import PARTS, PHASES, Moment
 from dslint.memory.sweep import Sweep

@@ -7,7 +7,7 @@ from difflib import unified_diff
 from typing import Any
 
 from dslint.facts import Facts
-from dslint.hardware import in_words
+from dslint.facts.gpus import in_words
 from dslint.memory.costs import Speeds, differences
 from dslint.memory.fit import Fit, Variant
 from dslint.report.estimate_page import gib

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from dslint.diagnostics import Applicability, Diagnostic, Range, Severity
+from dslint.lint.results import FileResult, Results
 from dslint.report.excerpt import Mark, bar, draw, line_of, sections
 from dslint.report.style import Style, paragraphs, visible, wrap
 from dslint.report.words import COLORS, assumed, assumed_in_short, consequence_of, fixable, hidden, not_asked, verdict
-from dslint.results import FileResult, Results
 from dslint.source.tree import Document
 
 _FIXES = {Applicability.SAFE: " (--fix)", Applicability.UNSAFE: " (--unsafe-fixes)", Applicability.DISPLAY: ""}

@@ -14,11 +14,11 @@ from io import StringIO
 from typing import TextIO
 
 from dslint.diagnostics import Diagnostic, Severity
+from dslint.lint.results import FileResult, Results
 from dslint.report import full
 from dslint.report.paths import from_root
 from dslint.report.style import Style, visible, visible_lines
 from dslint.report.words import count, said
-from dslint.results import FileResult, Results
 
 LIMIT = 10
 """How many annotations of each severity GitHub shows for one step."""

@@ -12,11 +12,11 @@ import os
 from typing import TextIO
 
 from dslint.diagnostics import Diagnostic, Effect, Severity
-from dslint.fingerprints import fingerprints
+from dslint.lint.results import FileResult, Results
 from dslint.report.json_format import portable
 from dslint.report.paths import from_root
 from dslint.report.style import Style, visible
-from dslint.results import FileResult, Results
+from dslint.suppress.fingerprints import fingerprints
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths

@@ -47,11 +47,11 @@ from typing import NamedTuple, TextIO
 from dslint import __version__
 from dslint.diagnostics import Diagnostic, Edit, Fix, Place, Range, Related, Severity
 from dslint.facts import BESIDE, Facts
-from dslint.fingerprints import fingerprints
+from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style
 from dslint.report.words import is_judged
-from dslint.results import FileResult, Results
 from dslint.source.tree import Document
+from dslint.suppress.fingerprints import fingerprints
 
 VERSION = 1
 

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from dslint import __version__
+from dslint.lint.results import Results
 from dslint.report.json_format import VERSION, facts_of, of_files, portable, skipped_of, summary_of
 from dslint.report.style import Style
-from dslint.results import Results
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths

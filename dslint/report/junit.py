@@ -18,9 +18,9 @@ from typing import TextIO
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from dslint.diagnostics import Diagnostic
+from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, visible, visible_lines
 from dslint.report.words import count, is_judged, place, said, suppressed_by
-from dslint.results import FileResult, Results
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths

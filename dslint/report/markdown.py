@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TextIO
 
 from dslint.diagnostics import Diagnostic, Severity
+from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, clipped, visible, visible_lines
 from dslint.report.words import assumed, count, hidden, not_asked, verdict
-from dslint.results import FileResult, Results
 
 LIMIT = 1_000_000
 """How many bytes are written at most: the 1 MiB of a step summary, less some room for what else the step writes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dslint.hardware import in_words
+from dslint.facts.gpus import in_words
 from dslint.probe.answer import PHASES, Answer, Site
 from dslint.probe.result import Comparison, Result, Search
 from dslint.probe.variants import beside

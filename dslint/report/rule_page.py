@@ -7,14 +7,14 @@ from dataclasses import fields
 from itertools import groupby
 
 from dslint.facts import BESIDE, Facts
-from dslint.hardware import in_words
+from dslint.facts.gpus import in_words
 from dslint.report.style import Style, columns, wrap
 from dslint.report.words import COLORS, consequence, flag, listed, option
 from dslint.rule import Example, Rule, Where
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping, Member, Node, Sequence
 
-CHAPTERS = {
+CHAPTER_TITLES = {
     "DS0": "The file and its syntax",
     "DS1": "Keys, types, releases",
     "DS2": "Batch and world size",
@@ -133,7 +133,9 @@ def index(rules: Iterable[Rule], *, color: bool, width: int) -> str:
     rules = sorted(rules, key=lambda rule: rule.code)
     names = max((len(rule.name) for rule in rules), default=0)
     blocks = [
-        "\n".join([style.paint(f"{code}  {CHAPTERS.get(code, '')}".rstrip(), "bold"), *(_row(rule, names, style) for rule in chapter)])
+        "\n".join(
+            [style.paint(f"{code}  {CHAPTER_TITLES.get(code, '')}".rstrip(), "bold"), *(_row(rule, names, style) for rule in chapter)]
+        )
         for code, chapter in groupby(rules, key=lambda rule: rule.code[:3])
     ]
     return "\n\n".join([*blocks, "For more about one of them: dslint rule CODE"])

@@ -23,11 +23,11 @@ from urllib.parse import quote
 
 from dslint import __version__
 from dslint.diagnostics import Applicability, Diagnostic, Fix, Place, Range, Severity
+from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.report.json_format import fingerprinted, portable
 from dslint.report.paths import from_root
 from dslint.report.style import Style, clipped, visible, visible_lines
 from dslint.report.words import assumed, consequence, count, not_asked, said
-from dslint.results import By, FileResult, Results, Suppressed
 from dslint.source.tree import Document
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "
 Data: TypeAlias = dict[str, Any]
 
 
-class Found(NamedTuple):
+class SarifResult(NamedTuple):
     """A finding, and all that its result is made of."""
 
     diagnostic: Diagnostic
@@ -90,28 +90,28 @@ def log(results: Results) -> Data:
         "columnKind": "unicodeCodePoints",
         "invocations": [_invocation(results, len(found) - len(kept), root)],
     }
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{**_plain(run), "results": written}]}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{**_without_nulls(run), "results": written}]}
 
 
-def _plain(data: Data) -> Data:
+def _without_nulls(data: Data) -> Data:
     plain = portable(data)
     assert isinstance(plain, dict)
     return plain
 
 
-def _found(results: Results) -> Iterator[Found]:
+def _found(results: Results) -> Iterator[SarifResult]:
     shown, hidden = map(iter, fingerprinted(results))
     for file in results.files:
-        yield from (Found(diagnostic, file.document, next(shown)) for diagnostic in file.diagnostics)
-        yield from (Found(suppressed.diagnostic, file.document, next(hidden), suppressed) for suppressed in file.suppressed)
+        yield from (SarifResult(diagnostic, file.document, next(shown)) for diagnostic in file.diagnostics)
+        yield from (SarifResult(suppressed.diagnostic, file.document, next(hidden), suppressed) for suppressed in file.suppressed)
 
 
-def _fitting(found: list[Found], root: str) -> tuple[list[Found], list[Data]]:
+def _fitting(found: list[SarifResult], root: str) -> tuple[list[SarifResult], list[Data]]:
     """The findings that GitHub takes, in their order, and their results. The loudest are the last to go, the suppressed ones the first."""
     packer, size = zlib.compressobj(1), 0
     kept: dict[int, Data] = {}
     for index in sorted(range(len(found)), key=lambda index: (found[index].suppressed is not None, -found[index].diagnostic.severity.rank)):
-        result = _plain(_result(found[index], root))
+        result = _without_nulls(_result(found[index], root))
         size += len(packer.compress(json.dumps(result).encode("ascii")))
         if len(kept) == RESULTS or size > COMPRESSED:
             break
@@ -120,7 +120,7 @@ def _fitting(found: list[Found], root: str) -> tuple[list[Found], list[Data]]:
     return [found[index] for index in order], [kept[index] for index in order]
 
 
-def _result(one: Found, root: str) -> Data:
+def _result(one: SarifResult, root: str) -> Data:
     diagnostic, document, fingerprint, suppressed = one
     related = diagnostic.related[:LOCATIONS]
     parts = said(diagnostic) + ([f"fix: {diagnostic.fix.title}"] if diagnostic.fix else [])
@@ -152,7 +152,9 @@ def _result(one: Found, root: str) -> Data:
         result["fixes"] = [_fix(diagnostic.fix, diagnostic.path, document, root)]
     if suppressed:
         why = {"justification": _text(suppressed.reason)} if suppressed.reason else {}
-        result["suppressions"] = [{"kind": "inSource" if suppressed.by is By.COMMENT else "external", "status": "accepted", **why}]
+        result["suppressions"] = [
+            {"kind": "inSource" if suppressed.by is SuppressedBy.COMMENT else "external", "status": "accepted", **why}
+        ]
     return result
 
 

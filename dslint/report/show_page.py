@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dslint.effective import Entry
+from dslint.config.effective import EffectiveEntry
+from dslint.config.values import Origin
 from dslint.report.style import visible
-from dslint.values import Origin
 
 STRIKE, DIM, BOLD, RESET = "\x1b[9m", "\x1b[2m", "\x1b[1m", "\x1b[0m"
 
@@ -22,7 +22,7 @@ WORDS = {
 }
 
 
-def table(entries: list[Entry], *, color: bool, width: int) -> str:
+def table(entries: list[EffectiveEntry], *, color: bool, width: int) -> str:
     """A table of key, value and origin, a block for each section. What is lost is struck out, and said to be lost in words too."""
     keys = [entry.key.partition(".")[2] or entry.key for entry in entries]
     first = min(max((len(key) + 2 * ("." in entry.key) for key, entry in zip(keys, entries, strict=True)), default=3), 42)
@@ -38,7 +38,7 @@ def table(entries: list[Entry], *, color: bool, width: int) -> str:
     return "\n".join(lines)
 
 
-def _row(entry: Entry, key: str, first: int, second: int, *, color: bool, width: int) -> str:
+def _row(entry: EffectiveEntry, key: str, first: int, second: int, *, color: bool, width: int) -> str:
     indent = "  " if "." in entry.key else ""
     name = visible(key).ljust(first - len(indent))
     value = visible(shown(entry)).ljust(second)
@@ -51,7 +51,7 @@ def _row(entry: Entry, key: str, first: int, second: int, *, color: bool, width:
     return f"{indent}{name}  {value}  {_paint(origin, DIM, color and entry.origin is Origin.DEFAULT)}".rstrip()
 
 
-def shown(entry: Entry) -> str:
+def shown(entry: EffectiveEntry) -> str:
     """The value as people write it: the literal where it is used as written; a question mark where it is unknown."""
     if not entry.known:
         return "?" if not entry.lost or entry.written is None else f"({entry.written})"
@@ -61,7 +61,7 @@ def shown(entry: Entry) -> str:
     return text if len(text) <= 24 else text[:21] + "..."
 
 
-def as_json(entries: list[Entry]) -> str:
+def as_json(entries: list[EffectiveEntry]) -> str:
     """A list of objects, one for each key: path, value (null where unknown), known, origin, note, written, line, column."""
     rows: list[dict[str, Any]] = [
         {

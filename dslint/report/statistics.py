@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TextIO
 
+from dslint.lint.results import Results
 from dslint.report.style import Style
 from dslint.report.words import COLORS, count
-from dslint.results import Results
 
 
 def write(results: Results, out: TextIO, *, color: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from dslint.hardware import in_words
+from dslint.facts.gpus import in_words
 from dslint.probe.answer import PHASES
 from dslint.probe.result import Result
 from dslint.report.style import visible

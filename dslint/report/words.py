@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
-from dslint.results import By, FileResult, Results, Suppressed
+from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 
@@ -39,7 +39,7 @@ _VALUES = {
     "model": "FILE",
 }
 
-_BY = {By.COMMENT: "by a comment", By.SETTINGS: "by the settings", By.BASELINE: "by the baseline"}
+_BY = {SuppressedBy.COMMENT: "by a comment", SuppressedBy.SETTINGS: "by the settings", SuppressedBy.BASELINE: "by the baseline"}
 
 _JUDGED = ("ds_config", "accelerate", "training", "script", "python")
 """The kinds of file that rules are asked about."""
@@ -161,7 +161,7 @@ def hidden(results: Results) -> str | None:
     means = [suppressed.by for suppressed in results.suppressed]
     if not means:
         return None
-    counts = listed(f"{number:,} {_BY[by]}" for by in By if (number := means.count(by)))
+    counts = listed(f"{number:,} {_BY[by]}" for by in SuppressedBy if (number := means.count(by)))
     return f"{count(len(means), 'finding')} {'is' if len(means) == 1 else 'are'} suppressed: {counts}"
 
 

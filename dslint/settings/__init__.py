@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dslint.diagnostics import Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
-from dslint.releases import NOTHING, Found, find
+from dslint.facts.find_release import NOTHING, FoundRelease, find
+from dslint.registry.rules import all_rules, plug_in, plugged
+from dslint.registry.selection import Selection, choose, is_name_of, means
 from dslint.rule import Rule
-from dslint.rules import all_rules, plug_in, plugged
-from dslint.selection import Selection, choose, is_name_of, means
 from dslint.settings.sources import Layer, SettingsError, from_environment, from_options, named, nearest
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES
 
 if TYPE_CHECKING:
-    from dslint.checkpoint import CheckpointFacts
-    from dslint.model_config import ModelConfig
-    from dslint.policy import Policy
+    from dslint.facts.checkpoint import CheckpointFacts
+    from dslint.facts.model_config import ModelConfig
+    from dslint.registry.policy import Policy
 
 __all__ = ["Finder", "InForce", "Layer", "Settings", "SettingsError", "from_environment", "from_options"]
 
@@ -89,21 +89,21 @@ class Settings:
     def _model(self) -> ModelConfig | None:
         if self["model"] is None:
             return None
-        from dslint.model_config import load_model
+        from dslint.facts.model_config import load_model
 
         return load_model(self._path("model"))
 
     def _policy(self) -> Policy | None:
         if self["policy"] is None:
             return None
-        from dslint.policy import load_policy
+        from dslint.registry.policy import load_policy
 
         return load_policy(self._path("policy"))
 
     def _checkpoint(self) -> CheckpointFacts | None:
         if self["checkpoint"] is None:
             return None
-        from dslint.checkpoint import describe
+        from dslint.facts.checkpoint import describe
 
         return describe(self._path("checkpoint"))
 
@@ -114,7 +114,7 @@ class Settings:
         return os.path.relpath(path) if path.startswith(os.path.join(os.getcwd(), "")) else path
 
     @cached_property
-    def _found(self) -> Found:
+    def _found(self) -> FoundRelease:
         """What the project says of the release."""
         return (find(self._folder) if self._folder is not None else None) or NOTHING
 

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release, Upgrade
-from dslint.rules import all_rules, plug_in
-from dslint.selection import NoSuchRule, check_words, is_name_of
+from dslint.registry.rules import all_rules, plug_in
+from dslint.registry.selection import NoSuchRule, check_words, is_name_of
 
 
 class Wrong(ValueError):
     """A value that a setting cannot have. The text goes after the value: "has to be a whole number from 1 on"."""
 
 
-class Kind(Protocol):
+class SettingKind(Protocol):
     """What every kind can do."""
 
     def from_file(self, value: Any) -> Any:
@@ -128,7 +128,7 @@ class Size:
         return self.from_word(value if isinstance(value, str) else "")
 
     def from_word(self, word: str) -> int:
-        from dslint.hardware import size
+        from dslint.facts.gpus import size
 
         try:
             return size(word)
@@ -146,7 +146,7 @@ class GpuName:
         return self.from_word(value if isinstance(value, str) else "")
 
     def from_word(self, word: str) -> Any:
-        from dslint.hardware import gpu_named
+        from dslint.facts.gpus import gpu_named
 
         try:
             return gpu_named(word)
@@ -154,7 +154,7 @@ class GpuName:
             raise Wrong(str(error)) from None
 
     def schema(self) -> dict[str, Any]:
-        from dslint.hardware import GPUS
+        from dslint.facts.gpus import GPUS
 
         return {"type": "string", "examples": list(GPUS)}
 
@@ -240,7 +240,7 @@ class PlugIns(Words):
 class Table:
     """A table from a word to a value of another kind: `{"DS501" = "error"}`; as a word, `DS501=error,DS2=info`."""
 
-    def __init__(self, kind: Kind, *, of_rules: bool = False) -> None:
+    def __init__(self, kind: SettingKind, *, of_rules: bool = False) -> None:
         self.kind = kind
         self.of_rules = of_rules
 
@@ -274,7 +274,7 @@ class Table:
         return {"type": "object", "additionalProperties": self.kind.schema(), **names}
 
 
-class Entry(NamedTuple):
+class IgnoreEntry(NamedTuple):
     """An entry of `ignores`: which rules not to hear of, in which files and where in them, and why.
 
     `files` are patterns; `pointer` is where: a JSON pointer or a dotted path, and all below it; None is the whole file.
@@ -289,12 +289,12 @@ class Entry(NamedTuple):
 class Entries:
     """The list of entries `ignores`; it has no form as a word."""
 
-    def from_file(self, value: Any) -> tuple[Entry, ...]:
+    def from_file(self, value: Any) -> tuple[IgnoreEntry, ...]:
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             raise Wrong("has to be a list of tables: write [[tool.dslint.ignores]] above each")
         return tuple(self._entry(number, entry) for number, entry in enumerate(value, 1))
 
-    def _entry(self, number: int, entry: dict[str, Any]) -> Entry:
+    def _entry(self, number: int, entry: dict[str, Any]) -> IgnoreEntry:
         which = f"is wrong in entry {number}:"
         for name in entry:
             if name not in ("file", "rules", "reason", "pointer"):
@@ -307,7 +307,9 @@ class Entries:
                 raise Wrong(f"{which} its {name} has to be text")
         files = entry["file"] if isinstance(entry["file"], list) else [entry["file"]]
         try:
-            return Entry(Words().from_file(files), RuleWords(exact=True).from_file(entry["rules"]), entry["reason"], entry.get("pointer"))
+            return IgnoreEntry(
+                Words().from_file(files), RuleWords(exact=True).from_file(entry["rules"]), entry["reason"], entry.get("pointer")
+            )
         except Wrong as wrong:
             raise Wrong(f"{which} {show(entry)} {wrong}") from None
 
@@ -332,7 +334,7 @@ def show(value: Any) -> str:
         text = "true" if value else "false"
     elif isinstance(value, str | Release | Upgrade) or hasattr(value, "capability"):
         text = f'"{value}"'
-    elif isinstance(value, Entry):
+    elif isinstance(value, IgnoreEntry):
         text = show({name: entry for name, entry in value._asdict().items() if entry is not None})
     elif isinstance(value, list | tuple):
         text = f"[{', '.join(map(show, value))}]"

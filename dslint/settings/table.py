@@ -16,10 +16,10 @@ from dslint.settings.kinds import (
     Flag,
     FolderName,
     GpuName,
-    Kind,
     Loader,
     PlugIns,
     RuleWords,
+    SettingKind,
     Size,
     Table,
     Words,
@@ -30,7 +30,7 @@ class Setting(NamedTuple):
     """A setting: its name in a settings file (variable and option are made of it), its kind, its default, and what it means."""
 
     name: str
-    kind: Kind
+    kind: SettingKind
     default: Any
     meaning: str
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.setup.arguments import Arguments, Given, given_at
+from dslint.config.values import UNKNOWN
+from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
-from dslint.values import UNKNOWN
 
 BLOCK = "deepspeed_config"
 
@@ -72,13 +72,13 @@ class AccelerateFile:
     """What an Accelerate file says: its keys at the top and those of the block, each with its place."""
 
     path: str
-    top: Table[str, Given] = field(default_factory=dict)
-    block: Table[str, Given] = field(default_factory=dict)
+    top: Table[str, SourcedValue] = field(default_factory=dict)
+    block: Table[str, SourcedValue] = field(default_factory=dict)
     has_block: bool = True
-    precision_flag: Given | None = None
+    precision_flag: SourcedValue | None = None
     """`--mixed_precision` of the command line, which counts more."""
 
-    def get(self, name: str) -> Given | None:
+    def get(self, name: str) -> SourcedValue | None:
         """A key of the block, or else of the top."""
         return self.block.get(name) or self.top.get(name)
 
@@ -89,7 +89,7 @@ class AccelerateFile:
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
     @property
-    def config_file(self) -> Given | None:
+    def config_file(self) -> SourcedValue | None:
         """The key that names a DeepSpeed config."""
         given = self.block.get("deepspeed_config_file")
         return given if given and isinstance(given.value, str) and given.value not in ("", "none", "None") else None
@@ -129,7 +129,7 @@ def read_accelerate(document: Document, shown: str) -> AccelerateFile:
     )
 
 
-def _givens(document: Document, shown: str, node: Node | None, path: Path) -> dict[str, Given]:
+def _givens(document: Document, shown: str, node: Node | None, path: Path) -> dict[str, SourcedValue]:
     if not isinstance(node, Mapping):
         return {}
     found = {}

@@ -7,9 +7,9 @@ from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from dslint.config.values import UNKNOWN
 from dslint.diagnostics import Place, Range, Related
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, Span, pointer
-from dslint.values import UNKNOWN
 
 DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 8,
@@ -46,7 +46,7 @@ _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SourcedValue:
     """A value that a file or a command gives.
 
     `value` is what the framework reads, `UNKNOWN` where that cannot be told; `name` and `raw` are as written. `range` is None where the
@@ -83,7 +83,7 @@ class Said(NamedTuple):
     """What is known of an argument: its value, who gives it (None: it has its default), and whether that default is sure."""
 
     value: Any
-    given: Given | None
+    given: SourcedValue | None
     sure: bool
 
 
@@ -97,14 +97,14 @@ class Arguments:
 
     framework: str
     path: str
-    values: Table[str, Given] = field(default_factory=dict)
+    values: Table[str, SourcedValue] = field(default_factory=dict)
     sure: bool = False
     complete: bool = True
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
 
-    def get(self, name: str) -> Given | None:
+    def get(self, name: str) -> SourcedValue | None:
         """What is given for an argument."""
         return self.values.get(name)
 
@@ -158,14 +158,14 @@ def range_of(document: Document, span: Span) -> Range:
     return Range(Place(*document.position(span.start)), Place(*document.position(span.end)))
 
 
-def given_at(document: Document, shown: str, path: Path, name: str, value: Any) -> Given | None:
+def given_at(document: Document, shown: str, path: Path, name: str, value: Any) -> SourcedValue | None:
     """What stands at a path of a tree, read as the argument `name`."""
     found = document.lookup(path)
     if not isinstance(found, Member):
         return None
     raw = found.value.raw if isinstance(found.value, Scalar) else "..."
     written = raw if len(raw) <= 60 and "\n" not in raw else "..."
-    return Given(
+    return SourcedValue(
         as_read(name, value),
         found.key.value,
         written,

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 from os.path import basename
 
-from dslint.setup.arguments import Given, as_read, range_of
+from dslint.config.values import UNKNOWN
+from dslint.setup.arguments import SourcedValue, as_read, range_of
 from dslint.setup.model import Launch
 from dslint.setup.shell import Script, Word, gpus_per_node
 from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from dslint.source.tree import Document
-from dslint.values import UNKNOWN
 
 _CLI = {"llamafactory-cli": LLAMA_FACTORY, "lmf": LLAMA_FACTORY, "axolotl": AXOLOTL, "swift": SWIFT, "trl": TRL}
 """The frameworks that have a command of their own."""
@@ -30,10 +30,10 @@ class Command:
     """A launch command: its launcher's flags, the program, the program's own flags and other words."""
 
     launcher: str
-    launcher_flags: dict[str, Given] = field(default_factory=dict)
-    program: Given | None = None
-    flags: dict[str, Given] = field(default_factory=dict)
-    words: list[Given] = field(default_factory=list)
+    launcher_flags: dict[str, SourcedValue] = field(default_factory=dict)
+    program: SourcedValue | None = None
+    flags: dict[str, SourcedValue] = field(default_factory=dict)
+    words: list[SourcedValue] = field(default_factory=list)
     framework: str = TRAINER
     launch: Launch | None = None
     complete: bool = True
@@ -81,18 +81,18 @@ class _Reader:
 
     # ------------------------------------------------------------------ words
 
-    def _given(self, name: str, word: Word | None, flag: Word | None = None) -> Given:
+    def _given(self, name: str, word: Word | None, flag: Word | None = None) -> SourcedValue:
         first, last = flag or word, word or flag
         assert first is not None
         assert last is not None
         value = UNKNOWN if word is not None and word.text is None else word.text if word is not None else True
         raw = "" if word is None or word is flag else word.raw
         span = type(first.span)(first.span.start, last.span.end)
-        return Given(as_read(name, value), flag.raw if flag else name, raw, self.shown, range_of(self.document, span))
+        return SourcedValue(as_read(name, value), flag.raw if flag else name, raw, self.shown, range_of(self.document, span))
 
-    def _flags(self, start: int, *, until_program: bool) -> tuple[dict[str, Given], list[Word], int]:
+    def _flags(self, start: int, *, until_program: bool) -> tuple[dict[str, SourcedValue], list[Word], int]:
         """The flags from a word on; up to the first word that is none, where that is the program."""
-        flags: dict[str, Given] = {}
+        flags: dict[str, SourcedValue] = {}
         rest: list[Word] = []
         index = start
         while index < len(self.words):
@@ -107,7 +107,7 @@ class _Reader:
                 if equals:
                     inside = Word(value if word.text is not None else None, value, word.span)
                     given = self._given(name, inside, None)
-                    flags[name] = Given(given.value, "--" + name, value, given.path, given.range)
+                    flags[name] = SourcedValue(given.value, "--" + name, value, given.path, given.range)
                 elif following is None or (until_program and name in _ALONE) or re.match(r"--?[A-Za-z]", following.raw):
                     flags[name] = self._given(name, None, word)
                 else:
@@ -151,7 +151,7 @@ class _Reader:
 
     # ------------------------------------------------------------------ ranks
 
-    def _launch(self, launcher: str, flags: dict[str, Given]) -> Launch:
+    def _launch(self, launcher: str, flags: dict[str, SourcedValue]) -> Launch:
         slurm = {name: value for name, (value, _) in self.script.slurm.items()}
         if launcher == "torchrun":
             each, nodes = _number(flags, "nproc_per_node"), _number(flags, "nnodes")
@@ -175,20 +175,20 @@ class _Reader:
             line = self.script.slurm.get("ntasks") or self.script.slurm.get("ntasks-per-node")
             if tasks and line and gpus_per_node(slurm) is not None:
                 raw = self.document.text[slice(*line[1])]
-                return Launch(launcher, tasks, nodes, Given(tasks, "--ntasks", raw, self.shown, range_of(self.document, line[1])))
+                return Launch(launcher, tasks, nodes, SourcedValue(tasks, "--ntasks", raw, self.shown, range_of(self.document, line[1])))
         return Launch(launcher)
 
-    def _gpus(self, slurm: dict[str, str]) -> tuple[int | None, Given | None]:
+    def _gpus(self, slurm: dict[str, str]) -> tuple[int | None, SourcedValue | None]:
         """The GPUs that #SBATCH lines ask for in all, and where."""
         each, nodes = gpus_per_node(slurm), _decimal(slurm.get("nodes"))
         line = self.script.slurm.get("gpus-per-node") or self.script.slurm.get("gres")
         if each is None or nodes is None or line is None or not self.words:
             return None, None
         raw = self.document.text[slice(*line[1])]
-        return each * nodes, Given(each * nodes, "--gpus-per-node", raw, self.shown, range_of(self.document, line[1]))
+        return each * nodes, SourcedValue(each * nodes, "--gpus-per-node", raw, self.shown, range_of(self.document, line[1]))
 
 
-def _number(flags: dict[str, Given], name: str) -> int | None:
+def _number(flags: dict[str, SourcedValue], name: str) -> int | None:
     given = flags.get(name)
     return _decimal(str(given.value)) if given is not None else None
 
@@ -203,6 +203,6 @@ def _included(text: str) -> int | None:
     return sum(len(host.split(",")) for host in hosts) if all(hosts) else None
 
 
-def training_flags(command: Command) -> dict[str, Given]:
+def training_flags(command: Command) -> dict[str, SourcedValue]:
     """The training arguments among the program's flags."""
     return {name: given for name, given in command.flags.items() if name in ARGUMENTS}

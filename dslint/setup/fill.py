@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dslint.config.values import UNKNOWN, Origin, Value
 from dslint.facts import Facts, Integration, Release
-from dslint.setup.arguments import Arguments, Given
-from dslint.values import UNKNOWN, Origin, Value
+from dslint.setup.arguments import Arguments, SourcedValue
 
 if TYPE_CHECKING:
     from dslint.config import Config
@@ -52,7 +52,7 @@ class Filled:
 
     __slots__ = ("givens", "sure", "value")
 
-    def __init__(self, value: Any, givens: tuple[Given, ...], *, sure: bool) -> None:
+    def __init__(self, value: Any, givens: tuple[SourcedValue, ...], *, sure: bool) -> None:
         self.value = value
         self.givens = givens
         self.sure = sure

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from dslint.config.detect import FileKind, detect_kind
 from dslint.facts import Facts, Integration
-from dslint.infer import infer
-from dslint.recognise import Kind, recognise
+from dslint.facts.infer import infer
 from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
-from dslint.setup.arguments import Arguments, Given, given_at
+from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.setup.files import find, is_elsewhere
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
@@ -23,7 +23,7 @@ BUILT_IN = frozenset("zero0 zero1 zero2 zero3 zero2_offload zero3_offload defaul
 
 
 @dataclass(slots=True)
-class Gathered:
+class LoadedSetup:
     """One setup, with the config it leads to and every file that was read for it.
 
     `config` is None where none was found; `facts` are those that were given, with what follows from the setup. `documents` are whole files
@@ -35,16 +35,16 @@ class Gathered:
     config: Document | None = None
     documents: dict[str, Document] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
-    kinds: dict[str, Kind] = field(default_factory=dict)
+    kinds: dict[str, FileKind] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Read:
     """What a file is, the setups in it, and a sentence about it for people."""
 
-    kind: Kind
+    kind: FileKind
     document: Document
-    setups: list[Gathered] = field(default_factory=list)
+    setups: list[LoadedSetup] = field(default_factory=list)
     note: str | None = None
 
 
@@ -53,27 +53,27 @@ def read_yaml(text: str, path: str, shown: str, facts: Facts, *, named: bool) ->
     document = parse_yaml(text)
     if is_accelerate(document):
         accelerate = read_accelerate(document, shown)
-        gathered = Gathered(Setup(accelerate=accelerate), facts, documents={shown: document}, kinds={shown: Kind.ACCELERATE})
+        gathered = LoadedSetup(Setup(accelerate=accelerate), facts, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
         follow_accelerate(gathered, path)
-        return Read(Kind.ACCELERATE, document, [settle(gathered)], _said(gathered, "an Accelerate config"))
+        return Read(FileKind.ACCELERATE, document, [settle(gathered)], _said(gathered, "an Accelerate config"))
     framework = framework_of(document)
     if framework is not None:
-        gathered = Gathered(Setup(arguments=read_training(document, shown, framework)), facts, documents={shown: document})
+        gathered = LoadedSetup(Setup(arguments=read_training(document, shown, framework)), facts, documents={shown: document})
         if follow_training(gathered, document, path, shown):
-            return Read(Kind.TRAINING, document, [settle(gathered)], _said(gathered, f"a training with {framework}"))
+            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, f"a training with {framework}"))
         said = f"a training with {framework} that names no DeepSpeed config; it was not judged."
-        return Read(Kind.UNRELATED, document, note=said) if named else None
+        return Read(FileKind.UNRELATED, document, note=said) if named else None
     if not named:
         return None
     if document.problems and document.root is None:
-        return Read(Kind.UNREADABLE, document, note=_broken(document))
+        return Read(FileKind.UNREADABLE, document, note=_broken(document))
     note: str | None
     other = what_else(document)
-    kind, note = (Kind.UNRELATED, other) if other is not None else recognise(document, named=True)
-    if kind is Kind.DS_CONFIG and isinstance(document.root, Mapping):
+    kind, note = (FileKind.UNRELATED, other) if other is not None else detect_kind(document, named=True)
+    if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
         note = "a config in YAML, which DeepSpeed does not read: a program has to load it and hand over the dict."
-        return Read(kind, document, [Gathered(Setup(config=shown), infer(document, facts), document, {shown: document})], note)
-    return Read(Kind.UNRELATED, document, note=note or "no YAML that is about DeepSpeed; it was not judged.")
+        return Read(kind, document, [LoadedSetup(Setup(config=shown), infer(document, facts), document, {shown: document})], note)
+    return Read(FileKind.UNRELATED, document, note=note or "no YAML that is about DeepSpeed; it was not judged.")
 
 
 def _broken(document: Document) -> str:
@@ -81,7 +81,7 @@ def _broken(document: Document) -> str:
     return f"line {document.position(problem.span.start).line}: {problem.message}"
 
 
-def follow_accelerate(gathered: Gathered, path: str) -> None:
+def follow_accelerate(gathered: LoadedSetup, path: str) -> None:
     """Find the config of an Accelerate file: the one it names, or the one that Accelerate makes of the block."""
     file = gathered.setup.accelerate
     assert file is not None
@@ -97,7 +97,7 @@ def follow_accelerate(gathered: Gathered, path: str) -> None:
     gathered.setup = replace(gathered.setup, config=file.path, made=True)
 
 
-def follow_training(gathered: Gathered, document: Document, path: str, shown: str) -> bool:
+def follow_training(gathered: LoadedSetup, document: Document, path: str, shown: str) -> bool:
     """Find the config of a training file; whether it speaks of one."""
     found = document.lookup(("deepspeed",))
     if not isinstance(found, Member):
@@ -116,7 +116,7 @@ def follow_training(gathered: Gathered, document: Document, path: str, shown: st
     return True
 
 
-def follow(gathered: Gathered, link: Given, beside: str) -> None:
+def follow(gathered: LoadedSetup, link: SourcedValue, beside: str) -> None:
     """Follow a link to a config: a path, or the config itself as text."""
     word = str(link.value).strip()
     if word in BUILT_IN:
@@ -143,12 +143,12 @@ def follow(gathered: Gathered, link: Given, beside: str) -> None:
         return
     config = parse(decode_base64(text) or text)
     gathered.documents[linked.shown] = config
-    if recognise(config, named=True)[0] is Kind.DS_CONFIG:
+    if detect_kind(config, named=True)[0] is FileKind.DS_CONFIG:
         gathered.config = config
     gathered.setup = replace(gathered.setup, link=link, config=linked.shown)
 
 
-def settle(gathered: Gathered) -> Gathered:
+def settle(gathered: LoadedSetup) -> LoadedSetup:
     """Draw the conclusions: the world size and the integration, where they were not given."""
     setup, facts = gathered.setup, gathered.facts
     inferred = list(facts.inferred)
@@ -183,7 +183,7 @@ def _world_size(setup: Setup) -> tuple[int | None, str]:
     return None, ""
 
 
-def _integration(gathered: Gathered) -> tuple[Integration | None, str]:
+def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
     setup = gathered.setup
     if setup.program is not None and setup.program.loader is not None and setup.arguments is None:
         return Integration(setup.program.loader), f"what {setup.program.path} calls"
@@ -206,7 +206,7 @@ def _the(arguments: Arguments) -> str:
     )
 
 
-def _said(gathered: Gathered, what: str) -> str:
+def _said(gathered: LoadedSetup, what: str) -> str:
     """What was linked, in a sentence."""
     setup = gathered.setup
     if setup.made:

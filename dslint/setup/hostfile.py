@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dslint.setup.arguments import Given
+from dslint.setup.arguments import SourcedValue
 from dslint.setup.files import find, is_elsewhere
 from dslint.setup.model import Launch, Setup
 from dslint.source.read import ReadError, read
@@ -24,7 +24,7 @@ def slots_of(text: str) -> list[int] | None:
     return slots
 
 
-def with_hostfile(setup: Setup, given: Given, beside: str, *, decides: bool) -> Setup:
+def with_hostfile(setup: Setup, given: SourcedValue, beside: str, *, decides: bool) -> Setup:
     """The setup with what a hostfile says: how many GPUs there are and, where that `decides`, how many ranks are started."""
     word = str(given.value)
     linked = find(word, beside)

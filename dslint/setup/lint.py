@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from os.path import basename, normpath
 
+from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts
-from dslint.infer import infer
-from dslint.linter import Linted, lint_document
-from dslint.recognise import Kind
-from dslint.results import FileResult, Skipped, Suppressed
+from dslint.facts.infer import infer
+from dslint.lint.document import Linted, lint_document
+from dslint.lint.results import FileResult, Skipped, Suppressed
 from dslint.rule import Rule
 from dslint.setup.accelerate import NAMES
-from dslint.setup.gather import Gathered, Read, read_yaml
+from dslint.setup.gather import LoadedSetup, Read, read_yaml
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
 from dslint.suppress.comments import ignores_of, sort_out
@@ -33,7 +33,7 @@ def lint_setup(
     try:
         text = read(path)
     except ReadError as error:
-        return [FileResult(shown, Kind.UNREADABLE, error=str(error), facts=facts)] if named else []
+        return [FileResult(shown, FileKind.UNREADABLE, error=str(error), facts=facts)] if named else []
     return lint_setup_text(text, path, shown, facts, rules, named=named, comments=comments)
 
 
@@ -83,15 +83,15 @@ def lint_command(text: str, facts: Facts, rules: Sequence[Rule]) -> list[FileRes
 
 def lint_read(found: Read, shown: str, facts: Facts, rules: Sequence[Rule], *, comments: bool = True) -> list[FileResult]:
     """Lint what was read: a result for the file itself, and one for each file that it leads to."""
-    if found.kind is Kind.UNREADABLE:
-        return [FileResult(shown, Kind.UNREADABLE, error=found.note, facts=facts)]
+    if found.kind is FileKind.UNREADABLE:
+        return [FileResult(shown, FileKind.UNREADABLE, error=found.note, facts=facts)]
     results = [FileResult(shown, found.kind, found.document, note=found.note, facts=facts)]
     for gathered in found.setups:
         results += _lint_one(gathered, shown, rules, comments=comments)
     return merged(results)
 
 
-def _lint_one(gathered: Gathered, shown: str, rules: Sequence[Rule], *, comments: bool) -> Iterable[FileResult]:
+def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[Rule], *, comments: bool) -> Iterable[FileResult]:
     setup = gathered.setup
     config, at = gathered.config, setup.config or shown
     if config is None:
@@ -107,7 +107,7 @@ def _lint_one(gathered: Gathered, shown: str, rules: Sequence[Rule], *, comments
             linted = linted._replace(diagnostics=tuple(_in_its_words(d) for d in linted.diagnostics))
     yield from _by_file(gathered, linted, at if config is not None else shown, comments=comments)
     for path, error in gathered.errors.items():
-        yield FileResult(path, Kind.UNREADABLE, error=error, facts=gathered.facts)
+        yield FileResult(path, FileKind.UNREADABLE, error=error, facts=gathered.facts)
 
 
 def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
@@ -118,7 +118,7 @@ def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
     return replace(diagnostic, message=str(said[0]), help=said[1])
 
 
-def _by_file(gathered: Gathered, linted: Linted, at: str, *, comments: bool) -> Iterable[FileResult]:
+def _by_file(gathered: LoadedSetup, linted: Linted, at: str, *, comments: bool) -> Iterable[FileResult]:
     for path in dict.fromkeys([at, *gathered.documents, *(d.path for d in linted.diagnostics)]):
         document = gathered.documents.get(path)
         of_file = [d for d in linted.diagnostics if d.path == path]
@@ -126,7 +126,7 @@ def _by_file(gathered: Gathered, linted: Linted, at: str, *, comments: bool) -> 
         if comments and document is not None and document is not gathered.config:
             of_file, more, _ = sort_out(of_file, ignores_of(document), ())
             suppressed += more
-        kind = Kind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, Kind.TRAINING)
+        kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
         skipped: tuple[Skipped, ...] = linted.skipped if path == at else ()
         yield FileResult(path, kind, document, tuple(of_file), skipped, facts=gathered.facts, suppressed=tuple(suppressed))
 

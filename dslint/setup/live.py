@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from dslint.setup.arguments import DEFAULTS, Arguments, Given
+from dslint.config.values import UNKNOWN
+from dslint.setup.arguments import DEFAULTS, Arguments, SourcedValue
 from dslint.setup.model import Setup
 from dslint.setup.training import ARGUMENTS, TRAINER
-from dslint.values import UNKNOWN
 
 LIVE = "<TrainingArguments>"
 """The path of what is no file."""
@@ -23,13 +23,13 @@ def arguments_of(args: object) -> Arguments:
         if value is None or (name not in DEFAULTS and name in fields and value == _plain(fields[name].default)):
             continue
         raw = repr(value) if value is not UNKNOWN else "..."
-        values[name] = Given(value, name, raw if len(raw) <= 60 else "...", LIVE, empty=value in ("", 0, False))
+        values[name] = SourcedValue(value, name, raw if len(raw) <= 60 else "...", LIVE, empty=value in ("", 0, False))
     return Arguments(TRAINER, LIVE, values, sure=True, complete=True)
 
 
 def setup_of(arguments: Arguments, config: str) -> Setup:
     """The setup that the arguments make with a config."""
-    return Setup(arguments=arguments, link=Given(config, "deepspeed", repr(config), LIVE), config=config)
+    return Setup(arguments=arguments, link=SourcedValue(config, "deepspeed", repr(config), LIVE), config=config)
 
 
 def _plain(value: Any) -> Any:

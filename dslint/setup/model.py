@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dslint.setup.accelerate import AccelerateFile
-from dslint.setup.arguments import Arguments, Given
+from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.source.tree import Document
 
 
@@ -21,9 +21,9 @@ class Launch:
     launcher: str
     world_size: int | None = None
     nodes: int | None = None
-    given: Given | None = None
+    given: SourcedValue | None = None
     gpus: int | None = None
-    gpus_given: Given | None = None
+    gpus_given: SourcedValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class Program:
     path: str
     loader: str | None = None
     dummy_optimizer: bool = False
-    torch_optimizer: Given | None = None
-    legacy_keyword: Given | None = None
-    accumulation: Given | None = None
-    trainer: Mapping[str, Given] = field(default_factory=dict)
-    strategy: tuple[Given, ...] = ()
+    torch_optimizer: SourcedValue | None = None
+    legacy_keyword: SourcedValue | None = None
+    accumulation: SourcedValue | None = None
+    trainer: Mapping[str, SourcedValue] = field(default_factory=dict)
+    strategy: tuple[SourcedValue, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class Setup:
     accelerate: AccelerateFile | None = None
     launch: Launch | None = None
     program: Program | None = None
-    link: Given | None = None
-    missing: tuple[Given, ...] = ()
-    passed_over: Given | None = None
+    link: SourcedValue | None = None
+    missing: tuple[SourcedValue, ...] = ()
+    passed_over: SourcedValue | None = None
     config: str | None = None
     made: bool = False
     """Whether there is no config file, and Accelerate makes the config of its own block."""

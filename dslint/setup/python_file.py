@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.setup.arguments import Arguments, Given, as_read, range_of
+from dslint.config.values import UNKNOWN
+from dslint.setup.arguments import Arguments, SourcedValue, as_read, range_of
 from dslint.setup.model import Program
 from dslint.setup.training import ARGUMENTS, TRAINER
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Scalar, Sequence, Span
-from dslint.values import UNKNOWN
 
 CALLS: dict[str, tuple[str, tuple[str, ...], int | None]] = {
     "deepspeed.initialize": ("deepspeed", ("config", "config_params"), None),
@@ -54,7 +54,7 @@ class Call:
     """A call that takes a config: the config where it is a literal in the file, or the path; and the training arguments beside it."""
 
     integration: str
-    given: Given
+    given: SourcedValue
     config: Mapping | None = None
     arguments: Arguments | None = None
 
@@ -91,11 +91,11 @@ class _Reader:
         calls: list[Call] = []
         loose: Arguments | None = None
         loaders: set[str] = set()
-        legacy: Given | None = None
-        optimizer: Given | None = None
-        asked: dict[str, Given] = {}
-        trainer: dict[str, Given] = {}
-        strategy: tuple[Given, ...] = ()
+        legacy: SourcedValue | None = None
+        optimizer: SourcedValue | None = None
+        asked: dict[str, SourcedValue] = {}
+        trainer: dict[str, SourcedValue] = {}
+        strategy: tuple[SourcedValue, ...] = ()
         dummy = False
         scopes = list(_scopes(self.tree))
         for scope, node in ((where, node) for where in scopes for node in _own(where) if isinstance(node, ast.Call)):
@@ -178,13 +178,13 @@ class _Reader:
             return assigned[0] if len(assigned) == 1 and not _is_changed(self.tree, name) else None
         return None
 
-    def _asked(self, node: ast.Call, name: str) -> dict[str, Given]:
+    def _asked(self, node: ast.Call, name: str) -> dict[str, SourcedValue]:
         """An argument of a call, by its name."""
         values = [keyword.value for keyword in node.keywords if keyword.arg == name]
         return {name: self._given(name, values[0], _literal(values[0]), name)} if values else {}
 
     def _arguments(self, node: ast.Call, name: str) -> Arguments:
-        values: dict[str, Given] = {}
+        values: dict[str, SourcedValue] = {}
         for keyword in node.keywords:
             if keyword.arg in ARGUMENTS:
                 value = _literal(keyword.value)
@@ -192,12 +192,12 @@ class _Reader:
         complete = all(keyword.arg is not None for keyword in node.keywords) and not node.args
         return Arguments(TRAINER, self.shown, values, sure=name in ("TrainingArguments", "Seq2SeqTrainingArguments"), complete=complete)
 
-    def _given(self, name: str, node: ast.expr, value: Any, keyword: str | None = None) -> Given:
+    def _given(self, name: str, node: ast.expr, value: Any, keyword: str | None = None) -> SourcedValue:
         span = self._span(node)
         raw = self.text[slice(*span)]
         begin = self.text.rfind(keyword, 0, span.start) if keyword else -1
         wide = Span(begin, span.end) if begin >= 0 and "\n" not in self.text[begin : span.start] else span
-        return Given(value, name, raw if len(raw) <= 60 and "\n" not in raw else "...", self.shown, range_of(self.document, wide))
+        return SourcedValue(value, name, raw if len(raw) <= 60 and "\n" not in raw else "...", self.shown, range_of(self.document, wide))
 
     # ------------------------------------------------------------------ literals
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dslint.config.detect import FileKind
 from dslint.facts import Facts, Integration
-from dslint.recognise import Kind
 from dslint.setup.accelerate import AccelerateFile, is_accelerate, read_accelerate
-from dslint.setup.arguments import Arguments, Given
+from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.setup.command import Command, read_command, training_flags
 from dslint.setup.files import find
-from dslint.setup.gather import Gathered, Read, follow, follow_accelerate, follow_training, settle
+from dslint.setup.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Program, Setup
 from dslint.setup.python_file import Call, PythonFile, read_python
@@ -27,7 +27,7 @@ def read_shell(text: str, path: str, shown: str, facts: Facts, *, named: bool, m
     """What a shell text launches. None for a file that was only found, and launches nothing with DeepSpeed."""
     script = read_script(text, make=make)
     document = Document(text, None, comments=script.comments, language="text")
-    setups: list[Gathered] = []
+    setups: list[LoadedSetup] = []
     said: list[str] = []
     for words in script.commands:
         command = read_command(words, script, document, shown)
@@ -39,11 +39,11 @@ def read_shell(text: str, path: str, shown: str, facts: Facts, *, named: bool, m
             said.append(_said(command, gathered))
     if not setups:
         note = "no command in it launches a training with DeepSpeed; it was not judged."
-        return Read(Kind.UNRELATED, document, note=note) if named else None
-    return Read(Kind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + ".")
+        return Read(FileKind.UNRELATED, document, note=note) if named else None
+    return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + ".")
 
 
-def _said(command: Command, gathered: Gathered) -> str:
+def _said(command: Command, gathered: LoadedSetup) -> str:
     setup = gathered.setup
     program = command.program.raw if command.program else f"a training with {command.framework}"
     ranks = f" on {gathered.facts.world_size:,} ranks" if gathered.facts.world_size else ""
@@ -51,9 +51,9 @@ def _said(command: Command, gathered: Gathered) -> str:
     return f"{command.launcher} launches {program}{ranks}{config}"
 
 
-def gather_command(command: Command, document: Document, path: str, shown: str, facts: Facts) -> Gathered | None:
+def gather_command(command: Command, document: Document, path: str, shown: str, facts: Facts) -> LoadedSetup | None:
     """The setup of a launch command; None where DeepSpeed has no part in it."""
-    gathered = Gathered(Setup(launch=command.launch), facts, documents={shown: document}, kinds={shown: Kind.SCRIPT})
+    gathered = LoadedSetup(Setup(launch=command.launch), facts, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
     _read_accelerate(gathered, command, path)
     _read_program(gathered, command, path)
     training = _read_training_files(gathered, command, path)
@@ -86,25 +86,25 @@ def gather_command(command: Command, document: Document, path: str, shown: str, 
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
 
 
-def _is_trainers(command: Command, flags: dict[str, Given]) -> bool:
+def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
     """Whether the program's flags are plainly those of the Trainer."""
     known = flags.keys() & {"learning_rate", "output_dir", "bf16", "fp16", "lr_scheduler_type"}
     return "per_device_train_batch_size" in flags or (len(known) >= 3 and command.launcher in ("accelerate", "torchrun"))
 
 
-def _note_passed_over(gathered: Gathered, link: Given) -> None:
+def _note_passed_over(gathered: LoadedSetup, link: SourcedValue) -> None:
     if gathered.setup.link is not None or (gathered.setup.accelerate is not None and gathered.setup.accelerate.has_block):
         gathered.setup = replace(gathered.setup, passed_over=link, link=None)
         gathered.config = None
 
 
-def _follow_rest(gathered: Gathered, path: str) -> None:
+def _follow_rest(gathered: LoadedSetup, path: str) -> None:
     """The config of the launcher, where the arguments name none; the one the program holds, where nobody else names one."""
     if gathered.setup.link is None and gathered.config is None and gathered.setup.accelerate is not None:
         follow_accelerate(gathered, path)
 
 
-def _read_accelerate(gathered: Gathered, command: Command, path: str) -> None:
+def _read_accelerate(gathered: LoadedSetup, command: Command, path: str) -> None:
     if command.launcher != "accelerate":
         return
     flags = command.launcher_flags
@@ -117,7 +117,7 @@ def _read_accelerate(gathered: Gathered, command: Command, path: str) -> None:
         if linked is not None and document is not None and is_accelerate(document):
             file = read_accelerate(document, linked.shown)
             gathered.documents[linked.shown] = document
-            gathered.kinds[linked.shown] = Kind.ACCELERATE
+            gathered.kinds[linked.shown] = FileKind.ACCELERATE
     if "deepspeed_config_file" in flags:
         block = {"deepspeed_config_file": flags["deepspeed_config_file"]}
         file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
@@ -129,7 +129,7 @@ def _read_accelerate(gathered: Gathered, command: Command, path: str) -> None:
         gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
 
 
-def _read_program(gathered: Gathered, command: Command, path: str) -> None:
+def _read_program(gathered: LoadedSetup, command: Command, path: str) -> None:
     if command.program is None or not isinstance(command.program.value, str) or not command.program.value.endswith(".py"):
         return
     linked = find(command.program.value, path)
@@ -138,10 +138,10 @@ def _read_program(gathered: Gathered, command: Command, path: str) -> None:
     if found is not None:
         gathered.setup = replace(gathered.setup, program=found.program)
         gathered.documents[found.program.path] = found.document
-        gathered.kinds[found.program.path] = Kind.PYTHON
+        gathered.kinds[found.program.path] = FileKind.PYTHON
 
 
-def _read_training_files(gathered: Gathered, command: Command, path: str) -> Arguments | None:
+def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> Arguments | None:
     """The training file among the words of a command: `train.yaml`, `--config train.yaml`."""
     flag = command.flags.get("config")
     for given in [*command.words, *([flag] if flag else [])]:
@@ -154,14 +154,14 @@ def _read_training_files(gathered: Gathered, command: Command, path: str) -> Arg
         if linked is None or document is None or framework is None:
             continue
         gathered.documents[linked.shown] = document
-        gathered.kinds[linked.shown] = Kind.TRAINING
+        gathered.kinds[linked.shown] = FileKind.TRAINING
         if follow_training(gathered, document, linked.path, linked.shown) and gathered.setup.accelerate is not None:
             gathered.setup = replace(gathered.setup, passed_over=gathered.setup.link)
         return read_training(document, linked.shown, framework)
     return None
 
 
-def _follow_hostfile(gathered: Gathered, command: Command, path: str) -> None:
+def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> None:
     """What a hostfile says of the machines; it decides the number of ranks where no flag does."""
     flags = command.launcher_flags
     given = flags.get("hostfile") or flags.get("H") or flags.get("deepspeed_hostfile")
@@ -190,22 +190,22 @@ def read_program(text: str, path: str, shown: str, facts: Facts, *, named: bool)
             if found is None
             else "no call in it is given a DeepSpeed config that is written in it, or named"
         )
-        return Read(Kind.UNRELATED, document, note=f"{why}; it was not judged.") if named else None
+        return Read(FileKind.UNRELATED, document, note=f"{why}; it was not judged.") if named else None
     setups = [gather_call(call, found, path, shown, facts, alone=len(found.calls) == 1) for call in found.calls]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
-    return Read(Kind.PYTHON, document, setups, f"a program; {calls}.")
+    return Read(FileKind.PYTHON, document, setups, f"a program; {calls}.")
 
 
-def _called(call: Call, gathered: Gathered) -> str:
+def _called(call: Call, gathered: LoadedSetup) -> str:
     what = "a config that is written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
     return f"{Integration(call.integration).label} gets {what}"
 
 
-def gather_call(call: Call, found: PythonFile, path: str, shown: str, facts: Facts, *, alone: bool) -> Gathered:
+def gather_call(call: Call, found: PythonFile, path: str, shown: str, facts: Facts, *, alone: bool) -> LoadedSetup:
     """The setup of a call that is given a config."""
     program: Program = replace(found.program, loader=call.integration)
     setup = Setup(program=program, arguments=call.arguments, link=call.given)
-    gathered = Gathered(setup, facts, documents={shown: found.document}, kinds={shown: Kind.PYTHON})
+    gathered = LoadedSetup(setup, facts, documents={shown: found.document}, kinds={shown: FileKind.PYTHON})
     if call.config is not None:
         comments = found.document.comments
         gathered.config = Document(found.document.text, call.config, comments=comments, language="python")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dslint.setup.arguments import Arguments, Given, given_at
+from dslint.config.values import UNKNOWN
+from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.source.tree import Document, Mapping, Scalar, plain
-from dslint.values import UNKNOWN
 
 AXOLOTL = "axolotl"
 LLAMA_FACTORY = "LLaMA-Factory"
@@ -79,7 +79,7 @@ def what_else(document: Document) -> str | None:
 
 def read_training(document: Document, shown: str, framework: str) -> Arguments:
     """The arguments of a training file."""
-    values: dict[str, Given] = {}
+    values: dict[str, SourcedValue] = {}
     root = document.root
     for member in root.members if isinstance(root, Mapping) else ():
         written = member.key.value

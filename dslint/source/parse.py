@@ -17,9 +17,9 @@ def parse(text: str) -> Document:
     try:
         root = reader.document()
     except RefusedError:
-        from dslint.source.mender import mend  # only a broken file pays for it
+        from dslint.source.recover import recover  # only a broken file pays for it
 
-        reader, root, problems = mend(text)
+        reader, root, problems = recover(text)
     return Document(
         text,
         root,

@@ -1,7 +1,7 @@
 """The grammar: text to tree, exactly as far as hjson goes.
 
 `Reader` accepts what DeepSpeed's loader accepts and stops at the first thing it does not. Every such place is a method of its own, which
-raises `RefusedError` here; `dslint.source.mender` overrides it with a message and a way to read on.
+raises `RefusedError` here; `dslint.source.recover` overrides it with a message and a way to read on.
 """
 
 # ruff: noqa: ARG002 - the mender's versions of the methods need more to know than these

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple, TypeAlias
 
-from dslint.values import Unknown
+from dslint.source.unknown import Unknown
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and list indices from the root to a node: `("zero_optimization", "stage")`."""

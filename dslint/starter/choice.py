@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from dslint.config import resolve
 from dslint.facts import Facts
-from dslint.hardware import GIB, in_words
+from dslint.facts.gpus import GIB, in_words
 from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.plan import Workload, make_plan
 from dslint.memory.shapes import Model

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Integration
-from dslint.results import FileResult
+from dslint.lint.results import FileResult
 from dslint.settings.sources import Layer, SettingsError, read_file
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
-from dslint.fingerprints import identity
-from dslint.results import By, FileResult, Suppressed
+from dslint.fix.atomic_write import write_whole
+from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.source.read import ReadError, read
-from dslint.writing import write_whole
+from dslint.suppress.fingerprints import identity
 
 VERSION = 1
 
@@ -83,7 +83,7 @@ def _apply(baseline: Baseline, left: Counter[Known], file: FileResult) -> FileRe
         known = baseline.known(diagnostic)
         if left[known] > 0:
             left[known] -= 1
-            suppressed.append(Suppressed(diagnostic, By.BASELINE))
+            suppressed.append(Suppressed(diagnostic, SuppressedBy.BASELINE))
         else:
             kept.append(diagnostic)
     return replace(file, diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
@@ -96,7 +96,7 @@ def gone(baseline: Baseline, files: Iterable[FileResult]) -> Counter[Known]:
     for file in files:
         if file.error is None:
             paths.add(baseline.relative(file.path))
-            left.subtract(baseline.known(s.diagnostic) for s in file.suppressed if s.by is By.BASELINE)
+            left.subtract(baseline.known(s.diagnostic) for s in file.suppressed if s.by is SuppressedBy.BASELINE)
     return Counter({known: count for known, count in left.items() if count > 0 and known[0] in paths})
 
 

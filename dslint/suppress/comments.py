@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dslint.diagnostics import Diagnostic
-from dslint.results import By, Suppressed
+from dslint.lint.results import Suppressed, SuppressedBy
+from dslint.registry.selection import is_name_of
 from dslint.rule import Rule
-from dslint.selection import is_name_of
 from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
 
 MARK = re.compile(r"(?://|#|/\*)[\s*]*dslint\s*:\s*(?P<rest>.*?)\s*(?:\*/)?\s*", re.DOTALL)
@@ -136,7 +136,9 @@ def sort_out(diagnostics: Iterable[Diagnostic], ignores: list[Ignore], asked: It
     for diagnostic in diagnostics:
         covering = [ignore for ignore in ignores if ignore.covers(diagnostic)]
         if covering:
-            suppressed.append(Suppressed(diagnostic, By.COMMENT, next((ignore.reason for ignore in covering if ignore.reason), None)))
+            suppressed.append(
+                Suppressed(diagnostic, SuppressedBy.COMMENT, next((ignore.reason for ignore in covering if ignore.reason), None))
+            )
             used.update((ignore.comment.span.start, word) for ignore in covering for word in (diagnostic.code, diagnostic.name))
         else:
             kept.append(diagnostic)

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dslint.diagnostics import Diagnostic
-from dslint.linter import diagnostic
-from dslint.patterns import matches
-from dslint.results import By, FileResult, Suppressed
+from dslint.lint.document import diagnostic
+from dslint.lint.files import rules_for
+from dslint.lint.patterns import matches
+from dslint.lint.results import FileResult, Suppressed, SuppressedBy
+from dslint.registry.rules import all_rules
+from dslint.registry.selection import is_name_of
 from dslint.rule import Finding
-from dslint.rules import all_rules
-from dslint.rules.files import unused_ignore
-from dslint.run import rules_for
-from dslint.selection import is_name_of
+from dslint.rules.ds0_files.syntax import unused_ignore
 from dslint.settings import Finder, Layer
-from dslint.settings.kinds import Entry
+from dslint.settings.kinds import IgnoreEntry
 from dslint.source.tree import Document, Span, pointer
 
 HEADER = re.compile(r"^[ \t]*\[\[\s*(?:tool\s*\.\s*\"?dslint\"?\s*\.\s*)?ignores\s*\]\]", re.MULTILINE)
@@ -45,7 +45,7 @@ def apply(files: Iterable[FileResult], finder: Finder, searched: Iterable[str]) 
 class _Entry:
     """An entry, where it stands, and what became of it in this run."""
 
-    def __init__(self, layer: Layer, number: int, entry: Entry) -> None:
+    def __init__(self, layer: Layer, number: int, entry: IgnoreEntry) -> None:
         self.layer = layer
         self.number = number
         self.entry = entry
@@ -92,7 +92,7 @@ def _apply(file: FileResult, finder: Finder, known: dict[tuple[str, int], _Entry
     for found in file.diagnostics:
         covering = [one for one in mine if one.covers(found)]
         if covering:
-            suppressed.append(Suppressed(found, By.SETTINGS, covering[0].entry.reason))
+            suppressed.append(Suppressed(found, SuppressedBy.SETTINGS, covering[0].entry.reason))
         else:
             kept.append(found)
         for one in covering:

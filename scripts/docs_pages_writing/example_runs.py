@@ -11,13 +11,13 @@ from typing import NamedTuple
 from docs_pages_writing.own_rules import own_rules
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.facts import BESIDE, LAST_PATCH, RELEASES, Facts, Release
-from dslint.infer import infer
-from dslint.linter import lint_document
+from dslint.facts.infer import infer
+from dslint.lint.document import lint_document
+from dslint.lint.results import FileResult, Results
 from dslint.report import full
 from dslint.report.rule_page import laid_out
 from dslint.report.style import Style
 from dslint.report.words import option
-from dslint.results import FileResult, Results
 from dslint.rule import Example, Rule
 from dslint.source.edit import apply
 from dslint.source.parse import parse

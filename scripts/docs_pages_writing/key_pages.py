@@ -15,7 +15,7 @@ from docs_pages_writing.watched import Watched
 from dslint.facts import NEWEST, OLDEST, Release
 from dslint.schemas import marks
 from dslint.schemas.base import HandReadSection, Section
-from dslint.schemas.optimizers import Kind
+from dslint.schemas.optimizers import TypeSpec
 from dslint.schemas.walk import Key, keys_of
 
 MOST = 24
@@ -119,13 +119,13 @@ def _types(section: str, watched: Watched) -> Iterator[str]:
         yield from _type(section, kind, watched)
 
 
-def _lives(kind: Kind) -> str:
+def _lives(kind: TypeSpec) -> str:
     words = [f"since {kind.since.release}"] if kind.since else []
     words += [f"gone after {kind.until.release}"] if kind.until else []
     return f", {', '.join(words)}" if words else ""
 
 
-def _type(section: str, kind: Kind, watched: Watched) -> Iterator[str]:
+def _type(section: str, kind: TypeSpec, watched: Watched) -> Iterator[str]:
     yield " ".join(filter(None, (_text(kind.params.__doc__), _text(kind.note))))
     said = [f"since {kind.since.release}"] if kind.since else []
     if kind.until:

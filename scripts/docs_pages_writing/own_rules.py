@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dslint.registry.rules import all_rules, plugged
 from dslint.rule import Rule
-from dslint.rules import all_rules, plugged
 
 
 def own_rules() -> tuple[Rule, ...]:

@@ -7,7 +7,7 @@ from functools import cache
 
 from docs_pages_writing.markdown import code
 from dslint.schemas.marks import ShadowedBy
-from dslint.schemas.optimizers import OPTIMIZERS, Kind
+from dslint.schemas.optimizers import OPTIMIZERS, TypeSpec
 from dslint.schemas.root import DeepSpeedConfig
 from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import Key, all_keys
@@ -15,7 +15,7 @@ from dslint.schemas.walk import Key, all_keys
 TOP = "top-level"
 """The page of the keys that stand in no section."""
 
-REGISTRIES: dict[str, dict[str, Kind]] = {"optimizer": OPTIMIZERS, "scheduler": SCHEDULERS}
+REGISTRIES: dict[str, dict[str, TypeSpec]] = {"optimizer": OPTIMIZERS, "scheduler": SCHEDULERS}
 """The sections whose `params` depend on the `type`."""
 
 

@@ -10,7 +10,7 @@ from docs_pages_writing.markdown import blocks, code, escape, fence, prose, tabl
 from docs_pages_writing.own_rules import own_rules
 from docs_pages_writing.watched import Watched
 from dslint.diagnostics import Effect
-from dslint.report.rule_page import CHAPTERS
+from dslint.report.rule_page import CHAPTER_TITLES
 from dslint.report.words import consequence, flag, listed
 from dslint.rule import Example, Rule
 
@@ -149,7 +149,7 @@ def _index(rules: tuple[Rule, ...], runs: dict[str, list[Run]]) -> str:
         "*fix*: \u2713 is made by `--fix`, and leaves training as it is; (\u2713) is made by `--unsafe-fixes`.",
     ]
     for chapter, of_chapter in groupby(rules, key=lambda rule: rule.code[:3]):
-        parts.append(f"## {CHAPTERS.get(chapter, chapter)}")
+        parts.append(f"## {CHAPTER_TITLES.get(chapter, chapter)}")
         parts.append(table(("rule", "what it finds", "effect", "fix"), (_row(rule, runs[rule.code]) for rule in of_chapter)))
     return blocks(*parts)
 

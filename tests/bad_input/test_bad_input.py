@@ -12,8 +12,8 @@ import pytest
 
 from dslint.cli.check import exit_code
 from dslint.facts import Facts
-from dslint.linter import lint_file
-from dslint.rules import all_rules
+from dslint.lint.document import lint_file
+from dslint.registry.rules import all_rules
 from tests.command import dslint
 
 NEIGHBOUR = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}'

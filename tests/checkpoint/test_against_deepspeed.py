@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from dslint.checkpoint import describe
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.facts import Facts
-from dslint.linter import lint_document
-from dslint.rules import all_rules
+from dslint.facts.checkpoint import describe
+from dslint.lint.document import lint_document
+from dslint.registry.rules import all_rules
 from dslint.source.parse import parse
 
 pytestmark = pytest.mark.deepspeed

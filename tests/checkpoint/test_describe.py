@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dslint.checkpoint import describe
 from dslint.errors import UserError
+from dslint.facts.checkpoint import describe
 from tests.command import dslint
 
 CONFIG = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'

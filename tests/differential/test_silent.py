@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dslint.facts import Facts, Integration
-from dslint.linter import lint_document
-from dslint.rules import default_rules
+from dslint.lint.document import lint_document
+from dslint.registry.rules import default_rules
 from dslint.source.parse import parse
 from tests.engine.harness import Case, Engine
 

@@ -14,8 +14,8 @@ import pytest
 
 from dslint.diagnostics import Diagnostic, Effect, Phase, Severity
 from dslint.facts import Facts, Integration
-from dslint.linter import lint_document
-from dslint.rules import default_rules
+from dslint.lint.document import lint_document
+from dslint.registry.rules import default_rules
 from dslint.source.parse import parse
 from tests.differential.mistakes import Mistake, later_mistakes
 from tests.engine.harness import Case, Engine, Outcome

@@ -18,8 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from dslint.facts import Facts, Integration
-from dslint.linter import lint_document
-from dslint.rules import default_rules
+from dslint.lint.document import lint_document
+from dslint.registry.rules import default_rules
 from dslint.settings.sources import read_file
 from dslint.source.parse import parse
 
@@ -32,7 +32,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI = ("pip install", "git clone", "pre-commit")
 
 
-PROGRAM = "import dslint.releases as r; r.installed = lambda: None; from dslint.cli import main; main()"
+PROGRAM = "import dslint.facts.find_release as r; r.installed = lambda: None; from dslint.cli import main; main()"
 """dslint as it is where no DeepSpeed is installed beside it."""
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import NEWEST, Integration
-from dslint.linter import lint_document
+from dslint.lint.document import lint_document
+from dslint.registry.rules import all_rules
 from dslint.rule import Example, Rule
-from dslint.rules import all_rules
 from dslint.source.parse import parse
 from tests.engine.harness import Case, Engine, Outcome
 

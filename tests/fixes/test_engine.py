@@ -8,11 +8,11 @@ import pytest
 
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration
-from dslint.fixes import fix
-from dslint.linter import lint_text
-from dslint.results import FileResult
+from dslint.fix.apply import fix
+from dslint.lint.document import lint_text
+from dslint.lint.results import FileResult
+from dslint.registry.rules import all_rules
 from dslint.rule import Example, Rule
-from dslint.rules import all_rules
 from tests.engine.harness import Case, Engine, Upto
 
 pytestmark = pytest.mark.deepspeed

@@ -13,10 +13,10 @@ import pytest
 
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration
-from dslint.fixes import fix
-from dslint.linter import lint_text
-from dslint.results import FileResult
-from dslint.rules import default_rules
+from dslint.fix.apply import fix
+from dslint.lint.document import lint_text
+from dslint.lint.results import FileResult
+from dslint.registry.rules import default_rules
 from dslint.source.parse import parse
 from tests.command import dslint
 from tests.differential.mistakes import mistakes

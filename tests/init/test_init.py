@@ -16,12 +16,12 @@ import pytest
 
 from dslint.config import resolve
 from dslint.facts import NEWEST, Facts, Integration, Release
-from dslint.hardware import GIB, gpu_named
-from dslint.linter import lint_text
+from dslint.facts.gpus import GIB, gpu_named
+from dslint.lint.document import lint_text
 from dslint.memory.estimate import estimate
 from dslint.memory.given import Given, model_of
 from dslint.memory.plan import Workload, make_plan
-from dslint.rules import all_rules
+from dslint.registry.rules import all_rules
 from dslint.source.parse import parse
 from dslint.starter.contents import start
 from dslint.starter.text import as_hjson, as_json

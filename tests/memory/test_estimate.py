@@ -13,7 +13,7 @@ import pytest
 
 from dslint.config import resolve
 from dslint.facts import Facts, Release
-from dslint.hardware import GIB
+from dslint.facts.gpus import GIB
 from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.families import read_shape
 from dslint.memory.numbers import of_numbers, with_adapters

@@ -10,7 +10,7 @@ import pytest
 
 from dslint.config import Config, resolve
 from dslint.facts import Facts
-from dslint.hardware import GIB, GPUS
+from dslint.facts.gpus import GIB, GPUS
 from dslint.memory.costs import Speeds
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dslint.hardware import GIB, GPUS, gpu_named, size
+from dslint.facts.gpus import GIB, GPUS, gpu_named, size
 
 
 @pytest.mark.parametrize(

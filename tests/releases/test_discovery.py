@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dslint import releases
 from dslint.facts import NEWEST, OLDEST, Release
+from dslint.facts import find_release as releases
 from tests.command import dslint
 
 LOCK = '[[package]]\nname = "torch"\nversion = "2.4.0"\n\n[[package]]\nname = "deepspeed"\nversion = "{}"\nsource = {{ registry = "x" }}\n'
@@ -104,7 +104,7 @@ def test_what_is_installed_is_found_by_its_folder(tmp_path: Path, monkeypatch: p
 
 
 def test_the_summary_says_which_and_why(tmp_path: Path) -> None:
-    program = "import dslint.releases as r; r.installed = lambda: None; from dslint.cli import main; main()"
+    program = "import dslint.facts.find_release as r; r.installed = lambda: None; from dslint.cli import main; main()"
     import subprocess
     import sys
 

@@ -13,8 +13,8 @@ import pytest
 
 from dslint.diagnostics import Diagnostic, Effect, Phase
 from dslint.facts import Facts, Integration, Release
-from dslint.linter import lint_document
-from dslint.rules import default_rules
+from dslint.lint.document import lint_document
+from dslint.registry.rules import default_rules
 from dslint.source.parse import parse
 from tests.command import ROOT
 from tests.differential.mistakes import mistakes

@@ -6,8 +6,8 @@ from io import StringIO
 
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Phase, Place, Range, Related, Severity
 from dslint.facts import Facts, Integration
+from dslint.lint.results import FileResult, Results, Skipped, Suppressed, SuppressedBy
 from dslint.report import write
-from dslint.results import By, FileResult, Results, Skipped, Suppressed
 from dslint.rule import Rule
 from dslint.source.parse import parse
 from dslint.source.tree import Document
@@ -272,12 +272,17 @@ def suppressed() -> Results:
                 document,
                 (offload("a.json", "this one is seen."),),
                 suppressed=(
-                    Suppressed(offload("a.json", "there is a comment."), By.COMMENT, "tried on the cluster, see [here](http://x)"),
-                    Suppressed(product, By.BASELINE),
+                    Suppressed(
+                        offload("a.json", "there is a comment."), SuppressedBy.COMMENT, "tried on the cluster, see [here](http://x)"
+                    ),
+                    Suppressed(product, SuppressedBy.BASELINE),
                 ),
             ),
             FileResult(
-                "b.json", "ds_config", document, suppressed=(Suppressed(offload("b.json", "not in examples."), By.SETTINGS, "an example"),)
+                "b.json",
+                "ds_config",
+                document,
+                suppressed=(Suppressed(offload("b.json", "not in examples."), SuppressedBy.SETTINGS, "an example"),),
             ),
         ),
         RULES,

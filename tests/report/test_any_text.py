@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Phase, Place, Range, Related, Severity
 from dslint.facts import Facts
+from dslint.lint.results import FileResult, Results, Skipped, Suppressed, SuppressedBy
 from dslint.report import FORMATS
 from dslint.report.style import visible
-from dslint.results import By, FileResult, Results, Skipped, Suppressed
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Sequence, Span
 
 from . import readers
@@ -85,7 +85,7 @@ FILES = st.builds(
     st.none() | TEXT,
     st.none() | TEXT,
     st.builds(Facts, inferred=st.lists(st.tuples(st.just("world_size"), TEXT), max_size=1).map(tuple)),
-    st.lists(st.builds(Suppressed, diagnostics(), st.sampled_from(By), st.none() | TEXT), max_size=2).map(tuple),
+    st.lists(st.builds(Suppressed, diagnostics(), st.sampled_from(SuppressedBy), st.none() | TEXT), max_size=2).map(tuple),
 )
 RESULTS = st.builds(Results, st.just(Facts()), st.lists(FILES, max_size=3).map(tuple), st.sampled_from([(), RULES]))
 

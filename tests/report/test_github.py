@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dslint.diagnostics import Effect, Place, Range
 from dslint.facts import Facts
+from dslint.lint.results import FileResult, Results
 from dslint.report.github import command, escape
-from dslint.results import FileResult, Results
 from dslint.source.parse import parse
 
 from .runner import Command, read

@@ -8,8 +8,8 @@ import pytest
 
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Facts
-from dslint.fingerprints import fingerprints
-from dslint.results import FileResult, Results
+from dslint.lint.results import FileResult, Results
+from dslint.suppress.fingerprints import fingerprints
 
 from . import readers
 from .scenes import SCENES, files, found, suppressed, written

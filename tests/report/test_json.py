@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 
 from dslint.diagnostics import Applicability, Edit, Effect, Fix
 from dslint.facts import Facts
-from dslint.fingerprints import fingerprints
-from dslint.results import FileResult, Results
+from dslint.lint.results import FileResult, Results
 from dslint.source.parse import parse
+from dslint.suppress.fingerprints import fingerprints
 
 from .scenes import SCENES, findings, found, hostile, suppressed, written
 

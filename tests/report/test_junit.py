@@ -8,7 +8,7 @@ import pytest
 
 from dslint.diagnostics import Effect, Place, Range
 from dslint.facts import Facts
-from dslint.results import FileResult, Results
+from dslint.lint.results import FileResult, Results
 
 from . import readers
 from .scenes import SCENES, files, found, hostile, suppressed, written

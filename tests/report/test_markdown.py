@@ -8,8 +8,8 @@ import pytest
 
 from dslint.diagnostics import Effect
 from dslint.facts import Facts
+from dslint.lint.results import FileResult, Results
 from dslint.report.markdown import LIMIT
-from dslint.results import FileResult, Results
 
 from . import readers
 from .scenes import SCENES, files, found, suppressed, written

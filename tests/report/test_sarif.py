@@ -10,8 +10,8 @@ import pytest
 
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Place, Range, Related
 from dslint.facts import Facts
+from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.report import sarif
-from dslint.results import By, FileResult, Results, Suppressed
 from dslint.source.parse import parse
 
 from . import readers
@@ -150,7 +150,7 @@ def test_the_loudest_stay_and_what_went_is_counted(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sarif, "RESULTS", 5)
     effects = [Effect.SLOW, Effect.IGNORED, Effect.SILENT] * 3
     diagnostics = [found("a.json", f"DS10{number}", "n", effect, f"m{number}") for number, effect in enumerate(effects)]
-    hidden = (Suppressed(found("a.json", "DS201", "n", Effect.SILENT, "m"), By.COMMENT),)
+    hidden = (Suppressed(found("a.json", "DS201", "n", Effect.SILENT, "m"), SuppressedBy.COMMENT),)
     run = readers.sarif(written(run_of(*diagnostics, suppressed=hidden), "sarif"))
     assert [result["message"]["text"][:2] for result in run["results"]] == ["m1", "m2", "m4", "m5", "m8"]
     (notification,) = run["invocations"][0]["toolExecutionNotifications"]

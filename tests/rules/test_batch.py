@@ -8,8 +8,8 @@ import pytest
 
 from dslint.config import resolve
 from dslint.facts import Facts
-from dslint.linter import lint_document
-from dslint.rules.batch import batch_size_product
+from dslint.lint.document import lint_document
+from dslint.rules.ds2_batch.batch_size import batch_size_product
 from dslint.source.parse import parse
 
 TRIAD = '{"train_batch_size": %d, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}'

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dslint.diagnose.parse_log import Raised, errors_in
+from dslint.diagnose.search import EXACT, PART, SIMILAR, VAGUE, find, known
 from dslint.diagnostics import Effect
-from dslint.error_text import Raised, errors_in
-from dslint.known_errors import EXACT, PART, SIMILAR, VAGUE, find, known
-from dslint.rules import all_rules
+from dslint.registry.rules import all_rules
 from tests.command import dslint
 
 TRACEBACK = """\

@@ -8,10 +8,10 @@ import pytest
 
 from dslint.diagnostics import Diagnostic, Effect
 from dslint.facts import Facts
-from dslint.infer import infer
-from dslint.linter import lint_document
+from dslint.facts.infer import infer
+from dslint.lint.document import lint_document
+from dslint.registry.rules import CHAPTERS, all_rules
 from dslint.rule import Example, Rule, path_of
-from dslint.rules import CHAPTERS, all_rules
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
 from tests.setup.beside import facts_of

@@ -9,9 +9,9 @@ import pytest
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Facts, Integration
-from dslint.linter import INTERNAL_ERROR, lint_document, lint_text
+from dslint.lint.document import INTERNAL_ERROR, lint_document, lint_text
+from dslint.registry.rules import default_rules
 from dslint.rule import Finding, rule
-from dslint.rules import default_rules
 from dslint.source.parse import parse
 
 

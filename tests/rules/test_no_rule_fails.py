@@ -12,8 +12,8 @@ import pytest
 
 from dslint import rules
 from dslint.facts import NEWEST, Facts, Integration, Release
-from dslint.linter import INTERNAL_ERROR, lint_document
-from dslint.rules import all_rules
+from dslint.lint.document import INTERNAL_ERROR, lint_document
+from dslint.registry.rules import all_rules
 from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
 from dslint.source.parse import parse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.coerce import is_kind
+from dslint.config.coerce import is_kind
 from dslint.schemas.root import DeepSpeedConfig
 from dslint.schemas.walk import Key, all_keys
 

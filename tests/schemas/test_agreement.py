@@ -16,7 +16,7 @@ from dslint.schemas import marks
 from dslint.schemas.base import HandReadSection
 from dslint.schemas.export import json_schema
 from dslint.schemas.key_table import KEYS as TABLE
-from dslint.schemas.optimizers import OPTIMIZERS, Kind
+from dslint.schemas.optimizers import OPTIMIZERS, TypeSpec
 from dslint.schemas.root import DeepSpeedConfig
 from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import Key, keys_of
@@ -232,7 +232,7 @@ def test_the_schema_of_an_older_release() -> None:
     assert not older.is_valid({"communication_data_type": "bf16"})
 
 
-REGISTRY: list[tuple[str, str, Kind]] = [
+REGISTRY: list[tuple[str, str, TypeSpec]] = [
     (section, name, kind)
     for section, registry in (("optimizer", OPTIMIZERS), ("scheduler", SCHEDULERS))
     for name, kind in registry.items()
@@ -241,7 +241,7 @@ REGISTRY: list[tuple[str, str, Kind]] = [
 
 
 @pytest.mark.parametrize(("section", "name", "kind"), REGISTRY, ids=[name for _, name, _ in REGISTRY])
-def test_parameters_agree(section: str, name: str, kind: Kind) -> None:
+def test_parameters_agree(section: str, name: str, kind: TypeSpec) -> None:
     from dslint.schemas import key_table
 
     specs = {"optimizer": key_table.OPTIMIZERS, "scheduler": key_table.SCHEDULERS}[section][name]["params"]

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from dslint.coerce import is_kind
+from dslint.config.coerce import is_kind
+from dslint.config.read_value import read
 from dslint.facts import NEWEST
-from dslint.reading import read
 from dslint.schemas import key_table, marks
 from dslint.schemas.base import PydanticSection
 from dslint.schemas.optimizers import OPTIMIZERS

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import v1
 
-from dslint.coerce import INVALID, coerce_1
 from dslint.config import Config, resolve
+from dslint.config.coerce import INVALID, coerce_1
 from dslint.facts import Facts, Integration, Release
 from dslint.source.parse import parse
 

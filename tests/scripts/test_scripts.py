@@ -26,7 +26,7 @@ def checkout(root: Path, tmp_path: Path) -> Path:
 
 
 def test_a_new_rule_gets_the_next_code_and_fails_until_filled_in(checkout: Path) -> None:
-    before = (checkout / "rules/offload.py").read_text(encoding="utf-8")
+    before = (checkout / "rules/ds5_offload/offload_device.py").read_text(encoding="utf-8")
     done = run(
         "new_rule.py", "DS5", "nvme-on-a-network-disk", "--effect", "crash", "--phase", "initialize", "--module", "offload", root=checkout
     )

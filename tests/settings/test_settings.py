@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from dslint.facts import NEWEST, Integration, Release
-from dslint.releases import installed
-from dslint.rules import default_rules
+from dslint.facts.find_release import installed
+from dslint.registry.rules import default_rules
 from dslint.settings import Finder, SettingsError, from_environment, from_options
 from dslint.settings.sources import read_file
 from dslint.settings.table import SETTINGS, json_schema

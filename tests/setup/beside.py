@@ -9,7 +9,7 @@ from dslint.rule import Example
 from dslint.setup.accelerate import read_accelerate
 from dslint.setup.arguments import given_at
 from dslint.setup.command import read_command
-from dslint.setup.gather import Gathered, settle
+from dslint.setup.gather import LoadedSetup, settle
 from dslint.setup.model import Setup
 from dslint.setup.python_file import read_python
 from dslint.setup.shell import read_script
@@ -47,7 +47,7 @@ def facts_of(example: Example) -> Facts:
         command = read_command(script.commands[0], script, document, "run.sh")
         assert command is not None
         setup = replace(setup, launch=command.launch)
-    gathered = Gathered(setup, example.facts, config=parse(example.text))
+    gathered = LoadedSetup(setup, example.facts, config=parse(example.text))
     return settle(gathered).facts
 
 

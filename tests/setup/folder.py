@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from dslint.diagnostics import Diagnostic
-from dslint.discover import Target
 from dslint.facts import Facts
-from dslint.results import FileResult
-from dslint.rules import all_rules
-from dslint.run import is_setup
+from dslint.lint.discovery import Target
+from dslint.lint.files import is_setup
+from dslint.lint.results import FileResult
+from dslint.registry.rules import all_rules
 from dslint.setup.lint import lint_command, lint_setup, merged
 
 RULES = [rule for rule in all_rules() if not rule.pedantic]
@@ -48,10 +48,10 @@ class Folder:
 
 
 def lint_one(target: Target, facts: Facts) -> list[FileResult]:
-    """As `dslint.run.lint_target` does, with all rules."""
+    """As `dslint.lint.files.lint_target` does, with all rules."""
     if is_setup(target.path):
         return lint_setup(target.path, target.path, facts, RULES, named=target.named)
-    from dslint.linter import lint_file
+    from dslint.lint.document import lint_file
 
     result = lint_file(target.path, target.path, facts, RULES, named=target.named)
     return [result] if result is not None else []

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dslint.facts import Facts
-from dslint.fixes import fix
-from dslint.linter import lint_text
-from dslint.results import FileResult
+from dslint.fix.apply import fix
+from dslint.lint.document import lint_text
+from dslint.lint.results import FileResult
 from dslint.rule import Rule
 from tests.command import dslint
 from tests.setup.beside import CONFIG, facts_of

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from dslint.config.detect import FileKind
 from dslint.facts import Facts, Integration
-from dslint.recognise import Kind
-from dslint.rules import all_rules
+from dslint.registry.rules import all_rules
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]
@@ -125,7 +125,7 @@ def test_an_accelerate_file_names_a_config(folder: Folder) -> None:
 def test_an_accelerate_file_without_deepspeed_is_left_alone(folder: Folder) -> None:
     folder.write({"a.yaml": ACCELERATE.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n"})
     assert folder.results("a.yaml", named=False) == {}
-    assert folder.results("a.yaml")["a.yaml"].kind == Kind.UNRELATED
+    assert folder.results("a.yaml")["a.yaml"].kind == FileKind.UNRELATED
 
 
 COMMANDS = {
@@ -165,7 +165,7 @@ def test_a_command_with_a_training_file(folder: Folder) -> None:
 def test_a_command_that_launches_nothing(folder: Folder) -> None:
     for command in ("ls -l", "", "'", "deepspeed", "torchrun --nproc_per_node", "python -c 'x'", "accelerate launch", '"\\'):
         (result,) = folder.results(command=command).values()
-        assert result.kind == Kind.UNRELATED
+        assert result.kind == FileKind.UNRELATED
 
 
 SLURM = """\

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dslint.config import Config, resolve
-from dslint.effective import effective
+from dslint.config.effective import effective
 from dslint.facts import Facts, Integration
 from dslint.schemas.key_table import KEYS
 from dslint.source.parse import parse

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dslint.source.mender import MAX_PROBLEMS
 from dslint.source.parse import parse
 from dslint.source.reader import MAX_DEPTH
+from dslint.source.recover import MAX_PROBLEMS
 from dslint.source.tree import plain
 
 CONFIG = """{

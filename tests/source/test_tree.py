@@ -207,7 +207,7 @@ def test_no_literal_takes_long(text: str) -> None:
 def test_a_good_file_costs_few_imports() -> None:
     program = (
         "import sys; from dslint.source.parse import parse; parse('{\"a\": 1}')\n"
-        "print(*sorted(name for name in sys.modules if name in ('json', 'hjson', 'dataclasses', 'inspect', 'dslint.source.mender')))"
+        "print(*sorted(name for name in sys.modules if name in ('json', 'hjson', 'dataclasses', 'inspect', 'dslint.source.recover')))"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", "import sys; sys.path[:0] = " + repr(sys.path) + "\n" + program],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dslint.facts import Facts, Integration
-from dslint.linter import Linted, lint_document
-from dslint.rules import default_rules
+from dslint.lint.document import Linted, lint_document
+from dslint.registry.rules import default_rules
 from dslint.source.parse import parse
 from tests.command import dslint
 

@@ -1,0 +1,145 @@
+"""The effective config as a list: every key with the value DeepSpeed uses, where it came from, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dslint.config import UNKNOWN, Config, Origin
+from dslint.config.validate import dotted, forbids_unknown
+from dslint.diagnostics import Place
+from dslint.schemas.derive import ALWAYS_SHOWN
+from dslint.schemas.key_table import KEYS
+from dslint.source.tree import Mapping, Member, Path, plain
+
+LOST = (Origin.DROPPED, Origin.REFUSED)
+"""Origins of what is written and not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveEntry:
+    """One key. `value` is `UNKNOWN` where it cannot be known; `note` then says what it depends on.
+
+    `written` is the literal in the file, None where the key is not there. `lost` says that what is written has no effect: dropped, or the
+    reason that DeepSpeed raises.
+    """
+
+    path: Path
+    value: Any
+    origin: Origin
+    note: str | None
+    written: str | None
+    place: Place | None
+
+    @property
+    def known(self) -> bool:
+        """Whether the value is known."""
+        return self.value is not UNKNOWN
+
+    @property
+    def lost(self) -> bool:
+        """Whether what is written has no effect."""
+        return self.origin in LOST
+
+    @property
+    def key(self) -> str:
+        """The path in dots."""
+        return dotted(self.path)
+
+
+def effective(config: Config, *, everything: bool = False) -> list[EffectiveEntry]:
+    """The keys of the effective config, grouped as the key table is: top level first, then section by section.
+
+    Without `everything`: what is written, what stands beside it in its section, and the keys that every training has (batch, precision,
+    ZeRO stage, clipping).
+    """
+    sections = {dotted(path[:-1]) for path in config.written if len(path) > 1}
+    entries: dict[Path, EffectiveEntry] = {}
+    for key, spec in KEYS.items():
+        if "*" in key or "[]" in key or "until" in spec or "deprecated" in spec or "section" in spec["types"]:
+            continue
+        parent = key.rpartition(".")[0]
+        path: Path = tuple(key.split("."))
+        mapped = any(path[: len(to)] == to for to in config.mapped)
+        if everything or key in ALWAYS_SHOWN or config.has(key) or (parent and parent in sections) or mapped:
+            entries[path] = _entry(config, path)
+    for written, value in config.written.items():
+        if written not in entries and not (isinstance(config.node(written), Mapping) and value.origin is Origin.WRITTEN):
+            entries[written] = _entry(config, written)
+    order = {section: number for number, section in enumerate(dict.fromkeys(key.partition(".")[0] for key in KEYS if "." in key))}
+    return sorted(
+        entries.values(), key=lambda entry: (-1 if len(entry.path) == 1 else order.get(str(entry.path[0]), len(order)), len(entry.path))
+    )
+
+
+def _entry(config: Config, path: Path) -> EffectiveEntry:
+    found = config.document.lookup(path)
+    value = config.resolved(path)
+    member = found if isinstance(found, Member) else None
+    place = Place(*config.document.position(member.key.span.start)) if member else None
+    note = value.note or _why(config, path, value.origin) or _becomes(config, path)
+    return EffectiveEntry(path, value.value, value.origin, note, config.quote(path) if found is not None else None, place)
+
+
+def _why(config: Config, path: Path, origin: Origin) -> str | None:
+    """Why what is written is lost, in a few words."""
+    for violation in config.violations:
+        if violation.path == path and origin in LOST:
+            if violation.kind == "auto-dropped":
+                return '"auto" that nobody replaces'
+            if violation.raises and violation.consequence is not None:
+                return f"DeepSpeed raises {violation.consequence[2].partition(':')[0]}"
+            return {
+                "dead": "no longer read",
+                "too-new": "not read yet",
+                "shadowed": f"{violation.meant[-1] if violation.meant else ''} is read",
+            }.get(violation.kind, "unknown key")
+    return None
+
+
+def _becomes(config: Config, path: Path) -> str | None:
+    """What a deprecated key stands for."""
+    for violation in config.violations:
+        if violation.path == path and violation.kind == "deprecated" and violation.meant in config.mapped:
+            return f"taken for {dotted(violation.meant or ())}"
+    return None
+
+
+def as_deepspeed_sees_it(config: Config) -> tuple[dict[str, Any], list[str]]:
+    """The config as plain data with everything lost taken out, deprecated keys replaced and the batch completed.
+
+    The second part names the keys that are left out because their value is unknown.
+    """
+    seen: dict[str, Any] = {}
+    unknown: list[str] = []
+    root = config.document.root
+    if isinstance(root, Mapping):
+        _copy(config, root, (), seen, unknown)
+    for key in ALWAYS_SHOWN:
+        value = config.resolved(key)
+        if value.value is not UNKNOWN and value.origin in (Origin.DERIVED, Origin.MAPPED) and "." not in key:
+            seen[key] = value.value
+    return seen, unknown
+
+
+def _copy(config: Config, node: Mapping, path: Path, into: dict[str, Any], unknown: list[str]) -> None:
+    for member in node.members:
+        here = (*path, member.key.value)
+        value = config.written.get(here)
+        if value is not None and value.origin in LOST:
+            continue
+        if any(violation.path == here and violation.kind == "deprecated" and violation.meant for violation in config.violations):
+            continue  # its replacement stands for it
+        if value is None and not forbids_unknown(dotted(path), config.release) and path == ():
+            continue  # a note to people
+        if isinstance(member.value, Mapping) and (value is None or value.value is UNKNOWN):
+            _copy(config, member.value, here, into.setdefault(member.key.value, {}), unknown)
+        elif value is not None and value.value is UNKNOWN:
+            unknown.append(dotted(here))
+        else:
+            into[member.key.value] = plain(member.value) if value is None else value.value
+    for mapped, value in config.mapped.items():
+        if mapped[:-1] == path and not isinstance(value.value, dict):
+            into[str(mapped[-1])] = value.value
+        elif mapped[:-1] == path:
+            into[str(mapped[-1])] = dict(value.value)

@@ -1,0 +1,161 @@
+"""How DeepSpeed reads one value: what becomes of it, and what happens when it is not what the key takes.
+
+A pure function of the value, the key's entry in the table (`schemas/compile.py` documents the entries) and the release.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, TypeAlias
+
+from dslint.config.coerce import INVALID, coerce, coerce_1, is_kind
+from dslint.config.values import UNKNOWN
+from dslint.facts import Release
+
+Spec: TypeAlias = dict[str, Any]
+Consequence: TypeAlias = tuple[str, ...]
+"""("raises", phase, error), ("truthy",) or ("passes", note): see `schemas/marks.py`."""
+
+REFUSED: Consequence = ("raises", "parse", "ValidationError")
+"""What a section with a pydantic model does with every value it does not take."""
+
+PYDANTIC_2 = Release(0, 15, 0)
+"""The first release whose models are pydantic 2's."""
+
+
+class Reading(NamedTuple):
+    """The value DeepSpeed goes on with (`UNKNOWN` if it raises), and, where it is not what the key takes, why and with what consequence.
+
+    `fault` is None or one of "wrong-type", "null", "not-a-choice", "out-of-range", "forbidden".
+    """
+
+    value: Any
+    fault: str | None = None
+    consequence: Consequence | None = None
+
+
+def read(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
+    """Read a value as `release` reads it, by hand or through a pydantic model."""
+    return _by_hand(value, spec, release) if by_hand else _by_pydantic(value, spec, release)
+
+
+def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
+    if value is None:
+        return Reading(None) if "null" in spec["types"] else Reading(UNKNOWN, "null", REFUSED)
+    no_bool = spec.get("no_bool")
+    if isinstance(value, bool) and no_bool and Release.parse(no_bool) <= release:
+        return Reading(UNKNOWN, "wrong-type", REFUSED)
+    taken = _coerced(value, spec, release)
+    if isinstance(taken, str) and spec["types"][0] == "list":
+        taken = [taken]  # one name stands for a list of it
+    if taken is INVALID or (isinstance(taken, list) and not _items_fit(taken, spec)):
+        return Reading(UNKNOWN, "wrong-type", REFUSED)
+    fault = _fault(taken, spec, release)
+    return Reading(UNKNOWN, fault, REFUSED) if fault else Reading(taken)
+
+
+def _coerced(value: Any, spec: Spec, release: Release) -> Any:
+    for kind in spec["types"]:
+        if is_kind(value, kind) and not (kind == "int" and isinstance(value, float)):
+            return value
+    old = release < PYDANTIC_2
+    if old and "choices" in spec and isinstance(value, str):
+        return INVALID  # an enumeration of integers, which pydantic 2 alone looks for in strings
+    convert = coerce_1 if old and "choices" not in spec and "path" not in spec else coerce
+    return next((taken for kind in spec["types"] if (taken := convert(value, kind)) is not INVALID), INVALID)
+
+
+def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
+    wrong = spec.get("wrong")
+    if "falsy" in spec and not value:
+        return Reading(value)
+    if value is None and (_null_raises(spec, release) or "null" not in spec["types"]):
+        consequence = spec.get("null") or wrong
+        if consequence == ("truthy",):
+            return Reading(value=False, fault="null", consequence=consequence) if spec.get("default") else Reading(value=False)
+        return Reading(UNKNOWN, "null", consequence)
+    for banned, phase, error in spec.get("forbids", ()):
+        if value == banned and isinstance(value, bool) == isinstance(banned, bool):
+            return Reading(UNKNOWN, "forbidden", ("raises", phase, error))
+    kind = next((kind for kind in spec["types"] if is_kind(value, kind)), None)
+    if kind is None:
+        return _wrong_by_hand(value, spec, wrong)
+    exact = spec.get("exact_int")
+    if kind == "int" and isinstance(value, float) and exact and Release.parse(exact) <= release:
+        return Reading(UNKNOWN, "wrong-type", wrong)
+    if "needs" in spec and isinstance(value, dict) and spec["needs"][0] not in value:
+        return Reading(UNKNOWN, "forbidden", spec["needs"][1])
+    taken = int(value) if kind == "int" else value
+    if isinstance(taken, list) and not _items_fit(taken, spec):
+        consequence = spec.get("wrong_kinds", {}).get("list", wrong)
+        if consequence and consequence[0] == "raises" and len(taken) == spec.get("length"):
+            consequence = ("raises", consequence[1], "TypeError")  # what is written down is said of a list that is too short
+        return Reading(UNKNOWN, "wrong-type", consequence)
+    fault = _fault(taken, spec, release)
+    if fault == "out-of-range":
+        return Reading(taken if "range" not in spec else UNKNOWN, fault, spec.get("range", ("passes", "")))
+    return Reading(UNKNOWN, fault, wrong) if fault else Reading(taken)
+
+
+def _null_raises(spec: Spec, release: Release) -> bool:
+    until = spec.get("null_until")
+    return "null" in spec and (until is None or release <= Release.parse(until))
+
+
+def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading:
+    if wrong == ("truthy",):
+        return Reading(bool(value), "wrong-type", wrong)
+    for kind, consequence in spec.get("wrong_kinds", {}).items():
+        if is_kind(value, kind):
+            return Reading(UNKNOWN, "wrong-type", consequence)
+    if any(is_kind(value, kind) and not (kind == "int" and isinstance(value, float)) for kind in spec.get("lets", ())):
+        if "range" in spec and not _is_inside(value, spec):
+            return Reading(UNKNOWN, "out-of-range", spec["range"])
+        note = f"DeepSpeed counts it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and goes on with it"
+        return Reading(value, "wrong-type", ("passes", note))
+    return Reading(UNKNOWN, "wrong-type", wrong)
+
+
+def _items_fit(value: list[Any], spec: Spec) -> bool:
+    kinds = spec.get("items")
+    if "length" in spec and len(value) != spec["length"]:
+        return False
+    if kinds is None:
+        return True
+    words = spec.get("item_choices")
+    return all(any(_is_item(item, kind) for kind in kinds) and (words is None or item in words) for item in value)
+
+
+def _is_item(item: Any, kind: str) -> bool:
+    """Whether an item is of a kind. Nobody converts the strings of a list that is read by hand: "0.9" is no number there."""
+    return is_kind(item, kind) if isinstance(item, str) else coerce(item, kind) is not INVALID
+
+
+def _fault(value: Any, spec: Spec, release: Release) -> str | None:
+    """Why a value of the right type is not taken, or None."""
+    choices = _of_its_time(spec, "old_choices", release) or spec.get("choices") or (spec.get("words") if isinstance(value, str) else None)
+    if choices and value is not None and not isinstance(value, list | dict):
+        folded = value.lower() if "folded" in spec and isinstance(value, str) else value
+        if folded not in choices and not ("folded" in spec and folded in {c.lower() for c in choices if isinstance(c, str)}):
+            return "not-a-choice"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if "finite" in spec and isinstance(value, float) and not math.isfinite(value):
+        return "out-of-range"
+    old = _of_its_time(spec, "bounds", release)
+    bounds = spec if old is None else old
+    return None if _is_inside(value, bounds) else "out-of-range"
+
+
+def _is_inside(value: float, bounds: Spec) -> bool:
+    return (
+        ("ge" not in bounds or value >= bounds["ge"])
+        and ("gt" not in bounds or value > bounds["gt"])
+        and ("le" not in bounds or value <= bounds["le"])
+        and ("lt" not in bounds or value < bounds["lt"])
+    )
+
+
+def _of_its_time(spec: Spec, entry: str, release: Release) -> Any:
+    """What held in an older release, of an entry that lists such things with the last release they held in; None if today's holds."""
+    return next((held for until, held in spec.get(entry, ()) if release <= Release.parse(until)), None)

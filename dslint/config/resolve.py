@@ -1,0 +1,172 @@
+"""The effective config: what DeepSpeed will use, and where each value came from. Rules, `show` and the estimate read this and nothing else.
+
+`resolve` makes it from a parsed document and the facts. Values that cannot be known are `UNKNOWN`, with which every comparison is false:
+a rule that asks `config.value("zero_optimization.stage") < 3` finds nothing where the stage is misspelt, of a wrong type, or filled by
+somebody else, so that one cause gives one finding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dslint.config.validate import Validator, Violation, default_of
+from dslint.config.values import UNKNOWN, Origin, Value
+from dslint.facts import Facts, Release
+from dslint.rule import Where, path_of
+from dslint.schemas.derive import DERIVED
+from dslint.schemas.key_table import KEYS
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar
+
+if TYPE_CHECKING:
+    from dslint.setup.arguments import Arguments
+    from dslint.setup.model import Setup
+    from dslint.suppress.comments import Ignore
+
+__all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
+
+
+class Config:
+    """A resolved config.
+
+    `document` is the file it came from, `facts` what it was resolved with, `violations` what the key table has to say against it.
+    """
+
+    def __init__(self, document: Document, facts: Facts, validator: Validator) -> None:
+        self.document = document
+        self.facts = facts
+        self.violations = validator.violations
+        self._values = validator.values
+        self._doubtful = validator.doubtful
+        self._derived: dict[str, Value] = {}
+        self.mapped = _mapped(validator)
+        """What deprecated keys put under the keys that replace them."""
+        self.ignores: list[Ignore] = []
+        """The comments in the file that suppress findings, or mean to."""
+        self.unused_ignores: list[tuple[Ignore, str]] = []
+        """Comments with a word that suppressed nothing; known when all rules but the last have been asked."""
+
+    @property
+    def setup(self) -> Setup | None:
+        """The files that the config was found with."""
+        return self.facts.setup
+
+    @property
+    def arguments(self) -> Arguments | None:
+        """The training arguments that stand beside the config."""
+        return self.facts.setup.arguments if self.facts.setup else None
+
+    @property
+    def release(self) -> Release:
+        """The DeepSpeed release the config is judged by."""
+        return self.facts.deepspeed
+
+    def value(self, where: Where) -> Any:
+        """What DeepSpeed uses at a path: a plain value, or `UNKNOWN`.
+
+        Raises:
+            KeyError: no such key in the table, and nothing written there: a mistake in the calling rule.
+        """
+        return self.resolved(where).value
+
+    def origin(self, where: Where) -> Origin:
+        """Where the value at a path came from."""
+        return self.resolved(where).origin
+
+    def resolved(self, where: Where) -> Value:
+        """The value at a path with its origin and note."""
+        path = path_of(where)
+        written = self._values.get(path) or self._mapped_to(path)
+        key = ".".join(map(str, path))
+        if written is not None and written.origin is Origin.FILLED and written.value is UNKNOWN:
+            return self._filled(key, written)
+        if written is not None and not (written.value is None and key in DERIVED):
+            return written
+        if key in DERIVED and key not in self._derived:
+            self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation that asks for itself gets no answer
+            self._derived[key] = self._absent(path) or DERIVED[key](self)
+        return self._derived.get(key) or written or self._absent(path) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
+
+    def _filled(self, key: str, unknown: Value) -> Value:
+        """The value that stands for an "auto", where the arguments of the training or the model say it."""
+        if self.facts.setup is None and self.facts.model is None:
+            return unknown
+        from dslint.setup.fill import fill
+
+        return fill(self, key, unknown.note) or unknown
+
+    def _mapped_to(self, path: Path) -> Value | None:
+        """The value that a deprecated key puts at a path, or inside the section it fills."""
+        for length in range(len(path), 0, -1):
+            value = self.mapped.get(path[:length])
+            if value is not None:
+                inner = value.value
+                for step in path[length:]:
+                    inner = inner.get(step, UNKNOWN) if isinstance(inner, dict) else UNKNOWN
+                return Value(inner, value.origin, value.note) if inner is not UNKNOWN else None
+        return None
+
+    def _absent(self, path: Path) -> Value | None:
+        """`UNKNOWN` for a key that is not in the tree but may well be meant to be: the file is broken, or a misspelling stands for it."""
+        if self.document.problems:
+            return Value(UNKNOWN, Origin.WRITTEN, "the file has syntax errors")
+        for length in range(1, len(path) + 1):
+            if path[:length] in self._doubtful:
+                return Value(UNKNOWN, Origin.WRITTEN, "misspelt")
+            above = self._values.get(path[:length])
+            if above is not None and above.origin is not Origin.WRITTEN:
+                return Value(UNKNOWN, above.origin)
+            if above is not None and length < len(path) and not isinstance(self.node(path[:length]), Mapping) and above.value is UNKNOWN:
+                return Value(UNKNOWN, above.origin)
+        return None
+
+    def node(self, where: Where) -> Node | None:
+        """What is written at a path, valid or not; None where nothing is."""
+        found = self.document.lookup(path_of(where))
+        return found.value if isinstance(found, Member) else found
+
+    def has(self, where: Where) -> bool:
+        """Whether the file has something at a path, valid or not, null included."""
+        return self.document.lookup(path_of(where)) is not None
+
+    def quote(self, where: Where) -> str:
+        """The literal at a path as it is written, for messages: `"auto"`, `5e8`. A section is `{...}`, a list `[...]`."""
+        node = self.node(where)
+        if isinstance(node, Scalar):
+            return node.raw if len(node.raw) <= 60 else node.raw[:57] + "..."
+        if node is None:
+            return "nothing"
+        text = self.document.text[node.span.start : node.span.end]
+        return text if len(text) <= 40 and "\n" not in text else "{...}" if isinstance(node, Mapping) else "[...]"
+
+    def enabled(self, section: str) -> Any:
+        """Whether a section that has an `enabled` key is on: True, False or `UNKNOWN`."""
+        return self.value(f"{section}.enabled")
+
+    def violations_of(self, *kinds: str) -> list[Violation]:
+        """The violations of these kinds, in the order of the file."""
+        return [violation for violation in self.violations if violation.kind in kinds]
+
+    @property
+    def written(self) -> dict[Path, Value]:
+        """Every written key with what it becomes, in the order of the file."""
+        return self._values
+
+
+def resolve(document: Document, facts: Facts) -> Config:
+    """Judge a document by the key table and make its effective config. A document whose root is no mapping has no keys."""
+    validator = Validator(facts)
+    if isinstance(document.root, Mapping):
+        validator.root(document.root)
+    return Config(document, facts, validator)
+
+
+def _mapped(validator: Validator) -> dict[Path, Value]:
+    """What the deprecated keys of a tree put under the keys that replace them, as DeepSpeed does while parsing."""
+    mapped: dict[Path, Value] = {}
+    for violation in validator.violations:
+        old = validator.values.get(violation.path)
+        if violation.kind != "deprecated" or violation.meant is None or not violation.spec["deprecated"].get("mapped", True) or old is None:
+            continue
+        value = dict(violation.spec["deprecated"].get("values", ())).get(old.value, old.value) if old.value is not UNKNOWN else UNKNOWN
+        mapped[violation.meant] = Value(value, Origin.MAPPED, f"from {violation.key}")
+    return mapped

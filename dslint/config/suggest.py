@@ -1,0 +1,95 @@
+"""What a key that DeepSpeed does not know was probably meant to be. Imported only when there is such a key."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+
+from dslint.schemas.key_table import KEYS
+from dslint.source.tree import Mapping, Node, Path
+
+NICKNAMES = {
+    "lr_scheduler": "scheduler",
+    "optim": "optimizer",
+    "checkpointing": "activation_checkpointing",
+    "gradient_checkpointing": "activation_checkpointing",
+    "zero": "zero_optimization",
+    "zero_stage": "zero_optimization.stage",
+    "zero_config": "zero_optimization",
+    "mixed_precision": "bf16",
+    "bfloat": "bf16",
+    "half": "fp16",
+    "batch_size": "train_batch_size",
+    "micro_batch_size": "train_micro_batch_size_per_gpu",
+    "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
+    "accumulation_steps": "gradient_accumulation_steps",
+    "grad_accumulation_steps": "gradient_accumulation_steps",
+    "max_grad_norm": "gradient_clipping",
+    "grad_clip": "gradient_clipping",
+    "clip_grad": "gradient_clipping",
+    "gradient_clip_val": "gradient_clipping",
+    "offload": "zero_optimization.offload_optimizer",
+    "fp32_allreduce": "communication_data_type",
+    "thread_count": "aio.intra_op_parallelism",
+}
+"""Names that people bring along from other tools; closer in meaning than in letters."""
+
+CLOSE = 0.8
+"""How alike two names have to be (`SequenceMatcher.ratio`) for one to be a misspelling of the other."""
+
+
+def suggest(name: str, value: Node, path: Path, section: str, known: dict[str, str], present: set[str]) -> Path | None:
+    """The path that was probably meant, or None.
+
+    Looked for among the section's own keys that are not in the file yet, then under a nickname, then anywhere in the config: a name
+    that stands word for word in another section belongs there.
+    """
+    folded = _fold(name)
+    siblings = [other for other, key in known.items() if other != "*" and other not in present and _may_be(value, key)]
+    for other in siblings:
+        if _fold(other) == folded:
+            return (*path, other)
+    nickname = NICKNAMES.get(folded)
+    if nickname and not section and nickname.split(".")[0] not in present and _may_be(value, nickname):
+        return tuple(nickname.split("."))
+    close = _closest(folded, siblings)
+    return (*path, close) if close is not None else _elsewhere(name, value, section)
+
+
+def _may_be(value: Node, key: str) -> bool:
+    """Whether what is written could stand under the key: an object goes with a section, and nothing else does."""
+    spec = KEYS.get(key)
+    return spec is None or ("until" not in spec and isinstance(value, Mapping) == ("section" in spec["types"] or "dict" in spec["types"]))
+
+
+def _elsewhere(name: str, value: Node, section: str) -> Path | None:
+    """Another section in which the name is a key, where exactly one is, or the shallowest if one is shallower than the rest."""
+    places = [
+        key
+        for key in KEYS
+        if key.rpartition(".")[2] == name
+        and key.rpartition(".")[0] != section
+        and "*" not in key
+        and "[]" not in key
+        and _may_be(value, key)
+    ]
+    places.sort(key=lambda key: key.count("."))
+    if not places or (len(places) > 1 and places[0].count(".") == places[1].count(".")):
+        return None
+    return tuple(places[0].split("."))
+
+
+def _closest(folded: str, names: list[str]) -> str | None:
+    best, best_ratio = None, CLOSE
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(folded)
+    for name in names:
+        if sorted(_fold(name)) == sorted(folded):
+            return name  # letters in another order: `bf61`
+        matcher.set_seq1(_fold(name))
+        if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
+            best, best_ratio = name, ratio
+    return best
+
+
+def _fold(name: str) -> str:
+    return name.strip(" \t\"'\u201c\u201d\u2018\u2019").lower().replace("-", "_").replace(" ", "_")

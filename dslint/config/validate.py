@@ -1,0 +1,315 @@
+"""Judge a tree by the key table: what every written key becomes, and which ones DeepSpeed refuses, drops or takes otherwise.
+
+Nothing here knows a key by name: the table says what a key is. What is found are `Violation`s, which the rules of the chapters DS1, DS6 and
+DS9 put into words.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from dslint.config.read_value import PYDANTIC_2, REFUSED, Consequence, Reading, Spec, read
+from dslint.config.values import UNKNOWN, Origin, Unknown, Value
+from dslint.facts import Facts, Integration, Release
+from dslint.schemas.auto import FILLED
+from dslint.schemas.key_table import KEYS
+from dslint.schemas.typed import params_of
+from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, plain
+
+REMOVED: Consequence = ("raises", "parse", "an error")
+"""What the presence of a removed key leads to: a DeepSpeedConfigError or a ValidationError, as the section has it."""
+
+
+class Violation:
+    """A key or value that is not what DeepSpeed reads there.
+
+    `kind` is one of: "unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice", "shadowed"; the faults of
+    `reading.Reading`; "auto-dropped", "auto-kept", "auto-unfilled", "auto-undecided".
+    `section` is the dotted key of the section it stands in, `spec` the key's entry in the table (empty for unknown keys), `meant` the path
+    the writer probably meant, `consequence` what DeepSpeed does (None where it does nothing about it), `becomes` the value it goes on with.
+    """
+
+    __slots__ = ("becomes", "consequence", "kind", "meant", "path", "section", "spec")
+
+    def __init__(
+        self,
+        kind: str,
+        path: Path,
+        section: str,
+        spec: Spec,
+        *,
+        consequence: Consequence | None = None,
+        meant: Path | None = None,
+        becomes: Any = UNKNOWN,
+    ) -> None:
+        self.kind = kind
+        self.path = path
+        self.section = section
+        self.spec = spec
+        self.consequence = consequence
+        self.meant = meant
+        self.becomes = becomes
+
+    @property
+    def key(self) -> str:
+        """The path in dots, for messages."""
+        return dotted(self.path)
+
+    @property
+    def raises(self) -> bool:
+        """Whether DeepSpeed raises because of it, sooner or later."""
+        return self.consequence is not None and self.consequence[0] == "raises"
+
+
+def dotted(path: Path) -> str:
+    """A config path as people write it: `zero_optimization.stage`."""
+    return ".".join(map(str, path))
+
+
+@cache
+def children() -> dict[str, dict[str, str]]:
+    """For every section of the table (dotted; "" is the root) its keys by the names DeepSpeed accepts, documented ones first."""
+    tree: dict[str, dict[str, str]] = {"": {}}
+    for key, spec in KEYS.items():
+        parent, _, name = key.rpartition(".")
+        names = tree.setdefault(parent, {})
+        names[name.removesuffix("[]")] = key
+        for other in spec.get("also", ()):
+            names.setdefault(other, key)
+    return tree
+
+
+def is_habit(name: str) -> bool:
+    """Whether a key is a note to people (`$schema`, `_comment`, `//`), of the kind that is left alone where DeepSpeed leaves it alone."""
+    return name.startswith(("_", "$", "//", "#")) or name.lower().startswith("comment")
+
+
+def default_of(spec: Spec, release: Release) -> Any:
+    """The key's default in a release; `UNKNOWN` where it has none."""
+    held = [value for since, value in spec.get("defaults", ()) if since == "0" or Release.parse(since) <= release]
+    return held[-1] if held else spec.get("default", UNKNOWN)
+
+
+def forbids_unknown(section: str, release: Release) -> bool:
+    """Whether DeepSpeed parses a section with a model that refuses unknown keys and drops every "auto"."""
+    spec = KEYS.get(section, {})
+    since = spec.get("forbids_since")
+    return spec.get("unknown") == "raise" and (since is None or Release.parse(since) <= release)
+
+
+def drops_auto(section: str, release: Release) -> bool:
+    """Whether the model of a section that refuses unknown keys drops every "auto" before it looks at anything."""
+    since = KEYS.get(section, {}).get("drops_auto_since")
+    return since is None or Release.parse(since) <= release
+
+
+class Validator:
+    """Walks a tree once. Afterwards `values` holds what every written key becomes, by path, and `violations` what is wrong with them.
+
+    `doubtful` are paths about which nothing is known although they are not written: the key that a misspelt one was meant to be.
+    """
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.values: dict[Path, Value] = {}
+        self.violations: list[Violation] = []
+        self.doubtful: set[Path] = set()
+
+    def root(self, node: Mapping) -> None:
+        """Judge a whole config."""
+        self._section(node, (), "")
+
+    # ------------------------------------------------------------------ sections
+
+    def _section(self, node: Mapping, path: Path, section: str) -> None:
+        known = children().get(section, {})
+        refuses = forbids_unknown(section, self.facts.deepspeed)
+        members = {member.key.value: member for member in node.members}
+        names: dict[str, str] = {}
+        for name, member in members.items():
+            key = known.get(name) or known.get("*")
+            here = (*path, name)
+            if key is None:
+                if not (
+                    refuses and name == "strict" and drops_auto(section, self.facts.deepspeed)
+                ):  # an argument of DeepSpeed's model class, not a key
+                    self._unknown(member, here, section, members, refuses=refuses)
+            elif refuses and key in names and name != "*":
+                self._violate("given-twice", here, section, KEYS[key], consequence=REFUSED, meant=(*path, names[key]))
+                self.values[here] = Value(UNKNOWN, Origin.REFUSED)
+            elif self._shadowed(KEYS[key], members):
+                self._violate("shadowed", here, section, KEYS[key], meant=(*path, KEYS[key]["shadowed_by"]))
+                self.values[here] = Value(UNKNOWN, Origin.DROPPED)
+            elif self._unread(KEYS[key], members, refuses=refuses):
+                self.values[here] = Value(UNKNOWN, Origin.DROPPED)
+            else:
+                names[key] = name
+                self._key(member.value, here, key, section)
+        self._typed(node, path, section)
+
+    @staticmethod
+    def _shadowed(spec: Spec, members: dict[str, Member]) -> bool:
+        """Whether another key of the section takes the place of this one."""
+        other = members.get(spec.get("shadowed_by", ""))
+        return other is not None and not (isinstance(other.value, Scalar) and other.value.value is None)
+
+    @staticmethod
+    def _unread(spec: Spec, members: dict[str, Member], *, refuses: bool) -> bool:
+        """Whether the key without which this one is not read is missing, false or empty."""
+        if "read_with" not in spec or refuses:
+            return False
+        other = members.get(spec["read_with"])
+        return other is None or not plain(other.value)
+
+    def _unknown(self, member: Member, here: Path, section: str, siblings: dict[str, Member], *, refuses: bool) -> None:
+        name = member.key.value
+        if KEYS.get(section, {}).get("unknown") == "open" or (not refuses and is_habit(name)):
+            return
+        from dslint.config.suggest import suggest  # difflib comes in only when there is something to guess
+
+        meant = suggest(name, member.value, here[:-1], section, children().get(section, {}), set(siblings))
+        refused = refuses and not (_is_auto(member.value) and drops_auto(section, self.facts.deepspeed))
+        kind = "unknown-key" if meant is None or meant[:-1] == here[:-1] else "misplaced-key"
+        self._violate(kind, here, section, {}, consequence=REFUSED if refused else None, meant=meant)
+        self.values[here] = Value(UNKNOWN, Origin.REFUSED if refused else Origin.DROPPED)
+        if meant is not None:
+            self.doubtful.add(meant)
+
+    def _typed(self, node: Mapping, path: Path, section: str) -> None:
+        """Judge the `params` of a section whose `type` decides which there are."""
+        kind, params = node.get("type"), node.get("params")
+        if not isinstance(kind.value if kind else None, Scalar) or not isinstance(params.value if params else None, Mapping):
+            return
+        assert kind is not None
+        assert params is not None
+        specs = params_of(section, plain(kind.value))
+        if specs is None:
+            return
+        for member in params.value.members if isinstance(params.value, Mapping) else ():
+            spec = specs.get(member.key.value)
+            if spec is not None and "until" not in spec:
+                self._value(member.value, (*path, "params", member.key.value), f"{section}.params", spec, by_hand=True)
+
+    # ------------------------------------------------------------------ one key
+
+    def _key(self, node: Node, path: Path, key: str, section: str) -> None:
+        spec = KEYS[key]
+        if self._in_release(node, path, section, spec):
+            by_hand = "hand" in spec or not forbids_unknown(section, self.facts.deepspeed)
+            self._value(node, path, section, spec, by_hand=by_hand, key=key)
+
+    def _value(self, node: Node, path: Path, section: str, spec: Spec, *, by_hand: bool, key: str = "") -> None:
+        if _is_auto(node):
+            self._auto(path, section, spec, by_hand=by_hand and "auto_dropped" not in spec)
+            return
+        if isinstance(node, Scalar) and isinstance(node.value, Unknown):
+            self.values[path] = Value(UNKNOWN, Origin.WRITTEN, "computed by the program")
+            return
+        deprecated = spec.get("deprecated")
+        if deprecated and Release.parse(deprecated["release"]) <= self.facts.deepspeed:
+            self._violate("deprecated", path, section, spec, meant=_path(deprecated.get("use")))
+        if isinstance(node, Mapping) and "section" in spec["types"]:
+            self.values[path] = Value(UNKNOWN, Origin.WRITTEN)
+            self._section(node, path, key)
+            return
+        value = plain(node)
+        if "bool_for" in spec and isinstance(value, bool):
+            self.values[path] = Value(UNKNOWN, Origin.WRITTEN)
+            self.values[(*path, spec["bool_for"])] = Value(
+                int(value), Origin.MAPPED, f"{section or 'a section'} given as {str(value).lower()}"
+            )
+            return
+        release = self.facts.deepspeed
+        reading = self._overlooked(
+            read(value, spec, release, by_hand=by_hand and not ("auto_dropped" in spec and release < PYDANTIC_2)), spec
+        )
+        if reading.fault:
+            self._violate(reading.fault, path, section, spec, consequence=reading.consequence, becomes=reading.value)
+        refused = reading.consequence is not None and reading.consequence[0] == "raises"
+        self.values[path] = Value(reading.value, Origin.REFUSED if refused else Origin.WRITTEN)
+        if isinstance(node, Sequence) and f"{key}[]" in KEYS:
+            for index, item in enumerate(node.items):
+                if isinstance(item, Mapping):
+                    self._section(item, (*path, index), f"{key}[]")
+        elif isinstance(node, Mapping) and f"{key}.*" in KEYS:
+            self._section(node, path, key)
+
+    def _overlooked(self, reading: Reading, spec: Spec) -> Reading:
+        """The reading of a key that counts in a dict alone, where a fault may go unnoticed."""
+        if reading.fault and "dict_only" in spec and self.facts.integration in (None, Integration.DEEPSPEED):
+            return reading._replace(consequence=("passes", "DeepSpeed overlooks it in a file, and raises where it is handed a dict"))
+        return reading
+
+    def _in_release(self, node: Node, path: Path, section: str, spec: Spec) -> bool:
+        release = self.facts.deepspeed
+        unknown_raises = forbids_unknown(section, release) and not (_is_auto(node) and drops_auto(section, release))
+        until = spec.get("until")
+        if until and Release.parse(until["release"]) < release:
+            raises_since = until.get("raises_since")
+            refused = unknown_raises if until["then"] == "unknown" else until["then"] == "raises"
+            refused = refused and (raises_since is None or Release.parse(raises_since) <= release)
+            self._violate(
+                "removed" if refused else "dead",
+                path,
+                section,
+                spec,
+                consequence=REMOVED if refused else None,
+                meant=_path(until.get("use")),
+            )
+        elif ("since" in spec and Release.parse(spec["since"]) > release) or any(
+            Release.parse(first) <= release <= Release.parse(last) for first, last in spec.get("absent", ())
+        ):
+            refused = unknown_raises
+            self._violate("too-new", path, section, spec, consequence=REFUSED if refused else None)
+        else:
+            return True
+        self.values[path] = Value(UNKNOWN, Origin.REFUSED if refused else Origin.DROPPED)
+        return False
+
+    # ------------------------------------------------------------------ "auto"
+
+    def _auto(self, path: Path, section: str, spec: Spec, *, by_hand: bool) -> None:
+        integration = self.facts.integration
+        if integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+            source = FILLED[integration.value].get(dotted(path))
+            if source is None:
+                self._violate("auto-unfilled", path, section, spec)
+            self.values[path] = Value(UNKNOWN, Origin.FILLED if source else Origin.REFUSED, source)
+            return
+        if "auto" in spec:
+            self.values[path] = Value("auto", Origin.WRITTEN)
+            return
+        kept = by_hand or not drops_auto(section, self.facts.deepspeed)
+        if kept:
+            reading = self._overlooked(read("auto", spec, self.facts.deepspeed, by_hand=by_hand), spec)
+            consequence, becomes = reading.consequence, reading.value
+            origin = Origin.REFUSED if consequence is not None and consequence[0] == "raises" else Origin.WRITTEN
+        else:
+            consequence, becomes, origin = None, default_of(spec, self.facts.deepspeed), Origin.DROPPED
+        kind = "auto-undecided" if integration is None else "auto-kept" if kept else "auto-dropped"
+        self._violate(kind, path, section, spec, consequence=consequence, becomes=becomes)
+        self.values[path] = (
+            Value(UNKNOWN, Origin.FILLED, "if a Hugging Face loader reads the file") if integration is None else Value(becomes, origin)
+        )
+
+    def _violate(
+        self,
+        kind: str,
+        path: Path,
+        section: str,
+        spec: Spec,
+        *,
+        consequence: Consequence | None = None,
+        meant: Path | None = None,
+        becomes: Any = UNKNOWN,
+    ) -> None:
+        self.violations.append(Violation(kind, path, section, spec, consequence=consequence, meant=meant, becomes=becomes))
+
+
+def _path(key: str | None) -> Path | None:
+    return tuple(key.split(".")) if key else None
+
+
+def _is_auto(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value == "auto"

@@ -1,0 +1,1 @@
+"""What jobs print when they die, and what is behind it."""

@@ -1,0 +1,77 @@
+"""What a config cannot say about itself: how many ranks, who loads it, and which DeepSpeed will run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dslint.facts.release import NEWEST, Release
+
+if TYPE_CHECKING:
+    from dslint.facts.checkpoint import CheckpointFacts
+    from dslint.facts.gpus import Gpu
+    from dslint.facts.model_config import ModelConfig
+    from dslint.registry.policy import Policy
+    from dslint.setup.model import Setup
+
+
+class Integration(StrEnum):
+    """Who reads the config before DeepSpeed does, and so who replaces "auto"."""
+
+    TRANSFORMERS = "transformers"
+    """the Hugging Face Trainer (`TrainingArguments(deepspeed=...)`)"""
+    ACCELERATE = "accelerate"
+    """Hugging Face Accelerate without the Trainer"""
+    LIGHTNING = "lightning"
+    """PyTorch Lightning's `DeepSpeedStrategy`"""
+    DEEPSPEED = "deepspeed"
+    """nobody: the program calls `deepspeed.initialize` itself"""
+
+    @property
+    def label(self) -> str:
+        """The name as people write it."""
+        return _LABELS[self]
+
+
+_LABELS = {
+    Integration.TRANSFORMERS: "the Hugging Face Trainer",
+    Integration.ACCELERATE: "Accelerate",
+    Integration.LIGHTNING: "Lightning",
+    Integration.DEEPSPEED: "DeepSpeed alone",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was given (or plainly follows) beside the file. None is unknown, and nothing is guessed from it.
+
+    `world_size` is the number of all ranks, on `nodes` machines. `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how
+    they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so
+    far, where only what changes is asked for. `checkpoint` is what the run is to resume, `policy`
+    what the team asks for.
+    `loader_release` is the release of the integration.
+    `inferred` maps a fact's name to the evidence it was inferred from. `setup` are the files that the config was found with.
+    """
+
+    world_size: int | None = None
+    integration: Integration | None = None
+    deepspeed: Release = NEWEST
+    upgrade_from: Release | None = None
+    nodes: int | None = None
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    sequence_parallel: int | None = None
+    gpu: Gpu | None = None
+    gpu_memory: int | None = None
+    host_memory: int | None = None
+    model: ModelConfig | None = None
+    policy: Policy | None = None
+    checkpoint: CheckpointFacts | None = None
+    loader_release: Release | None = None
+    inferred: tuple[tuple[str, str], ...] = ()
+    setup: Setup | None = field(default=None, compare=False, repr=False)
+
+
+BESIDE = ("inferred", "setup", "loader_release")
+"""The fields of `Facts` that are no facts themselves, or a part of another one."""

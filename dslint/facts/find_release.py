@@ -1,0 +1,203 @@
+"""Which DeepSpeed release will run a config, found where a project says it: the environment, lock files, requirements.
+
+The environment that dslint runs in comes first. Then, from the config's folder upwards, the first folder with a file that names DeepSpeed
+counts, and in it the first such file of `FILES`; the search ends at the root of the repository.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+from dslint.facts import NEWEST, OLDEST, RELEASES, Release
+
+
+class FoundRelease(NamedTuple):
+    """A release, and the evidence for it, for people: "uv.lock locks deepspeed 0.16.9"."""
+
+    release: Release
+    evidence: str
+
+
+NOTHING = FoundRelease(NEWEST, "nothing near the config names a release, and it is the newest that dslint knows")
+
+
+def find(folder: str) -> FoundRelease | None:
+    """The release for the configs in a folder (an absolute path), or None where nothing says."""
+    return installed() or _near(folder)
+
+
+@cache
+def installed() -> FoundRelease | None:
+    """The release that is installed beside dslint. Only the names of folders are read: nothing of it is imported."""
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for name in names:
+            match = re.fullmatch(r"deepspeed-([^-]+)\.(dist|egg)-info", name)
+            if match and (found := _exact(match[1], "this environment has deepspeed {}")):
+                return found
+    return None
+
+
+@cache
+def _near(folder: str) -> FoundRelease | None:
+    try:
+        names = set(os.listdir(folder))
+    except OSError:
+        names = set()
+    for pattern, reader in FILES:
+        for name in sorted((name for name in names if re.fullmatch(pattern, name)), key=lambda name: (len(name), name)):
+            if found := _read(os.path.join(folder, name), name, reader):
+                return found
+    parent = os.path.dirname(folder)
+    return None if ".git" in names or parent in (folder, os.path.dirname(os.path.expanduser("~"))) else _near(parent)
+
+
+Reader = Callable[[str, str], "FoundRelease | None"]
+
+
+def _read(path: str, name: str, reader: Reader) -> FoundRelease | None:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(64 * 1024 * 1024)
+    except OSError:
+        return None
+    spoken_of = any(word in data for word in (b"deepspeed", b"DeepSpeed", b"Deepspeed", b"DEEPSPEED"))
+    return reader(data.decode("utf-8", "replace"), name) if spoken_of else None
+
+
+def _lock_file(text: str, name: str) -> FoundRelease | None:
+    """`uv.lock`, `poetry.lock`, `pylock.toml`: a table per package, which begins with its name and its version."""
+    locked: list[FoundRelease] = []
+    at = text.find("deepspeed")
+    while at >= 0:  # such a file has megabytes, and the word stands in it a few times
+        entry = _LOCKED(text, text.rfind("\n", 0, at) + 1)
+        if entry and (found := _exact(entry[1], f"{name} locks deepspeed {{}}")):
+            locked.append(found)
+        at = text.find("deepspeed", at + 1)
+    return max(locked, key=lambda found: found.release, default=None)
+
+
+_LOCKED = re.compile(r"""name\s*=\s*["']deepspeed["']\s*\n(?:\#.*\n)*version\s*=\s*["']([^"']+)["']""").match
+
+
+def _requirements(text: str, name: str) -> FoundRelease | None:
+    """`requirements*.txt`: a line per requirement."""
+    return next((found for line in text.splitlines() if (found := _requirement(line.partition("#")[0].strip(), name))), None)
+
+
+def _project(text: str, name: str) -> FoundRelease | None:
+    """`pyproject.toml`: dependencies, extras and groups, and Poetry's own tables."""
+    import tomllib
+
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    project = data.get("project")
+    tables = [project.get("dependencies"), project.get("optional-dependencies")] if isinstance(project, dict) else []
+    found = (_requirement(words, name) for words in _strings(*tables, data.get("dependency-groups")))
+    return next((one for one in found if one), None) or next(_of_poetry(data.get("tool"), name), None)
+
+
+def _strings(*values: object) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from _strings(*value)
+        elif isinstance(value, dict):
+            yield from _strings(*value.values())
+
+
+def _of_poetry(tool: object, name: str) -> Iterator[FoundRelease]:
+    poetry = tool.get("poetry") if isinstance(tool, dict) else None
+    if not isinstance(poetry, dict):
+        return
+    groups = poetry.get("group")
+    tables = [poetry, *(groups.values() if isinstance(groups, dict) else ())]
+    for table in tables:
+        dependencies = table.get("dependencies") if isinstance(table, dict) else None
+        wanted = dependencies.get("deepspeed") if isinstance(dependencies, dict) else None
+        wanted = wanted.get("version") if isinstance(wanted, dict) else wanted
+        if isinstance(wanted, str) and (found := _allowed(_as_specifier(wanted), name)):
+            yield found
+
+
+def _as_specifier(text: str) -> str:
+    """Poetry's `^0.14.2`, `~0.14` and `0.14.2` as everybody writes them."""
+    match = re.fullmatch(r"\s*([\^~]?)\s*v?(\d+(?:\.\d+)*)\s*", text)
+    if not match:
+        return "" if text.strip() == "*" else text
+    sign, version = match.groups()
+    if not sign:
+        return f"=={version}"
+    numbers = [int(number) for number in version.split(".")]
+    fixed = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1) if sign == "^" else min(1, len(numbers) - 1)
+    upper = [*numbers[:fixed], numbers[fixed] + 1]
+    return f">={version},<{'.'.join(map(str, upper))}"
+
+
+def _conda(text: str, name: str) -> FoundRelease | None:
+    """A conda environment: a line per requirement, with `=` for "some release of", and pip's own among them."""
+    for line in text.splitlines():
+        match = re.fullmatch(r"""\s*-\s*["']?(?:[\w.-]+::)?(deepspeed\b.*?)["']?\s*(#.*)?""", line, re.IGNORECASE)
+        if match:
+            words = re.sub(r"(?<![=<>!~])=(?!=)\s*v?([\d.]+)(=.*)?$", r"==\1.*", match[1].strip())
+            if found := _requirement(words.replace(" =", "="), name):
+                return found
+    return None
+
+
+def _requirement(text: str, name: str) -> FoundRelease | None:
+    """The release that a requirement asks for; None for another package's."""
+    if re.search(r"/deepspeed(\.git)?@v?\d", text, re.IGNORECASE):
+        return _exact(re.split(r"@v?(?=\d)", text)[-1].partition("#")[0], f"{name} asks for the tag of deepspeed {{}}")
+    match = re.fullmatch(r"deepspeed\s*(?:\[[^\]]*\])?\s*\(?([^;@()]*?)\)?\s*(?:--hash.*|\\)?(?:;.*)?", text.strip(), re.IGNORECASE)
+    return _allowed(match[1], name) if match else None
+
+
+def _allowed(specifier: str, name: str) -> FoundRelease | None:
+    """The newest release that a specifier (`>=0.14,<0.16`) allows, as pip would install it."""
+    exact = re.fullmatch(r"={2,3}\s*v?(\d+\.\d+(?:\.\d+)?)(?:\+\S+)?", specifier.strip())
+    if exact:
+        return _exact(exact[1], f"{name} asks for deepspeed {{}}")
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        wanted = SpecifierSet(specifier.strip())
+    except InvalidSpecifier:
+        return None
+    best = max((release for release in RELEASES if wanted.contains(str(release))), default=None)
+    if best is None:
+        return None
+    return FoundRelease(
+        best, f"{name} asks for deepspeed{specifier.strip() and ' ' + specifier.strip()}, and it is the newest such that dslint knows"
+    )
+
+
+def _exact(version: str, evidence: str) -> FoundRelease | None:
+    try:
+        release = Release.parse(re.sub(r"(\.dev|\.post|a|b|rc).*", "", version))
+    except ValueError:
+        return None
+    said = evidence.format(version)
+    return FoundRelease(OLDEST, f"{said}, and dslint knows none older than {OLDEST}") if release < OLDEST else FoundRelease(release, said)
+
+
+FILES: tuple[tuple[str, Reader], ...] = (
+    (r"uv\.lock", _lock_file),
+    (r"poetry\.lock", _lock_file),
+    (r"pylock(\.\w+)?\.toml", _lock_file),
+    (r"requirements.*\.txt", _requirements),
+    (r"pyproject\.toml", _project),
+    (r"(conda|environment).*\.ya?ml", _conda),
+)
+"""The files that may name a release, the most telling first, and how each is read. Of several of a kind the shortest name comes first."""

@@ -1,0 +1,74 @@
+"""DeepSpeed releases: which exist, how they compare, and what `A..B` means."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Release(NamedTuple):
+    """A DeepSpeed release, comparable: `Release(0, 16, 9) < Release(0, 19, 8)`."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}.{self.patch}"
+
+    @classmethod
+    def parse(cls, text: str) -> Release:
+        """Read `0.16.9`, `v0.16.9`, `0.16` (its last patch) or a development build such as `0.19.2+abc`.
+
+        Raises:
+            ValueError: the text is not a release number.
+        """
+        words = text.strip().removeprefix("v").partition("+")[0].split(".")
+        if not 2 <= len(words) <= 4 or not all(word.isascii() and word.isdecimal() and len(word) < 6 for word in words[:3]):
+            raise ValueError(text)
+        numbers = [int(word) for word in words[:3]]
+        return cls(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else LAST_PATCH.get((numbers[0], numbers[1]), 99))
+
+
+LAST_PATCH = {
+    (0, 9): 5,
+    (0, 10): 3,
+    (0, 11): 2,
+    (0, 12): 6,
+    (0, 13): 5,
+    (0, 14): 5,
+    (0, 15): 4,
+    (0, 16): 9,
+    (0, 17): 6,
+    (0, 18): 9,
+    (0, 19): 8,
+}
+"""The last patch release of each minor release that dslint knows."""
+
+RELEASES = tuple(Release(*minor, patch) for minor, last in LAST_PATCH.items() for patch in range(last + 1))
+"""Every release that dslint knows, the oldest first."""
+
+OLDEST = Release(0, 9, 0)
+NEWEST = Release(0, 19, 8)
+
+
+class Upgrade(NamedTuple):
+    """From one release to another, as `0.14.5..0.19.8` says; without its end, to the newest."""
+
+    start: Release
+    to: Release
+
+    def __str__(self) -> str:
+        return f"{self.start}..{self.to}"
+
+    @classmethod
+    def parse(cls, text: str) -> Upgrade:
+        """Read `0.14.5..0.19.8` or `0.14.5..`.
+
+        Raises:
+            ValueError: the text is no such thing, or does not lead upwards.
+        """
+        start, dots, to = text.partition("..")
+        upgrade = cls(Release.parse(start), Release.parse(to) if to.strip() else NEWEST)
+        if not dots or upgrade.start >= upgrade.to:
+            raise ValueError(text)
+        return upgrade

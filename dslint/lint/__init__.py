@@ -1,0 +1,1 @@
+"""From files to findings: discovery, the rules on one document, a run over many."""

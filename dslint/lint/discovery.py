@@ -1,0 +1,118 @@
+"""Which files a command line means: files, directories and globs, in order, each once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from dslint.lint.patterns import matches
+from dslint.settings import Finder, Settings
+
+SUFFIXES = (".json", ".jsonc", ".json5", ".hjson", ".yaml", ".yml")
+"""Names that a DeepSpeed config, or a training that uses one, has when it is found in a directory; a file that is named may have any."""
+
+SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
+"""Never descended into, nor is any directory whose name begins with a dot."""
+
+
+class Target(NamedTuple):
+    """A file to lint: its path, and whether a person named it (and did not only name a directory above it)."""
+
+    path: str
+    named: bool
+
+
+class NothingFound(Exception):
+    """A path or a pattern that leads to no file. The text is a sentence for people."""
+
+
+class Discovered(NamedTuple):
+    """What the arguments mean: files, arguments that lead to none, and named files that `force-exclude` left out."""
+
+    targets: list[Target]
+    nothing: list[NothingFound]
+    excluded: list[str]
+
+
+def discover(arguments: Iterable[str], settings: Finder) -> Discovered:
+    """The files that the arguments mean, each once; raises `dslint.settings.SettingsError`."""
+    targets: dict[str, Target] = {}
+    found = Discovered([], [], [])
+    for argument in arguments:
+        try:
+            for target in _expand(argument, settings):
+                if target.named and _force_excluded(target.path, settings):
+                    found.excluded.append(target.path)
+                    continue
+                key = os.path.normpath(target.path)
+                known = targets.get(key, target)
+                targets[key] = Target(known.path, known.named or target.named)
+        except NothingFound as error:
+            found.nothing.append(error)
+    found.targets.extend(targets.values())
+    return found
+
+
+def listed(text: str, settings: Finder) -> list[Target]:
+    """The files of a list, their names ended by NUL characters or by line ends. They are found, not named: a file that is excluded, not
+    included, or no longer there is left out.
+    """
+    names = dict.fromkeys(name for name in (text.split("\0") if "\0" in text else text.splitlines()) if name)
+    wanted: list[Target] = []
+    for name in names:
+        of_file = settings.for_file(name)
+        if os.path.isfile(name) and _is_included(name, of_file) and not is_excluded(name, of_file):
+            wanted.append(Target(name, named=False))
+    return wanted
+
+
+def _expand(argument: str, settings: Finder) -> Iterator[Target]:
+    if os.path.isdir(argument):
+        yield from (Target(path, named=False) for path in _walk(argument, settings))
+    elif os.path.lexists(argument) or not any(mark in argument for mark in "*?["):
+        yield Target(argument, named=True)
+    else:
+        import glob  # only a pattern that the shell has not expanded needs it
+
+        found = [path for path in sorted(glob.glob(argument, recursive=True)) if not os.path.isdir(path)]
+        if not found:
+            raise NothingFound(f"{argument}: no file matches this pattern")
+        yield from (Target(path, named=False) for path in found)
+
+
+def _walk(top: str, finder: Finder) -> Iterator[str]:
+    for folder, folders, files in os.walk(top):
+        settings = finder.for_directory(os.path.abspath(folder))
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in SKIPPED_DIRECTORIES
+            and not is_excluded(os.path.join(folder, name), settings, folder=True)
+        )
+        for name in sorted(files):
+            path = os.path.join(folder, name)
+            if _is_included(path, settings) and not is_excluded(path, settings):
+                yield path.removeprefix("." + os.sep if top == "." else "")
+
+
+def _is_included(path: str, settings: Settings) -> bool:
+    wanted = settings.based("include")
+    return any(matches(path, base, patterns) for base, patterns in wanted) if wanted else path.lower().endswith(SUFFIXES)
+
+
+def is_excluded(path: str, settings: Settings, *, folder: bool = False) -> bool:
+    """Whether the settings leave a file or directory out."""
+    unwanted = [*settings.based("exclude"), *settings.based("extend-exclude")]
+    return any(matches(path, base, patterns, folder=folder) for base, patterns in unwanted)
+
+
+def _force_excluded(path: str, finder: Finder) -> bool:
+    settings = finder.for_file(path)
+    return settings["force-exclude"] and is_excluded(path, settings)
+
+
+def shown(path: str) -> str:
+    """A path as diagnostics name it: as it was given or found, with forward slashes."""
+    return path.replace(os.sep, "/")

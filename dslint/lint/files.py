@@ -1,0 +1,165 @@
+"""A run over many files: each with the settings nearest to it, in one process or several."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from dslint.diagnostics import Applicability
+from dslint.facts import Facts
+from dslint.lint.discovery import Target, shown
+from dslint.lint.document import lint_file, lint_text
+from dslint.lint.patterns import matches
+from dslint.lint.results import FileResult
+from dslint.registry.selection import Selection, choose
+from dslint.rule import Rule
+from dslint.settings import Finder, Settings
+
+PARALLEL_FROM = 400
+"""The number of files from which more processes pay: to start them takes as long as to lint some hundred files."""
+
+SETUPS = (".yaml", ".yml", ".py", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+"""The names of files that are no configs, and lead to some."""
+
+CHUNK = 40
+"""How many files a process is given at a time."""
+
+Progress = Callable[[int], None]
+"""Told how many more files are done."""
+
+
+def lint_target(target: Target, settings: Settings, *, comments: bool = True) -> list[FileResult]:
+    """Lint a file with its settings, and the configs that it leads to. Nothing for a file that was only found, and is no config."""
+    how = settings.facts, rules_for(target.path, settings)
+    if is_setup(target.path):
+        from dslint.setup.lint import lint_setup
+
+        # A hook names every file of a kind: what is not about DeepSpeed is left alone.
+        named = target.named and not settings["force-exclude"]
+        found: Iterable[FileResult | None] = lint_setup(target.path, shown(target.path), *how, named=named, comments=comments)
+    else:
+        found = [lint_file(target.path, shown(target.path), *how, named=target.named, comments=comments)]
+    return [_with_severities(result, settings) for result in found if result is not None]
+
+
+def is_setup(path: str) -> bool:
+    """Whether a file, by its name, is one that leads to a config: a training, a program, a script."""
+    name = os.path.basename(path).lower()
+    return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")
+
+
+def lint_given(text: str, path: str, settings: Settings, *, comments: bool = True, led: Sequence[Facts] = ()) -> list[FileResult]:
+    """Lint a text as if it were the file `path`. The first result is that of the file itself, others are of the configs that it leads to.
+
+    `led` are the facts of the trainings that are known to lead to it; it is judged with each.
+    """
+    rules, name = rules_for(path, settings), shown(path)
+    found: Iterable[FileResult | None]
+    if is_setup(path):
+        from dslint.setup.lint import lint_setup_text
+
+        found = lint_setup_text(text, path, name, settings.facts, rules, comments=comments)
+    else:
+        found = [lint_text(text, name, facts, rules, comments=comments) for facts in led or [settings.facts]]
+    if led:
+        from dslint.setup.lint import merged
+
+        found = merged(result for result in found if result is not None)
+    return [_with_severities(result, settings) for result in found if result is not None]
+
+
+def lint_launch(command: str, settings: Settings) -> list[FileResult]:
+    """Lint what a launch command leads to."""
+    from dslint.setup.lint import lint_command
+
+    return [_with_severities(result, settings) for result in lint_command(command, settings.facts, settings.rules)]
+
+
+def rules_for(path: str, settings: Settings) -> Sequence[Rule]:
+    """The rules to ask of a file: the chosen ones without its `per-file-ignores`."""
+    tables = settings.based("per-file-ignores")
+    unwanted = [words for base, table in tables for pattern, words in table.items() if matches(path, base, [pattern])]
+    return choose(settings.rules, [Selection(ignore=tuple(word for words in unwanted for word in words))]) if unwanted else settings.rules
+
+
+def _with_severities(result: FileResult, settings: Settings) -> FileResult:
+    """The result with the severities that the settings give, and the one from which it fails."""
+    chosen = settings.severity
+    judged = tuple(replace(d, severity=chosen.get(d.code, d.severity)) for d in result.diagnostics) if chosen else result.diagnostics
+    return replace(result, diagnostics=judged, fail_on=settings["fail-on"])
+
+
+def lint_all(
+    targets: Sequence[Target], finder: Finder, *, comments: bool = True, jobs: int | None = None, progress: Progress | None = None
+) -> list[FileResult]:
+    """Lint files, and give back the results in the order of the files.
+
+    Args:
+        targets: the files.
+        finder: where their settings are.
+        comments: whether comments in the files may suppress findings.
+        jobs: how many processes; None for what the number of files and of cores suggest.
+        progress: told, now and then, how many more files are done.
+    """
+    if jobs is None:
+        jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
+    chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]
+    results: list[FileResult] = []
+    for chunk in (
+        _in_processes(chunks, (finder, comments), jobs) if jobs > 1 else (_lint_chunk(chunk, finder, comments) for chunk in chunks)
+    ):
+        results += [result for of_target in chunk for result in of_target]
+        if progress:
+            progress(len(chunk))
+    if any(result.facts.setup is not None for result in results):
+        from dslint.setup.lint import merged
+
+        asked = {shown(target.path) for target in targets}
+        return [result if result.path in asked else unasked(result) for result in merged(results)]
+    return results
+
+
+def unasked(result: FileResult) -> FileResult:
+    """The result of a file that nobody asked for: others lead to it, and what is wrong with it is not mended."""
+    shown_only = (replace(d, fix=replace(d.fix, applicability=Applicability.DISPLAY)) if d.fix else d for d in result.diagnostics)
+    return replace(result, diagnostics=tuple(shown_only))
+
+
+def _lint_chunk(targets: Iterable[Target], finder: Finder, comments: bool) -> list[list[FileResult]]:  # noqa: FBT001 - private
+    return [lint_target(target, finder.for_file(target.path), comments=comments) for target in targets]
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _in_processes(chunks: Iterable[Sequence[Target]], how: tuple[Finder, bool], jobs: int) -> Iterator[list[list[FileResult]]]:
+    from multiprocessing import get_all_start_methods, get_context
+
+    # A fork starts at once with all that is imported, and is safe as there are no threads here.
+    context = get_context("fork" if "fork" in get_all_start_methods() and os.name == "posix" else None)
+    with context.Pool(jobs, _begin, (how,)) as pool:
+        yield from pool.imap(_lint_in_process, chunks)
+
+
+_how: tuple[Finder, bool]
+"""In a process: where the settings are, and whether comments may suppress findings."""
+
+
+def _begin(how: tuple[Finder, bool]) -> None:
+    """Prepare a process: an interrupt is the parent's business."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    global _how  # noqa: PLW0603 - what the initializer of a pool is for
+    _how = how
+
+
+def _lint_in_process(targets: Sequence[Target]) -> list[list[FileResult]]:
+    return [[_without_ballast(result) for result in of_target] for of_target in _lint_chunk(targets, *_how)]
+
+
+def _without_ballast(result: FileResult) -> FileResult:
+    """The result without the document where no report will quote it."""
+    return result if result.diagnostics or result.suppressed else replace(result, document=None)

@@ -1,0 +1,107 @@
+"""What a run of the linter gives back, and what every report format is written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from dslint.diagnostics import Diagnostic, Severity
+from dslint.facts import Facts
+from dslint.source.tree import Document
+
+if TYPE_CHECKING:
+    from dslint.rule import Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A rule that could not be asked, and the fact it needs: `needs` is the name of a field of `Facts`."""
+
+    code: str
+    needs: str
+
+
+class SuppressedBy(StrEnum):
+    """What kept a finding out of the report."""
+
+    COMMENT = "comment"
+    """a comment in the file itself"""
+    SETTINGS = "settings"
+    """`per-file-ignores` or an entry of `ignores` in the settings"""
+    BASELINE = "baseline"
+    """it was there when the baseline was written"""
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A finding that somebody wants not to see: by what means, and the reason that was given."""
+
+    diagnostic: Diagnostic
+    by: SuppressedBy
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """What was found in one file.
+
+    `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
+    `fail_on` is the least severity for which the file fails, or "never".
+    `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
+    `document` is None when the file could not be read; `error` is then the sentence that says why.
+    """
+
+    path: str
+    kind: str
+    document: Document | None = None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    note: str | None = None
+    error: str | None = None
+    facts: Facts = field(default_factory=Facts)
+    suppressed: tuple[Suppressed, ...] = ()
+    fail_on: str = "warning"
+
+    @property
+    def fails(self) -> bool:
+        """Whether something was found that is loud enough."""
+        return any(self.fails_by(diagnostic) for diagnostic in self.diagnostics)
+
+    def fails_by(self, diagnostic: Diagnostic) -> bool:
+        """Whether a finding is loud enough for the file to fail."""
+        return self.fail_on != "never" and diagnostic.severity.rank >= Severity(self.fail_on).rank
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A whole run: the facts as they were given, the files in order, and the rules that were asked of any of them."""
+
+    facts: Facts
+    files: tuple[FileResult, ...]
+    rules: tuple[Rule, ...] = ()
+    verbose: bool = False
+    """Whether people want to read why something was inferred."""
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """All diagnostics, by file and then by place."""
+        return [diagnostic for file in self.files for diagnostic in file.diagnostics]
+
+    @property
+    def suppressed(self) -> list[Suppressed]:
+        """All findings that were kept out of the report."""
+        return [suppressed for file in self.files for suppressed in file.suppressed]
+
+    def count(self, severity: Severity) -> int:
+        """How many diagnostics have this severity."""
+        return sum(diagnostic.severity is severity for diagnostic in self.diagnostics)
+
+    @property
+    def skipped(self) -> dict[str, set[str]]:
+        """Codes of the rules that were skipped somewhere, by the fact they need."""
+        needs: dict[str, set[str]] = {}
+        for file in self.files:
+            for skip in file.skipped:
+                needs.setdefault(skip.needs, set()).add(skip.code)
+        return needs

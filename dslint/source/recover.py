@@ -1,0 +1,553 @@
+"""What is wrong with a text that DeepSpeed's loader refuses, in words, and a tree of all that can be read around it.
+
+Where a bracket is missing or wrong, the text alone does not say which: the same file is read under several guesses, and the one that
+explains it with the fewest problems wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from dslint.source.reader import MAX_DEPTH, Box, Reader
+from dslint.source.scalars import Fault, Word, unquoted
+from dslint.source.tree import Document, Key, Mapping, Node, Scalar, Sequence, Span, SyntaxProblem, Value
+
+MAX_PROBLEMS = 20
+"""Reading stops here: a text with more is no config."""
+
+LONG_TEXT = 100_000
+"""A text with more characters is read under one guess only: configs are shorter, and eight readings would be felt."""
+
+
+Pattern: TypeAlias = Callable[[str, int], re.Match[str] | None]
+
+
+class _Guess(NamedTuple):
+    """How a broken text is taken.
+
+    `layout`: a bracket that was left open ends where the lines go back out. `cut`: unquoted text that holds a closing bracket was not meant
+    to run to the end of its line. `swapped`: a closing bracket of the wrong kind was meant for the innermost opening one; else for one
+    further out.
+    """
+
+    layout: bool
+    cut: bool
+    swapped: bool
+
+
+_GUESSES = tuple(
+    _Guess(layout, cut, swapped)
+    for layout, cut in ((True, True), (True, False), (False, True), (False, False))
+    for swapped in (True, False)
+)
+
+_COMMAS = re.compile(r"(?:,[ \t\n\r]*+)++").match
+_COLONS = re.compile(r"(?:[:=]>?[ \t\n\r]*+)++").match
+_STRAYS = re.compile(r"(?:[\]},][ \t\n\r]*+)++").match
+_INDENT = re.compile(r"[ \t]{0,200}").match
+_TOKEN = re.compile(r'"[^"\r\n]{0,200}"|\'[^\'\r\n]{0,200}\'|[^ \t\n\r:{}\[\],]{1,200}').match
+_PAIR = re.compile(r"(?:\"[^\"\r\n]*+\"|'[^'\r\n]*+'|[^ \t\n\r:{}\[\],\"']++)[ \t\n\r]*+:").match
+_REST_OF_NAME = re.compile(r"[^\r\n:{}\[\],=]*+(?=[:=])").match
+_NESTING = re.compile(r'"(?:[^"\\\r\n]++|\\.)*+"?|[\[{]|[\]}]').finditer
+_KEY = re.compile(r"\"[^\"\r\n]*+\"[ \t]*+:").match
+_SECOND_QUOTE = re.compile(r"[\"'][ \t]*+(?=[:,}\]\r\n]|\Z)").match
+_REST_OF_STRING = re.compile(r"[^\"'\r\n:,{}\[\]]++[\"']").match
+_PUNCTUATION = re.compile(r"[{}\[\],]").finditer
+_LITERAL = re.compile(r"(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null)[ \t]++(?=[\"'{\[\w-])").match
+_PYTHON_WORDS: dict[str, tuple[str, bool | None]] = {
+    "True": ("true", True),
+    "False": ("false", False),
+    "None": ("null", None),
+}
+_NO_NUMBERS = {"NaN", "Infinity", "-Infinity", "nan", "inf", "-inf"}
+_CURLY = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
+
+
+class _EnoughError(Exception):
+    """There is no point in reading on."""
+
+
+def recover(text: str) -> tuple[Reader, Node | None, list[SyntaxProblem]]:
+    """Read a text that `Reader` refuses: the reader with its notes, what could be made of the text, and at least one problem."""
+    best = _Mender(text, _GUESSES[0])
+    best.run()
+    for guess in _GUESSES[1:]:
+        if best.cost == 1 or len(text) > LONG_TEXT:
+            break
+        mender = _Mender(text, guess)
+        mender.run()
+        if (mender.cost, len(mender.problems)) < (best.cost, len(best.problems)):
+            best = mender
+    # Reading on sometimes means going back a few words, which may note the same thing twice.
+    best.comments = sorted(set(best.comments))
+    best.departures = list(dict.fromkeys(best.departures))
+    return best, best.root, sorted(best.problems, key=lambda problem: problem.span)
+
+
+class _Mender(Reader):
+    """A `Reader` that does not stop. `cost` counts what is wrong, reported or not.
+
+    After a mistake that loses the thread (a string that is not closed, a key without a value) nothing is reported until a value has been
+    read again: one mistake, one problem.
+    """
+
+    mending = True
+
+    def __init__(self, text: str, guess: _Guess) -> None:
+        super().__init__(text)
+        self.guess = guess
+        self.root: Node | None = None
+        self.problems: list[SyntaxProblem] = []
+        self.cost = 0
+        self._lost = -1
+        self._cut_line = -1
+        self._lines: Document | None = None
+        self._reopened = False
+        self._deep = False
+        self._keyed: Sequence | None = None
+
+    def run(self) -> None:
+        try:
+            self.root = self.document()
+        except _EnoughError:
+            self.root = self.boxes[0].node if self.boxes else None
+            self._close_all()
+
+    def problem(self, kind: str, span: Span, message: str, *, lost: int = -1) -> None:
+        """Note a problem. `lost`: the thread is lost up to there."""
+        self.cost += 1
+        if self.read_to > self._lost:
+            self.problems.append(SyntaxProblem(kind, span, message))
+        if len(self.problems) == MAX_PROBLEMS or self.cost > 10 * MAX_PROBLEMS:
+            raise _EnoughError
+        self._lost = max(self._lost, lost)
+
+    # Words.
+
+    def place(self, key: Key | None) -> str:
+        if key is not None:
+            return f"the value of {_quote(key.value)}"
+        node = self.boxes[-1].node if self.boxes else None
+        if isinstance(node, Sequence):
+            return f"item {len(node.items) + 1} of {self._name(len(self.boxes) - 1)}"
+        return "the value"
+
+    def _name(self, depth: int) -> str:
+        """The name of the list that is open at `depth`: its key, where it has one."""
+        outer = self.boxes[depth - 1].node if depth else None
+        if isinstance(outer, Mapping) and outer.members and outer.members[-1].value is self.boxes[depth].node:
+            return _quote(outer.members[-1].key.value)
+        return "the list"
+
+    def _opener(self, depth: int) -> str:
+        """The opening bracket at `depth` in words."""
+        bracket = "{" if isinstance(self.boxes[depth].node, Mapping) else "["
+        if not depth:
+            return f'the "{bracket}" that opens the file'
+        outer = self.boxes[depth - 1].node
+        if isinstance(outer, Sequence) and outer.items:
+            return f'the "{bracket}" of item {len(outer.items)} of {self._name(depth - 1)}'
+        name = self._name(depth)
+        return f'the "{bracket}" of {name}' if name != "the list" else f'this "{bracket}"'
+
+    def _expected(self, ended: int, comma: int) -> str:
+        """What may stand where a key, an item or a closing bracket may."""
+        box = self.boxes[-1]
+        node = box.node
+        closer = f'"{box.closer}"' if box.closer else "the end of the file"
+        member = "a key" if isinstance(node, Mapping) else "an item"
+        if ended < 0:
+            return f"expected {member} or {closer}"
+        last = self._last(node)
+        after = f" after {last}" if last else ""
+        if comma < 0:
+            return f'expected "," or {closer}{after}'
+        return f"expected {member} or {closer} after the comma"
+
+    def _last(self, node: Mapping | Sequence) -> str:
+        if isinstance(node, Sequence):
+            return f"item {len(node.items)} of {self._name(len(self.boxes) - 1)}" if node.items else ""
+        return f"the value of {_quote(node.members[-1].key.value)}" if node.members else ""
+
+    def _found(self, pos: int) -> str:
+        span = self._token(pos)
+        if span.start == span.end:
+            return "the end of the file"
+        token = self.text[span.start : span.end]
+        if token[0] == '"' and len(token) > 2:
+            token = token[1:-1]
+        return _quote(token)
+
+    def _token(self, pos: int) -> Span:
+        """What stands at `pos`: a string, a word, a bracket, or nothing at the end of the text."""
+        match = _TOKEN(self.text, pos)
+        return Span(pos, match.end() if match else min(pos + 1, len(self.text)))
+
+    def _line(self, offset: int) -> int:
+        self._lines = self._lines or Document(self.text, None)
+        return self._lines.position(offset).line
+
+    # Literals.
+
+    def fault(self, fault: Fault, place: str) -> None:
+        lost = -1
+        if fault.kind == "unclosed-string":
+            lost = len(self.text) if fault.predicate.startswith("opens with '''") else fault.span.end
+        self.problem(fault.kind, fault.span, f"{place} {fault.predicate}", lost=lost)
+
+    def taken(self, word: Word, place: str, start: int) -> Word:
+        # A string that lost its closing quote has most likely not lost the comma and the brackets at the end of its line.
+        if not word.closed and not self.text.startswith("'''", start):
+            end = start + len(self.text[start : word.end].rstrip(" \t,}]"))
+            fault = word.fault
+            if fault and fault.kind == "unclosed-string":
+                fault = fault._replace(span=Span(start, end))
+            word = word._replace(value=word.value.rstrip(" \t,}]"), end=end, fault=fault)
+        return super().taken(word, place, start)
+
+    def bare(self, scalar: Scalar, end: int, key: Key | None) -> tuple[Scalar, int]:
+        raw = scalar.raw
+        start = scalar.span.start
+        cut = _cut(raw) if self.guess.cut else -1
+        if cut < 0:
+            return scalar, end
+        place = self.place(key)
+        literal = _LITERAL(raw)
+        if literal and (raw[literal.end()] in "\"'{[" or key is None):
+            after = start + literal.end()
+            closer = self.boxes[-1].closer or "}"
+            self.problem("missing-comma", self._token(after), f'expected "," or "{closer}" after {place}, found {self._found(after)}')
+            word, end, _, _ = unquoted(literal[1], 0)
+            end += start
+            return Scalar(Span(start, end), word.value, word.raw), end
+        written = raw[:cut].rstrip()
+        meant: Value = written.strip(_CURLY + "\"'")
+        if written in _PYTHON_WORDS:
+            better, meant = _PYTHON_WORDS[written]
+            advice = f"write {better}"
+        elif written in _NO_NUMBERS:
+            advice = "DeepSpeed's loader knows no such number"
+        elif written.endswith(('"', "'")):
+            advice = "its opening quote is missing"
+        elif raw[0] in _CURLY:
+            advice = f'curly quotes do not count; write "{meant}"'
+        else:
+            advice = "put it in quotes"
+        span = Span(start, start + len(written))
+        # The first of several on a line has swallowed the others.
+        if end == self._cut_line:
+            self.cost -= 1
+        self._cut_line = end
+        taken = _quote(raw[cut:])
+        self.problem("unquoted-text", span, f"{place} is not quoted, so it runs to the end of the line and takes {taken} with it: {advice}")
+        return Scalar(span, meant, written, "bare"), span.end
+
+    def value(self, pos: int, key: Key | None) -> tuple[Node | None, int]:
+        text = self.text
+        if key and len(self.boxes) < MAX_DEPTH and _KEY(text, pos):
+            # A key where a value has to be: what would have opened the object is missing.
+            message = f'expected "{{" or a value after the key {_quote(key.value)}, found the key {self._found(pos)}'
+            self.problem("missing-bracket", self._token(pos), message)
+            box = Box(Mapping(Span(pos, pos), []), "}")
+            box.indent = -1
+            self.boxes.append(box)
+            return box.node, pos - 1
+        scalar, end = super().value(pos, key)
+        if not isinstance(scalar, Scalar) or scalar.style not in {"json", "single"} or not scalar.raw.endswith(('"', "'")):
+            return scalar, end
+        second = _SECOND_QUOTE(text, end) if scalar.value else None
+        rest = None if scalar.value else _REST_OF_STRING(text, end)
+        if second and not text.startswith(":", second.end()):
+            self.problem("second-quote", Span(end, end + 1), f"there is a second quote after {self.place(key)}")
+            return scalar, second.end()
+        if rest and not text.startswith(":", rest.end()):
+            self.problem("second-quote", Span(pos, pos + 1), f"there is a second quote before {self.place(key)}")
+            end = rest.end()
+            return Scalar(Span(pos + 1, end), rest[0][:-1], text[pos + 1 : end], scalar.style), end
+        return scalar, end
+
+    # Members and items.
+
+    def nothing(self, start: int) -> Node | None:
+        self.problem("empty", Span(0, start), "there is nothing after the byte order mark; DeepSpeed's loader dies on that")
+        return None
+
+    def unbraced(self, pos: int) -> tuple[Node | None, int]:
+        return self.members(pos)
+
+    def _no_object(self, pos: int) -> None:
+        """Stop, if the text does not even begin like a config."""
+        box = self.boxes[0]
+        if len(self.boxes) == 1 and not box.closer and isinstance(box.node, Mapping) and not box.node.members and not self.problems:
+            self.problem("no-object", self._token(pos), f'expected "{{" at the start of the file, found {self._found(pos)}')
+            self.boxes.clear()
+            raise _EnoughError
+
+    def no_key(self, pos: int, ended: int, comma: int) -> tuple[Key | None, int, bool]:
+        self._no_object(pos)
+        char = self.text[pos]
+        if char == ",":
+            return None, self._extra_comma(pos, ended, comma), False
+        message = f'{self._expected(ended, comma)}, found "{char}"'
+        inside = self.skip(pos + 1)
+        if char == "{" and ended < 0 and _PAIR(self.text, inside):
+            self.problem("missing-key", Span(pos, pos + 1), message)
+            return None, inside, False
+        self.problem("missing-key", Span(pos, pos + 1), message, lost=pos)
+        return None, self._after(_COLONS, pos), True
+
+    def _extra_comma(self, pos: int, ended: int, comma: int) -> int:
+        last = self._last(self.boxes[-1].node)
+        message = f"found a second comma after {last}" if comma >= 0 and last else f'{self._expected(ended, comma)}, found ","'
+        self.problem("extra-comma", Span(pos, pos + 1), message)
+        return self._after(_COMMAS, pos)
+
+    def _after(self, pattern: Pattern, pos: int) -> int:
+        """The place after a run of punctuation that stands where none is wanted."""
+        match = pattern(self.text, pos)
+        return self.skip(match.end() if match else pos)
+
+    def no_colon(self, key: Key, pos: int, *, closed: bool = True) -> tuple[Key | None, int, bool]:
+        text = self.text
+        start, end = key.span
+        if not closed:
+            return self._unclosed_key(key, pos)
+        self._no_object(start)
+        expected = f'expected ":" after the key {_quote(key.value)}, found '
+        quotes = key.raw[0] in "\"'"
+        if quotes and pos == end:
+            mended = self._misquoted(key)
+            if mended:
+                return mended
+        if text.startswith("=", pos):
+            self.problem("missing-colon", Span(pos, pos + 1), f'{expected}"="')
+            return key, self._after(_COLONS, pos), True
+        if key.raw[0] == ";":
+            self.problem("missing-comma", Span(start, start + 1), f'{self._expected(0, -1)}, found ";"')
+            return None, self.skip(start + 1), False
+        if not quotes:
+            name = _REST_OF_NAME(text, start)
+            if name and text[name.end()] == "=":
+                key = Key(Span(start, start + len(name[0].rstrip())), name[0].strip(), name[0].rstrip())
+                message = f'expected ":" after the key {_quote(key.value)}, found "="'
+                self.problem("missing-colon", Span(name.end(), name.end() + 1), message)
+                return key, self.skip(name.end() + 1), True
+            if name:
+                return self._spaced_key(start, name[0].rstrip(), name.end() + 1)
+        token = self._token(pos)
+        if token.start == token.end or text[pos] in ",}]" or (_PAIR(text, pos) and (quotes or "\n" in text[end:pos])):
+            self.problem("missing-colon", token if token.end > token.start else key.span, expected + self._found(pos), lost=pos)
+            return None, pos, False
+        self.problem("missing-colon", token, expected + self._found(pos))
+        return key, pos, True
+
+    def _misquoted(self, key: Key) -> tuple[Key | None, int, bool] | None:
+        """A key with one quote too many or too few, if that is why something else than a colon follows it at once."""
+        text = self.text
+        start, end = key.span
+        second = _SECOND_QUOTE(text, end)
+        if second and text.startswith(":", second.end()):
+            self.problem("second-quote", Span(end, end + 1), f"there is a second quote after the key {_quote(key.value)}")
+            return key, self.skip(second.end() + 1), True
+        rest = None if key.value else _REST_OF_STRING(text, end)
+        if rest:
+            key = Key(Span(start + 1, rest.end()), rest[0][:-1], text[start + 1 : rest.end()])
+            self.problem("second-quote", Span(start, start + 1), f"there is a second quote before the key {_quote(key.value)}")
+            pos = self.skip(rest.end())
+            return key, self.skip(pos + 1) if text.startswith(":", pos) else pos, True
+        if key.raw.find(":") > 1:
+            message = f"the key opens with {key.raw[0]} and is not closed before the colon"
+            self.problem("unclosed-string", Span(start, start + key.raw.find(":")), message)
+            return self._unclosed_key(key, end)
+        return None
+
+    def _unclosed_key(self, key: Key, pos: int) -> tuple[Key | None, int, bool]:
+        """A key without its closing quote: it was meant to end before the first colon."""
+        start = key.span.start
+        colon = key.raw.find(":")
+        if colon < 0:
+            return None, pos, False
+        self._lost = -1
+        raw = key.raw[:colon].rstrip()
+        return Key(Span(start, start + len(raw)), raw[1:], raw), self.skip(start + colon + 1), True
+
+    def _spaced_key(self, start: int, raw: str, after: int) -> tuple[Key | None, int, bool]:
+        name = raw.strip(_CURLY) if raw[0] in _CURLY else raw
+        if name != raw:
+            message = f'the key {raw} is in curly quotes, which do not count; write "{name}"'
+        else:
+            message = f"the key {_quote(raw)} has a blank in it and needs quotes"
+        span = Span(start, start + len(raw))
+        self.problem("key-needs-quotes", span, message)
+        return Key(span, name, raw), self.skip(after), True
+
+    def no_value(self, pos: int, key: Key | None) -> tuple[Node | None, int]:
+        text = self.text
+        node = self.boxes[-1].node
+        char = text[pos : pos + 1]
+        if isinstance(node, Sequence) and char == ",":
+            # Only after a comma or the opening bracket is a comma too many.
+            return None, self._extra_comma(pos, 0 if node.items else -1, 0 if node.items else -1)
+        token = self._token(pos)
+        if isinstance(node, Sequence):
+            last = self._last(node)
+            expected = f'expected "," or "]" after {last}' if last else "expected an item"
+            # Once is enough: the list was meant to be an object.
+            if node is not self._keyed:
+                self.problem("extra-colon", token, f'{expected}, found ":" (a list has no keys)')
+            self._keyed = node
+        else:
+            name = f" for {_quote(key.value)}" if key else ""
+            span = key.span if key and not char else token
+            after = self._after(_COLONS, pos)
+            lost = pos if not char or text[after : after + 1] in "{[" else -1
+            self.problem("missing-value", span, f"expected a value{name}, found {self._found(pos)}", lost=lost)
+            if after > pos and text[after : after + 1] not in "{}[],":
+                return self.value(after, key)
+        return None, self._after(_COLONS, pos)
+
+    # Brackets.
+
+    def open(self, pos: int) -> Box:
+        box = super().open(pos)
+        if self.guess.layout:
+            box.indent = self._indent(pos)
+        return box
+
+    def _indent(self, pos: int) -> int:
+        """How far the line of `pos` is indented."""
+        line = self.newline_before(pos) + 1
+        indent = _INDENT(self.text, line)
+        return indent.end() - line if indent else 0
+
+    def ends_by_layout(self, pos: int) -> bool:
+        if len(self.boxes) < 2 or pos == len(self.text):
+            return False
+        outer = self.boxes[-2].node
+        # A key in a list in an object: the list was left open.
+        if not self.guess.swapped and isinstance(self.boxes[-1].node, Sequence) and isinstance(outer, Mapping) and _KEY(self.text, pos):
+            self._left_open(f" before {self._found(pos)}")
+            return True
+        if not self.guess.layout:
+            return False
+        column = pos - self.newline_before(pos) - 1
+        if column != self._indent(pos):
+            return False
+        ended = False
+        while len(self.boxes) > 1:
+            indent = self.boxes[-1].indent
+            if column >= indent if self.text[pos] in "}]" else column > indent:
+                break
+            self._left_open(f" before line {self._line(pos)}")
+            ended = True
+        return ended
+
+    def _left_open(self, where: str) -> None:
+        """Report the innermost opening bracket, and close it."""
+        start = self.boxes[-1].node.span.start
+        self.problem("unclosed-bracket", Span(start, start + 1), f"{self._opener(len(self.boxes) - 1)} is not closed{where}")
+        self._close()
+
+    def _close(self) -> None:
+        node = self.boxes.pop().node
+        node.span = Span(node.span.start, max(self.read_to, node.span.end))
+        self.read_to = node.span.end
+
+    def _close_all(self) -> None:
+        while self.boxes:
+            self._close()
+
+    def wrong_bracket(self, pos: int, ended: int, comma: int) -> bool:
+        found = self.text[pos]
+        span = Span(pos, pos + 1)
+        box = self.boxes[-1]
+        if not box.closer:
+            why = "the file does not open with one" if len(self.boxes) == 1 and found == "}" else "no bracket is open"
+            self.problem("stray-bracket", span, f'this "{found}" closes nothing: {why}')
+            return False
+        if self.guess.swapped:
+            if box.node is self._keyed:
+                return True  # the opening bracket was the wrong one, and that has been said
+            opener = self._opener(len(self.boxes) - 1)
+            line, here = self._line(box.node.span.start), self._line(pos)
+            where = f" (to close {opener} on line {line})" if line != here else ""
+            self.problem("wrong-bracket", span, f'{self._expected(ended, comma)}, found "{found}"{where}')
+            return True
+        if not any(outer.closer == found for outer in self.boxes):
+            self.problem("stray-bracket", span, f'this "{found}" closes nothing: no "{"{" if found == "}" else "["}" is open')
+            return False
+        self._left_open(f': found "{found}"')
+        while self.boxes[-1].closer != found:
+            self._close()
+        return True
+
+    def unclosed(self) -> None:
+        if not (self._reopened and len(self.boxes) == 1):
+            start = self.boxes[-1].node.span.start
+            message = f"{self._opener(len(self.boxes) - 1)} is never closed"
+            around = sum(1 for box in self.boxes if box.closer) - 1
+            if around:
+                message += f", and neither {'is the bracket' if around == 1 else f'are the {around} brackets'} around it"
+            self.problem("unclosed-bracket", Span(start, start + 1), message)
+        self._close_all()
+
+    def unclosed_comment(self, pos: int) -> None:
+        self.problem("unclosed-comment", Span(pos, pos + 2), 'this comment opens with "/*" and is never closed', lost=len(self.text))
+
+    def too_deep(self, pos: int) -> int:
+        if not self._deep:
+            self._deep = True
+            message = f"more than {MAX_DEPTH} brackets within brackets: DeepSpeed's loader dies on deep nesting"
+            self.problem("nesting-too-deep", Span(pos, pos + 1), message)
+        depth = 0
+        for token in _NESTING(self.text, pos):
+            if token[0] in "{[":
+                depth += 1
+            elif token[0] in "}]":
+                depth -= 1
+                if not depth:
+                    return token.end()
+        self._lost = len(self.text)
+        return len(self.text)
+
+    def more(self, root: Node | None, pos: int) -> None:
+        text = self.text
+        while pos < len(text):
+            if text[pos] in "}]":
+                self.problem("stray-bracket", Span(pos, pos + 1), f'this "{text[pos]}" closes nothing: all brackets are closed before it')
+                pos = self._after(_STRAYS, pos)
+            elif isinstance(root, Mapping) and (text[pos] == "," or _PAIR(text, pos)):
+                end = root.span.end
+                if not self._reopened:
+                    self.problem("stray-bracket", Span(end - 1, end), 'this "}" closes the whole config, but more follows')
+                self._reopened = True
+                pos = self.skip(self.inside(Box(root, "}"), self._after(_STRAYS, pos)))
+            else:
+                expected = "expected the end of the file"
+                self.problem("extra-text", self._token(pos), f"{expected} after the config, found {self._found(pos)}")
+                return
+
+
+def _cut(raw: str) -> int:
+    """Where unquoted text ought to have ended: at the first comma, if a bracket that opened before it closes in it; -1 if none does."""
+    depth = 0
+    first = -1
+    for match in _PUNCTUATION(raw):
+        char = match[0]
+        if char in "{[":
+            depth += 1
+        elif char != "," and depth:
+            depth -= 1
+        elif not depth:
+            first = match.start() if first < 0 else first
+            if char != ",":
+                return first
+    return -1
+
+
+def _quote(words: str) -> str:
+    """Words in double quotes, on one line, not too long."""
+    shown = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in words[:41])
+    return f'"{shown[:37]}..."' if len(words) > 40 else f'"{shown}"'

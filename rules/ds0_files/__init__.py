@@ -1,0 +1,1 @@
+"""DS0: the file itself: syntax, encoding, ignore comments."""

@@ -1,0 +1,1 @@
+"""DS2: batch size, micro batch size, gradient accumulation and world size."""

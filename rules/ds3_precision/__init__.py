@@ -1,0 +1,1 @@
+"""DS3: fp16, bf16, loss scaling, data types, master weights."""

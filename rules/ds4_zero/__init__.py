@@ -1,0 +1,1 @@
+"""DS4: ZeRO and communication."""

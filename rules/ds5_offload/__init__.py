@@ -1,0 +1,1 @@
+"""DS5: offload to host memory and NVMe."""

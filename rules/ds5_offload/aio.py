@@ -1,0 +1,120 @@
+"""DS5: the asynchronous input and output of NVMe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.ds4_zero.stage import STAGE
+from dslint.rules.ds4_zero.stage_settings import stage_place
+from dslint.rules.ds5_offload.nvme import BLOCKS, DOCS, SWAPPER, to_nvme
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import without, write
+
+
+@rule("DS512", "aio-without-nvme", effect=Effect.IGNORED, references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", DOCS))
+@bad(trained('"aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}'), at="aio")
+@good(
+    trained(
+        '"aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}'
+    )
+)
+@good(trained('"zero_optimization": {"stage": 1}'))
+def aio_without_nvme(config: Config) -> Iterator[Finding]:
+    """The `aio` section tunes reading and writing of NVMe, and nothing is on NVMe.
+
+    It is read by offload to NVMe, at ZeRO stage 3, and by the FAST checkpoint writer. Elsewhere it does nothing.
+
+    Remove it.
+    """
+    members = getattr(config.node("aio"), "members", None)
+    if not members or config.has("checkpoint.writer"):
+        return
+    devices = [config.value(f"{block}.device") for block in BLOCKS]
+    if config.value(STAGE) in (0, 1, 2) or (config.value(STAGE) == 3 and all(device in (None, "none", "cpu") for device in devices)):
+        yield Finding(
+            "aio",
+            "aio tunes the reading and writing of NVMe, and this config has nothing there: nothing reads the section.",
+            help="Remove it.",
+            fix=without(config, "aio"),
+            on="key",
+            related=stage_place(config),
+            severity=Severity.INFO,
+        )
+
+
+@rule(
+    "DS513",
+    "aio-not-positive",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=("deepspeed/runtime/swap_tensor/optimizer_utils.py, OptimizerSwapper._io_aligned_numel", SWAPPER),
+)
+@bad(
+    trained(
+        '"aio": {"intra_op_parallelism": 0}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"}}'
+    ),
+    at="aio.intra_op_parallelism",
+)
+@good(
+    trained(
+        '"aio": {"intra_op_parallelism": 2}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"}}'
+    )
+)
+@good(trained('"aio": {"intra_op_parallelism": 0}, "zero_optimization": {"stage": 2}'))
+def aio_not_positive(config: Config) -> Iterator[Finding]:
+    """Reading and writing of NVMe with 0 threads.
+
+    DeepSpeed aligns each buffer to 1024 bytes for each of `intra_op_parallelism` threads, and divides by that: 0 raises a `ZeroDivisionError` where the
+    first buffer is made.
+
+    Write 1, the default, or more.
+    """
+    key = "aio.intra_op_parallelism"
+    if config.release >= (0, 16, 4) and config.value(key) == 0 and any(to_nvme(config, block) for block in BLOCKS):
+        yield Finding(
+            key,
+            "intra_op_parallelism 0 leaves no thread to read and write: DeepSpeed raises ZeroDivisionError in deepspeed.initialize.",
+            help="Write 1, the default, or more.",
+            fix=write(config, key, "1", Applicability.SAFE),
+        )
+
+
+@rule(
+    "DS514",
+    "aio-makes-no-progress",
+    effect=Effect.SILENT,
+    references=("csrc/aio/common/deepspeed_aio_common.cpp, do_aio_operation_sequential", "deepspeed/ops/csrc/aio"),
+)
+@bad(
+    trained(
+        '"aio": {"block_size": 0}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}'
+    ),
+    at="aio.block_size",
+)
+@good(
+    trained(
+        '"aio": {"block_size": 1048576, "queue_depth": 8}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}'
+    )
+)
+@good(trained('"aio": {"block_size": 0}, "zero_optimization": {"stage": 2}'))
+def aio_makes_no_progress(config: Config) -> Iterator[Finding]:
+    """Blocks of 0 bytes, or a queue of no requests: nothing can be read or written.
+
+    DeepSpeed accepts any integer. The library below it divides what is transferred by `block_size` and keeps `queue_depth` requests under way; with 0 or less
+    there is nothing that it can do, and it has no check of its own.
+
+    Leave them out, or write what a benchmark of the disk says; the defaults are blocks of 1 MiB and a queue of 8.
+    """
+    for name, default in (("block_size", 1_048_576), ("queue_depth", 8)):
+        key = f"aio.{name}"
+        if config.has(key) and config.value(key) <= 0 and any(to_nvme(config, block) for block in BLOCKS):
+            yield Finding(
+                key,
+                f"{name} {config.quote(key)} transfers nothing: DeepSpeed accepts it, and the library that reads and writes NVMe has no check of its own.",
+                help=f"Write {default}, the default, or leave it out.",
+                fix=write(config, key, str(default)),
+                severity=Severity.WARNING,
+            )

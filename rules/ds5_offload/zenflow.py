@@ -1,0 +1,242 @@
+"""DS5: ZenFlow, which updates the important part of the parameters on the GPU and the rest, now and then, on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.ds4_zero.stage import STAGE
+from dslint.rules.ds4_zero.stage_settings import OFFLOAD, Z, stage_place
+from dslint.rules.ds5_offload.offload_device import offloaded
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import without, write
+
+ZENFLOW = f"{Z}.zenflow"
+CONFIGURE = "deepspeed/runtime/zenflow/engine.py, configure_zenflow"
+STAGE_1_AND_2 = "deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py, ZenFlowZeroOptimizer"
+STEPWISE = '"offload_optimizer": {"device": "cpu"}, "overlap_comm": true'
+
+
+def has_zenflow(config: Config) -> bool:
+    """Whether ZenFlow is on: the section is there, even if it is empty, in a release that has it."""
+    return config.release >= (0, 17, 5) and getattr(config.node(ZENFLOW), "members", None) is not None
+
+
+@rule("DS515", "zenflow-without-offload", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(f"{STAGE_1_AND_2}._configure_zenflow",))
+@bad(trained('"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}}'), at="zero_optimization.zenflow")
+@bad(trained('"zero_optimization": {"stage": 0, "zenflow": {"topk_ratio": 0.1}}'), at="zero_optimization.zenflow")
+@good(trained('"zero_optimization": {"stage": 2}'))
+def zenflow_without_offload(config: Config) -> Iterator[Finding]:
+    """ZenFlow is a way to offload the optimizer, and the optimizer is not offloaded.
+
+    At stages 1 and 2 DeepSpeed raises `ValueError: Zenflow must be used with cpu offload`. At stage 0 there is no optimizer that could do it, and the first
+    backward pass raises an `AttributeError`.
+
+    Add `"offload_optimizer": {"device": "cpu"}` and a ZeRO stage, or remove `zenflow`.
+    """
+    stage, device = config.value(STAGE), config.value(f"{OFFLOAD}.device")
+    if not has_zenflow(config):
+        return
+    if stage in (1, 2) and (device == "none" or (device is None and not config.has(OFFLOAD))) and not config.has(f"{Z}.cpu_offload"):
+        yield Finding(
+            ZENFLOW,
+            'zenflow needs an offloaded optimizer: DeepSpeed raises ValueError "Zenflow must be used with cpu offload".',
+            help='Add "offload_optimizer": {"device": "cpu"}, or remove it.',
+            fix=offloaded(config, "offload_optimizer"),
+            on="key",
+            related=stage_place(config),
+        )
+    elif stage == 0:
+        yield Finding(
+            ZENFLOW,
+            "zenflow needs ZeRO, and the stage is 0: the first step raises AttributeError, since the optimizer has nothing of ZenFlow.",
+            help='Set "stage": 1, 2 or 3 with "offload_optimizer": {"device": "cpu"}, or remove it.',
+            on="key",
+            related=stage_place(config),
+            phase=Phase.STEP,
+        )
+
+
+@rule("DS516", "zenflow-intervals", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(CONFIGURE,))
+@bad(
+    trained(f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_interval": 5}}}}'),
+    at="zero_optimization.zenflow.select_interval",
+)
+@bad(
+    trained(f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step"}}}}'),
+    at="zero_optimization.zenflow.select_strategy",
+)
+@bad(
+    trained(
+        f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step", "select_interval": 4, "update_interval": 8}}}}'
+    ),
+    at="zero_optimization.zenflow.select_interval",
+)
+@good(trained('"zero_optimization": {"stage": 2}'))
+def zenflow_intervals(config: Config) -> Iterator[Finding]:
+    """ZenFlow's strategy and its intervals contradict each other.
+
+    With the strategy "auto" the interval is DeepSpeed's, and a number is refused; with "step" or "epoch" it has to be a number, and with "step" no less than
+    `update_interval`. DeepSpeed raises in `deepspeed.initialize`, in the first case a `Warning`, which ends the program as any exception does.
+
+    Leave both out, or write both.
+    """
+    if not has_zenflow(config):
+        return
+    strategy, interval, update = (config.value(f"{ZENFLOW}.{name}") for name in ("select_strategy", "select_interval", "update_interval"))
+    key = f"{ZENFLOW}.select_interval"
+    if strategy == "auto" and isinstance(interval, int):
+        yield Finding(
+            key,
+            f'select_interval {interval} does not go with the strategy "auto": DeepSpeed raises Warning "If use auto select strategy, select_interval will be set to 1", which ends the program.',
+            help='Remove it, or write "select_strategy": "step".',
+            fix=without(config, key, Applicability.SAFE if config.has(f"{ZENFLOW}.select_strategy") else Applicability.UNSAFE),
+        )
+    elif strategy in ("step", "epoch") and interval == "auto":
+        yield Finding(
+            f"{ZENFLOW}.select_strategy",
+            f'select_strategy "{strategy}" needs select_interval, a number: DeepSpeed raises ValueError "If don\'t use auto select strategy, select_interval must be a number".',
+            help='Add "select_interval", a number, or remove select_strategy.',
+            fix=without(config, f"{ZENFLOW}.select_strategy", Applicability.UNSAFE),
+        )
+    elif strategy == "step" and isinstance(interval, int) and isinstance(update, int) and 0 != interval < update:
+        yield Finding(
+            key,
+            f'select_interval {interval} is less than update_interval {update}: DeepSpeed raises ValueError "Select interval must be greater or equal to update interval".',
+            help=f"Write {update} or more.",
+            fix=write(config, key, str(update)),
+            related=((f"{ZENFLOW}.update_interval", "the update interval is set here"),),
+        )
+
+
+@rule(
+    "DS517",
+    "zenflow-offload-without-overlap",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=(f"{STAGE_1_AND_2}.__init__", "deepspeed/runtime/zenflow/engine_stage3.py, _initialize_zenflow_stage3_epilogue"),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"offload": true}}'),
+    at="zero_optimization.zenflow.offload",
+)
+@good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
+def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
+    """ZenFlow's own offload needs `overlap_comm`.
+
+    `zenflow.offload` moves the states of the important parameters to the host as well, and fetches them while gradients are reduced. Without `overlap_comm`, which
+    is false at stages 1 and 2 unless it is written, DeepSpeed raises an `AssertionError`.
+
+    Write `"overlap_comm": true` in `zero_optimization`.
+    """
+    key, stage, overlap = f"{ZENFLOW}.offload", config.value(STAGE), f"{Z}.overlap_comm"
+    offloaded = config.value(f"{OFFLOAD}.device") in ("cpu", "nvme") or stage == 3
+    if has_zenflow(config) and stage >= 1 and offloaded and config.value(key) is True and config.value(overlap) is False:
+        yield Finding(
+            key,
+            f'zenflow.offload needs overlap_comm, which is false{"" if config.has(overlap) else f" at stage {stage} by default"}: DeepSpeed raises AssertionError "offload selective optimizer should be used with overlap_comm".',
+            help='Write "overlap_comm": true in zero_optimization.',
+            fix=write(config, overlap, "true", Applicability.UNSAFE if config.has(overlap) else Applicability.SAFE),
+            related=((overlap, "it is set here"),) if config.has(overlap) else (),
+        )
+
+
+@rule("DS518", "zenflow-sets-accumulation", effect=Effect.SILENT, references=(CONFIGURE,))
+@bad(
+    trained(
+        f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
+    ),
+    at="gradient_accumulation_steps",
+)
+@bad(
+    trained(f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}'),
+    at="gradient_accumulation_steps",
+)
+@good(
+    trained(
+        f'"gradient_accumulation_steps": 4, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
+    )
+)
+@good(trained(f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}'))
+def zenflow_sets_accumulation(config: Config) -> Iterator[Finding]:
+    """ZenFlow replaces the accumulation steps by its own update interval.
+
+    DeepSpeed writes `zenflow.update_interval` over `gradient_accumulation_steps` when it builds the engine. With "auto", the default, the number of steps between
+    updates is found while training, and what is written is not used at all.
+
+    Write the same number in both, or leave `gradient_accumulation_steps` out.
+    """
+    key = "gradient_accumulation_steps"
+    steps, update = config.value(key), config.value(f"{ZENFLOW}.update_interval")
+    if not has_zenflow(config) or not config.value(STAGE) >= 1 or not config.has(key) or not isinstance(steps, int | float) or steps == 1:
+        return
+    if isinstance(update, int) and update != steps:
+        what = f"replaced by zenflow.update_interval, {update}"
+    elif update == "auto":
+        what = 'not used: with update_interval "auto" ZenFlow finds the number of steps between updates while training'
+    else:
+        return
+    yield Finding(
+        key,
+        f"gradient_accumulation_steps {config.quote(key)} is {what}.",
+        help=f'Write "update_interval": {config.quote(key)} in zenflow, or leave gradient_accumulation_steps out.',
+        related=((ZENFLOW, "ZenFlow is on here"),),
+    )
+
+
+OF_CPU_ADAM = {"bias_correction": "true", "adam_w_mode": "true", "fp32_optimizer_states": "true", "torch_adam": "false"}
+"""What DeepSpeed's Adam takes and torch's does not, with the defaults."""
+
+
+@rule(
+    "DS519",
+    "zenflow-optimizer",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=(f"{STAGE_1_AND_2}.__init__", "deepspeed/ops/adam/zenflow_torch_adam.py, ZenFlowSelectiveAdamW"),
+)
+@bad(
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "bias_correction": true}}}}, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    at="optimizer.params.bias_correction",
+)
+@bad(
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": true}}}}, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    at="optimizer.params.fp32_optimizer_states",
+)
+@bad(
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW"}}, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    at="zero_optimization.zenflow",
+)
+@good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
+def zenflow_optimizer(config: Config) -> Iterator[Finding]:
+    """`optimizer.params` are not what ZenFlow's selective AdamW takes.
+
+    At stages 1 and 2 they go to two optimizers: the CPU Adam on the host, and ZenFlow's AdamW for the important parameters, which has the parameters of
+    torch's AdamW. It raises a `TypeError` for any other, and where there are no `params` at all.
+
+    Remove what is DeepSpeed's own; write `params`, with `lr` at least.
+    """
+    if not has_zenflow(config) or config.value(STAGE) not in (1, 2) or config.value(f"{OFFLOAD}.device") not in ("cpu", "nvme"):
+        return
+    if config.has("optimizer.type") and not config.has("optimizer.params"):
+        yield Finding(
+            ZENFLOW,
+            'ZenFlow builds an optimizer of its own from optimizer.params, which is missing: DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType".',
+            help='Add "params", with "lr" at least, to the optimizer.',
+            on="key",
+            related=(("optimizer", "the optimizer is here"),),
+        )
+        return
+    for name, default in OF_CPU_ADAM.items():
+        key = f"optimizer.params.{name}"
+        if config.has(key):
+            yield Finding(
+                key,
+                f"ZenFlow's AdamW takes no {name}: DeepSpeed raises TypeError \"AdamW.__init__() got an unexpected keyword argument '{name}'\".",
+                help="Remove it.",
+                fix=without(config, key, Applicability.SAFE if config.quote(key) == default else Applicability.UNSAFE),
+                related=((ZENFLOW, "ZenFlow is on here"),),
+            )
+            return

@@ -1,0 +1,1 @@
+"""DS6: optimizer, scheduler and gradient clipping."""

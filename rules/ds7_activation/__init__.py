@@ -1,0 +1,1 @@
+"""DS7: activation checkpointing, and the memory of the whole training."""

@@ -1,0 +1,218 @@
+"""DS7: what a model needs in memory, where model, ranks and GPU are known. The estimate is imported when a rule asks it, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dslint.config import UNKNOWN, Config
+from dslint.diagnostics import Effect
+from dslint.facts.gpus import GIB, in_words
+from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.ds4_zero.stage import STAGE
+from dslint.rules.helpers.fixes import write
+
+if TYPE_CHECKING:
+    from dslint.memory.estimate import Estimate
+    from dslint.memory.plan import Plan
+    from dslint.memory.shapes import Model
+
+LONGEST = 32_768
+"""Tokens of a sample that are reckoned with at most where it is asked whether less is enough."""
+
+OFFLOADS = ("zero_optimization.offload_param", "zero_optimization.offload_optimizer")
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+}
+MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}
+GPT2 = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
+
+ZERO_DOCS = "https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training"
+NEEDS = ("model", "gpu_memory", "world_size")
+
+
+def _model(config: Config) -> Model | None:
+    """The model, if its weights can be listed and are trained as they are."""
+    from dslint.memory.families import ShapeError, read_shape
+
+    facts = config.facts.model
+    if facts is None or facts.quantization is not None:
+        return None
+    try:
+        return read_shape(facts.data, facts.path)
+    except ShapeError:
+        return None
+
+
+def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **workload: Any) -> Plan | None:
+    """The plan for samples of this length; None where the config does not say what decides."""
+    from dslint.memory.plan import PlanError, Workload, make_plan
+
+    decisive = (STAGE, "bf16.enabled", "fp16.enabled", *(f"{section}.device" for section in OFFLOADS))
+    if config.document.problems or any(config.value(key) is UNKNOWN for key in decisive):
+        return None
+    try:
+        return make_plan(config, Workload(length, **workload), model.hidden, micro_batch=micro_batch, accumulation=1)
+    except (PlanError, ValueError, TypeError):
+        return None
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:,.1f} GiB" if size < 10 * GIB else f"{size / GIB:,.0f} GiB"
+
+
+@rule("DS706", "does-not-fit", effect=Effect.MEMORY, needs=NEEDS, references=(ZERO_DOCS,))
+@bad(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 1}}',
+    at="zero_optimization.stage",
+    model=LLAMA_8B,
+    world_size=2,
+    gpu="a100",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
+    at="zero_optimization.stage",
+    model=MIXTRAL,
+    world_size=8,
+    gpu="a100",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
+    model=LLAMA_8B,
+    world_size=8,
+    gpu="a100",
+)
+def does_not_fit(config: Config) -> Iterator[Finding]:
+    """Parameters, gradients, optimizer states and buffers alone are more than the GPU has.
+
+    The first steps are replayed with the sizes of the model's weights, for a single token: no activations, no long samples, no loss to speak of. What is left is
+    the least that this config takes on every rank when all parameters are trained. The job runs out of memory at the latest in its first step.
+
+    A config does not say whether adapters (LoRA) are trained: they train few parameters and need less than this, so that the finding is about training in full.
+    Experts (Mixtral, Qwen MoE) count as the parameters that they are. With `expert_parallel`, which divides them once more, nothing is said.
+
+    At stage 3 transformers divides a model while it loads it only where `TrainingArguments` or `HfDeepSpeedConfig` are made before
+    `from_pretrained`, and kept. Otherwise every rank loads all of it first.
+
+    `dslint fit` says what to change: a higher ZeRO stage, offload, more ranks.
+    """
+    from dslint.memory.estimate import estimate
+
+    model, memory = _model(config), config.facts.gpu_memory
+    plan = _plan(config, model, 1, 1) if model else None
+    if model is None or plan is None or memory is None or plan.sequence > 1:
+        return
+    if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
+        return
+    found = estimate(model, plan)
+    if found.device.low <= memory:
+        return
+    parts = [(name, size) for name, size in found.peak.parts.items() if size > 0.02 * found.peak.total]
+    listed = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(parts, key=lambda part: -part[1]))
+    whose = f"{config.facts.gpu}'s " if config.facts.gpu and config.facts.gpu.memory == memory else ""
+    yield Finding(
+        STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
+        f"Trained in full on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'}, this model of {model.size / 1e9:.3g} billion parameters needs at least {_gib(found.device.low)} on each GPU before a single activation: {listed}. That does not fit into the {whose}{in_words(memory)}.",
+        help=f"Ask dslint fit, with --model and --gpu, what to change; {_way_out(found)}. Adapters need less: dslint estimate --lora-rank says how much.",
+        fix=_lowest_stage(config, model, plan, memory),
+    )
+
+
+def _lowest_stage(config: Config, model: Model, plan: Plan, memory: int) -> FixPlan | None:
+    """The lowest stage of ZeRO above this one at which the model fits, if there is one."""
+    from dslint.memory.estimate import estimate
+    from dslint.memory.sweep import at_stage
+
+    stages = range(plan.stage + 1, 4) if plan.replicas > 1 else ()
+    return next((write(config, STAGE, str(stage)) for stage in stages if estimate(model, at_stage(plan, stage)).device.low <= memory), None)
+
+
+def _way_out(found: Estimate) -> str:
+    plan = found.plan
+    if plan.stage < 3 and plan.replicas > 1:
+        return "a higher ZeRO stage divides what every rank now holds whole"
+    if plan.optimizer_device is None and plan.stage:
+        return "offload_optimizer takes master weights and states to the host"
+    return "more ranks, each with a smaller part"
+
+
+@rule("DS707", "more-zero-than-needed", effect=Effect.SLOW, needs=NEEDS, references=(ZERO_DOCS,))
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
+    at="zero_optimization.stage",
+    model=GPT2,
+    world_size=8,
+    gpu="h100",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer.device",
+    model=GPT2,
+    world_size=8,
+    gpu="h100",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
+    model=LLAMA_8B,
+    world_size=8,
+    gpu="h100",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}',
+    model=GPT2,
+    world_size=8,
+    gpu="h100",
+)
+def more_zero_than_needed(config: Config) -> Iterator[Finding]:
+    """Offload or ZeRO stage 3 costs time at every step, and the model fits without it.
+
+    Asked with the longest samples the model takes (at most 32,768 tokens), the micro batch size of this config, no activation checkpointing, and the high end of the
+    estimate: where that fits, shorter samples do as well. Offload moves gradients and parameters over PCIe at every step and updates on the CPU; stage 3 gathers every
+    parameter for every micro batch, twice.
+
+    Remove what is not needed, or keep it if you are about to train something larger.
+    """
+    micro_batch = config.value("train_micro_batch_size_per_gpu")
+    model, memory = _model(config), config.facts.gpu_memory
+    if model is None or memory is None or not isinstance(micro_batch, int) or not model.vocabulary:
+        return
+    length = model.tokens or min(model.positions or LONGEST, LONGEST)
+    plan = _plan(config, model, length, micro_batch)
+    if plan is None or plan.sequence > 1 or plan.replicas < 2:
+        return
+    if plan.parameter_device or plan.optimizer_device:
+        section = next(section for section in OFFLOADS if config.value(f"{section}.device") in ("cpu", "nvme"))
+        less = plan.but(parameter_device=None, optimizer_device=None)
+        place, what = f"{section}.device", f"{section.rpartition('.')[2]} to {config.quote(f'{section}.device')}"
+        without = f"without {'any offload' if plan.parameter_device and plan.optimizer_device else 'it'}"
+        fix = write(config, place, '"none"')
+        cost, help_ = "moves gradients and parameters over PCIe at every step", 'Remove the offload, or set "device": "none".'
+    elif plan.stage == 3:
+        from dslint.memory.sweep import at_stage
+
+        less = at_stage(plan, 2)
+        place, what, without = STAGE, "ZeRO stage 3", "at stage 2"
+        fix = write(config, STAGE, "2")
+        cost, help_ = "gathers every parameter for every micro batch, in forward and backward", 'Set "stage": 2.'
+    else:
+        return
+    from dslint.memory.estimate import estimate
+
+    found = estimate(model, less)
+    if found.device.high > memory:
+        return
+    yield Finding(
+        place,
+        f"{what} {cost}, and this model fits {without}: it then takes {_gib(found.device.high)} of {in_words(memory)} at the very most, with a micro batch size of {micro_batch}, samples of {length:,} tokens, fused attention and no activation checkpointing.",
+        help=f"{help_} Training is quicker that way.",
+        on="value",
+        fix=fix,
+    )

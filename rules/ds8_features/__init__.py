@@ -1,0 +1,1 @@
+"""DS8: everything else that has a section: checkpoints, monitors, data efficiency, parallelism, experts, compilation, autotuning."""

@@ -1,0 +1,1 @@
+"""DS9: who loads the config, and what stands beside it: "auto", training arguments, launchers, programs."""

@@ -1,0 +1,1 @@
+"""What rules share: words of messages, fixes, examples. No rule lives here."""

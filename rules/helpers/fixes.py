@@ -1,0 +1,165 @@
+"""Repairs that several rules make alike: correct a name, move a key to its section, take one out, write a value without quotes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from dslint.config import UNKNOWN, Config, Violation
+from dslint.diagnostics import Applicability
+from dslint.rule import FixPlan, Where, path_of, safe
+from dslint.schemas.key_table import KEYS
+from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
+from dslint.source.tree import Path
+
+
+def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
+    """The right name, or the right section, for a key; nothing where that key is written already.
+
+    What DeepSpeed refuses may be corrected unasked; what it drops would begin to count.
+    """
+    if violation.meant is None or config.has(violation.meant):
+        return None
+    if violation.raises and violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
+        return removed(violation.path)  # bf16 has no loss scale
+    kind = Applicability.SAFE if violation.raises else Applicability.UNSAFE
+    if violation.meant[:-1] == violation.path[:-1]:
+        return FixPlan(f'rename to "{violation.meant[-1]}"', (Rename(violation.path, str(violation.meant[-1])),), kind)
+    section = ".".join(map(str, violation.meant[:-1])) or "the top level"
+    return FixPlan(f"move to {section}", (Move(violation.path, violation.meant),), kind)
+
+
+def moved_together(config: Config, paths: list[Path], section: Path) -> FixPlan | None:
+    """Keys that stand in the wrong section, one by one: the first goes first, the others in the next rounds."""
+    target = (*section, paths[0][-1])
+    return None if config.has(target) else FixPlan(f"move to {'.'.join(map(str, section))}", (Move(paths[0], target),))
+
+
+def removed(path: Path) -> FixPlan:
+    """Take out what DeepSpeed refuses, or what does nothing."""
+    return safe(f'remove "{path[-1]}"', Remove(path))
+
+
+def put(config: Config, where: Where, text: str) -> Change:
+    """Another value for a key that is written, or the key with it: `text` is JSON."""
+    path = path_of(where)
+    return Set(path, text) if config.has(path) else Insert(path[:-1], str(path[-1]), text)
+
+
+def write(config: Config, where: Where, text: str, kind: Applicability = Applicability.UNSAFE) -> FixPlan | None:
+    """Write a value, whether or not the key is there: `text` is JSON. Unless `kind` says otherwise it changes training.
+
+    None where something else in the file gives the key a value, which would then stand there twice.
+    """
+    path = path_of(where)
+    return FixPlan(f"write {_shown(config, path, text)}", (put(config, path, text),), kind) if _is_free(config, path) else None
+
+
+def _shown(config: Config, path: Path, text: str) -> str:
+    """A key with its value as it will stand there, in the sections that come with it; an item of a list is the value alone."""
+    if isinstance(path[-1], int):
+        return text
+    while len(path) > 1 and not config.has(path[:-1]):
+        path, text = path[:-1], f'{{"{path[-1]}": {text}}}'
+    return f'"{path[-1]}": {text}'
+
+
+def _is_free(config: Config, path: Path) -> bool:
+    """Whether a key may be written: it is there, or has no value from another of its names or from a deprecated key."""
+    if config.has(path):
+        return True
+    others = KEYS.get(".".join(map(str, path)), {}).get("also", ())
+    given = any(path[:length] in config.mapped for length in range(1, len(path) + 1))
+    return not given and not any(config.has((*path[:-1], name)) for name in others)
+
+
+class Spelling(NamedTuple):
+    """The word that a wrong one stands for. `sure` is whether it differs in its case alone, or no other word comes near it."""
+
+    word: str
+    sure: bool
+
+
+def spelling(word: str, words: Iterable[str]) -> Spelling | None:
+    """The word of a list that a misspelt one was meant to be, if one comes near."""
+    from difflib import get_close_matches
+
+    words = list(words)
+    same = [known for known in words if known.lower() == word.lower()]
+    close = same or get_close_matches(word, words, n=2, cutoff=0.8)
+    return Spelling(close[0], len(close) == 1) if close else None
+
+
+NOTHING_WHEN_EMPTY = ("aio", "data_types", "fp16", "torch_autocast")
+"""Sections that are to DeepSpeed, when they are empty, as if they were not there."""
+
+
+def without(config: Config, where: Where, kind: Applicability = Applicability.SAFE) -> FixPlan | None:
+    """Take a key out, and with it a section that would be left empty for nothing. None where a comment would be lost in it.
+
+    Safe, as it is unless `kind` says otherwise, is to take out what nothing reads and what DeepSpeed refuses for being there.
+    """
+    path = path_of(where)
+    if path[0] in NOTHING_WHEN_EMPTY and len(getattr(config.node(path[:-1]), "members", ())) == 1:
+        path = path[:-1]
+    found = config.document.lookup(path)
+    if found is None or any(found.span.start <= comment.span.start < found.span.end for comment in config.document.comments):
+        return None
+    return FixPlan(f'remove "{path[-1]}"', (Remove(path),), kind)
+
+
+def switched(config: Config, *, on: str = "", off: str = "") -> FixPlan | None:
+    """Enable a section, disable another, or both: training changes."""
+    wanted = [(name, value) for name, value in ((on, "true"), (off, "false")) if name]
+    if not all(_is_free(config, (name, "enabled")) for name, _ in wanted):
+        return None
+    title = " and ".join(f"{'enable' if value == 'true' else 'disable'} {name}" for name, value in wanted)
+    return FixPlan(title, tuple(put(config, f"{name}.enabled", value) for name, value in wanted))
+
+
+ON_GPU = ("gpu", "cuda")
+"""What is written for the device of an offload where nothing is to be offloaded."""
+
+
+def closest(config: Config, violation: Violation) -> str | None:
+    """The choice that a wrong word was meant to be, if there is one alone."""
+    from difflib import get_close_matches
+
+    node = config.node(violation.path)
+    word = getattr(node, "value", None)
+    spec = violation.spec
+    if violation.path[-1] == "device" and isinstance(word, str) and word.lower() in ON_GPU:
+        return "none"
+    words = [choice for choice in (*spec.get("choices", ()), *spec.get("words", ())) if isinstance(choice, str)]
+    close = get_close_matches(word.lower(), words, n=1) if isinstance(word, str) else []
+    return close[0] if close else None
+
+
+def replacement(config: Config, violation: Violation) -> FixPlan | None:
+    """The key that replaces a deprecated one, with the value in the replacement's terms."""
+    deprecated = violation.spec["deprecated"]
+    use = deprecated.get("use")
+    if not use or not deprecated.get("mapped", True):
+        return removed(violation.path)
+    old = config.resolved(violation.path).value
+    if old is UNKNOWN:
+        return None
+    to: Path = tuple(use.split("."))
+    new = dict(deprecated.get("values", ())).get(old, old) if isinstance(old, bool | int | float | str) else old
+    title = f"write {use} instead"
+    if new is None:
+        return safe(f'remove "{violation.path[-1]}"', Remove(violation.path))
+    if to[:-1] != violation.path[:-1]:
+        moved: tuple[Change, ...] = (Move(violation.path, to),) if new == old else ()
+        return FixPlan(title, moved, Applicability.SAFE) if moved else None
+    changes: tuple[Change, ...] = (Rename(violation.path, str(to[-1])),)
+    if new != old:
+        changes += (Set(violation.path, literal(new)),)
+    return FixPlan(title, changes, Applicability.SAFE)
+
+
+def literal(value: Any) -> str:
+    """A value as JSON has it."""
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
