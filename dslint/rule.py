@@ -65,7 +65,8 @@ class Finding:
     underlined: "value", "key", or "member" (both; of a section the key alone). `span` overrides it with a stretch of the text, for rules
     about the text itself. `related` are other places with what they have to do with it. `elsewhere` is the place where it is in another
     file of the setup; its message says nothing. `effect`, `phase` and `severity` override the
-    rule's, for the few rules whose consequence depends on what was found, and for what nobody can know for sure.
+    rule's, for the few rules whose consequence depends on what was found. `certain=False` says that the file and the facts cannot prove
+    the consequence, and the message then says so, too ("may").
     """
 
     at: Where
@@ -79,6 +80,7 @@ class Finding:
     effect: Effect | None = None
     phase: Phase | None = None
     severity: Severity | None = None
+    certain: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class Rule:
     last: bool = False
     pedantic: bool = False
     setup: bool = False
+    watches: tuple[str, ...] = ()
     told: tuple[Told, ...] = ()
     module: str = ""
     line: int = field(default=0, compare=False)
@@ -161,6 +164,7 @@ def rule(
     last: bool = False,
     pedantic: bool = False,
     setup: bool = False,
+    watches: tuple[str, ...] = (),
 ) -> Callable[[Check], Rule]:
     """Make a rule of a function.
 
@@ -175,6 +179,16 @@ def rule(
         last: whether the rule is asked once all others were: it is about what became of their findings.
         pedantic: whether experts disagree, so that the rule is asked of those alone who want to hear it.
         setup: whether the rule is about the files beside a config, and so is asked where there is no config, too.
+        watches: what must be there for the rule to have anything to say; it runs, and its module is imported, where one of these holds:
+            `"zero_optimization.offload_param"`: the key is written, valid or not, under this name, another name or a deprecated key that
+            maps to it, or something other than an object stands where the section should be;
+            `"!optimizer"`: the key is not written;
+            `"=auto"`: some value in the file is "auto";
+            `"fact:model"`: the fact (a field of `Facts`) is known;
+            `"violation:misspelt"`: the config has a violation of this kind;
+            `"text"`: the text is not strict JSON, or has comments or syntax errors;
+            `"setup"`: training arguments, a launcher or a program stand beside the config;
+            `"always: why"`: the rule runs on every config, for the reason given.
     """
     if (effect is Effect.CRASH) != (phase is not None):
         raise ValueError(f"{code}: a crash has a phase, and nothing else has one")
@@ -194,6 +208,7 @@ def rule(
             last=last,
             pedantic=pedantic,
             setup=setup,
+            watches=watches,
             told=tuple(reversed(told)),
             module=check.__module__,
             line=check.__code__.co_firstlineno if hasattr(check, "__code__") else 0,

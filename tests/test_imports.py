@@ -48,6 +48,7 @@ FORBIDDEN = [
             "dslint.diagnostics",
             "dslint.rule",
             "dslint.config",
+            "dslint.facts",
             "dslint.lint.document",
             "dslint.schemas",
             "dslint.rules",

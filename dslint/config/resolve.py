@@ -138,6 +138,19 @@ class Config:
         text = self.document.text[node.span.start : node.span.end]
         return text if len(text) <= 40 and "\n" not in text else "{...}" if isinstance(node, Mapping) else "[...]"
 
+    def literal(self, where: Where) -> Any:
+        """The scalar written at a path, whatever DeepSpeed makes of it; `UNKNOWN` where none is."""
+        node = self.node(where)
+        return node.value if isinstance(node, Scalar) else UNKNOWN
+
+    def is_auto(self, where: Where) -> bool:
+        """Whether "auto" is written at a path."""
+        return bool(self.literal(where) == "auto")
+
+    def is_null(self, where: Where) -> bool:
+        """Whether null is written at a path."""
+        return self.literal(where) is None
+
     def enabled(self, section: str) -> Any:
         """Whether a section that has an `enabled` key is on: True, False or `UNKNOWN`."""
         return self.value(f"{section}.enabled")

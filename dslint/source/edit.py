@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TypeAlias
 
-from dslint.config.values import UNKNOWN
 from dslint.source import edit_yaml
 from dslint.source.change import Change, Insert, Remove, Rename, Replace, Set
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Sequence, Span
+from dslint.source.unknown import UNKNOWN
 
 Edit: TypeAlias = tuple[int, int, str]
 """Replace `text[start:end]` by a text."""

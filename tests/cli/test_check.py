@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dslint import rules
 from dslint.cli import cli
 from dslint.config import Config
 from dslint.diagnostics import Effect
+from dslint.registry.rules import all_rules
 from dslint.rule import rule
 from tests.command import INTERRUPTIBLE, ROOT, dslint
 
@@ -200,7 +200,7 @@ def test_a_rule_that_raises_is_reported_and_two(folder: Path, monkeypatch: pytes
         """Broken."""
         raise ZeroDivisionError
 
-    everything = (*rules.all_rules(), broken)
+    everything = (*all_rules(), broken)
     monkeypatch.setattr("dslint.settings.all_rules", lambda: everything)
     result = CliRunner().invoke(cli, ["check", "conf/typo.json", "--output-format", "concise"])
     assert result.exit_code == 2
@@ -246,7 +246,7 @@ def test_help_version_and_rules() -> None:
     assert "\n    0  nothing at or above --fail-on\n" in usage
     assert dslint("--version").stdout.startswith("dslint ")
     listed = dslint("rule").stdout
-    assert all(r.code in listed for r in rules.all_rules())
+    assert all(r.code in listed for r in all_rules())
     page = dslint("rule", "ds501").stdout
     assert "offload-param-below-stage-3" in page
     assert "Parameter offload works at ZeRO stage 3 alone" in page
