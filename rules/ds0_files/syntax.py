@@ -9,6 +9,7 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.registry.selection import is_name_of, no_such_rule
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
+from dslint.rules.helpers.bare_strings import as_json, swallowed
 from dslint.source.change import Replace, Set
 from dslint.source.tree import Departure, Document, Mapping, Member, Node, Path, Scalar, Sequence, Span
 from dslint.suppress.comments import Ignore
@@ -219,23 +220,11 @@ def swallowed_line(config: Config) -> Iterator[Finding]:
         if meant is not None and path not in refused:
             yield Finding(
                 path,
-                f"Without quotes the value runs to the end of the line: DeepSpeed reads the string {_json(node.value)}.",
+                f"Without quotes the value runs to the end of the line: DeepSpeed reads the string {as_json(node.value)}.",
                 help=f"Write {meant}; a comma or comment may stand behind it.",
                 on="value",
                 fix=unsafe(f"write {meant}", Set(path, meant)) if " " not in str(node.value) else None,
             )
-
-
-def swallowed(node: Scalar) -> str | None:
-    """What a string without quotes was meant to be, written as JSON, if it has taken in a comma or a comment; otherwise None."""
-    if node.style != "bare" or not isinstance(node.value, str):
-        return None
-    comment = next((mark for mark in ("//", "#", "/*") if f" {mark}" in node.value), None)
-    word = node.value.partition(f" {comment}")[0].strip() if comment else node.value
-    if comment is None and not word.endswith(","):
-        return None
-    word = word.rstrip(",").strip()
-    return {"True": "true", "False": "false", "None": "null"}.get(word, word if word in ("true", "false", "null") else _json(word))
 
 
 def _scalars(node: Node | None, path: Path) -> Iterator[tuple[Path, Scalar]]:
@@ -247,12 +236,6 @@ def _scalars(node: Node | None, path: Path) -> Iterator[tuple[Path, Scalar]]:
     elif isinstance(node, Sequence):
         for index, item in enumerate(node.items):
             yield from _scalars(item, (*path, index))
-
-
-def _json(text: object) -> str:
-    import json
-
-    return json.dumps(text, ensure_ascii=False)
 
 
 @rule("DS006", "malformed-ignore", effect=Effect.ADVICE)

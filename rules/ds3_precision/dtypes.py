@@ -10,6 +10,7 @@ from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without, write
+from dslint.rules.helpers.precision import bf16_section, dtype_of, model_dtype
 from dslint.source.tree import Sequence
 
 ENGINE = "deepspeed/runtime/engine.py"
@@ -19,36 +20,10 @@ STAGE = "zero_optimization.stage"
 SAFE_MODULES = ("Linear", "Conv1d", "Conv2d", "Conv3d")
 """Classes of torch.nn that autocast lowers by default: what these names mean is plain."""
 
-_SPELLINGS = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
-
-
-def bf16_section(config: Config) -> str:
-    """The section that DeepSpeed reads for bf16: `bfloat16`, the former name, where there is no other."""
-    absent = not config.has("bf16") or config.quote("bf16") == "null"
-    return "bfloat16" if absent and config.has("bfloat16") else "bf16"
-
-
-def model_dtype(config: Config) -> str | None:
-    """The type that DeepSpeed takes the model to have: "fp16", "bf16", or "fp32" where neither is on. None where that cannot be known."""
-    fp16, bf16 = config.enabled("fp16"), config.enabled(bf16_section(config))
-    if fp16 is True or bf16 is True:
-        return "fp16" if fp16 is True else "bf16"
-    return "fp32" if fp16 is False and bf16 is False else None
-
 
 def half_type(config: Config) -> str:
     """The half-precision type to take, as JSON: bf16, unless the GPU is known not to have it."""
     return '"bf16"' if config.facts.gpu is None or config.facts.gpu.has_bf16 else '"fp16"'
-
-
-def dtype_of(config: Config, key: str) -> str | None:
-    """The type written under a key, by its short name, whatever its spelling; None where there is none that DeepSpeed knows."""
-    value = config.value(key) if config.has(key) else None
-    if not isinstance(value, str):
-        return None
-    name = value.lower().removeprefix("torch.")
-    name = _SPELLINGS.get(name, name)
-    return name if name in ("fp16", "bf16", "fp32", "int8") else None
 
 
 def _mode(config: Config, dtype: str) -> tuple[str, tuple[tuple[str, str], ...]]:

@@ -8,11 +8,10 @@ from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import switched, without, write
+from dslint.rules.helpers.precision import SETTLED_POWER
 
 SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._do_error_check"
 
-SETTLED_POWER = 16
-"""Where the loss scale of an fp16 run starts by default. fp16 holds no power of two above 2**15, so that 2**16 overflows at most once."""
 
 HIGH_POWER = 24
 """Above it the start costs so many steps that nobody means it."""

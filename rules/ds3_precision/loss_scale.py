@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Severity
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds3_precision.fp16_bf16 import SETTLED_POWER
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.precision import SETTLED_POWER
 
 SCALER = "deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.update_scale"
 DOCS = "https://www.deepspeed.ai/docs/config-json/#fp16-training-options"

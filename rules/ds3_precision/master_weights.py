@@ -7,26 +7,13 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, path_of, rule
-from dslint.rules.ds3_precision.dtypes import STAGE, bf16_section, dtype_of, model_dtype
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without, write
+from dslint.rules.helpers.precision import OFFLOAD, STAGE, bf16_section, cpu_adam, model_dtype, uses_bf16_optimizer
 from dslint.source.change import Set
 
 ENGINE = "deepspeed/runtime/engine.py"
 MASTER = "deepspeed/runtime/base_optimizer.py, ZeROOptimizer._configure_master_weights"
-OFFLOAD = "zero_optimization.offload_optimizer"
-
-
-def cpu_adam(config: Config) -> bool | None:
-    """Whether the config makes DeepSpeed build its CPU Adam; None where the program may bring it, or a value cannot be known."""
-    device, name = config.value(f"{OFFLOAD}.device"), config.value("optimizer.type")
-    if device == "none" or (device is None and not config.has(OFFLOAD)):
-        return False
-    if device not in ("cpu", "nvme") or not config.has("optimizer.type") or not isinstance(name, str):
-        return None
-    torch_adam = getattr(config.node("optimizer.params.torch_adam"), "value", False)
-    zenflow = config.has("zero_optimization.zenflow") and config.quote("zero_optimization.zenflow") != "null"
-    return name.lower() in ("adam", "adamw") and not torch_adam and not zenflow
 
 
 @rule("DS326", "master-weights-without-cpu-adam", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(MASTER,))
@@ -123,17 +110,6 @@ def two_master_weights(config: Config) -> Iterator[Finding]:
             fix=without(config, first) if on == {second.partition(".")[0]} else without(config, second) if on == {"fp16"} else None,
             related=((second, "the other is set here"),),
         )
-
-
-def uses_bf16_optimizer(config: Config) -> bool:
-    """Whether ZeRO stage 1 runs in `BF16_Optimizer`, an optimizer of its own: bf16 with gradients accumulated in fp32, and no CPU offload."""
-    device = config.value(f"{OFFLOAD}.device")
-    return (
-        bool(config.value(STAGE) == 1)
-        and model_dtype(config) == "bf16"
-        and dtype_of(config, "data_types.grad_accum_dtype") == "fp32"
-        and (device in ("none", "nvme") or (device is None and not config.has(OFFLOAD)))
-    )
 
 
 NOT_OF_BF16_OPTIMIZER = (

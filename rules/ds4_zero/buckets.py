@@ -8,12 +8,11 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, FixPlan, bad, good, rule
-from dslint.rules.ds3_precision.dtypes import dtype_of, model_dtype
-from dslint.rules.ds3_precision.master_weights import uses_bf16_optimizer
 from dslint.rules.ds4_zero.stage import STAGE
 from dslint.rules.ds4_zero.stage_settings import Z, stage_place
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.precision import dtype_of, model_dtype, uses_bf16_optimizer
 
 STAGE_1_AND_2 = "deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer"
 STAGE_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"

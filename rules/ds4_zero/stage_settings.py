@@ -182,7 +182,7 @@ def grad_norm_switched_off(config: Config) -> Iterator[Finding]:
 
     Leave it out, or write `"gradient_clipping": 0` beside it.
     """
-    from dslint.rules.ds3_precision.master_weights import uses_bf16_optimizer
+    from dslint.rules.helpers.precision import uses_bf16_optimizer
 
     key, stage = f"{Z}.compute_grad_norm", config.value(STAGE)
     if config.release < (0, 19, 7) or config.value(key) is not False:

@@ -9,13 +9,13 @@ from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds3_precision.master_weights import cpu_adam
 from dslint.rules.ds4_zero.stage import STAGE, local_ranks
 from dslint.rules.ds4_zero.stage_settings import OFFLOAD, stage_place
 from dslint.rules.ds5_offload.nvme import PARAMETERS
 from dslint.rules.ds5_offload.offload_device import offloaded
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.precision import cpu_adam
 
 ZERO_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
 SUPER = f"{OFFLOAD}.super_offload"

@@ -294,8 +294,8 @@ def pinned_swap_buffers(config: Config) -> Iterator[Finding]:
     Write a smaller `buffer_size`, not below the largest partition of a parameter.
     """
     from dslint.facts.gpus import in_words
-    from dslint.rules.ds3_precision.dtypes import model_dtype
     from dslint.rules.ds4_zero.buckets import WIDTHS
+    from dslint.rules.helpers.precision import model_dtype
 
     count, size, dtype = config.value(f"{PARAMETERS}.buffer_count"), config.value(f"{PARAMETERS}.buffer_size"), model_dtype(config)
     memory = config.facts.host_memory
