@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
-from dslint.rules.ds6_optimizer.optimizer import MINIMAL
-from dslint.rules.ds6_optimizer.scheduler import ADAMW, PARAMS, SOURCE, placed, schedule_of, schedule_param
+from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import without
 from dslint.rules.helpers.parameters import implementation, parameter
+from dslint.rules.helpers.schedule import PARAMS, SOURCE, placed, schedule_of, schedule_param
 from dslint.schemas.typed import find_type
 from dslint.source.change import Set
 

@@ -8,16 +8,15 @@ from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
+from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import literal, spelling, without, write
+from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS
 from dslint.rules.helpers.parameters import in_release, meant_parameter, parameter, respelt_parameter
+from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.schemas.auto import FILLED
 from dslint.schemas.typed import find_type, registry
 from dslint.source.change import Move, Rename
 from dslint.source.tree import Mapping, Scalar
-
-OPTIMIZERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#optimizer-parameters"
-SCHEDULERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#scheduler-parameters"
-MINIMAL = '"train_micro_batch_size_per_gpu": 4'
 
 
 @rule("DS601", "max-grad-norm-in-optimizer", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS,))

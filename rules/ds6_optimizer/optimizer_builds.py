@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds6_optimizer.optimizer import MINIMAL
-from dslint.rules.ds6_optimizer.optimizer_support import BUILT, STAGE, kind
+from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.optimizer import BUILT, STAGE, lower_type
 from dslint.rules.helpers.parameters import OFFLOADED, implementation, number, parameter, written
 from dslint.schemas.typed import find_type
 from dslint.source.tree import Mapping
@@ -101,7 +101,7 @@ def adam_w_mode_of_adamw(config: Config) -> Iterator[Finding]:
     Write `"type": "Adam"` with `"adam_w_mode": false` for Adam as published, or remove the parameter.
     """
     key = "optimizer.params.adam_w_mode"
-    if kind(config) == "adamw" and written(config, "adam_w_mode") is False:
+    if lower_type(config) == "adamw" and written(config, "adam_w_mode") is False:
         yield Finding(
             key,
             f"adam_w_mode {config.quote(key)} does nothing with the type AdamW: weight decay stays decoupled.",
@@ -165,7 +165,7 @@ def fp32_optimizer_states_not_read(config: Config) -> Iterator[Finding]:
     """
     key = "optimizer.params.fp32_optimizer_states"
     value, built = written(config, "fp32_optimizer_states"), implementation(config)
-    if not isinstance(value, bool) or kind(config) not in ("adam", "adamw", "muon") or built is None:
+    if not isinstance(value, bool) or lower_type(config) not in ("adam", "adamw", "muon") or built is None:
         return
     offloaded = config.value("zero_optimization.offload_optimizer.device")
     if offloaded is UNKNOWN:
@@ -236,7 +236,7 @@ def lamb_on_flat_pieces(config: Config) -> Iterator[Finding]:
 
     Take AdamW with ZeRO, or Lamb at stage 0.
     """
-    if kind(config) == "lamb" and config.value(STAGE) >= 1 and config.value("zero_allow_untested_optimizer") is True:
+    if lower_type(config) == "lamb" and config.value(STAGE) >= 1 and config.value("zero_allow_untested_optimizer") is True:
         yield Finding(
             "optimizer.type",
             f"Lamb at ZeRO stage {config.value(STAGE)} gets one flat piece of the parameters on each rank: its trust ratio is that of the piece, and not of each layer.",

@@ -9,14 +9,13 @@ from dslint.config.validate import is_habit
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds6_optimizer.optimizer import MINIMAL, OPTIMIZERS_DOCS
+from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import literal, without, write
+from dslint.rules.helpers.optimizer import BUILT, OPTIMIZERS_DOCS, STAGE, lower_type
 from dslint.rules.helpers.parameters import implementation, in_release, meant_parameter, parameter, respelt_parameter
 from dslint.schemas.typed import find_type
 from dslint.source.tree import Mapping
 
-BUILT = "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_basic_optimizer"
-STAGE = "zero_optimization.stage"
 ONE_BIT = ("onebitadam", "zerooneadam", "onebitlamb")
 FULL_PRECISION = {"onebitadam": "AdamW", "zerooneadam": "AdamW", "onebitlamb": "Lamb"}
 BY_ELEMENT = ("SGD", "ASGD", "RMSprop", "Rprop", "NAdam", "RAdam", "Adamax", "Adadelta")
@@ -34,12 +33,6 @@ TESTED = (
     "MuonWithAuxAdam",
 )
 """The classes that ZeRO takes unasked (deepspeed/runtime/zero/utils.py, ZERO_SUPPORTED_OPTIMIZERS)."""
-
-
-def kind(config: Config) -> str:
-    """The optimizer's type in lower case; empty where there is none that is known."""
-    name = config.value("optimizer.type")
-    return name.lower() if find_type("optimizer", name) is not None else ""
 
 
 def _in_release(config: Config, section: str) -> bool:
@@ -88,7 +81,7 @@ def type_not_in_release(config: Config) -> Iterator[Finding]:
             help="Take AdamW, or Lamb in the place of OneBitLamb, with the parameters that those have."
             if until
             else f"Upgrade DeepSpeed to {entry['since']} or newer, or take another type.",
-            fix=write(config, key, literal(full)) if section == "optimizer" and (full := FULL_PRECISION.get(kind(config))) else None,
+            fix=write(config, key, literal(full)) if section == "optimizer" and (full := FULL_PRECISION.get(lower_type(config))) else None,
         )
 
 
@@ -123,14 +116,14 @@ def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     gives it flat pieces of the parameters. One that needs whole tensors, as Lamb does for the norm of a layer, is computed wrongly.
     """
     stage = config.value(STAGE)
-    if not stage >= 1 or config.value("zero_allow_untested_optimizer") is not False or kind(config) in ONE_BIT:
+    if not stage >= 1 or config.value("zero_allow_untested_optimizer") is not False or lower_type(config) in ONE_BIT:
         return
     built = implementation(config)
     if built is None or built in TESTED or not _in_release(config, "optimizer"):
         return
     if built == "FusedLion" and config.release < Release(0, 11, 0):
         return
-    whole = " Lamb needs the norm of whole layers, and ZeRO hands it pieces." if kind(config) == "lamb" else ""
+    whole = " Lamb needs the norm of whole layers, and ZeRO hands it pieces." if lower_type(config) == "lamb" else ""
     yield Finding(
         "optimizer.type",
         f'{config.quote("optimizer.type")} is none of the optimizers that ZeRO was tested with: at stage {stage} DeepSpeed raises AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize.{whole}',
@@ -164,7 +157,7 @@ def muon_with_reduce_scatter(config: Config) -> Iterator[Finding]:
 
     Write `"reduce_scatter": false` in `zero_optimization`, or use stage 1 or 2.
     """
-    if kind(config) != "muon" or not config.value(STAGE) >= 3 or config.release < Release(0, 18, 9):
+    if lower_type(config) != "muon" or not config.value(STAGE) >= 3 or config.release < Release(0, 18, 9):
         return
     scatter, quantized = "zero_optimization.reduce_scatter", "zero_optimization.zero_quantized_gradients"
     if config.value(scatter) is True:
@@ -244,7 +237,7 @@ def lamb_with_static_loss_scale(config: Config) -> Iterator[Finding]:
     Write `"loss_scale": 0`, or leave it out.
     """
     key = "fp16.loss_scale"
-    if kind(config) in ("lamb", "onebitlamb") and _in_release(config, "optimizer") and config.has(key) and config.value(key) > 0:
+    if lower_type(config) in ("lamb", "onebitlamb") and _in_release(config, "optimizer") and config.has(key) and config.value(key) > 0:
         off = ", although fp16 is off" if config.value("fp16.enabled") is False else ""
         yield Finding(
             key,
@@ -280,7 +273,7 @@ def one_bit_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     Set `"stage": 0`, or take AdamW or Lamb. Releases from 0.19.7 on have no 1-bit optimizers at all.
     """
     names = {"onebitadam": "1bit-Adam", "zerooneadam": "0/1 Adam", "onebitlamb": "1bit-Lamb"}
-    name, stage = names.get(kind(config)), config.value(STAGE)
+    name, stage = names.get(lower_type(config)), config.value(STAGE)
     if name is not None and stage >= 1 and _in_release(config, "optimizer"):
         yield Finding(
             "optimizer.type",
@@ -318,7 +311,7 @@ def one_bit_optimizer_outside_its_ground(config: Config) -> Iterator[Finding]:
 
     Enable fp16, and set the freeze step to some 15 to 25 % of the run.
     """
-    name = kind(config)
+    name = lower_type(config)
     if name not in ONE_BIT or not _in_release(config, "optimizer"):
         return
     if config.value("fp16.enabled") is False:
@@ -364,7 +357,7 @@ def optimizer_cannot_step(config: Config) -> Iterator[Finding]:
         f'{config.quote("optimizer.type")} cannot take DeepSpeed\'s steps: {error} "{message}" {"in deepspeed.initialize" if early else "at the first step"}.',
         help="Take another type, such as AdamW.",
         phase=Phase.INITIALIZE if early else None,
-        fix=write(config, "optimizer.type", '"Adam"') if kind(config) == "sparseadam" else None,
+        fix=write(config, "optimizer.type", '"Adam"') if lower_type(config) == "sparseadam" else None,
     )
 
 

@@ -9,10 +9,11 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
-from dslint.rules.ds6_optimizer.optimizer import MINIMAL, OPTIMIZERS_DOCS, SCHEDULERS_DOCS
-from dslint.rules.ds6_optimizer.optimizer_support import kind
+from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS, lower_type
 from dslint.rules.helpers.parameters import implementation, number, parameter, runs_scheduler, written
+from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.source.change import Set
 
 LR = "optimizer.params.lr"
@@ -75,7 +76,7 @@ def learning_rate_destroys(config: Config) -> Iterator[Finding]:
 
     Write the exponent.
     """
-    if kind(config) not in ("adam", "adamw", "lion", "muadam", "muadamw"):
+    if lower_type(config) not in ("adam", "adamw", "lion", "muadam", "muadamw"):
         return
     for key in ([] if _sets_lr(config) else [LR]) + [f"scheduler.params.{name}" for name in PEAKS]:
         rate = number(written(config, key.rpartition(".")[2], key.partition(".")[0]))
@@ -141,7 +142,9 @@ def epsilon_not_positive(config: Config) -> Iterator[Finding]:
     """
     key = "optimizer.params.eps"
     epsilon = number(written(config, "eps"))
-    if kind(config) in ("adam", "adamw", "adagrad", "lamb") and (epsilon == 0 or (epsilon < 0 and implementation(config) in UNCHECKED)):
+    if lower_type(config) in ("adam", "adamw", "adagrad", "lamb") and (
+        epsilon == 0 or (epsilon < 0 and implementation(config) in UNCHECKED)
+    ):
         yield Finding(
             key,
             f"eps {config.quote(key)}: where a gradient is zero, {config.value('optimizer.type')} divides 0 by 0, and the parameter becomes NaN.",
@@ -174,7 +177,7 @@ def weight_decay_out_of_range(config: Config) -> Iterator[Finding]:
         )
         return
     rate: Any = UNKNOWN if _sets_lr(config) else number(parameter(config, "optimizer", "lr"))
-    decoupled = kind(config) in ("adamw", "lion") or parameter(config, "optimizer", "adam_w_mode") is True
+    decoupled = lower_type(config) in ("adamw", "lion") or parameter(config, "optimizer", "adam_w_mode") is True
     if rate is not UNKNOWN and decoupled and decay is not UNKNOWN and decay * rate >= 1:
         yield Finding(
             key,

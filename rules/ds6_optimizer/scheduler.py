@@ -10,39 +10,21 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
-from dslint.rules.ds6_optimizer.optimizer import MINIMAL, SCHEDULERS_DOCS
-from dslint.rules.ds6_optimizer.optimizer_support import STAGE
+from dslint.rules.helpers.examples import ADAMW
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.optimizer import STAGE
 from dslint.rules.helpers.parameters import number, parameter, runs_scheduler
+from dslint.rules.helpers.schedule import PARAMS, SCHEDULERS_DOCS, SOURCE, placed, schedule_of, schedule_param
 from dslint.schemas.typed import find_type
 from dslint.source.change import Replace
 from dslint.source.tree import Mapping, Scalar, Span
 
-SOURCE = "deepspeed/runtime/lr_schedules.py"
-ADAMW = f'{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}'
 WARMUPS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")
-PARAMS = "scheduler.params"
-
-
-def schedule_of(config: Config) -> str:
-    """The type of the schedule; empty where there is none that is known."""
-    return str(config.value("scheduler.type")) if runs_scheduler(config) else ""
-
-
-def schedule_param(config: Config, name: str) -> Any:
-    """A number among the parameters of the schedule; see `parameter`."""
-    return number(parameter(config, "scheduler", name))
 
 
 def _at(config: Config, *names: str) -> str:
     """The first of these parameters that is written, or the section."""
     return next((f"{PARAMS}.{name}" for name in names if config.has(f"{PARAMS}.{name}")), PARAMS)
-
-
-def placed(config: Config, name: str) -> str:
-    """A parameter for a message: as it is written, or with its default."""
-    key = f"{PARAMS}.{name}"
-    return f"{name} {config.quote(key)}" if config.has(key) else f"{name} {schedule_param(config, name):g}, the default"
 
 
 def _warmed_up(config: Config, step: float, steps: float) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-ADAMW = '"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}'
-"""The members that every config needs to train."""
+MINIMAL = '"train_micro_batch_size_per_gpu": 4'
+"""The member that every config needs to train."""
+
+ADAMW = f'{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}'
+"""The members of a config that trains with an optimizer of its own."""
 
 
 def trained(rest: str) -> str:
