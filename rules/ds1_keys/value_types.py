@@ -11,10 +11,10 @@ from dslint.config.validate import default_of
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
-from dslint.rules.ds5_offload.nvme import to_nvme
 from dslint.rules.helpers.bare_strings import swallowed
 from dslint.rules.helpers.fixes import closest, removed, write
 from dslint.rules.helpers.messages import expected, literal, raises
+from dslint.rules.helpers.offload import to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.source.change import Set
 from dslint.source.tree import Node, Scalar, plain

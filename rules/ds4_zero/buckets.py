@@ -8,18 +8,14 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, FixPlan, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE
-from dslint.rules.ds4_zero.stage_settings import Z, stage_place
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.precision import dtype_of, model_dtype, uses_bf16_optimizer
+from dslint.rules.helpers.zero import DTYPE_BYTES, STAGE, ZERO, related_stage
 
 STAGE_1_AND_2 = "deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer"
 STAGE_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
 COORDINATOR = "deepspeed/runtime/zero/partitioned_param_coordinator.py, PartitionedParameterCoordinator"
-
-WIDTHS = {"fp16": 2, "bf16": 2, "fp32": 4}
-"""Bytes of an element."""
 
 LARGE_SHARE = 0.1
 """The part of a GPU's memory from which buffers of a fixed size are worth a word."""
@@ -47,7 +43,7 @@ def odd_allgather_bucket(config: Config) -> Iterator[Finding]:
 
     Write an even number.
     """
-    key = f"{Z}.allgather_bucket_size"
+    key = f"{ZERO}.allgather_bucket_size"
     size = config.value(key)
     if isinstance(size, int) and size % 2 and config.value(STAGE) in (1, 2) and not uses_bf16_optimizer(config):
         yield Finding(
@@ -70,7 +66,7 @@ def tiny_reduce_bucket(config: Config) -> Iterator[Finding]:
 
     Write 5e7 or more; 5e8 is the default.
     """
-    key = f"{Z}.reduce_bucket_size"
+    key = f"{ZERO}.reduce_bucket_size"
     size = config.value(key)
     if 0 < size < TINY_BUCKET and config.value(STAGE) >= 1 and not uses_bf16_optimizer(config):
         yield Finding(
@@ -88,16 +84,16 @@ def bucket_bytes(config: Config) -> tuple[int, int] | None:
     At stages 1 and 2 one of the model's type, two with `overlap_comm`; at stage 3 one of the type that is communicated. They are allocated whole, whatever
     the size of the model.
     """
-    stage, size, dtype = config.value(STAGE), config.value(f"{Z}.reduce_bucket_size"), model_dtype(config)
-    contiguous = config.value(f"{Z}.contiguous_gradients")
+    stage, size, dtype = config.value(STAGE), config.value(f"{ZERO}.reduce_bucket_size"), model_dtype(config)
+    contiguous = config.value(f"{ZERO}.contiguous_gradients")
     if not isinstance(size, int) or dtype is None or contiguous is not True or uses_bf16_optimizer(config):
         return None
     if stage in (1, 2):
-        overlap = config.value(f"{Z}.overlap_comm")
-        return (2 if overlap else 1, size * WIDTHS[dtype]) if isinstance(overlap, bool) else None
+        overlap = config.value(f"{ZERO}.overlap_comm")
+        return (2 if overlap else 1, size * DTYPE_BYTES[dtype]) if isinstance(overlap, bool) else None
     if stage == 3:
         sent = dtype_of(config, "communication_data_type") or dtype
-        return 1, size * WIDTHS.get(sent, WIDTHS[dtype])
+        return 1, size * DTYPE_BYTES.get(sent, DTYPE_BYTES[dtype])
     return None
 
 
@@ -132,7 +128,7 @@ def large_buckets(config: Config) -> Iterator[Finding]:
     from dslint.facts.gpus import in_words
 
     memory, buckets = config.facts.gpu_memory, bucket_bytes(config)
-    key = next((key for key in (f"{Z}.reduce_bucket_size", f"{Z}.overlap_comm", STAGE) if config.has(key)), None)
+    key = next((key for key in (f"{ZERO}.reduce_bucket_size", f"{ZERO}.overlap_comm", STAGE) if config.has(key)), None)
     if memory is None or buckets is None or key is None:
         return
     count, size = buckets
@@ -155,9 +151,9 @@ SMALLER_BUCKET = 100_000_000
 
 def _smaller(config: Config, count: int, size: int) -> FixPlan | None:
     """A smaller bucket, where it is small enough for the GPU; `count` and `size` (bytes) are those of the buckets there are."""
-    elements, memory = config.value(f"{Z}.reduce_bucket_size"), config.facts.gpu_memory or 0
+    elements, memory = config.value(f"{ZERO}.reduce_bucket_size"), config.facts.gpu_memory or 0
     fits = count * size // elements * SMALLER_BUCKET <= LARGE_SHARE * memory
-    return write(config, f"{Z}.reduce_bucket_size", "1e8") if fits else None
+    return write(config, f"{ZERO}.reduce_bucket_size", "1e8") if fits else None
 
 
 @rule("DS432", "prefetch-above-live-parameters", effect=Effect.IGNORED, references=(f"{COORDINATOR}.fetch_sub_module",))
@@ -175,7 +171,7 @@ def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
 
     Write a prefetch size well below the limit, or raise the limit.
     """
-    ahead, live = f"{Z}.stage3_prefetch_bucket_size", f"{Z}.stage3_max_live_parameters"
+    ahead, live = f"{ZERO}.stage3_prefetch_bucket_size", f"{ZERO}.stage3_max_live_parameters"
     if config.value(STAGE) == 3 and config.has(ahead) and config.value(ahead) > config.value(live):
         default = "" if config.has(live) else ", the default"
         yield Finding(
@@ -205,7 +201,7 @@ def prefetch_of_sequential_allgather(config: Config) -> Iterator[Finding]:
 
     Remove `stage3_prefetch_bucket_size`.
     """
-    key, other = f"{Z}.stage3_prefetch_bucket_size", f"{Z}.stage3_allgather_sequential"
+    key, other = f"{ZERO}.stage3_prefetch_bucket_size", f"{ZERO}.stage3_allgather_sequential"
     if config.release >= (0, 18, 5) and config.value(STAGE) == 3 and config.value(other) is True and config.has(key):
         if config.quote(key) == '"auto"' or config.value(key) in (0, 1):
             return
@@ -250,8 +246,8 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
 
     Write 1e5 to 1e6, or 10 times the hidden size.
     """
-    key = f"{Z}.stage3_param_persistence_threshold"
-    threshold, total = config.value(key), config.value(f"{Z}.stage3_model_persistence_threshold")
+    key = f"{ZERO}.stage3_param_persistence_threshold"
+    threshold, total = config.value(key), config.value(f"{ZERO}.stage3_model_persistence_threshold")
     if not config.value(STAGE) == 3 or not isinstance(threshold, int) or not isinstance(total, int) or total < threshold:  # noqa: SIM201
         return
     model = config.facts.model
@@ -287,7 +283,7 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
 
     Write 1e9, the default; less if the step runs out of memory.
     """
-    key = f"{Z}.sub_group_size"
+    key = f"{ZERO}.sub_group_size"
     size = config.value(key)
     if config.value(STAGE) == 3 and isinstance(size, int) and size >= UNBOUNDED:
         yield Finding(
@@ -310,7 +306,7 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
 
     Write 1e9, the default.
     """
-    key = f"{Z}.sub_group_size"
+    key = f"{ZERO}.sub_group_size"
     size = config.value(key)
     if config.value(STAGE) == 3 and isinstance(size, int) and 0 <= size < SMALL_SUB_GROUP:
         yield Finding(
@@ -334,14 +330,14 @@ def live_parameters_free_nothing(config: Config) -> Iterator[Finding]:
 
     Lower `stage3_max_reuse_distance` as well.
     """
-    live, reuse = f"{Z}.stage3_max_live_parameters", f"{Z}.stage3_max_reuse_distance"
+    live, reuse = f"{ZERO}.stage3_max_live_parameters", f"{ZERO}.stage3_max_reuse_distance"
     least = config.value(live)
     if config.value(STAGE) == 3 and config.has(live) and least < 1_000_000_000 and config.value(reuse) >= 1_000_000_000:
         yield Finding(
             live,
             f"stage3_max_live_parameters {config.quote(live)} only throttles the prefetch: what is gathered is kept by stage3_max_reuse_distance, {config.value(reuse):,}{'' if config.has(reuse) else ' by default'}.",
             help='Lower "stage3_max_reuse_distance" as well.',
-            related=((reuse, "the reuse distance is set here"),) if config.has(reuse) else stage_place(config),
+            related=((reuse, "the reuse distance is set here"),) if config.has(reuse) else related_stage(config),
         )
 
 
@@ -356,7 +352,7 @@ def no_prefetch(config: Config) -> Iterator[Finding]:
 
     Write 5e7, the default, unless that is why.
     """
-    key = f"{Z}.stage3_prefetch_bucket_size"
+    key = f"{ZERO}.stage3_prefetch_bucket_size"
     if config.value(STAGE) == 3 and config.has(key) and config.value(key) == 0:
         yield Finding(
             key,

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
-from dslint.rules.ds4_zero.stage import STAGE, local_ranks
-from dslint.rules.ds4_zero.stage_settings import Z, stage_place
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks, related_stage
 from dslint.source.change import Rename
 
 ENGINE = "deepspeed/runtime/engine.py"
 STAGE_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3.__init__"
-HPZ = f"{Z}.zero_hpz_partition_size"
-QUANTIZED = f"{Z}.zero_quantized_gradients"
+HPZ = f"{ZERO}.zero_hpz_partition_size"
+QUANTIZED = f"{ZERO}.zero_quantized_gradients"
 
 
 @rule(
@@ -40,7 +39,7 @@ def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
     Remove them (averages of a few hundred ranks need no scaling in bf16 or fp32), or write `"reduce_scatter": false`.
     """
     stage = config.value(STAGE)
-    if stage not in (2, 3) or config.value(f"{Z}.reduce_scatter") is not True:
+    if stage not in (2, 3) or config.value(f"{ZERO}.reduce_scatter") is not True:
         return
     op = config.value("gradient_allreduce_op")
     if isinstance(op, str) and op.lower() == "sum":
@@ -57,7 +56,7 @@ def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
         f'{key} {config.quote(key)} does not go with reduce_scatter, which stage {stage} uses: DeepSpeed raises AssertionError "{name} is not yet supported with ZeRO-{stage} with reduce scatter enabled".',
         help='Remove it, or write "reduce_scatter": false in zero_optimization.',
         fix=without(config, key, Applicability.UNSAFE),
-        related=stage_place(config),
+        related=related_stage(config),
     )
 
 
@@ -86,7 +85,7 @@ def predivide_factor_not_read(config: Config) -> Iterator[Finding]:
                     related=(("gradient_allreduce_op", "gradients are summed here"),),
                 )
         return
-    stage, scatters = config.value(STAGE), config.value(f"{Z}.reduce_scatter")
+    stage, scatters = config.value(STAGE), config.value(f"{ZERO}.reduce_scatter")
     if config.value("prescale_gradients") is not True or not isinstance(factor, int | float) or factor == 1:
         return
     if stage in (0, 1) or (stage == 2 and scatters is False):
@@ -123,8 +122,8 @@ def unmanaged_accumulation_with_overlap(config: Config) -> Iterator[Finding]:
     key = "managed_gradient_accumulation"
     if config.release < (0, 19, 4) or config.value(key) is not False:
         return
-    if config.value(STAGE) in (0, 1) and config.value(f"{Z}.overlap_comm") is True and config.has(f"{Z}.overlap_comm"):
-        place, what = f"{Z}.overlap_comm", f"overlap_comm at stage {config.value(STAGE)}"
+    if config.value(STAGE) in (0, 1) and config.value(f"{ZERO}.overlap_comm") is True and config.has(f"{ZERO}.overlap_comm"):
+        place, what = f"{ZERO}.overlap_comm", f"overlap_comm at stage {config.value(STAGE)}"
     elif config.value("compile.deepcompile") is True:
         place, what = "compile.deepcompile", "DeepCompile"
     else:
@@ -186,7 +185,7 @@ def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
 
     Write false, or remove it.
     """
-    key = f"{Z}.overlap_comm"
+    key = f"{ZERO}.overlap_comm"
     if (config.facts.pipeline_parallel or 1) > 1 and config.value(STAGE) == 1 and config.has(key) and config.value(key) is True:
         yield Finding(
             key,
@@ -326,7 +325,7 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
 
     Remove `"reduce_scatter": false`; true is the default.
     """
-    key = f"{Z}.reduce_scatter"
+    key = f"{ZERO}.reduce_scatter"
     if config.value(STAGE) == 3 and config.value(QUANTIZED) is True and config.value(key) is False:
         yield Finding(
             QUANTIZED,
@@ -386,14 +385,14 @@ def hpz_with_offload(config: Config) -> Iterator[Finding]:
     Keep one of the two, or watch that the loss falls and the gradient norm is not 0.
     """
     size = config.value(HPZ)
-    devices = {name: config.value(f"{Z}.{name}.device") for name in ("offload_param", "offload_optimizer")}
+    devices = {name: config.value(f"{ZERO}.{name}.device") for name in ("offload_param", "offload_optimizer")}
     offloaded = next((name for name, device in devices.items() if device in ("cpu", "nvme")), None)
     if config.value(STAGE) == 3 and isinstance(size, int) and size > 1 and offloaded:
         yield Finding(
             HPZ,
             f"zero_hpz_partition_size {size} beside {offloaded}: users report a constant loss and a gradient norm of 0 with the two together, and no error.",
             help="Keep one of the two.",
-            related=((f"{Z}.{offloaded}", "offloaded here"),),
+            related=((f"{ZERO}.{offloaded}", "offloaded here"),),
             severity=Severity.WARNING,
         )
 
@@ -416,12 +415,12 @@ def overlap_comm_and_nan(config: Config) -> Iterator[Finding]:
 
     When the loss turns NaN, write `"overlap_comm": false` before anything else.
     """
-    key = f"{Z}.overlap_comm"
+    key = f"{ZERO}.overlap_comm"
     if (
         config.value(STAGE) in (1, 2)
         and config.value(key) is True
         and config.has(key)
-        and config.value(f"{Z}.contiguous_gradients") is True
+        and config.value(f"{ZERO}.contiguous_gradients") is True
     ):
         yield Finding(
             key,
@@ -448,7 +447,7 @@ def multi_rank_bucket_allreduce(config: Config) -> Iterator[Finding]:
 
     Write `"use_multi_rank_bucket_allreduce": false`, or take a newer release.
     """
-    key = f"{Z}.use_multi_rank_bucket_allreduce"
+    key = f"{ZERO}.use_multi_rank_bucket_allreduce"
     if (0, 12, 4) <= config.release <= (0, 14, 0) and config.value(STAGE) in (1, 2) and config.value(key) is True and config.has(STAGE):
         yield Finding(
             STAGE,

@@ -9,10 +9,9 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE, local_ranks
-from dslint.rules.ds4_zero.stage_settings import Z, stage_place
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import literal, without, write
+from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks, related_stage
 
 
 @rule(
@@ -99,7 +98,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     if model is None or block is None or not config.value(STAGE) == 3:  # noqa: SIM201
         return
     known = config.release >= (0, 18, 0)
-    section = f"{Z}.leaf_module"
+    section = f"{ZERO}.leaf_module"
     classes = config.value(f"{section}.classes") if known else []
     if not isinstance(classes, list) or any(isinstance(name, str) and name.rpartition(".")[2] == block for name in classes):
         return
@@ -151,7 +150,7 @@ def mics_not_a_divisor(config: Config) -> Iterator[Finding]:
 
     Write a divisor of the world size, as a rule the number of GPUs of a node.
     """
-    key, ranks = f"{Z}.mics_shard_size", config.facts.world_size
+    key, ranks = f"{ZERO}.mics_shard_size", config.facts.world_size
     size = config.value(key) if config.has(key) and config.release < (0, 19, 7) else 0
     if isinstance(size, int) and size > 0 and ranks is not None and ranks % size and config.value(STAGE) == 3:
         yield Finding(
@@ -179,14 +178,14 @@ def pipeline_loading_below_stage_3(config: Config) -> Iterator[Finding]:
 
     Remove it, or set the stage to 3.
     """
-    key, stage = f"{Z}.pipeline_loading_checkpoint", config.value(STAGE)
+    key, stage = f"{ZERO}.pipeline_loading_checkpoint", config.value(STAGE)
     if config.value(key) is True and stage in (1, 2) and config.release >= (0, 10, 1):
         yield Finding(
             key,
             f'pipeline_loading_checkpoint works at ZeRO stage 3 alone, and the stage is {stage}: the first resume raises AssertionError "Only stage3 support for pipeline checkpoint loading".',
             help="Remove it.",
             fix=without(config, key),
-            related=stage_place(config),
+            related=related_stage(config),
         )
 
 

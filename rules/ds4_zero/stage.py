@@ -10,9 +10,9 @@ from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, local_ranks
 
 SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._do_error_check"
-STAGE = "zero_optimization.stage"
 
 
 @rule("DS401", "summed-gradients-unsupported", effect=Effect.CRASH, phase=Phase.PARSE, references=(SOURCE,))
@@ -80,36 +80,10 @@ def zero_without_stage(config: Config) -> Iterator[Finding]:
     )
 
 
-STAGE_3_ALONE = tuple(
-    f"zero_optimization.{name}"
-    for name in (
-        "stage3_max_live_parameters",
-        "stage3_max_reuse_distance",
-        "stage3_prefetch_bucket_size",
-        "stage3_param_persistence_threshold",
-        "stage3_model_persistence_threshold",
-        "stage3_gather_16bit_weights_on_model_save",
-        "stage3_module_granularity_threshold",
-        "sub_group_size",
-        "zero_hpz_partition_size",
-        "zero_quantized_weights",
-        "zero_quantized_nontrainable_weights",
-        "zero_quantized_gradients",
-        "stage3_allgather_sequential",
-        "stage3_use_all_reduce_for_fetch_params",
-        "save_muon_momentum_buffer_in_memory",
-        "log_trace_cache_warnings",
-        "enable_sanity_checks",
-        "leaf_module",
-    )
-)
-"""Keys that only the stage 3 optimizer reads."""
-
-
 def _stage_3(config: Config) -> FixPlan | None:
     """Write stage 3, where a setting is written that means it."""
     offloads = config.value("zero_optimization.offload_param.device") in ("cpu", "nvme")
-    meant = offloads or any(config.has(key) and config.quote(key) not in ("false", '"auto"', "null") for key in STAGE_3_ALONE)
+    meant = offloads or any(config.has(key) and config.quote(key) not in ("false", '"auto"', "null") for key in STAGE_3_KEYS)
     return write(config, STAGE, "3") if meant else None
 
 
@@ -136,7 +110,7 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
     stage = config.value(STAGE)
     if stage not in (1, 2):
         return
-    written = [key for key in STAGE_3_ALONE if config.has(key) and config.quote(key) not in ("false", '"auto"', "null")]
+    written = [key for key in STAGE_3_KEYS if config.has(key) and config.quote(key) not in ("false", '"auto"', "null")]
     if not written:
         return
     written.sort(key=lambda key: config.document.lookup(tuple(key.split("."))).span.start)  # type: ignore[union-attr]
@@ -148,12 +122,6 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
         fix=without(config, written[0]),
         related=((STAGE, "the stage is set here"), *((key, "not read either") for key in written[1:])),
     )
-
-
-def local_ranks(config: Config) -> int | None:
-    """How many ranks share a machine; None where nobody said, or they are not as many on each."""
-    ranks, nodes = config.facts.world_size, config.facts.nodes
-    return ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
 
 
 @rule(

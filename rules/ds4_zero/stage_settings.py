@@ -8,17 +8,16 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE, STAGE_3_ALONE
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER
+from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO, related_stage
 
 ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer"
 STAGE_1_AND_2 = "deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer"
-Z = "zero_optimization"
-OFFLOAD = f"{Z}.offload_optimizer"
 
 BELOW_STAGE_3_ALONE = tuple(
-    f"{Z}.{name}"
+    f"{ZERO}.{name}"
     for name in (
         "allgather_bucket_size",
         "use_multi_rank_bucket_allreduce",
@@ -31,14 +30,9 @@ BELOW_STAGE_3_ALONE = tuple(
 """Keys that the optimizer of stages 1 and 2 reads, and that of stage 3 does not."""
 
 AT_EVERY_STAGE = tuple(
-    f"{Z}.{name}" for name in ("overlap_comm", "reduce_bucket_size", "contiguous_gradients", "reduce_scatter", "load_from_fp32_weights")
+    f"{ZERO}.{name}" for name in ("overlap_comm", "reduce_bucket_size", "contiguous_gradients", "reduce_scatter", "load_from_fp32_weights")
 )
 """Keys that the optimizers of stages 1, 2 and 3 read."""
-
-
-def stage_place(config: Config) -> tuple[tuple[str, str], ...]:
-    """Where the stage is set, to stand beside a finding; nothing where it is the default."""
-    return ((STAGE, "the stage is set here"),) if config.has(STAGE) else ()
 
 
 def in_order(config: Config, keys: tuple[str, ...]) -> list[str]:
@@ -73,7 +67,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
     """
     if not config.value(STAGE) == 3:  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
         return
-    defaults = {f"{Z}.use_multi_rank_bucket_allreduce": True, f"{Z}.ignore_unused_parameters": True}
+    defaults = {f"{ZERO}.use_multi_rank_bucket_allreduce": True, f"{ZERO}.ignore_unused_parameters": True}
     written = [
         key
         for key in in_order(config, BELOW_STAGE_3_ALONE)
@@ -86,7 +80,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
             f"At ZeRO stage 3 nothing reads {_named(written)}: {'it is' if one else 'they are'} for stages 1 and 2.",
             help=f"Remove {'it' if one else 'them'}.",
             fix=without(config, written[0]),
-            related=(*stage_place(config), *((key, "not read either") for key in written[1:])),
+            related=(*related_stage(config), *((key, "not read either") for key in written[1:])),
             severity=Severity.INFO,
         )
 
@@ -112,7 +106,7 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
         return
     written = [
         key
-        for key in in_order(config, AT_EVERY_STAGE + BELOW_STAGE_3_ALONE + STAGE_3_ALONE)
+        for key in in_order(config, AT_EVERY_STAGE + BELOW_STAGE_3_ALONE + STAGE_3_KEYS)
         if config.quote(key) != "false" and not (key.endswith("ignore_unused_parameters") and config.quote(key) == "true")
     ]
     if written:
@@ -122,7 +116,7 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
             f"At stage 0 ZeRO is off, and nothing reads {_named(written)}.",
             help=f"Set the stage to 1, 2 or 3, or remove {'it' if one else 'them'}.",
             fix=without(config, written[0]),
-            related=(*stage_place(config), *((key, "not read either") for key in written[1:])),
+            related=(*related_stage(config), *((key, "not read either") for key in written[1:])),
             severity=Severity.INFO,
         )
 
@@ -138,7 +132,7 @@ def legacy_stage_1(config: Config) -> Iterator[Finding]:
 
     Remove it.
     """
-    key = f"{Z}.legacy_stage1"
+    key = f"{ZERO}.legacy_stage1"
     if config.value(key) is True and config.value(STAGE) >= 1:
         yield Finding(
             key,
@@ -184,7 +178,7 @@ def grad_norm_switched_off(config: Config) -> Iterator[Finding]:
     """
     from dslint.rules.helpers.precision import uses_bf16_optimizer
 
-    key, stage = f"{Z}.compute_grad_norm", config.value(STAGE)
+    key, stage = f"{ZERO}.compute_grad_norm", config.value(STAGE)
     if config.release < (0, 19, 7) or config.value(key) is not False:
         return
     if stage in (0, 3):
@@ -193,13 +187,13 @@ def grad_norm_switched_off(config: Config) -> Iterator[Finding]:
             f'compute_grad_norm false works at ZeRO stages 1 and 2 alone, and the stage is {stage}: DeepSpeed raises ValidationError "compute_grad_norm=false is supported only with ZeRO Stage 1 or 2".',
             help="Remove it.",
             fix=without(config, key),
-            related=stage_place(config),
+            related=related_stage(config),
             phase=Phase.PARSE,
         )
         return
     if stage not in (1, 2):
         return
-    device = config.value(f"{OFFLOAD}.device")
+    device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
     if config.value("gradient_clipping") > 0:
         default = "" if config.has("gradient_clipping") else ", the default"
         found, place, help_ = (
@@ -207,10 +201,10 @@ def grad_norm_switched_off(config: Config) -> Iterator[Finding]:
             "gradient_clipping",
             'Write "gradient_clipping": 0, or remove it.',
         )
-    elif config.has(f"{Z}.zenflow") and config.quote(f"{Z}.zenflow") != "null":
-        found, place, help_ = "ZenFlow is on", f"{Z}.zenflow", "Remove one of the two."
+    elif config.has(f"{ZERO}.zenflow") and config.quote(f"{ZERO}.zenflow") != "null":
+        found, place, help_ = "ZenFlow is on", f"{ZERO}.zenflow", "Remove one of the two."
     elif device in ("cpu", "nvme"):
-        found, place, help_ = "the optimizer is offloaded", OFFLOAD, "Remove one of the two."
+        found, place, help_ = "the optimizer is offloaded", OFFLOAD_OPTIMIZER, "Remove one of the two."
     elif uses_bf16_optimizer(config):
         found, place, help_ = "stage 1 in bf16 accumulates gradients in fp32", "data_types.grad_accum_dtype", "Remove one of the two."
     else:
@@ -243,10 +237,10 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     Offload the optimizer, or set the stage to 0.
     """
     stage = config.value(STAGE)
-    offloads = [config.value(f"{Z}.{name}.device") for name in ("offload_optimizer", "offload_param")]
+    offloads = [config.value(f"{ZERO}.{name}.device") for name in ("offload_optimizer", "offload_param")]
     if config.facts.world_size != 1 or not stage >= 1 or not all(device in (None, "none") for device in offloads) or not config.has(STAGE):
         return
-    if config.has(f"{Z}.cpu_offload"):
+    if config.has(f"{ZERO}.cpu_offload"):
         return
     yield Finding(
         STAGE,
@@ -269,14 +263,14 @@ def contiguous_gradients_forced(config: Config) -> Iterator[Finding]:
 
     Remove it.
     """
-    key = f"{Z}.contiguous_gradients"
-    if config.value(key) is False and config.value(STAGE) in (1, 2) and config.value(f"{OFFLOAD}.device") in ("cpu", "nvme"):
+    key = f"{ZERO}.contiguous_gradients"
+    if config.value(key) is False and config.value(STAGE) in (1, 2) and config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme"):
         yield Finding(
             key,
             f"contiguous_gradients false is overridden: with the optimizer offloaded DeepSpeed takes true at stage {config.value(STAGE)}.",
             help="Remove it.",
             fix=without(config, key),
-            related=((OFFLOAD, "the optimizer is offloaded here"),),
+            related=((OFFLOAD_OPTIMIZER, "the optimizer is offloaded here"),),
         )
 
 
@@ -297,9 +291,9 @@ def unused_parameters_not_looked_for(config: Config) -> Iterator[Finding]:
 
     Remove it, or look for such parameters in the program.
     """
-    key = f"{Z}.ignore_unused_parameters"
-    device = config.value(f"{OFFLOAD}.device")
-    if config.value(key) is False and config.value(STAGE) in (1, 2) and device in (None, "none") and not config.has(f"{Z}.cpu_offload"):
+    key = f"{ZERO}.ignore_unused_parameters"
+    device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
+    if config.value(key) is False and config.value(STAGE) in (1, 2) and device in (None, "none") and not config.has(f"{ZERO}.cpu_offload"):
         yield Finding(
             key,
             "ignore_unused_parameters false is heeded with optimizer offload alone: here a parameter without a gradient passes unnoticed.",

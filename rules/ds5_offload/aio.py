@@ -7,14 +7,18 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE
-from dslint.rules.ds4_zero.stage_settings import stage_place
-from dslint.rules.ds5_offload.nvme import BLOCKS, DOCS, SWAPPER, to_nvme
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_SECTIONS, PARAM_SWAPPER, to_nvme
+from dslint.rules.helpers.zero import STAGE, related_stage
 
 
-@rule("DS512", "aio-without-nvme", effect=Effect.IGNORED, references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", DOCS))
+@rule(
+    "DS512",
+    "aio-without-nvme",
+    effect=Effect.IGNORED,
+    references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", OFFLOAD_DOCS),
+)
 @bad(trained('"aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}'), at="aio")
 @good(
     trained(
@@ -32,7 +36,7 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
     members = getattr(config.node("aio"), "members", None)
     if not members or config.has("checkpoint.writer"):
         return
-    devices = [config.value(f"{block}.device") for block in BLOCKS]
+    devices = [config.value(f"{block}.device") for block in OFFLOAD_SECTIONS]
     if config.value(STAGE) in (0, 1, 2) or (config.value(STAGE) == 3 and all(device in (None, "none", "cpu") for device in devices)):
         yield Finding(
             "aio",
@@ -40,7 +44,7 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
             help="Remove it.",
             fix=without(config, "aio"),
             on="key",
-            related=stage_place(config),
+            related=related_stage(config),
             severity=Severity.INFO,
         )
 
@@ -50,7 +54,7 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
     "aio-not-positive",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
-    references=("deepspeed/runtime/swap_tensor/optimizer_utils.py, OptimizerSwapper._io_aligned_numel", SWAPPER),
+    references=("deepspeed/runtime/swap_tensor/optimizer_utils.py, OptimizerSwapper._io_aligned_numel", PARAM_SWAPPER),
 )
 @bad(
     trained(
@@ -73,7 +77,7 @@ def aio_not_positive(config: Config) -> Iterator[Finding]:
     Write 1, the default, or more.
     """
     key = "aio.intra_op_parallelism"
-    if config.release >= (0, 16, 4) and config.value(key) == 0 and any(to_nvme(config, block) for block in BLOCKS):
+    if config.release >= (0, 16, 4) and config.value(key) == 0 and any(to_nvme(config, block) for block in OFFLOAD_SECTIONS):
         yield Finding(
             key,
             "intra_op_parallelism 0 leaves no thread to read and write: DeepSpeed raises ZeroDivisionError in deepspeed.initialize.",
@@ -110,7 +114,7 @@ def aio_makes_no_progress(config: Config) -> Iterator[Finding]:
     """
     for name, default in (("block_size", 1_048_576), ("queue_depth", 8)):
         key = f"aio.{name}"
-        if config.has(key) and config.value(key) <= 0 and any(to_nvme(config, block) for block in BLOCKS):
+        if config.has(key) and config.value(key) <= 0 and any(to_nvme(config, block) for block in OFFLOAD_SECTIONS):
             yield Finding(
                 key,
                 f"{name} {config.quote(key)} transfers nothing: DeepSpeed accepts it, and the library that reads and writes NVMe has no check of its own.",

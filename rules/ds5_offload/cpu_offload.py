@@ -9,17 +9,15 @@ from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE, local_ranks
-from dslint.rules.ds4_zero.stage_settings import OFFLOAD, stage_place
-from dslint.rules.ds5_offload.nvme import PARAMETERS
-from dslint.rules.ds5_offload.offload_device import offloaded
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu
 from dslint.rules.helpers.precision import cpu_adam
+from dslint.rules.helpers.zero import STAGE, local_ranks, related_stage
 
 ZERO_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
-SUPER = f"{OFFLOAD}.super_offload"
-CORES = f"{OFFLOAD}.cpuadam_cores_perc"
+SUPER = f"{OFFLOAD_OPTIMIZER}.super_offload"
+CORES = f"{OFFLOAD_OPTIMIZER}.cpuadam_cores_perc"
 
 ADAM_BYTES = 16
 """Bytes that the host holds for a parameter whose Adam is offloaded: master weight, gradient and two moments, in fp32."""
@@ -27,7 +25,7 @@ ADAM_BYTES = 16
 
 def is_offloaded(config: Config) -> bool:
     """Whether optimizer states leave the GPU for certain."""
-    return config.value(f"{OFFLOAD}.device") in ("cpu", "nvme") and bool(config.value(STAGE) >= 1)
+    return config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme") and bool(config.value(STAGE) >= 1)
 
 
 @rule("DS520", "offload-ratio-without-cpu-adam", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(f"{ZERO_3}.__init__",))
@@ -48,7 +46,7 @@ def offload_ratio_without_cpu_adam(config: Config) -> Iterator[Finding]:
 
     Take Adam or AdamW without `torch_adam`, or remove the ratio.
     """
-    key = f"{OFFLOAD}.ratio"
+    key = f"{OFFLOAD_OPTIMIZER}.ratio"
     ratio = config.value(key)
     if config.release >= (0, 12, 3) and config.value(STAGE) == 3 and is_offloaded(config) and ratio < 1 and cpu_adam(config) is False:
         yield Finding(
@@ -91,7 +89,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
             f"super_offload is for ZeRO stage 3, and the stage is {stage}: the optimizer is offloaded as always.",
             help='Set "stage": 3, or remove it.',
             fix=without(config, SUPER),
-            related=stage_place(config),
+            related=related_stage(config),
         )
     if config.release >= (0, 18, 0) and config.has(CORES) and on is False and config.value(CORES) != 0.8:
         yield Finding(
@@ -100,14 +98,14 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
             help="Remove it.",
             fix=without(config, CORES),
         )
-    ratio = f"{OFFLOAD}.ratio"
-    if config.has(ratio) and config.value(ratio) < 1 and stage == 3 and config.value(f"{OFFLOAD}.device") == "none":
+    ratio = f"{OFFLOAD_OPTIMIZER}.ratio"
+    if config.has(ratio) and config.value(ratio) < 1 and stage == 3 and config.value(f"{OFFLOAD_OPTIMIZER}.device") == "none":
         yield Finding(
             ratio,
             'ratio says how much of the optimizer is offloaded, and the device is "none": nothing is.',
             help='Write "device": "cpu", or remove it.',
             fix=without(config, ratio),
-            related=((f"{OFFLOAD}.device", "the device is set here"),) if config.has(f"{OFFLOAD}.device") else (),
+            related=((f"{OFFLOAD_OPTIMIZER}.device", "the device is set here"),) if config.has(f"{OFFLOAD_OPTIMIZER}.device") else (),
         )
 
 
@@ -218,10 +216,10 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
 
     model, memory, ranks = config.facts.model, config.facts.host_memory, config.facts.world_size
     local = local_ranks(config)
-    to_host = config.value(f"{OFFLOAD}.device") == "cpu"
+    to_host = config.value(f"{OFFLOAD_OPTIMIZER}.device") == "cpu"
     if model is None or memory is None or not ranks or local is None or not is_offloaded(config) or not to_host:
         return
-    if cpu_adam(config) is False or (config.facts.tensor_parallel or 1) > 1 or config.value(f"{OFFLOAD}.ratio") < 1:
+    if cpu_adam(config) is False or (config.facts.tensor_parallel or 1) > 1 or config.value(f"{OFFLOAD_OPTIMIZER}.ratio") < 1:
         return
     try:
         parameters = read_shape(model.data, model.path).size
@@ -232,7 +230,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     if needed > memory:
         over = f" x {local}/{ranks} ranks on a machine" if local != ranks else ""
         yield Finding(
-            OFFLOAD,
+            OFFLOAD_OPTIMIZER,
             f"The offloaded optimizer of {model} needs {parameters:,} parameters x {ADAM_BYTES} bytes{over} = {in_words(needed)} on each machine, which has {in_words(memory)}: "
             "the system kills such a process with no message from Python.",
             help='Take more machines, or ZeRO stage 3 with "device": "nvme". Where only adapters are trained, ignore this.',
@@ -257,14 +255,14 @@ def param_offload_alone(config: Config) -> Iterator[Finding]:
 
     Offload the optimizer first, and parameters where that is not enough.
     """
-    device = config.value(f"{OFFLOAD}.device")
-    off = device == "none" or (device is None and not config.has(OFFLOAD))
-    if config.value(STAGE) == 3 and config.value(f"{PARAMETERS}.device") in ("cpu", "nvme") and off and config.has("optimizer.type"):
+    device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
+    off = device == "none" or (device is None and not config.has(OFFLOAD_OPTIMIZER))
+    if config.value(STAGE) == 3 and config.value(f"{OFFLOAD_PARAM}.device") in ("cpu", "nvme") and off and config.has("optimizer.type"):
         yield Finding(
-            PARAMETERS,
+            OFFLOAD_PARAM,
             "Parameters are offloaded, 2 bytes each in half precision, and the optimizer states, 12 bytes each, stay on the GPU: it is the other way round that saves most and costs least.",
             help='Add "offload_optimizer": {"device": "cpu"}.',
-            fix=offloaded(config, "offload_optimizer"),
+            fix=offload_to_cpu(config, OFFLOAD_OPTIMIZER),
             on="key",
         )
 
@@ -301,7 +299,7 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
         return
     if config.value("zero_force_ds_cpu_optimizer") is True:
         yield Finding(
-            OFFLOAD,
+            OFFLOAD_OPTIMIZER,
             'The optimizer comes from the program, which has to be DeepSpeedCPUAdam or DeepSpeedCPULion here: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
             help="Build DeepSpeedCPUAdam in the program, or write an optimizer section.",
             on="key",
@@ -374,12 +372,12 @@ def offload_not_pinned(config: Config) -> Iterator[Finding]:
 
     Write `"pin_memory": true` where the host has the memory.
     """
-    for block in (OFFLOAD, PARAMETERS):
+    for block in (OFFLOAD_OPTIMIZER, OFFLOAD_PARAM):
         key = f"{block}.pin_memory"
         if (
             config.value(f"{block}.device") == "cpu"
             and config.value(key) is False
-            and config.value(STAGE) >= (1 if block == OFFLOAD else 3)
+            and config.value(STAGE) >= (1 if block == OFFLOAD_OPTIMIZER else 3)
         ):
             default = "" if config.has(key) else f", the default of DeepSpeed {config.release}"
             yield Finding(
@@ -419,7 +417,7 @@ def offload_step_dominates(config: Config) -> Iterator[Finding]:
     steps = config.value("gradient_accumulation_steps")
     if is_offloaded(config) and steps in (1, 2):
         yield Finding(
-            OFFLOAD,
+            OFFLOAD_OPTIMIZER,
             f"The offloaded optimizer steps on the CPU after every {'micro batch' if steps == 1 else 'two micro batches'}, and the GPU waits for it each time.",
             help="Raise gradient_accumulation_steps, where the batch may grow.",
             on="key",

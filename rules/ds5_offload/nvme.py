@@ -8,16 +8,12 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE, local_ranks
-from dslint.rules.ds4_zero.stage_settings import OFFLOAD, Z
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, OFFLOAD_SECTIONS, PARAM_SWAPPER, to_nvme
+from dslint.rules.helpers.zero import local_ranks
 
-PARAMETERS = f"{Z}.offload_param"
-BLOCKS = (PARAMETERS, OFFLOAD)
 ZERO_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
-SWAPPER = "deepspeed/runtime/swap_tensor/partitioned_param_swapper.py, AsyncPartitionedParameterSwapper"
-DOCS = "https://www.deepspeed.ai/docs/config-json/#parameter-offloading"
 
 MEMORY = "/dev/shm"  # noqa: S108 - looked for, not written to
 """The directory whose files are host memory."""
@@ -27,11 +23,6 @@ ADAM_BUFFERS = 4
 
 LARGE_SHARE = 0.5
 """The part of a machine's memory from which pinned buffers are worth a word."""
-
-
-def to_nvme(config: Config, block: str) -> bool:
-    """Whether an offload block sends something to NVMe, which it does at ZeRO stage 3 alone."""
-    return bool(config.value(STAGE) == 3 and config.value(f"{block}.device") == "nvme")
 
 
 @rule(
@@ -56,11 +47,11 @@ def nvme_without_path(config: Config) -> Iterator[Finding]:
 
     Write the path of a directory on a local NVMe disk.
     """
-    for block in BLOCKS:
+    for block in OFFLOAD_SECTIONS:
         if to_nvme(config, block) and config.value(f"{block}.nvme_path") is None:
             error = (
                 'AssertionError ""nvme_path" in DeepSpeed Config cannot be None if remote device is OffloadDeviceEnum.nvme"'
-                if block == PARAMETERS
+                if block == OFFLOAD_PARAM
                 else 'TypeError "expected str, bytes or os.PathLike object, not NoneType"'
             )
             yield Finding(
@@ -89,7 +80,7 @@ def nvme_path_is_no_disk(config: Config) -> Iterator[Finding]:
 
     Mount the disk, and write the directory that it is mounted on.
     """
-    for block in BLOCKS:
+    for block in OFFLOAD_SECTIONS:
         key = f"{block}.nvme_path"
         path = config.value(key) if to_nvme(config, block) else None
         if not isinstance(path, str):
@@ -125,7 +116,7 @@ def nvme_path_is_no_disk(config: Config) -> Iterator[Finding]:
     "no-swap-buffers",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
-    references=("deepspeed/runtime/swap_tensor/utils.py, SwapBufferManager", f"{SWAPPER}.get_buffer"),
+    references=("deepspeed/runtime/swap_tensor/utils.py, SwapBufferManager", f"{PARAM_SWAPPER}.get_buffer"),
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme", "buffer_count": 0}}'),
@@ -141,18 +132,18 @@ def no_swap_buffers(config: Config) -> Iterator[Finding]:
 
     Leave `buffer_count` out: 4 for the optimizer, 5 for parameters. `buffer_size` 0 is the same in another way.
     """
-    for block, default in ((OFFLOAD, 4), (PARAMETERS, 5)):
+    for block, default in ((OFFLOAD_OPTIMIZER, 4), (OFFLOAD_PARAM, 5)):
         key = f"{block}.buffer_count"
         if to_nvme(config, block) and config.value(key) == 0:
-            error = "IndexError" if block == OFFLOAD else 'AssertionError "No swap buffers to allocate"'
+            error = "IndexError" if block == OFFLOAD_OPTIMIZER else 'AssertionError "No swap buffers to allocate"'
             yield Finding(
                 key,
                 f"buffer_count 0 leaves {block.partition('.')[2]} nothing to read into: DeepSpeed raises {error} in deepspeed.initialize.",
                 help=f"Write {default}, the default, or leave it out.",
                 fix=write(config, key, str(default), Applicability.SAFE),
             )
-    key = f"{PARAMETERS}.buffer_size"
-    if to_nvme(config, PARAMETERS) and config.value(key) == 0:
+    key = f"{OFFLOAD_PARAM}.buffer_size"
+    if to_nvme(config, OFFLOAD_PARAM) and config.value(key) == 0:
         yield Finding(
             key,
             'buffer_size 0 holds no element: DeepSpeed raises AssertionError "More elements than buffer size" for the first parameter of 1 MiB or more.',
@@ -183,9 +174,9 @@ def few_swap_buffers(config: Config) -> Iterator[Finding]:
 
     Write 4, the default.
     """
-    key, name = f"{OFFLOAD}.buffer_count", config.value("optimizer.type")
+    key, name = f"{OFFLOAD_OPTIMIZER}.buffer_count", config.value("optimizer.type")
     count = config.value(key)
-    if not (to_nvme(config, OFFLOAD) and isinstance(name, str) and name.lower() in ("adam", "adamw")):
+    if not (to_nvme(config, OFFLOAD_OPTIMIZER) and isinstance(name, str) and name.lower() in ("adam", "adamw")):
         return
     if isinstance(count, int) and 0 < count < ADAM_BUFFERS:
         yield Finding(
@@ -209,7 +200,7 @@ def _model(vocabulary: int, hidden: int) -> Any:
     phase=Phase.INITIALIZE,
     needs=("model", "world_size"),
     untried="parameters below 1 MiB, such as those of the suite's model, are not swapped",
-    references=(f"{SWAPPER}.get_buffer", "https://github.com/deepspeedai/DeepSpeed/issues/3506"),
+    references=(f"{PARAM_SWAPPER}.get_buffer", "https://github.com/deepspeedai/DeepSpeed/issues/3506"),
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme"}}'),
@@ -236,10 +227,10 @@ def swap_buffer_too_small(config: Config) -> Iterator[Finding]:
 
     Write a size above the largest partition.
     """
-    model, ranks, key = config.facts.model, config.facts.world_size, f"{PARAMETERS}.buffer_size"
+    model, ranks, key = config.facts.model, config.facts.world_size, f"{OFFLOAD_PARAM}.buffer_size"
     size = config.value(key)
     if (
-        not to_nvme(config, PARAMETERS)
+        not to_nvme(config, OFFLOAD_PARAM)
         or model is None
         or not ranks
         or not isinstance(size, int)
@@ -253,7 +244,7 @@ def swap_buffer_too_small(config: Config) -> Iterator[Finding]:
         default = "" if config.has(key) else ", the default"
         enough = -(-partition // 10_000_000) * 10_000_000
         yield Finding(
-            key if config.has(key) else f"{PARAMETERS}.device",
+            key if config.has(key) else f"{OFFLOAD_PARAM}.device",
             f"The embedding of {model}, {model.vocab_size:,} x {model.hidden_size:,} over {ranks:,} GPUs, is {partition:,} elements on each, and buffer_size is {size:,}{default}: "
             'DeepSpeed raises AssertionError "More elements than buffer size".',
             help=f'Write "buffer_size": {enough} in offload_param, or more.',
@@ -266,7 +257,7 @@ def swap_buffer_too_small(config: Config) -> Iterator[Finding]:
     "pinned-swap-buffers",
     effect=Effect.MEMORY,
     needs=("host_memory",),
-    references=(f"{SWAPPER}._configure_aio", "https://github.com/deepspeedai/DeepSpeed/issues/3506"),
+    references=(f"{PARAM_SWAPPER}._configure_aio", "https://github.com/deepspeedai/DeepSpeed/issues/3506"),
 )
 @bad(
     trained(
@@ -294,33 +285,35 @@ def pinned_swap_buffers(config: Config) -> Iterator[Finding]:
     Write a smaller `buffer_size`, not below the largest partition of a parameter.
     """
     from dslint.facts.gpus import in_words
-    from dslint.rules.ds4_zero.buckets import WIDTHS
     from dslint.rules.helpers.precision import model_dtype
+    from dslint.rules.helpers.zero import DTYPE_BYTES
 
-    count, size, dtype = config.value(f"{PARAMETERS}.buffer_count"), config.value(f"{PARAMETERS}.buffer_size"), model_dtype(config)
+    count, size, dtype = config.value(f"{OFFLOAD_PARAM}.buffer_count"), config.value(f"{OFFLOAD_PARAM}.buffer_size"), model_dtype(config)
     memory = config.facts.host_memory
-    if not to_nvme(config, PARAMETERS) or not isinstance(count, int) or not isinstance(size, int) or dtype is None or memory is None:
+    if not to_nvme(config, OFFLOAD_PARAM) or not isinstance(count, int) or not isinstance(size, int) or dtype is None or memory is None:
         return
     ranks = local_ranks(config) or 1
-    pinned = count * size * WIDTHS[dtype] * ranks
-    key = next((key for key in (f"{PARAMETERS}.buffer_size", f"{PARAMETERS}.buffer_count") if config.has(key)), f"{PARAMETERS}.device")
+    pinned = count * size * DTYPE_BYTES[dtype] * ranks
+    key = next(
+        (key for key in (f"{OFFLOAD_PARAM}.buffer_size", f"{OFFLOAD_PARAM}.buffer_count") if config.has(key)), f"{OFFLOAD_PARAM}.device"
+    )
     if pinned > LARGE_SHARE * memory:
         on_each = f" x {ranks} ranks of a machine" if ranks > 1 else ""
         yield Finding(
             key,
-            f"The buffers of offload_param pin {count} x {size:,} elements x {WIDTHS[dtype]} bytes{on_each} = {in_words(pinned)} of host memory, {pinned / memory:.0%} of the {in_words(memory)} there are.",
+            f"The buffers of offload_param pin {count} x {size:,} elements x {DTYPE_BYTES[dtype]} bytes{on_each} = {in_words(pinned)} of host memory, {pinned / memory:.0%} of the {in_words(memory)} there are.",
             help='Write a smaller "buffer_size", not below the largest partition of a parameter.',
         )
 
 
 OF_NVME = {
-    PARAMETERS: {"nvme_path": None, "buffer_count": 5, "buffer_size": 100_000_000, "max_in_cpu": 1_000_000_000},
-    OFFLOAD: {"nvme_path": None, "buffer_count": 4, "pipeline_read": False, "pipeline_write": False, "fast_init": False},
+    OFFLOAD_PARAM: {"nvme_path": None, "buffer_count": 5, "buffer_size": 100_000_000, "max_in_cpu": 1_000_000_000},
+    OFFLOAD_OPTIMIZER: {"nvme_path": None, "buffer_count": 4, "pipeline_read": False, "pipeline_write": False, "fast_init": False},
 }
 """By block: the settings that are read with the device "nvme" alone, with their defaults."""
 
 
-@rule("DS511", "nvme-settings-without-nvme", effect=Effect.IGNORED, references=(DOCS, "deepspeed/runtime/zero/offload_config.py"))
+@rule("DS511", "nvme-settings-without-nvme", effect=Effect.IGNORED, references=(OFFLOAD_DOCS, "deepspeed/runtime/zero/offload_config.py"))
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "nvme_path": "/local_nvme"}}'),
     at="zero_optimization.offload_param.nvme_path",

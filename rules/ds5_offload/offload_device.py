@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.facts import Integration
-from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.offload import CPU_OPTIMIZERS, offload_to_cpu
 
 OFF = (None, "none")
 
@@ -157,7 +158,7 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
         or not config.has("zero_optimization.stage")
     ):
         return
-    kind = _ON_CPU.get(name.lower()) if config.has("optimizer.type") and isinstance(name, str) else None
+    kind = CPU_OPTIMIZERS.get(name.lower()) if config.has("optimizer.type") and isinstance(name, str) else None
     crashes = kind is not None and not getattr(config.node("optimizer.params.torch_adam"), "value", False)
     consequence = (
         f"the parameters stay on the GPU, and the first step raises AssertionError \"{kind} param is on cuda:0 and must be 'cpu'\"."
@@ -173,18 +174,6 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
         effect=Effect.CRASH if crashes else None,
         phase=Phase.STEP if crashes else None,
     )
-
-
-_ON_CPU = {"adam": "CPUAdam", "adamw": "CPUAdam", "adagrad": "CPUAdagrad", "lion": "CPULion"}
-"""By optimizer type: the name of DeepSpeed's optimizer for the CPU, as its assertion gives it."""
-
-
-def offloaded(config: Config, block: str) -> FixPlan | None:
-    """Send a block to the CPU; nothing where the optimizer of the config is none that DeepSpeed has for the CPU."""
-    name = config.value("optimizer.type") if config.has("optimizer") else "adamw"
-    if block == "offload_optimizer" and not (isinstance(name, str) and name.lower() in _ON_CPU):
-        return None
-    return write(config, f"zero_optimization.{block}.device", '"cpu"')
 
 
 @rule("DS529", "offload-without-device", effect=Effect.SILENT, references=("deepspeed/runtime/zero/offload_config.py",))
@@ -212,7 +201,7 @@ def offload_without_device(config: Config) -> Iterator[Finding]:
             block,
             f'{name} has no device, which makes it "none": nothing is offloaded, and what was to leave the GPU stays there.',
             help='Add "device": "cpu"; or "none", if nothing is to be offloaded.',
-            fix=offloaded(config, name),
+            fix=offload_to_cpu(config, block),
             on="key",
             effect=None if members else Effect.IGNORED,
         )

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE
-from dslint.rules.ds4_zero.stage_settings import OFFLOAD, Z, stage_place
-from dslint.rules.ds5_offload.offload_device import offloaded
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, offload_to_cpu
+from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 
-ZENFLOW = f"{Z}.zenflow"
+ZENFLOW = f"{ZERO}.zenflow"
 CONFIGURE = "deepspeed/runtime/zenflow/engine.py, configure_zenflow"
 STAGE_1_AND_2 = "deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py, ZenFlowZeroOptimizer"
 STEPWISE = '"offload_optimizer": {"device": "cpu"}, "overlap_comm": true'
@@ -36,17 +35,21 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
 
     Add `"offload_optimizer": {"device": "cpu"}` and a ZeRO stage, or remove `zenflow`.
     """
-    stage, device = config.value(STAGE), config.value(f"{OFFLOAD}.device")
+    stage, device = config.value(STAGE), config.value(f"{OFFLOAD_OPTIMIZER}.device")
     if not has_zenflow(config):
         return
-    if stage in (1, 2) and (device == "none" or (device is None and not config.has(OFFLOAD))) and not config.has(f"{Z}.cpu_offload"):
+    if (
+        stage in (1, 2)
+        and (device == "none" or (device is None and not config.has(OFFLOAD_OPTIMIZER)))
+        and not config.has(f"{ZERO}.cpu_offload")
+    ):
         yield Finding(
             ZENFLOW,
             'zenflow needs an offloaded optimizer: DeepSpeed raises ValueError "Zenflow must be used with cpu offload".',
             help='Add "offload_optimizer": {"device": "cpu"}, or remove it.',
-            fix=offloaded(config, "offload_optimizer"),
+            fix=offload_to_cpu(config, OFFLOAD_OPTIMIZER),
             on="key",
-            related=stage_place(config),
+            related=related_stage(config),
         )
     elif stage == 0:
         yield Finding(
@@ -54,7 +57,7 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
             "zenflow needs ZeRO, and the stage is 0: the first step raises AttributeError, since the optimizer has nothing of ZenFlow.",
             help='Set "stage": 1, 2 or 3 with "offload_optimizer": {"device": "cpu"}, or remove it.',
             on="key",
-            related=stage_place(config),
+            related=related_stage(config),
             phase=Phase.STEP,
         )
 
@@ -131,8 +134,8 @@ def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
 
     Write `"overlap_comm": true` in `zero_optimization`.
     """
-    key, stage, overlap = f"{ZENFLOW}.offload", config.value(STAGE), f"{Z}.overlap_comm"
-    offloaded = config.value(f"{OFFLOAD}.device") in ("cpu", "nvme") or stage == 3
+    key, stage, overlap = f"{ZENFLOW}.offload", config.value(STAGE), f"{ZERO}.overlap_comm"
+    offloaded = config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme") or stage == 3
     if has_zenflow(config) and stage >= 1 and offloaded and config.value(key) is True and config.value(overlap) is False:
         yield Finding(
             key,
@@ -218,7 +221,7 @@ def zenflow_optimizer(config: Config) -> Iterator[Finding]:
 
     Remove what is DeepSpeed's own; write `params`, with `lr` at least.
     """
-    if not has_zenflow(config) or config.value(STAGE) not in (1, 2) or config.value(f"{OFFLOAD}.device") not in ("cpu", "nvme"):
+    if not has_zenflow(config) or config.value(STAGE) not in (1, 2) or config.value(f"{OFFLOAD_OPTIMIZER}.device") not in ("cpu", "nvme"):
         return
     if config.has("optimizer.type") and not config.has("optimizer.params"):
         yield Finding(

@@ -9,8 +9,8 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
-from dslint.rules.ds4_zero.stage import STAGE
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.zero import STAGE
 
 if TYPE_CHECKING:
     from dslint.memory.estimate import Estimate

@@ -1,0 +1,31 @@
+"""What rules about offload share: its sections, the references, the device."""
+
+from __future__ import annotations
+
+from dslint.config import Config
+from dslint.rule import FixPlan
+from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.zero import STAGE, ZERO
+
+OFFLOAD_OPTIMIZER = f"{ZERO}.offload_optimizer"
+OFFLOAD_PARAM = f"{ZERO}.offload_param"
+OFFLOAD_SECTIONS = (OFFLOAD_PARAM, OFFLOAD_OPTIMIZER)
+
+OFFLOAD_DOCS = "https://www.deepspeed.ai/docs/config-json/#parameter-offloading"
+PARAM_SWAPPER = "deepspeed/runtime/swap_tensor/partitioned_param_swapper.py, AsyncPartitionedParameterSwapper"
+
+CPU_OPTIMIZERS = {"adam": "CPUAdam", "adamw": "CPUAdam", "adagrad": "CPUAdagrad", "lion": "CPULion"}
+"""By optimizer type: the name of DeepSpeed's optimizer for the CPU, as its assertion gives it."""
+
+
+def to_nvme(config: Config, section: str) -> bool:
+    """Whether an offload section sends something to NVMe, which only ZeRO stage 3 does."""
+    return bool(config.value(STAGE) == 3 and config.value(f"{section}.device") == "nvme")
+
+
+def offload_to_cpu(config: Config, section: str) -> FixPlan | None:
+    """Write the device "cpu" into an offload section; None where DeepSpeed has no CPU version of the config's optimizer."""
+    name = config.value("optimizer.type") if config.has("optimizer") else "adamw"
+    if section == OFFLOAD_OPTIMIZER and not (isinstance(name, str) and name.lower() in CPU_OPTIMIZERS):
+        return None
+    return write(config, f"{section}.device", '"cpu"')

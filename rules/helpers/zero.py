@@ -1,0 +1,47 @@
+"""What rules about ZeRO share: its section, the stage, the keys that only stage 3 reads, ranks of a node."""
+
+from __future__ import annotations
+
+from dslint.config import Config
+
+ZERO = "zero_optimization"
+STAGE = f"{ZERO}.stage"
+
+STAGE_3_KEYS = tuple(
+    f"{ZERO}.{name}"
+    for name in (
+        "stage3_max_live_parameters",
+        "stage3_max_reuse_distance",
+        "stage3_prefetch_bucket_size",
+        "stage3_param_persistence_threshold",
+        "stage3_model_persistence_threshold",
+        "stage3_gather_16bit_weights_on_model_save",
+        "stage3_module_granularity_threshold",
+        "sub_group_size",
+        "zero_hpz_partition_size",
+        "zero_quantized_weights",
+        "zero_quantized_nontrainable_weights",
+        "zero_quantized_gradients",
+        "stage3_allgather_sequential",
+        "stage3_use_all_reduce_for_fetch_params",
+        "save_muon_momentum_buffer_in_memory",
+        "log_trace_cache_warnings",
+        "enable_sanity_checks",
+        "leaf_module",
+    )
+)
+"""Keys that only the stage 3 optimizer reads."""
+
+DTYPE_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+"""Bytes of an element of a data type."""
+
+
+def related_stage(config: Config) -> tuple[tuple[str, str], ...]:
+    """Where the stage is written, as a related place of a finding; empty where the stage is the default."""
+    return ((STAGE, "the stage is set here"),) if config.has(STAGE) else ()
+
+
+def local_ranks(config: Config) -> int | None:
+    """How many ranks share a node; None where the world size or the number of nodes is unknown, or the nodes hold different numbers."""
+    ranks, nodes = config.facts.world_size, config.facts.nodes
+    return ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
