@@ -13,7 +13,7 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import NEWEST
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.fixes import corrected_key, moved_together
-from dslint.rules.helpers.messages import literal
+from dslint.rules.helpers.messages import shown_value
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
@@ -160,7 +160,7 @@ def _lost(violation: Violation) -> str:
     default = KEYS.get(key, {}).get("default", UNKNOWN)
     if default is UNKNOWN or isinstance(default, dict | list) or default is None:
         return ""
-    return f", and uses {literal(default)}, the default of {violation.meant[-1]}"
+    return f", and uses {shown_value(default)}, the default of {violation.meant[-1]}"
 
 
 LOST = {

@@ -11,7 +11,7 @@ from dslint.diagnostics import Effect, Severity
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.messages import literal
+from dslint.rules.helpers.messages import shown_value
 from dslint.schemas.key_table import KEYS
 
 READ = (Origin.WRITTEN, Origin.MAPPED, Origin.FILLED)
@@ -35,9 +35,9 @@ def default_changed(config: Config) -> Iterator[Finding]:
             release = _changed_at(new.key, config.facts.upgrade_from, config.release)
             yield Finding(
                 new.path,
-                f"{new.key} is not written, and its default is {literal(new.value)} from DeepSpeed {release} on; up to then it was {literal(old.value)}.",
-                help=f'Write "{new.path[-1]}": {literal(old.value)} to keep what DeepSpeed {config.facts.upgrade_from} does.',
-                fix=write(config, new.path, literal(old.value)),
+                f"{new.key} is not written, and its default is {shown_value(new.value)} from DeepSpeed {release} on; up to then it was {shown_value(old.value)}.",
+                help=f'Write "{new.path[-1]}": {shown_value(old.value)} to keep what DeepSpeed {config.facts.upgrade_from} does.',
+                fix=write(config, new.path, shown_value(old.value)),
                 severity=Severity.WARNING,
             )
 
@@ -63,13 +63,13 @@ def value_taken_otherwise(config: Config) -> Iterator[Finding]:
         if new.written is None or new.path in spoken_of or new.value is UNKNOWN or new.value == old.value:
             continue
         if old.value is not UNKNOWN and old.origin in READ:
-            message = f"{new.key} is {new.written}: DeepSpeed {old_release} takes it for {literal(old.value)}, {config.release} for {literal(new.value)}."
-            yield Finding(new.path, message, help=f"Write {literal(old.value)} or {literal(new.value)}, as it is meant.", on="value")
+            message = f"{new.key} is {new.written}: DeepSpeed {old_release} takes it for {shown_value(old.value)}, {config.release} for {shown_value(new.value)}."
+            yield Finding(
+                new.path, message, help=f"Write {shown_value(old.value)} or {shown_value(new.value)}, as it is meant.", on="value"
+            )
         elif old.lost and new.origin in READ:
             came = _came(new.key) or config.release
-            message = (
-                f"{new.key} begins to count: DeepSpeed {old_release} drops it without a word, {came} and later use {literal(new.value)}."
-            )
+            message = f"{new.key} begins to count: DeepSpeed {old_release} drops it without a word, {came} and later use {shown_value(new.value)}."
             yield Finding(new.path, message, help="Make sure that the value is still meant.", severity=Severity.WARNING)
 
 

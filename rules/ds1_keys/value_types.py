@@ -13,7 +13,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.bare_strings import swallowed
 from dslint.rules.helpers.fixes import closest, removed, write
-from dslint.rules.helpers.messages import expected, literal, raises
+from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.source.change import Set
@@ -131,7 +131,7 @@ def wrong_type_taken_otherwise(config: Config) -> Iterator[Finding]:
         if violation.consequence == ("truthy",):
             if violation.becomes is _meant(config, violation):
                 continue
-            outcome = f"DeepSpeed only asks whether it is empty, and takes it for {literal(violation.becomes)}"
+            outcome = f"DeepSpeed only asks whether it is empty, and takes it for {shown_value(violation.becomes)}"
         else:
             outcome = (violation.consequence[1] if violation.consequence else "") or "DeepSpeed does not check it"
         yield Finding(
@@ -165,7 +165,7 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
         if violation.raises:
             default = default_of(violation.spec, config.release)
             known = is_kind(default, "int") or is_kind(default, "float")
-            yield _refused(config, violation, help=None, fix=write(config, violation.path, literal(default)) if known else None)
+            yield _refused(config, violation, help=None, fix=write(config, violation.path, shown_value(default)) if known else None)
 
 
 @rule("DS107", "not-a-choice", effect=Effect.CRASH, phase=Phase.PARSE)
@@ -184,7 +184,7 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
         if violation.raises:
             close = closest(config, violation)
             kind = unsafe if close == "none" else safe  # whoever writes "gpu" may mean something else
-            fix = kind(f"write {literal(close)}", Set(violation.path, literal(close))) if close else None
+            fix = kind(f"write {shown_value(close)}", Set(violation.path, shown_value(close))) if close else None
             yield _refused(config, violation, help=f'Did you mean "{close}"?' if close else None, fix=fix)
 
 

@@ -10,7 +10,7 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
-from dslint.rules.helpers.fixes import literal, without, write
+from dslint.rules.helpers.fixes import json_text, without, write
 from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks, related_stage
 
 
@@ -112,7 +112,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
         help=f'Write "leaf_module": {{"classes": ["{block}"]}} in zero_optimization.'
         if known
         else f"Call deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
-        fix=write(config, f"{section}.classes", literal([*classes, block] if replaced else [block])) if known else None,
+        fix=write(config, f"{section}.classes", json_text([*classes, block] if replaced else [block])) if known else None,
         severity=Severity.WARNING,
         on="key" if replaced else "member",
     )

@@ -9,7 +9,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.fixes import literal, spelling, without, write
+from dslint.rules.helpers.fixes import json_text, spelling, without, write
 from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS
 from dslint.rules.helpers.parameters import in_release, meant_parameter, parameter, respelt_parameter
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
@@ -81,7 +81,7 @@ def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]
         f"{key} {config.quote(key)} is none that DeepSpeed {config.release} knows: it raises {error} in deepspeed.initialize.{exactly}",
         help=f'Write "{close[0]}".' if close else f"DeepSpeed's own are {', '.join(known for known in types if '.' not in known)}.",
         on="value",
-        fix=write(config, key, literal(guess.word), Applicability.SAFE if guess.sure else Applicability.UNSAFE)
+        fix=write(config, key, json_text(guess.word), Applicability.SAFE if guess.sure else Applicability.UNSAFE)
         if (guess := spelling(name, types))
         else None,
     )

@@ -10,7 +10,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.fixes import literal, without, write
+from dslint.rules.helpers.fixes import json_text, without, write
 from dslint.rules.helpers.optimizer import BUILT, OPTIMIZERS_DOCS, STAGE, lower_type
 from dslint.rules.helpers.parameters import implementation, in_release, meant_parameter, parameter, respelt_parameter
 from dslint.schemas.typed import find_type
@@ -81,7 +81,9 @@ def type_not_in_release(config: Config) -> Iterator[Finding]:
             help="Take AdamW, or Lamb in the place of OneBitLamb, with the parameters that those have."
             if until
             else f"Upgrade DeepSpeed to {entry['since']} or newer, or take another type.",
-            fix=write(config, key, literal(full)) if section == "optimizer" and (full := FULL_PRECISION.get(lower_type(config))) else None,
+            fix=write(config, key, json_text(full))
+            if section == "optimizer" and (full := FULL_PRECISION.get(lower_type(config)))
+            else None,
         )
 
 

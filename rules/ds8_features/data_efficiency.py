@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule, safe
-from dslint.rules.helpers.fixes import literal, spelling, write
+from dslint.rules.helpers.fixes import json_text, spelling, write
 from dslint.source.change import Remove
 from dslint.source.tree import Mapping
 
@@ -334,7 +334,7 @@ def curriculum_schedule_incomplete(config: Config) -> Iterator[Finding]:
                 key,
                 f'schedule_type {config.quote(key)} is none of {", ".join(SETTINGS)}: DeepSpeed raises RuntimeError "Unsupported curriculum schedule type" when it builds the sampler.',
                 help='Write "fixed_linear", "fixed_root", "fixed_discrete" or "custom".',
-                fix=write(config, key, literal(close.word), Applicability.SAFE)
+                fix=write(config, key, json_text(close.word), Applicability.SAFE)
                 if (close := spelling(kind, SETTINGS)) and close.sure
                 else None,
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.fixes import literal, spelling, without, write
+from dslint.rules.helpers.fixes import json_text, spelling, without, write
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Scalar
 
@@ -60,7 +60,7 @@ def expert_parallel_value_refused(config: Config) -> Iterator[Finding]:
         choices, least = spec.get("choices") or (PRESETS if name == "preset_model" else ()), spec.get("ge")
         allowed = word = None
         if choices and isinstance(value, str) and value not in choices:
-            word = literal(close.word) if (close := spelling(value, filter(None, choices))) and close.sure else None
+            word = json_text(close.word) if (close := spelling(value, filter(None, choices))) and close.sure else None
             allowed = "one of " + ", ".join(f'"{choice}"' for choice in choices)
         elif least is not None and isinstance(value, int) and not isinstance(value, bool) and value < least:
             allowed = f"a whole number from {least} on"

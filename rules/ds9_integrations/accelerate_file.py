@@ -9,13 +9,13 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, Related, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.setup.accelerate import BLOCK, BLOCK_KEYS, CLASHING, MODES, TOP_KEYS, AccelerateFile
 from dslint.source.change import Remove, Rename, Set
 from dslint.source.tree import Mapping
 
 DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
 LAUNCH = "accelerate/commands/launch.py and accelerate/utils/launch.py"
-UNTRIED = "raised by Accelerate, not by DeepSpeed; tests/setup asks it"
 
 CONFIG = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
@@ -31,7 +31,15 @@ def _listed(names: list[str]) -> str:
     return str(names)
 
 
-@rule("DS911", "accelerate-fields-clash", effect=Effect.CRASH, phase=Phase.LOAD, references=(DOCS, LAUNCH), untried=UNTRIED, setup=True)
+@rule(
+    "DS911",
+    "accelerate-fields-clash",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    references=(DOCS, LAUNCH),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
 @bad(
     CONFIG,
     at=("deepspeed_config", "zero_stage"),
@@ -113,7 +121,15 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
             return
 
 
-@rule("DS913", "accelerate-nvme-path-lost", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(LAUNCH,), untried=UNTRIED, setup=True)
+@rule(
+    "DS913",
+    "accelerate-nvme-path-lost",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=(LAUNCH,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
 @bad(
     CONFIG,
     at=("deepspeed_config", "offload_param_device"),
@@ -146,7 +162,9 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS914", "accelerate-mixed-precision", effect=Effect.CRASH, phase=Phase.LOAD, references=(LAUNCH,), untried=UNTRIED, setup=True)
+@rule(
+    "DS914", "accelerate-mixed-precision", effect=Effect.CRASH, phase=Phase.LOAD, references=(LAUNCH,), untried=RAISED_BY_LOADER, setup=True
+)
 @bad(CONFIG, at=("mixed_precision",), accelerate=HEAD + "mixed_precision: no\ndeepspeed_config:\n  zero_stage: 2\n")
 @bad(CONFIG, at=("mixed_precision",), accelerate=HEAD + "mixed_precision: bfloat16\ndeepspeed_config:\n  zero_stage: 2\n")
 @good(CONFIG, accelerate=HEAD + "mixed_precision: 'no'\ndeepspeed_config:\n  zero_stage: 2\n")
@@ -233,7 +251,7 @@ _NUMBERS = {"zero_stage": int, "gradient_clipping": float}
 STEPS = "gradient_accumulation_steps"
 
 
-@rule("DS916", "accelerate-no-number", effect=Effect.CRASH, phase=Phase.LOAD, references=(LAUNCH,), untried=UNTRIED, setup=True)
+@rule("DS916", "accelerate-no-number", effect=Effect.CRASH, phase=Phase.LOAD, references=(LAUNCH,), untried=RAISED_BY_LOADER, setup=True)
 @bad(CONFIG, at=("deepspeed_config", "zero_stage"), accelerate=HEAD + "deepspeed_config:\n  zero_stage: three\n")
 @bad(
     CONFIG,

@@ -10,6 +10,7 @@ from dslint.config import UNKNOWN, Config, Origin
 from dslint.diagnostics import Effect, Phase, Related, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, ZERO_2, trainer_arguments
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.setup.arguments import Arguments
@@ -17,17 +18,7 @@ from dslint.setup.fill import LABELS, SOURCES, Filled, from_arguments
 from dslint.source.change import Set
 from dslint.source.tree import plain
 
-SOURCE = "transformers/integrations/deepspeed.py, HfTrainerDeepSpeedConfig"
-ACCELERATE_SOURCE = "accelerate/utils/dataclasses.py, DeepSpeedPlugin"
-UNTRIED = "raised by transformers or Accelerate, not by DeepSpeed; tests/setup asks them"
 PRECISIONS = ("fp16.enabled", "bf16.enabled")
-
-ZERO = '"zero_optimization": {"stage": 2}'
-
-
-def literal(value: Any) -> str:
-    """A value as Python prints it in the Trainer's error."""
-    return repr(value)
 
 
 def _value(config: Config, key: str) -> Any:
@@ -37,11 +28,6 @@ def _value(config: Config, key: str) -> Any:
         return UNKNOWN
     value = plain(node)
     return UNKNOWN if value is None or value == "auto" or isinstance(value, str | dict) else value
-
-
-def in_trainer(config: Config) -> Arguments | None:
-    """The arguments, where it is the Trainer that reads the config."""
-    return config.arguments if config.facts.integration is Integration.TRANSFORMERS else None
 
 
 def _where(filled: Filled, arguments: Arguments, key: str) -> str:
@@ -65,35 +51,35 @@ def _conflict(config: Config, arguments: Arguments) -> str | None:
     return None
 
 
-@rule("DS904", "argument-mismatch", effect=Effect.CRASH, phase=Phase.LOAD, references=(SOURCE,), untried=UNTRIED)
+@rule("DS904", "argument-mismatch", effect=Effect.CRASH, phase=Phase.LOAD, references=(TRAINER_SOURCE,), untried=RAISED_BY_LOADER)
 @bad(
-    f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 4, {ZERO}}}',
+    f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 4, {ZERO_2}}}',
     at="gradient_accumulation_steps",
     training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 2\n",
 )
 @bad(
-    f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, {ZERO_2}}}',
     at="optimizer.params.lr",
     training="base_model: m\nmicro_batch_size: 2\nlearning_rate: 2e-5\n",
 )
 @bad(
-    f'{{"train_batch_size": 32, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO}}}',
+    f'{{"train_batch_size": 32, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
     at="train_batch_size",
     training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\n",
     world_size=8,
 )
 @bad(
-    f'{{"train_batch_size": "auto", "gradient_clipping": 0.5, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "gradient_clipping": 0.5, {ZERO_2}}}',
     at="gradient_clipping",
     training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\n",
 )
 @bad(
-    f'{{"train_batch_size": "auto", "bf16": {{"enabled": true}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "bf16": {{"enabled": true}}, {ZERO_2}}}',
     at="bf16.enabled",
     training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\n",
 )
 @good(
-    f'{{"train_batch_size": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1, "optimizer": {{"type": "AdamW", "params": {{"lr": 2e-5}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1, "optimizer": {{"type": "AdamW", "params": {{"lr": 2e-5}}}}, {ZERO_2}}}',
     training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 4\nlearning_rate: 0.00002\n",
 )
 def argument_mismatch(config: Config) -> Iterator[Finding]:
@@ -105,7 +91,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
 
     Write "auto" in the config: the Trainer then puts its own value there, and the two cannot differ.
     """
-    arguments = in_trainer(config)
+    arguments = trainer_arguments(config)
     if arguments is None:
         return
     conflict = _conflict(config, arguments)
@@ -119,7 +105,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             continue
         broken = broken or key in (MICRO, ACCUMULATION)
         label = LABELS.get(key, SOURCES[key][0])
-        error = f"- ds {key}={literal(value)} vs hf {label}={literal(filled.value)}"
+        error = f"- ds {key}={value!r} vs hf {label}={filled.value!r}"
         yield Finding(
             key,
             f"{key} is {config.quote(key)} here and {_where(filled, arguments, key)}. Once the model is loaded, the Hugging Face Trainer raises "
@@ -144,14 +130,14 @@ def _help(config: Config, key: str, filled: Filled) -> str:
     return f'Write "auto": the Trainer puts its own value there.{unsure}'
 
 
-@rule("DS905", "precision-conflict", effect=Effect.CRASH, phase=Phase.LOAD, references=(ACCELERATE_SOURCE,), untried=UNTRIED)
+@rule("DS905", "precision-conflict", effect=Effect.CRASH, phase=Phase.LOAD, references=(ACCELERATE_SOURCE,), untried=RAISED_BY_LOADER)
 @bad(
-    f'{{"train_batch_size": "auto", "fp16": {{"enabled": true}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "fp16": {{"enabled": true}}, {ZERO_2}}}',
     at="fp16.enabled",
     training="base_model: m\nmicro_batch_size: 2\nbf16: true\n",
 )
 @good(
-    f'{{"train_batch_size": "auto", "fp16": {{"enabled": "auto"}}, "bf16": {{"enabled": "auto"}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "fp16": {{"enabled": "auto"}}, "bf16": {{"enabled": "auto"}}, {ZERO_2}}}',
     training="base_model: m\nmicro_batch_size: 2\nbf16: true\n",
 )
 def precision_conflict(config: Config) -> Iterator[Finding]:
@@ -161,7 +147,7 @@ def precision_conflict(config: Config) -> Iterator[Finding]:
 
     Write "auto" for `enabled` in both sections, or the same precision in both places.
     """
-    arguments = in_trainer(config)
+    arguments = trainer_arguments(config)
     if arguments is not None:
         kind = _conflict(config, arguments)
         other = {"fp16": "bf16", "bf16": "fp16"}.get(kind or "")
@@ -188,18 +174,18 @@ def _conflicting(kind: str, asks: str, other: str, related: Related) -> Finding:
     )
 
 
-@rule("DS909", "total-steps-written", effect=Effect.CRASH, phase=Phase.LOAD, references=(SOURCE,), untried=UNTRIED)
+@rule("DS909", "total-steps-written", effect=Effect.CRASH, phase=Phase.LOAD, references=(TRAINER_SOURCE,), untried=RAISED_BY_LOADER)
 @bad(
-    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": 10000}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": 10000}}}}, {ZERO_2}}}',
     at="scheduler.params.total_num_steps",
     training="base_model: m\nmicro_batch_size: 2\nnum_train_epochs: 3\n",
 )
 @good(
-    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}}}, {ZERO_2}}}',
     training="base_model: m\nmicro_batch_size: 2\n",
 )
 @good(
-    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": 500}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": 500}}}}, {ZERO_2}}}',
     training="base_model: m\nmicro_batch_size: 2\nmax_steps: 500\n",
 )
 def total_steps_written(config: Config) -> Iterator[Finding]:
@@ -211,7 +197,7 @@ def total_steps_written(config: Config) -> Iterator[Finding]:
     Write "auto", or set `max_steps` to the same number.
     """
     key = "scheduler.params.total_num_steps"
-    arguments = in_trainer(config)
+    arguments = trainer_arguments(config)
     if arguments is None or not isinstance(_value(config, key), int) or "max_steps" in arguments or not arguments.complete:
         return
     yield Finding(

@@ -8,7 +8,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule, unsafe
-from dslint.rules.ds9_integrations.argument_mismatch import ACCELERATE_SOURCE, SOURCE, ZERO, in_trainer
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, ZERO_2, trainer_arguments
 from dslint.schemas.derive import ACCUMULATION, TRAIN
 from dslint.setup.arguments import SourcedValue
 from dslint.source.change import Insert
@@ -17,23 +17,23 @@ from dslint.source.tree import Mapping
 
 @rule("DS906", "accumulation-not-taken-over", effect=Effect.SILENT, references=(ACCELERATE_SOURCE,))
 @bad(
-    f'{{"train_micro_batch_size_per_gpu": "auto", {ZERO}}}',
+    f'{{"train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
     training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 8\n",
 )
 @bad(
-    f'{{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", {ZERO}}}',
+    f'{{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
     training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 8\n",
 )
 @bad(
-    f'{{"train_micro_batch_size_per_gpu": 2, {ZERO}}}',
+    f'{{"train_micro_batch_size_per_gpu": 2, {ZERO_2}}}',
     at=ACCUMULATION,
     program="from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n",
     integration="accelerate",
 )
 @good(
-    f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO}}}',
+    f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
     training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 8\n",
 )
 def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
 
     Add `"gradient_accumulation_steps": "auto"`.
     """
-    arguments = in_trainer(config)
+    arguments = trainer_arguments(config)
     given = arguments.get(ACCUMULATION) if arguments else _of_accelerator(config)
     steps = given.value if given else UNKNOWN
     if (
@@ -80,23 +80,28 @@ def _of_accelerator(config: Config) -> SourcedValue | None:
     return program.accumulation if program and config.facts.integration is Integration.ACCELERATE else None
 
 
-@rule("DS907", "clipping-not-taken-over", effect=Effect.SILENT, references=(SOURCE, "deepspeed/runtime/config.py, get_gradient_clipping"))
+@rule(
+    "DS907",
+    "clipping-not-taken-over",
+    effect=Effect.SILENT,
+    references=(TRAINER_SOURCE, "deepspeed/runtime/config.py, get_gradient_clipping"),
+)
 @bad(
-    f'{{"train_batch_size": "auto", {ZERO}}}',
+    f'{{"train_batch_size": "auto", {ZERO_2}}}',
     at="gradient_clipping",
     training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 0.3\n",
 )
 @bad(
-    f'{{"train_batch_size": "auto", {ZERO}}}',
+    f'{{"train_batch_size": "auto", {ZERO_2}}}',
     at="gradient_clipping",
     training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 1.0\n",
     deepspeed="0.18.9",
 )
 @good(
-    f'{{"train_batch_size": "auto", "gradient_clipping": "auto", {ZERO}}}',
+    f'{{"train_batch_size": "auto", "gradient_clipping": "auto", {ZERO_2}}}',
     training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 0.3\n",
 )
-@good(f'{{"train_batch_size": "auto", {ZERO}}}', training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 1.0\n")
+@good(f'{{"train_batch_size": "auto", {ZERO_2}}}', training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 1.0\n")
 def clipping_not_taken_over(config: Config) -> Iterator[Finding]:
     """The training clips gradients, and the config does not have the key.
 
@@ -105,7 +110,7 @@ def clipping_not_taken_over(config: Config) -> Iterator[Finding]:
 
     Add `"gradient_clipping": "auto"`.
     """
-    arguments = in_trainer(config)
+    arguments = trainer_arguments(config)
     given = arguments.get("max_grad_norm") if arguments else None
     if given is None or config.has("gradient_clipping") or not isinstance(config.document.root, Mapping):
         return
@@ -140,21 +145,21 @@ _SAME_SCHEDULE = {
 
 @rule("DS908", "argument-overridden", effect=Effect.IGNORED, references=("transformers/integrations/deepspeed.py, deepspeed_optim_sched",))
 @bad(
-    f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
     at=("optimizer",),
     training="base_model: m\nmicro_batch_size: 2\noptimizer: adafactor\n",
 )
 @bad(
-    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": "auto"}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": "auto"}}}}, {ZERO_2}}}',
     at=("lr_scheduler_type",),
     training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlr_scheduler_type: cosine\n",
 )
 @good(
-    f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO}}}',
+    f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
     training="base_model: m\nmicro_batch_size: 2\noptimizer: adamw_torch\n",
 )
 @good(
-    f'{{"train_batch_size": "auto", {ZERO}}}', training="base_model: m\nmicro_batch_size: 2\noptimizer: adafactor\nlr_scheduler: cosine\n"
+    f'{{"train_batch_size": "auto", {ZERO_2}}}', training="base_model: m\nmicro_batch_size: 2\noptimizer: adafactor\nlr_scheduler: cosine\n"
 )
 def argument_overridden(config: Config) -> Iterator[Finding]:
     """The training names an optimizer or a schedule, and the config has another one.
@@ -164,7 +169,7 @@ def argument_overridden(config: Config) -> Iterator[Finding]:
 
     Take the section out of the config, so that the argument counts; or take out the argument.
     """
-    arguments = in_trainer(config)
+    arguments = trainer_arguments(config)
     if arguments is None:
         return
     for section, name, same in (("optimizer", "optim", _SAME_OPTIMIZER), ("scheduler", "lr_scheduler_type", _SAME_SCHEDULE)):

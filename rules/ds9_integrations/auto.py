@@ -11,7 +11,7 @@ from dslint.diagnostics import Applicability, Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.messages import literal, raises
+from dslint.rules.helpers.messages import raises, shown_value
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Rename
@@ -104,7 +104,7 @@ def _default_written(config: Config, violation: Violation, kind: Applicability) 
     """DeepSpeed's default in place of an "auto"; where that is nothing that can be written, the key goes. None for a key that is needed."""
     default = default_of(violation.spec, config.release)
     if isinstance(default, bool | int | float | str | list | tuple):
-        return write(config, violation.path, literal(default), kind)
+        return write(config, violation.path, shown_value(default), kind)
     return without(config, violation.path, kind) if violation.path[-1] not in NEEDED and default is not UNKNOWN else None
 
 

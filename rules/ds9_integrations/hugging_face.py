@@ -8,16 +8,15 @@ from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
-from dslint.rules.ds9_integrations.argument_mismatch import ACCELERATE_SOURCE, UNTRIED
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER
 from dslint.source.change import Remove, Set
 from dslint.source.tree import Mapping, Scalar
 
-HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 STAGE = "zero_optimization.stage"
 SEQ2SEQ = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
 
 
-@rule("DS910", "no-zero-section", effect=Effect.CRASH, phase=Phase.LOAD, references=(ACCELERATE_SOURCE,), untried=UNTRIED)
+@rule("DS910", "no-zero-section", effect=Effect.CRASH, phase=Phase.LOAD, references=(ACCELERATE_SOURCE,), untried=RAISED_BY_LOADER)
 @bad('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', at="zero_optimization", integration="transformers")
 @bad('{"train_micro_batch_size_per_gpu": 4}', at="zero_optimization", integration="accelerate")
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 0}}', integration="transformers")
@@ -87,7 +86,7 @@ def stage_in_quotes(config: Config) -> Iterator[Finding]:
         "transformers/integrations/deepspeed.py, trainer_config_process",
         "accelerate/utils/dataclasses.py, deepspeed_config_process",
     ),
-    untried=UNTRIED,
+    untried=RAISED_BY_LOADER,
 )
 @bad(
     '{"train_batch_size": "auto", "gradient_clipping": "auto", "amp": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',

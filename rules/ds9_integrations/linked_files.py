@@ -9,6 +9,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.setup.fill import hidden_size
 from dslint.source.tree import Mapping
 
@@ -16,7 +17,6 @@ ZERO2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 ZERO3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
 HF_SOURCE = "transformers/training_args.py, TrainingArguments.__post_init__, and transformers/trainer.py"
-UNTRIED = "raised by transformers or Accelerate, not by DeepSpeed; tests/setup asks them"
 
 
 @rule(
@@ -25,7 +25,7 @@ UNTRIED = "raised by transformers or Accelerate, not by DeepSpeed; tests/setup a
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     references=("accelerate/utils/deepspeed.py, HfDeepSpeedConfig.__init__",),
-    untried=UNTRIED,
+    untried=RAISED_BY_LOADER,
     setup=True,
 )
 @bad(ZERO2, at=("deepspeed",), training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n")
@@ -55,7 +55,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS920", "fsdp-with-deepspeed", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=UNTRIED, setup=True)
+@rule("DS920", "fsdp-with-deepspeed", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=RAISED_BY_LOADER, setup=True)
 @bad(ZERO2, at=("fsdp",), training=TRAINING + "fsdp:\n  - full_shard\n")
 @good(ZERO2, training=TRAINING + "fsdp: []\n")
 def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS921", "auto-batch-size-at-stage-3", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=UNTRIED)
+@rule("DS921", "auto-batch-size-at-stage-3", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=RAISED_BY_LOADER)
 @bad(ZERO3, at=("auto_find_batch_size",), training="stage: sft\nmodel_name_or_path: m\nauto_find_batch_size: true\nlearning_rate: 1e-5\n")
 @good(ZERO2, training="stage: sft\nmodel_name_or_path: m\nauto_find_batch_size: true\nlearning_rate: 1e-5\n")
 def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
@@ -107,7 +107,15 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS922", "save-only-model-and-load-best", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=UNTRIED, setup=True)
+@rule(
+    "DS922",
+    "save-only-model-and-load-best",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    references=(HF_SOURCE,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
 @bad(ZERO2, at=("save_only_model",), training=TRAINING + "save_only_model: true\nload_best_model_at_end: true\n")
 @good(ZERO2, training=TRAINING + "save_only_model: true\n")
 def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
@@ -136,7 +144,7 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS923", "evaluation-below-stage-3", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=UNTRIED)
+@rule("DS923", "evaluation-below-stage-3", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=RAISED_BY_LOADER)
 @bad(
     ZERO2,
     at=("zero_optimization", "stage"),
@@ -256,7 +264,7 @@ def config_passed_over(config: Config) -> Iterator[Finding]:
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     references=("accelerate/accelerator.py, Accelerator._prepare_deepspeed",),
-    untried=UNTRIED,
+    untried=RAISED_BY_LOADER,
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}',
@@ -335,7 +343,7 @@ _SIZES = ("hidden_size", "hidden_sizes", "n_embd", "n_embed", "d_model", "dim")
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     references=("transformers/integrations/deepspeed.py, trainer_config_finalize", "accelerate/accelerator.py, _prepare_deepspeed"),
-    untried=UNTRIED,
+    untried=RAISED_BY_LOADER,
 )
 @bad(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}}',

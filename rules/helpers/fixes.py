@@ -154,11 +154,11 @@ def replacement(config: Config, violation: Violation) -> FixPlan | None:
         return FixPlan(title, moved, Applicability.SAFE) if moved else None
     changes: tuple[Change, ...] = (Rename(violation.path, str(to[-1])),)
     if new != old:
-        changes += (Set(violation.path, literal(new)),)
+        changes += (Set(violation.path, json_text(new)),)
     return FixPlan(title, changes, Applicability.SAFE)
 
 
-def literal(value: Any) -> str:
+def json_text(value: Any) -> str:
     """A value as JSON has it."""
     import json
 

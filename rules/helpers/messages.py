@@ -22,7 +22,7 @@ def raises(error: str, phase: str) -> str:
     return f'raises {name} "{message}" {_WHEN[phase]}' if colon else f"raises {error} {_WHEN[phase]}"
 
 
-def literal(value: Any) -> str:
+def shown_value(value: Any) -> str:
     """A value as one writes it in JSON; large round numbers as people write them, `5e8`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e5 and value % 1e5 == 0:
         return f"{value:.12g}" if "e" in f"{value:.12g}" else re.sub(r"0+$", lambda zeros: f"e{len(zeros[0])}", f"{value:.0f}")
@@ -47,12 +47,12 @@ def expected(spec: dict[str, Any]) -> str:
     """What a key takes, in words: `an integer >= 0`, `one of "cpu", "nvme", "none"`."""
     if "choices" in spec:
         choices = [choice for choice in spec["choices"] if choice is not None]
-        words = "one of " + ", ".join(literal(choice) for choice in choices) if len(choices) > 1 else literal(choices[0])
+        words = "one of " + ", ".join(shown_value(choice) for choice in choices) if len(choices) > 1 else shown_value(choices[0])
         return words + (" or null" if "null" in spec["types"] else "")
     if "words" in spec:
-        return " or ".join([_expected_kinds(spec, without="str"), *map(literal, spec["words"])])
+        return " or ".join([_expected_kinds(spec, without="str"), *map(shown_value, spec["words"])])
     words = _expected_kinds(spec)
-    bounds = [f"{sign} {literal(spec[name])}" for name, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")) if name in spec]
+    bounds = [f"{sign} {shown_value(spec[name])}" for name, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<")) if name in spec]
     words = " ".join([words, " and ".join(bounds)]) if bounds else words
     return f"{words}, or null" if bounds and "null" in spec["types"] else f"{words} or null" if "null" in spec["types"] else words
 
