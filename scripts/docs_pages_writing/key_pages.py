@@ -1,4 +1,4 @@
-"""The reference of DeepSpeed's keys, a page for each section of the config: docs/keys/."""
+"""The reference of DeepSpeed's keys: a page for each section of the config."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from docs_pages_writing.key_words import facts, type_of
 from docs_pages_writing.markdown import blocks, code, escape, table
 from docs_pages_writing.own_rules import own_rules
-from docs_pages_writing.places import REGISTRIES, TOP, anchor, has_page, heading, is_section, keys
+from docs_pages_writing.places import REGISTRIES, TOP, anchor, has_page, heading, is_section, keys, short
 from docs_pages_writing.watched import Watched
 from dslint.facts import NEWEST, OLDEST, Release
 from dslint.schemas import marks
@@ -62,7 +62,7 @@ def _is_gone(key: Key) -> bool:
 
 
 def _key(key: Key, watched: Watched) -> Iterator[str]:
-    yield f"{'##' if is_section(key) else '###'} {heading(key)}"
+    yield f"{'##' if is_section(key) else '###'} {heading(key)} {{: data-toc-label='{short(key)}' }}"
     if is_section(key):
         yield from _section(key, watched)
     else:

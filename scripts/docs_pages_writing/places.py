@@ -55,6 +55,11 @@ def heading(key: Key) -> str:
     return code(".".join("NAME" if step == "*" else step for step in key.path))
 
 
+def short(key: Key) -> str:
+    """What the table of contents shows for a key: its last name, because the list is narrow."""
+    return "NAME" if key.name == "*" else key.name
+
+
 def anchor(heading: str) -> str:
     """The anchor that the site and the code hosts make of a heading."""
     return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")

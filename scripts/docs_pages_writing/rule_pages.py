@@ -1,8 +1,8 @@
-"""A page for each rule, and the list of them all: docs/rules/."""
+"""A page for each rule, and the index of all rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 from docs_pages_writing.example_runs import CONFIG, Run, beside, fix_options, options, releases, run
@@ -22,17 +22,28 @@ def rule_pages(watched: Watched) -> dict[str, str]:
     rules = own_rules()
     runs = {rule.code: [run(rule, example) for example in rule.bad] for rule in rules}
     pages = {f"{rule.code}.md": _page(rule, runs[rule.code], watched) for rule in rules}
-    return pages | {"README.md": _index(rules, runs)}
+    return pages | {"README.md": _index(rules, runs, lambda rule: f"{rule.code}.md")}
+
+
+def repository_index() -> str:
+    """The index that is committed: each code leads to the module of its rule."""
+    rules = own_rules()
+    return _index(rules, {rule.code: [run(rule, example) for example in rule.bad] for rule in rules}, _module)
+
+
+def _module(rule: Rule) -> str:
+    """The module of a rule, relative to docs/rules/."""
+    return f"../../{rule.check.__module__.removeprefix('dslint.').replace('.', '/')}.py"
 
 
 def _page(rule: Rule, runs: list[Run], watched: Watched) -> str:
-    said = consequence(rule.effect, rule.phase) or "runs it as it is; this is advice"
+    said = consequence(rule.effect, rule.phase) or "runs it as written; this is advice"
     summary, _, more = rule.documentation.partition("\n")
     fixes = _fixes(runs)
     head = [
         f"**{rule.severity.value}**: DeepSpeed {said}.",
-        "It is asked with `--pedantic` alone, or where it is selected by its code: experts disagree about it." if rule.pedantic else "",
-        f"dslint can mend it: {listed(f'`{word}` ({FIXES[word]})' for word in fixes)}." if fixes else "",
+        "It runs only with `--pedantic` or when selected by its code: experts disagree about it." if rule.pedantic else "",
+        f"dslint can fix it: {listed(f'`{word}` ({FIXES[word]})' for word in fixes)}." if fixes else "",
     ]
     return blocks(
         f"# {rule.code} {rule.name}",
@@ -41,7 +52,7 @@ def _page(rule: Rule, runs: list[Run], watched: Watched) -> str:
         escape(prose(more.strip())),
         "## What it finds",
         *(part for number, shown in enumerate(runs) for part in _bad(rule.bad[number], shown, line_above=number > 0)),
-        "## What is right" if rule.good else None,
+        "## What is correct" if rule.good else None,
         *(part for example in rule.good for part in _good(rule, example)),
         *_more(rule, watched),
         *_ignoring(rule, runs),
@@ -49,7 +60,7 @@ def _page(rule: Rule, runs: list[Run], watched: Watched) -> str:
 
 
 def _fixes(runs: Iterable[Run]) -> list[str]:
-    """The options under which something is mended in the examples."""
+    """The options that fix something in the examples."""
     found = {fix_options(shown.found) for shown in runs if shown.found and shown.fixed}
     return [word for word in FIXES if word in found]
 
@@ -63,12 +74,12 @@ def _bad(example: Example, shown: Run, *, line_above: bool) -> Iterator[str]:
     yield _config(shown.text)
     yield from _beside(example)
     given = options(example.facts)
-    said = f"With {listed(map(code, given))}, dslint says:" if given else "dslint says:"
+    said = f"With {listed(map(code, given))}, dslint reports:" if given else "dslint reports:"
     if shown.output:
         yield said
         yield fence(shown.output, "text")
     if shown.found and shown.fixed is not None and (word := fix_options(shown.found)):
-        yield f"`dslint check {word}` makes of it:"
+        yield f"`dslint check {word}` changes it to:"
         yield _config(shown.fixed)
 
 
@@ -89,27 +100,27 @@ def _config(text: str) -> str:
 
 def _beside(example: Example) -> Iterator[str]:
     for name, language, text in beside(example):
-        yield f"beside {code(name)}:"
+        yield f"With {code(name)}:"
         yield fence(text, language)
 
 
-# ------------------------------------------------------------------ what else there is to say
+# ------------------------------------------------------------------ details
 
 
 def _more(rule: Rule, watched: Watched) -> Iterator[str]:
     facts = []
     if rule.needs:
-        facts.append(f"- It needs to know {listed(code(flag(fact)) for fact in rule.needs)}; without it the rule is skipped and counted.")
+        facts.append(f"- Requires {listed(code(flag(fact)) for fact in rule.needs)}; otherwise the rule is skipped and counted.")
     if found := releases(rule):
-        facts.append(f"- DeepSpeed releases: the first example is found {found}.")
+        facts.append(f"- DeepSpeed releases: dslint finds the first example {found}.")
     if keys := [f"[{code(key)}]({watched.link(key, '../keys/')})" for key in watched.keys[rule.code]]:
         facts.append(f"- Keys it looks at: {', '.join(keys)}.")
     if rule.untried:
-        facts.append(f"- That DeepSpeed raises is not tried by the suite: {escape(rule.untried)}.")
+        facts.append(f"- The test suite does not verify that DeepSpeed raises: {escape(rule.untried)}.")
     elif rule.effect is Effect.CRASH:
-        facts.append("- The suite runs these examples on the real DeepSpeed: it raises there on the bad ones, and runs the good ones.")
+        facts.append("- Verified: the real DeepSpeed raises on the bad examples and runs the good ones.")
     if facts:
-        yield "## More about it"
+        yield "## Details"
         yield "\n".join(facts)
     if rule.references:
         yield "## References"
@@ -118,49 +129,49 @@ def _more(rule: Rule, watched: Watched) -> Iterator[str]:
 
 def _ignoring(rule: Rule, runs: list[Run]) -> Iterator[str]:
     found = next((shown.found for shown in runs if shown.found), None)
-    yield "## To ignore it"
+    yield "## Suppressing it"
     if rule.last or found is None:
-        yield f'For all files, in the settings: `extend-ignore = ["{rule.name}"]`. See [ignoring](../ignoring.md).'
+        yield f'For all files, in the settings: `extend-ignore = ["{rule.name}"]`. See [suppressing findings](../suppressing.md).'
         return
     if found.path == CONFIG:
         yield "In a comment on the line above the member, or at the end of its line, with a reason:"
-        yield fence(f"// dslint: ignore[{rule.name}] why it is to stay", "hjson")
+        yield fence(f"// dslint: ignore[{rule.name}] why it stays", "hjson")
         yield "Strict JSON has no comments; there, in the settings:"
     else:
         yield "In the settings, with a reason:"
     lines = ["[[tool.dslint.ignores]]", f'file = "{found.path}"']
     lines += [f'pointer = "{found.pointer}"'] if found.pointer else []
-    lines += [f'rules = ["{rule.name}"]', 'reason = "why it is to stay"']
+    lines += [f'rules = ["{rule.name}"]', 'reason = "why it stays"']
     yield fence("\n".join(lines), "toml")
-    yield f'For all files: `extend-ignore = ["{rule.name}"]`. See [ignoring](../ignoring.md).'
+    yield f'For all files: `extend-ignore = ["{rule.name}"]`. See [suppressing findings](../suppressing.md).'
 
 
-# ------------------------------------------------------------------ the list
+# ------------------------------------------------------------------ the index
 
 
-def _index(rules: tuple[Rule, ...], runs: dict[str, list[Run]]) -> str:
+def _index(rules: tuple[Rule, ...], runs: dict[str, list[Run]], link: Callable[[Rule], str]) -> str:
     parts = [
         "# Rules",
-        f"{len(rules)} rules, by chapter. The severity follows from the effect. `dslint rule CODE` prints a page in the terminal.",
+        "The rules by chapter. `dslint rule CODE` explains one in the terminal: what DeepSpeed does, why it matters, and examples.",
         table(
             ("effect", "what DeepSpeed does", "severity"),
             ((effect.value, _effect(effect), effect.severity.value) for effect in Effect),
         ),
-        "*fix*: \u2713 is made by `--fix`, and leaves training as it is; (\u2713) is made by `--unsafe-fixes`.",
+        "*fix*: \u2713 with `--fix`, which does not change training; (\u2713) with `--unsafe-fixes`.",
     ]
     for chapter, of_chapter in groupby(rules, key=lambda rule: rule.code[:3]):
         parts.append(f"## {CHAPTER_TITLES.get(chapter, chapter)}")
-        parts.append(table(("rule", "what it finds", "effect", "fix"), (_row(rule, runs[rule.code]) for rule in of_chapter)))
+        parts.append(table(("rule", "what it finds", "effect", "fix"), (_row(rule, runs[rule.code], link(rule)) for rule in of_chapter)))
     return blocks(*parts)
 
 
 def _effect(effect: Effect) -> str:
     said = consequence(effect, None)
-    return said or ("raises an error" if effect is Effect.CRASH else "nothing wrong now: deprecated, unclear, not portable")
+    return said or ("raises an error" if effect is Effect.CRASH else "nothing now: deprecated, unclear or not portable")
 
 
-def _row(rule: Rule, runs: list[Run]) -> tuple[str, ...]:
+def _row(rule: Rule, runs: list[Run], link: str) -> tuple[str, ...]:
     fixes = _fixes(runs)
     mark = "\u2713" if "--fix" in fixes else "(\u2713)" if fixes else ""
-    asked = " *(with `--pedantic`)*" if rule.pedantic else ""
-    return f"[{rule.code}]({rule.code}.md)", f"`{rule.name}`<br>{escape(rule.summary)}{asked}", rule.effect.value, mark
+    pedantic = " *(with `--pedantic`)*" if rule.pedantic else ""
+    return f"[{rule.code}]({link})", f"`{rule.name}`<br>{escape(rule.summary)}{pedantic}", rule.effect.value, mark

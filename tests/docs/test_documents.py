@@ -24,10 +24,8 @@ from dslint.settings.sources import read_file
 from dslint.source.parse import parse
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERATED = (ROOT / "docs/rules", ROOT / "docs/keys")
-"""Pages that a script makes of the rules and models; tests/docs/test_pages.py sees that they are fresh."""
-WRITTEN = (page for page in sorted((ROOT / "docs").rglob("*.md")) if page.parent not in GENERATED)
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *WRITTEN]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI = ("pip install", "git clone", "pre-commit")
 
@@ -135,8 +133,14 @@ def test_settings_in_a_document_are_settings(document: Path, tmp_path: Path) -> 
         assert read_file(str(tmp_path / "pyproject.toml")) is not None
 
 
-def test_the_comments_in_the_page_on_ignoring_ignore_what_is_there() -> None:
-    page = (ROOT / "docs" / "ignoring.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_relative_links_lead_to_files_of_the_repository(document: Path) -> None:
+    links = LINK.findall(re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL))
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_the_comments_in_the_page_on_suppressing_suppress_findings() -> None:
+    page = (ROOT / "docs" / "suppressing.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```hjson\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     linted = lint_document(parse(block), "c.hjson", Facts(integration=Integration.DEEPSPEED), default_rules())
     assert linted.diagnostics == ()

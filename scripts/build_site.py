@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Build the documentation site.
+
+    python scripts/build_site.py [--site-dir DIR]
+
+Collects the pages in build/pages (the documents of the repository, and the generated pages of rules, keys and coverage), writes
+build/mkdocs.yml (mkdocs.yml with its navigation filled in), and runs `mkdocs build --strict` on them. The site lies in build/site.
+"""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from docs_pages import site_pages  # noqa: E402 - a script, found through the line above
+
+ELSEWHERE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "docs/coverage.tsv": "coverage.md"}
+"""Files of the repository that have another path on the site."""
+
+WIDE = "---\nhide:\n  - navigation\n---\n\n"
+"""Front matter of the home page: the README's outputs are too wide to stand next to a list of pages."""
+
+_LINK = re.compile(r"(\]\()(?![a-z]+:|#|<)([^)\s#]+)")
+_TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+_CHAPTER = re.compile(r"^## (.+)$", re.MULTILINE)
+_CODE = re.compile(r"\]\((DS\d{3}\.md)\)")
+
+
+def main(arguments: list[str]) -> int:
+    """Collect the pages and run MkDocs."""
+    parser = argparse.ArgumentParser(description="Build the documentation site.")
+    parser.add_argument("--site-dir", type=Path, default=ROOT / "build" / "site", help="where to write the site")
+    chosen = parser.parse_args(arguments)
+    pages = collect(ROOT / "build" / "pages")
+    config = write_config(ROOT / "build" / "mkdocs.yml", pages, chosen.site_dir.resolve())
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", str(config)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def collect(folder: Path) -> dict[str, str]:
+    """Write the pages of the site and the files they link to into an empty folder; the pages by their path in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(ROOT / "docs" / "assets", folder / "assets")
+    sources = ["README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md")))]
+    linked: set[str] = set()
+    pages = {on_site(source): relink(source, (ROOT / source).read_text(encoding="utf-8"), linked) for source in sources}
+    pages["index.md"] = WIDE + pages["index.md"]
+    pages |= site_pages()
+    for name, text in pages.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    for target in sorted(linked):
+        if on_site(target) not in pages and (ROOT / target).is_file():
+            (folder / on_site(target)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / target, folder / on_site(target))
+    return pages
+
+
+def on_site(target: str) -> str:
+    """The path on the site of a file of the repository."""
+    return ELSEWHERE.get(target) or target.removeprefix("docs/")
+
+
+def relink(source: str, text: str, linked: set[str]) -> str:
+    """A document with its relative links rewritten for the site; what they lead to is added to `linked`."""
+    folder = posixpath.dirname(on_site(source)) or "."
+
+    def rewritten(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[2]))
+        linked.add(target)
+        return match[1] + posixpath.relpath(on_site(target), folder)
+
+    return _LINK.sub(rewritten, text)
+
+
+def write_config(path: Path, pages: dict[str, str], site_dir: Path) -> Path:
+    """Write MkDocs' configuration for the collected pages."""
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    config |= {"docs_dir": "pages", "site_dir": str(site_dir), "nav": filled(config["nav"], pages)}
+    path.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    return path
+
+
+def filled(entries: list[Any], pages: dict[str, str]) -> list[Any]:
+    """The navigation with each `folder/` replaced by the pages in it."""
+    found: list[Any] = []
+    for entry in entries:
+        ((title, what),) = entry.items()
+        found.append({title: filled(what, pages) if isinstance(what, list) else list_folder(what, pages) if what.endswith("/") else what})
+    return found
+
+
+def list_folder(folder: str, pages: dict[str, str]) -> list[Any]:
+    """The index of a folder and its pages, in the order of the index; rules stand under the headings of their chapters."""
+    index = pages[folder + "README.md"]
+    if folder != "rules/":
+        named = dict.fromkeys(re.findall(r"\]\(([\w.\-]+\.md)(?:#[^)]*)?\)", index))
+        return [folder + "README.md", *({title_of(pages[folder + name]): folder + name} for name in named)]
+    chapters = re.split(_CHAPTER, index)
+    return [folder + "README.md"] + [
+        {title: [{title_of(pages[folder + name]): folder + name} for name in _CODE.findall(body)]}
+        for title, body in zip(chapters[1::2], chapters[2::2], strict=True)
+    ]
+
+
+def title_of(page: str) -> str:
+    """The text of a page's first heading."""
+    found = _TITLE.search(page)
+    assert found is not None, page[:80]
+    return found[1]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
