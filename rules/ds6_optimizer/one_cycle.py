@@ -15,7 +15,7 @@ from dslint.schemas.typed import find_type
 from dslint.source.change import Set
 
 
-@rule("DS641", "one-cycle-upside-down", effect=Effect.SILENT, references=(SOURCE,))
+@rule("DS641", "one-cycle-upside-down", effect=Effect.SILENT, watches=("scheduler.params.cycle_min_lr",), references=(SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-3, "cycle_max_lr": 1e-5}}}}}}',
     at="scheduler.params.cycle_min_lr",
@@ -43,7 +43,13 @@ def one_cycle_upside_down(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS642", "one-cycle-without-decay", effect=Effect.IGNORED, references=(SOURCE,))
+@rule(
+    "DS642",
+    "one-cycle-without-decay",
+    effect=Effect.IGNORED,
+    watches=("scheduler.params.decay_lr_rate", "scheduler.params.decay_mom_rate", "scheduler.params.decay_step_size"),
+    references=(SOURCE,),
+)
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, "decay_lr_rate": 0.1}}}}}}',
     at="scheduler.params.decay_lr_rate",
@@ -87,7 +93,18 @@ def one_cycle_without_decay(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS643", "momentum-not-cycled", effect=Effect.IGNORED, references=(SOURCE,))
+@rule(
+    "DS643",
+    "momentum-not-cycled",
+    effect=Effect.IGNORED,
+    watches=(
+        "scheduler.params.cycle_momentum",
+        "scheduler.params.cycle_min_mom",
+        "scheduler.params.cycle_max_mom",
+        "scheduler.params.decay_mom_rate",
+    ),
+    references=(SOURCE,),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9}}}}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-3, "cycle_max_lr": 0.1, "cycle_max_mom": 0.95}}}}}}',
     at="scheduler.params.cycle_max_mom",
@@ -114,7 +131,13 @@ def momentum_not_cycled(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS644", "range-test-as-schedule", effect=Effect.ADVICE, references=(SOURCE, "https://www.deepspeed.ai/tutorials/lrrt/"))
+@rule(
+    "DS644",
+    "range-test-as-schedule",
+    effect=Effect.ADVICE,
+    watches=("scheduler.type",),
+    references=(SOURCE, "https://www.deepspeed.ai/tutorials/lrrt/"),
+)
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "LRRangeTest", "params": {{"lr_range_test_min_lr": 1e-4, "lr_range_test_step_size": 200}}}}}}',
     at="scheduler.type",
@@ -136,7 +159,13 @@ def range_test_asschedule_of(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS645", "range-test-stands-still", effect=Effect.SILENT, references=(SOURCE,))
+@rule(
+    "DS645",
+    "range-test-stands-still",
+    effect=Effect.SILENT,
+    watches=("scheduler.params.lr_range_test_min_lr", "scheduler.params.lr_range_test_step_rate"),
+    references=(SOURCE,),
+)
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "LRRangeTest", "params": {{"lr_range_test_min_lr": 0}}}}}}',
     at="scheduler.params.lr_range_test_min_lr",

@@ -19,7 +19,14 @@ from dslint.source.change import Move, Rename
 from dslint.source.tree import Mapping, Scalar
 
 
-@rule("DS601", "max-grad-norm-in-optimizer", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS,))
+@rule(
+    "DS601",
+    "max-grad-norm-in-optimizer",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.params.max_grad_norm",),
+    references=(OPTIMIZERS_DOCS,),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": 1.0}}}}}}', at="optimizer.params.max_grad_norm"
 )
@@ -87,7 +94,14 @@ def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]
     )
 
 
-@rule("DS602", "unknown-optimizer-type", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS,))
+@rule(
+    "DS602",
+    "unknown-optimizer-type",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.type",),
+    references=(OPTIMIZERS_DOCS,),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "sgd", "params": {{"lr": 0.1}}}}}}', at="optimizer.type")
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW8bit", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "ADAMW", "params": {{"lr": 1e-4}}}}}}')
@@ -103,7 +117,14 @@ def unknown_optimizer_type(config: Config) -> Iterator[Finding]:
     yield from _unknown_type(config, "optimizer", "AssertionError or AttributeError")
 
 
-@rule("DS603", "unknown-scheduler-type", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(SCHEDULERS_DOCS,))
+@rule(
+    "DS603",
+    "unknown-scheduler-type",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("scheduler.type",),
+    references=(SCHEDULERS_DOCS,),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosine", "params": {{}}}}}}',
     at="scheduler.type",
@@ -126,7 +147,13 @@ def _has_type(config: Config, section: str) -> bool:
     return config.has(f"{section}.type") and config.quote(f"{section}.type") != "null"
 
 
-@rule("DS604", "section-without-type", effect=Effect.SILENT, references=("deepspeed/runtime/config.py, get_optimizer_name",))
+@rule(
+    "DS604",
+    "section-without-type",
+    effect=Effect.SILENT,
+    watches=("optimizer", "scheduler"),
+    references=("deepspeed/runtime/config.py, get_optimizer_name",),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"params": {{"lr": 1e-4}}}}}}', at="optimizer")
 @bad(f'{{{MINIMAL}, "scheduler": {{"name": "WarmupLR", "params": {{"warmup_num_steps": 10}}}}}}', at="scheduler")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
@@ -176,7 +203,7 @@ def _names_its_own_lr(config: Config) -> bool:
     return bool(name != "WarmupCosineLR")
 
 
-@rule("DS605", "optimizer-without-lr", effect=Effect.SILENT, references=(OPTIMIZERS_DOCS,))
+@rule("DS605", "optimizer-without-lr", effect=Effect.SILENT, watches=("optimizer.type",), references=(OPTIMIZERS_DOCS,))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "lr": 3e-5}}}}', at="optimizer.type")
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}', at="optimizer.type")
 @bad(
@@ -223,7 +250,13 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS606", "scheduler-lr-not-the-optimizers", effect=Effect.SILENT, references=(SCHEDULERS_DOCS, "deepspeed/runtime/lr_schedules.py"))
+@rule(
+    "DS606",
+    "scheduler-lr-not-the-optimizers",
+    effect=Effect.SILENT,
+    watches=("scheduler.type",),
+    references=(SCHEDULERS_DOCS, "deepspeed/runtime/lr_schedules.py"),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_max_lr": 1e-3}}}}}}',
     at="scheduler.params.warmup_max_lr",
@@ -282,7 +315,11 @@ FELT = 1e-5
 
 
 @rule(
-    "DS607", "adam-is-adamw", effect=Effect.ADVICE, references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_basic_optimizer",)
+    "DS607",
+    "adam-is-adamw",
+    effect=Effect.ADVICE,
+    watches=("optimizer.params.weight_decay",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_basic_optimizer",),
 )
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}', at="optimizer.type")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
@@ -312,6 +349,7 @@ def adam_is_adamw(config: Config) -> Iterator[Finding]:
     "DS608",
     "negative-gradient-clipping",
     effect=Effect.SILENT,
+    watches=("gradient_clipping",),
     references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
 )
 @bad(f'{{{MINIMAL}, "gradient_clipping": -1.0}}', at="gradient_clipping")
@@ -337,7 +375,14 @@ NICKNAMES = {"learning_rate": "lr", "epsilon": "eps", "wd": "weight_decay", "bet
 """What other libraries call parameters."""
 
 
-@rule("DS609", "unknown-parameter", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS))
+@rule(
+    "DS609",
+    "unknown-parameter",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.params", "scheduler.params"),
+    references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_deacy": 0.1}}}}}}', at="optimizer.params.weight_deacy")
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"total_num_steps": 100}}}}}}',
@@ -398,6 +443,7 @@ def _nicknamed(config: Config, section: str, name: str, meant: str) -> Finding:
     "missing-parameter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("optimizer.params", "scheduler.params"),
     references=(SCHEDULERS_DOCS, "deepspeed/runtime/lr_schedules.py"),
 )
 @bad(

@@ -22,7 +22,14 @@ def _takes_all(config: Config, build: str, but: str) -> bool:
     return entry is not None and all(build in entry["params"].get(name, {}).get("only", (build,)) for name in names if name != but)
 
 
-@rule("DS620", "amsgrad-not-supported", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=("deepspeed/ops/adam/fused_adam.py",))
+@rule(
+    "DS620",
+    "amsgrad-not-supported",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.params.amsgrad",),
+    references=("deepspeed/ops/adam/fused_adam.py",),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "amsgrad": true}}}}}}', at="optimizer.params.amsgrad")
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "amsgrad": true}}}}, "zero_optimization": {{"stage": 1, "offload_optimizer": {{"device": "cpu"}}}}}}',
@@ -47,7 +54,9 @@ def amsgrad_not_supported(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS621", "parameter-of-another-build", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(BUILT,))
+@rule(
+    "DS621", "parameter-of-another-build", effect=Effect.CRASH, phase=Phase.INITIALIZE, watches=("optimizer.params",), references=(BUILT,)
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fused": true}}}}}}', at="optimizer.params.fused")
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true, "bias_correction": true}}}}}}',
@@ -89,7 +98,7 @@ def parameter_of_another_build(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS622", "adam-w-mode-of-adamw", effect=Effect.IGNORED, references=(BUILT,))
+@rule("DS622", "adam-w-mode-of-adamw", effect=Effect.IGNORED, watches=("optimizer.params.adam_w_mode",), references=(BUILT,))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": false}}}}}}', at="optimizer.params.adam_w_mode")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "adam_w_mode": false}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": true}}}}}}')
@@ -111,7 +120,13 @@ def adam_w_mode_of_adamw(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS623", "torch-adam-with-offload", effect=Effect.SLOW, references=("deepspeed/runtime/engine.py, get_optimizer_configuration",))
+@rule(
+    "DS623",
+    "torch-adam-with-offload",
+    effect=Effect.SLOW,
+    watches=("optimizer.params.torch_adam",),
+    references=("deepspeed/runtime/engine.py, get_optimizer_configuration",),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="optimizer.params.torch_adam",
@@ -146,6 +161,7 @@ def torch_adam_with_offload(config: Config) -> Iterator[Finding]:
     "DS624",
     "fp32-optimizer-states-not-read",
     effect=Effect.IGNORED,
+    watches=("optimizer.params.fp32_optimizer_states",),
     references=("deepspeed/runtime/engine.py, get_optimizer_configuration",),
 )
 @bad(
@@ -189,7 +205,13 @@ def fp32_optimizer_states_not_read(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS625", "legacy-fusion-not-read", effect=Effect.IGNORED, references=("deepspeed/runtime/engine.py, _configure_fp16_optimizer",))
+@rule(
+    "DS625",
+    "legacy-fusion-not-read",
+    effect=Effect.IGNORED,
+    watches=("optimizer.legacy_fusion",),
+    references=("deepspeed/runtime/engine.py, _configure_fp16_optimizer",),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}, "legacy_fusion": true}}, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 2}}}}',
     at="optimizer.legacy_fusion",
@@ -221,6 +243,7 @@ def legacy_fusion_not_read(config: Config) -> Iterator[Finding]:
     "DS648",
     "lamb-on-flat-pieces",
     effect=Effect.SILENT,
+    watches=("zero_allow_untested_optimizer",),
     references=("deepspeed/ops/lamb/fused_lamb.py", "deepspeed/runtime/zero/stage_1_and_2.py"),
 )
 @bad(
@@ -245,7 +268,7 @@ def lamb_on_flat_pieces(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS649", "momentum-never-decays", effect=Effect.SILENT, references=("torch.optim.SGD",))
+@rule("DS649", "momentum-never-decays", effect=Effect.SILENT, watches=("optimizer.params.momentum",), references=("torch.optim.SGD",))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 1.0}}}}}}', at="optimizer.params.momentum")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9}}}}}}')
 def momentum_never_decays(config: Config) -> Iterator[Finding]:
@@ -264,7 +287,13 @@ def momentum_never_decays(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS650", "cpu-adam-of-0-14-2", effect=Effect.ADVICE, references=("https://github.com/deepspeedai/DeepSpeed/issues/5469",))
+@rule(
+    "DS650",
+    "cpu-adam-of-0-14-2",
+    effect=Effect.ADVICE,
+    watches=("zero_optimization.offload_optimizer",),
+    references=("https://github.com/deepspeedai/DeepSpeed/issues/5469",),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 3, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="zero_optimization.offload_optimizer.device",

@@ -45,6 +45,7 @@ def _in_release(config: Config, section: str) -> bool:
     "type-not-in-release",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("optimizer.type", "scheduler.type"),
     references=(OPTIMIZERS_DOCS, "deepspeed/runtime/engine.py, DeepSpeedEngine._is_supported_optimizer"),
 )
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
@@ -92,6 +93,7 @@ def type_not_in_release(config: Config) -> Iterator[Finding]:
     "untested-optimizer-with-zero",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("optimizer.type",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._do_optimizer_sanity_check", "deepspeed/runtime/zero/utils.py"),
 )
 @bad(
@@ -140,6 +142,7 @@ def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     "muon-with-reduce-scatter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("optimizer.type",),
     references=("deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3.__init__",),
 )
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 3}}}}', at="optimizer.type")
@@ -181,7 +184,13 @@ def muon_with_reduce_scatter(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS614", "muon-parameter-not-read", effect=Effect.IGNORED, references=("deepspeed/runtime/engine.py, _muon_param_groups",))
+@rule(
+    "DS614",
+    "muon-parameter-not-read",
+    effect=Effect.IGNORED,
+    watches=("optimizer.params",),
+    references=("deepspeed/runtime/engine.py, _muon_param_groups",),
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02, "nesterov": true}}}}}}',
     at="optimizer.params.nesterov",
@@ -224,6 +233,7 @@ def muon_parameter_not_read(config: Config) -> Iterator[Finding]:
     "lamb-with-static-loss-scale",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("fp16.loss_scale",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._do_sanity_check",),
 )
 @bad(
@@ -255,6 +265,7 @@ def lamb_with_static_loss_scale(config: Config) -> Iterator[Finding]:
     "one-bit-optimizer-with-zero",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("optimizer.type",),
     references=(BUILT,),
     untried="the 1-bit optimizers were removed in 0.19.7, and the suite runs 0.19.8",
 )
@@ -289,6 +300,7 @@ def one_bit_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     "DS617",
     "one-bit-optimizer-outside-its-ground",
     effect=Effect.ADVICE,
+    watches=("optimizer.type",),
     references=(BUILT, "https://www.deepspeed.ai/tutorials/onebit-adam/"),
 )
 @bad(
@@ -335,7 +347,12 @@ def one_bit_optimizer_outside_its_ground(config: Config) -> Iterator[Finding]:
 
 
 @rule(
-    "DS618", "optimizer-cannot-step", effect=Effect.CRASH, phase=Phase.STEP, references=("deepspeed/runtime/engine.py, _take_model_step",)
+    "DS618",
+    "optimizer-cannot-step",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("optimizer.type",),
+    references=("deepspeed/runtime/engine.py, _take_model_step",),
 )
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "LBFGS", "params": {{"lr": 0.1}}}}}}', at="optimizer.type")
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "SparseAdam", "params": {{"lr": 1e-3}}}}, "bf16": {{"enabled": true}}}}', at="optimizer.type")
@@ -363,7 +380,7 @@ def optimizer_cannot_step(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS619", "optimizer-needs-mup", effect=Effect.ADVICE, references=(BUILT,))
+@rule("DS619", "optimizer-needs-mup", effect=Effect.ADVICE, watches=("optimizer.type",), references=(BUILT,))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "MuAdamW", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 def optimizer_needs_mup(config: Config) -> Iterator[Finding]:

@@ -30,7 +30,13 @@ def _sets_lr(config: Config) -> bool:
     return not (name == "WarmupLR" and parameter(config, "scheduler", "warmup_max_lr") is None)
 
 
-@rule("DS626", "learning-rate-not-positive", effect=Effect.SILENT, references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS))
+@rule(
+    "DS626",
+    "learning-rate-not-positive",
+    effect=Effect.SILENT,
+    watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
+    references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1e-4}}}}}}', at=LR)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0}}}}}}', at=LR)
 @bad(
@@ -64,7 +70,13 @@ def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS627", "learning-rate-destroys", effect=Effect.ADVICE, references=(OPTIMIZERS_DOCS,))
+@rule(
+    "DS627",
+    "learning-rate-destroys",
+    effect=Effect.ADVICE,
+    watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
+    references=(OPTIMIZERS_DOCS,),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3}}}}}}', at=LR)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-2}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 3}}}}}}')
@@ -89,7 +101,13 @@ def learning_rate_destroys(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS628", "betas-out-of-range", effect=Effect.SILENT, references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS))
+@rule(
+    "DS628",
+    "betas-out-of-range",
+    effect=Effect.SILENT,
+    watches=("optimizer.params.betas",),
+    references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": [0.9, 1.0]}}}}}}', at="optimizer.params.betas")
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true, "betas": [0.9, 1.5]}}}}}}',
@@ -129,7 +147,13 @@ def betas_out_of_range(config: Config) -> Iterator[Finding]:
         return
 
 
-@rule("DS629", "epsilon-not-positive", effect=Effect.SILENT, references=("deepspeed/ops/adam/fused_adam.py",))
+@rule(
+    "DS629",
+    "epsilon-not-positive",
+    effect=Effect.SILENT,
+    watches=("optimizer.params.eps",),
+    references=("deepspeed/ops/adam/fused_adam.py",),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "eps": 0}}}}}}', at="optimizer.params.eps")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "eps": 1e-8}}}}}}')
 def epsilon_not_positive(config: Config) -> Iterator[Finding]:
@@ -153,7 +177,13 @@ def epsilon_not_positive(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS630", "weight-decay-out-of-range", effect=Effect.SILENT, references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS))
+@rule(
+    "DS630",
+    "weight-decay-out-of-range",
+    effect=Effect.SILENT,
+    watches=("optimizer.params.weight_decay",),
+    references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS),
+)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": -0.1}}}}}}', at="optimizer.params.weight_decay")
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0.5, "weight_decay": 2}}}}}}', at="optimizer.params.weight_decay")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
@@ -190,7 +220,14 @@ EXAMPLE = {"betas": [0.8, 0.999], "weight_decay": 3e-7}
 """What stands in DeepSpeed's documentation, and in thousands of files since."""
 
 
-@rule("DS631", "values-of-the-documentation", effect=Effect.ADVICE, references=(OPTIMIZERS_DOCS,), pedantic=True)
+@rule(
+    "DS631",
+    "values-of-the-documentation",
+    effect=Effect.ADVICE,
+    watches=("optimizer.params.betas",),
+    references=(OPTIMIZERS_DOCS,),
+    pedantic=True,
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-3, "betas": [0.8, 0.999], "eps": 1e-8, "weight_decay": 3e-7}}}}}}',
     at="optimizer.params",
@@ -218,6 +255,7 @@ def values_of_the_documentation(config: Config) -> Iterator[Finding]:
     "no-gradient-clipping",
     effect=Effect.IGNORED,
     needs=("integration",),
+    watches=("!gradient_clipping",),
     references=("https://huggingface.co/docs/transformers/deepspeed", "deepspeed/runtime/constants.py, GRADIENT_CLIPPING_DEFAULT"),
 )
 @bad('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', at="", integration="transformers", deepspeed="0.18.9")

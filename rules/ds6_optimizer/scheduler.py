@@ -46,6 +46,7 @@ def _peak(config: Config) -> Any:
     "torch-schedule-on-wrapped-optimizer",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("scheduler.type",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._scheduler_from_config",),
 )
 @bad(
@@ -88,6 +89,7 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
     "scheduler-without-params",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("scheduler.type",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._scheduler_from_config",),
 )
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR"}}}}', at="scheduler.type")
@@ -131,7 +133,13 @@ def _with_params(config: Config) -> FixPlan | None:
     return safe("put the settings into params", Replace(Span(start, end), f'"params": {{{config.document.text[start:end]}}}'))
 
 
-@rule("DS635", "warmup-beyond-the-run", effect=Effect.SILENT, references=(SOURCE, SCHEDULERS_DOCS))
+@rule(
+    "DS635",
+    "warmup-beyond-the-run",
+    effect=Effect.SILENT,
+    watches=("scheduler.params.total_num_steps",),
+    references=(SOURCE, SCHEDULERS_DOCS),
+)
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "warmup_num_steps": 1000, "total_num_steps": 100}}}}}}',
     at="scheduler.params.total_num_steps",
@@ -162,7 +170,13 @@ def warmup_beyond_the_run(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS636", "warmup-downwards", effect=Effect.SILENT, references=(SOURCE,))
+@rule(
+    "DS636",
+    "warmup-downwards",
+    effect=Effect.SILENT,
+    watches=("scheduler.params.warmup_min_lr", "scheduler.params.warmup_min_ratio"),
+    references=(SOURCE,),
+)
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_min_lr": 1e-3, "warmup_max_lr": 1e-4, "warmup_num_steps": 10}}}}}}',
     at="scheduler.params.warmup_min_lr",
@@ -197,7 +211,7 @@ def warmup_downwards(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS637", "unknown-warmup-type", effect=Effect.SILENT, references=(SOURCE,))
+@rule("DS637", "unknown-warmup-type", effect=Effect.SILENT, watches=("scheduler.params.warmup_type",), references=(SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 10, "warmup_type": "cosine"}}}}}}',
     at="scheduler.params.warmup_type",
@@ -222,7 +236,7 @@ def unknown_warmup_type(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS638", "one-step-of-warmup", effect=Effect.ADVICE, references=(SOURCE,))
+@rule("DS638", "one-step-of-warmup", effect=Effect.ADVICE, watches=("scheduler.params.warmup_num_steps",), references=(SOURCE,))
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1}}}}}}', at="scheduler.params.warmup_num_steps")
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 2}}}}}}')
 def one_step_of_warmup(config: Config) -> Iterator[Finding]:
@@ -243,7 +257,7 @@ def one_step_of_warmup(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS639", "cosine-that-does-not-fall", effect=Effect.SILENT, references=(SOURCE,))
+@rule("DS639", "cosine-that-does-not-fall", effect=Effect.SILENT, watches=("scheduler.params.cos_min_ratio",), references=(SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"cos_min_ratio": 1.5, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}',
     at="scheduler.params.cos_min_ratio",
@@ -271,7 +285,7 @@ def cosine_that_does_not_fall(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS640", "late-schedule", effect=Effect.ADVICE, references=(SOURCE,))
+@rule("DS640", "late-schedule", effect=Effect.ADVICE, watches=("scheduler.params.last_batch_iteration",), references=(SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100, "last_batch_iteration": 500}}}}}}',
     at="scheduler.params.last_batch_iteration",
@@ -296,7 +310,7 @@ def lateschedule_of(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS646", "logarithmic-warmup", effect=Effect.ADVICE, references=(SOURCE,), pedantic=True)
+@rule("DS646", "logarithmic-warmup", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SOURCE,), pedantic=True)
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}', at="scheduler.params")
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000, "warmup_type": "linear"}}}}}}')
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000, "warmup_type": "log"}}}}}}')
@@ -319,7 +333,7 @@ def logarithmic_warmup(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS647", "constant-after-warmup", effect=Effect.ADVICE, references=(SOURCE,), pedantic=True)
+@rule("DS647", "constant-after-warmup", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SOURCE,), pedantic=True)
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}', at="scheduler.type")
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "total_num_steps": 9000}}}}}}')
 def constant_after_warmup(config: Config) -> Iterator[Finding]:

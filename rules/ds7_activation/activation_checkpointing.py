@@ -20,7 +20,17 @@ def _switched_on(config: Config) -> list[str]:
     return [key for key in SWITCHES if config.value(f"{SECTION}.{key}") is True]
 
 
-@rule("DS701", "activation-checkpointing-not-applied", effect=Effect.IGNORED, references=(DOCS, SOURCE))
+@rule(
+    "DS701",
+    "activation-checkpointing-not-applied",
+    effect=Effect.IGNORED,
+    watches=(
+        "activation_checkpointing.partition_activations",
+        "activation_checkpointing.cpu_checkpointing",
+        "activation_checkpointing.contiguous_memory_optimization",
+    ),
+    references=(DOCS, SOURCE),
+)
 @bad('{"train_batch_size": "auto", "activation_checkpointing": {"partition_activations": true}}', at=SECTION, integration="transformers")
 @bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}', at=SECTION)
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
@@ -64,6 +74,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     "contiguous-memory-without-number-checkpoints",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("activation_checkpointing.contiguous_memory_optimization",),
     references=(DOCS, SOURCE),
     untried="raised by deepspeed.checkpointing.configure, which the program calls; a test of its own calls it",
 )
@@ -110,7 +121,13 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
         )
 
 
-@rule("DS703", "partition-activations-without-model-parallelism", effect=Effect.ADVICE, references=(DOCS, SOURCE))
+@rule(
+    "DS703",
+    "partition-activations-without-model-parallelism",
+    effect=Effect.ADVICE,
+    watches=("activation_checkpointing.partition_activations",),
+    references=(DOCS, SOURCE),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}}',
     at="activation_checkpointing.partition_activations",
@@ -141,7 +158,13 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
     )
 
 
-@rule("DS704", "number-checkpoints-not-read", effect=Effect.IGNORED, references=(SOURCE,))
+@rule(
+    "DS704",
+    "number-checkpoints-not-read",
+    effect=Effect.IGNORED,
+    watches=("activation_checkpointing.number_checkpoints",),
+    references=(SOURCE,),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true, "number_checkpoints": 24}}',
     at="activation_checkpointing.number_checkpoints",
@@ -168,7 +191,13 @@ def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS705", "checkpointing-measured", effect=Effect.SLOW, references=(SOURCE,))
+@rule(
+    "DS705",
+    "checkpointing-measured",
+    effect=Effect.SLOW,
+    watches=("activation_checkpointing.profile", "activation_checkpointing.synchronize_checkpoint_boundary"),
+    references=(SOURCE,),
+)
 @bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"profile": true}}', at="activation_checkpointing.profile")
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"synchronize_checkpoint_boundary": true}}',

@@ -69,7 +69,7 @@ def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB" if size < 10 * GIB else f"{size / GIB:,.0f} GiB"
 
 
-@rule("DS706", "does-not-fit", effect=Effect.MEMORY, needs=NEEDS, references=(ZERO_DOCS,))
+@rule("DS706", "does-not-fit", effect=Effect.MEMORY, needs=NEEDS, watches=("fact:model",), references=(ZERO_DOCS,))
 @bad(
     '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 1}}',
     at="zero_optimization.stage",
@@ -144,7 +144,14 @@ def _way_out(found: Estimate) -> str:
     return "more ranks, each with a smaller part"
 
 
-@rule("DS707", "more-zero-than-needed", effect=Effect.SLOW, needs=NEEDS, references=(ZERO_DOCS,))
+@rule(
+    "DS707",
+    "more-zero-than-needed",
+    effect=Effect.SLOW,
+    needs=NEEDS,
+    watches=("zero_optimization.stage", "zero_optimization.offload_param", "zero_optimization.offload_optimizer"),
+    references=(ZERO_DOCS,),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
     at="zero_optimization.stage",
