@@ -32,7 +32,14 @@ UNBOUNDED = 100_000_000_000
 SMALL_SUB_GROUP = 1_000_000
 
 
-@rule("DS429", "odd-allgather-bucket", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(f"{STAGE_1_AND_2}.__init__",))
+@rule(
+    "DS429",
+    "odd-allgather-bucket",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.allgather_bucket_size",),
+    references=(f"{STAGE_1_AND_2}.__init__",),
+)
 @bad(trained('"zero_optimization": {"stage": 2, "allgather_bucket_size": 500000001}'), at="zero_optimization.allgather_bucket_size")
 @good(trained('"zero_optimization": {"stage": 2, "allgather_bucket_size": 500000000}'))
 @good(trained('"zero_optimization": {"stage": 3, "allgather_bucket_size": 500000001}'))
@@ -54,7 +61,13 @@ def odd_allgather_bucket(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS430", "tiny-reduce-bucket", effect=Effect.SLOW, references=(f"{STAGE_1_AND_2}.reduce_independent_p_g_buckets_and_remove_grads",))
+@rule(
+    "DS430",
+    "tiny-reduce-bucket",
+    effect=Effect.SLOW,
+    watches=("zero_optimization.reduce_bucket_size",),
+    references=(f"{STAGE_1_AND_2}.reduce_independent_p_g_buckets_and_remove_grads",),
+)
 @bad(trained('"zero_optimization": {"stage": 2, "reduce_bucket_size": 1000}'), at="zero_optimization.reduce_bucket_size")
 @good(trained('"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e7}'))
 @good(trained('"zero_optimization": {"stage": 0, "reduce_bucket_size": 1000}'))
@@ -101,6 +114,7 @@ def bucket_bytes(config: Config) -> tuple[int, int] | None:
     "DS431",
     "large-buckets",
     effect=Effect.MEMORY,
+    watches=("zero_optimization.stage",),
     needs=("gpu_memory",),
     references=(f"{STAGE_1_AND_2}._configure_ipg_buffers", "https://huggingface.co/docs/transformers/deepspeed"),
 )
@@ -156,7 +170,13 @@ def _smaller(config: Config, count: int, size: int) -> FixPlan | None:
     return write(config, f"{ZERO}.reduce_bucket_size", "1e8") if fits else None
 
 
-@rule("DS432", "prefetch-above-live-parameters", effect=Effect.IGNORED, references=(f"{COORDINATOR}.fetch_sub_module",))
+@rule(
+    "DS432",
+    "prefetch-above-live-parameters",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.stage3_prefetch_bucket_size",),
+    references=(f"{COORDINATOR}.fetch_sub_module",),
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8, "stage3_max_live_parameters": 1e8}'),
     at="zero_optimization.stage3_prefetch_bucket_size",
@@ -186,6 +206,7 @@ def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
     "DS433",
     "prefetch-of-sequential-allgather",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.stage3_allgather_sequential",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
 )
 @bad(
@@ -224,6 +245,7 @@ def _model(hidden: int) -> Any:
     "DS434",
     "persistence-defeats-stage-3",
     effect=Effect.MEMORY,
+    watches=("zero_optimization.stage3_param_persistence_threshold", "fact:model"),
     references=("deepspeed/runtime/zero/parameter_offload.py, DeepSpeedZeRoOffload.mark_persistent_parameters",),
 )
 @bad(
@@ -270,6 +292,7 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
     "DS435",
     "sub-group-unbounded",
     effect=Effect.MEMORY,
+    watches=("zero_optimization.sub_group_size",),
     references=(f"{STAGE_3}._create_fp16_sub_groups", "https://github.com/deepspeedai/DeepSpeed/issues/1145"),
 )
 @bad(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}'), at="zero_optimization.sub_group_size")
@@ -294,7 +317,13 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS436", "tiny-sub-group", effect=Effect.SLOW, references=(f"{STAGE_3}._create_fp16_sub_groups",))
+@rule(
+    "DS436",
+    "tiny-sub-group",
+    effect=Effect.SLOW,
+    watches=("zero_optimization.sub_group_size",),
+    references=(f"{STAGE_3}._create_fp16_sub_groups",),
+)
 @bad(trained('"zero_optimization": {"stage": 3, "sub_group_size": 0}'), at="zero_optimization.sub_group_size")
 @good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e8}'))
 @good(trained('"zero_optimization": {"stage": 2, "sub_group_size": 0}'))
@@ -317,7 +346,14 @@ def tiny_sub_group(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS437", "live-parameters-free-nothing", effect=Effect.ADVICE, pedantic=True, references=(f"{COORDINATOR}.release_sub_module",))
+@rule(
+    "DS437",
+    "live-parameters-free-nothing",
+    effect=Effect.ADVICE,
+    watches=("zero_optimization.stage3_max_live_parameters",),
+    pedantic=True,
+    references=(f"{COORDINATOR}.release_sub_module",),
+)
 @bad(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e6}'), at="zero_optimization.stage3_max_live_parameters")
 @good(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e9}'))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e6, "stage3_max_reuse_distance": 1e6}'))
@@ -341,7 +377,14 @@ def live_parameters_free_nothing(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS413", "no-prefetch", effect=Effect.SLOW, references=(f"{COORDINATOR}.fetch_sub_module",), pedantic=True)
+@rule(
+    "DS413",
+    "no-prefetch",
+    effect=Effect.SLOW,
+    watches=("zero_optimization.stage3_prefetch_bucket_size",),
+    references=(f"{COORDINATOR}.fetch_sub_module",),
+    pedantic=True,
+)
 @bad(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0}'), at="zero_optimization.stage3_prefetch_bucket_size")
 @good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}'))
 def no_prefetch(config: Config) -> Iterator[Finding]:

@@ -23,6 +23,7 @@ QUANTIZED = f"{ZERO}.zero_quantized_gradients"
     "scaled-gradients-with-reduce-scatter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("gradient_predivide_factor", "prescale_gradients"),
     references=("deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer.__init__", STAGE_3),
 )
 @bad(trained('"prescale_gradients": true, "zero_optimization": {"stage": 2}'), at="prescale_gradients")
@@ -60,7 +61,13 @@ def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS417", "predivide-factor-not-read", effect=Effect.IGNORED, references=(f"{ENGINE}, DeepSpeedEngine.allreduce_bucket",))
+@rule(
+    "DS417",
+    "predivide-factor-not-read",
+    effect=Effect.IGNORED,
+    watches=("gradient_predivide_factor", "prescale_gradients"),
+    references=(f"{ENGINE}, DeepSpeedEngine.allreduce_bucket",),
+)
 @bad(trained('"gradient_predivide_factor": 8, "prescale_gradients": true'), at="gradient_predivide_factor")
 @bad(trained('"gradient_predivide_factor": 8, "gradient_allreduce_op": "sum"'), at="gradient_predivide_factor")
 @good(trained('"gradient_predivide_factor": 8'))
@@ -103,6 +110,7 @@ def predivide_factor_not_read(config: Config) -> Iterator[Finding]:
     "unmanaged-accumulation-with-overlap",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("managed_gradient_accumulation",),
     references=(f"{ENGINE}, DeepSpeedEngine._do_sanity_check",),
 )
 @bad(
@@ -141,6 +149,7 @@ def unmanaged_accumulation_with_overlap(config: Config) -> Iterator[Finding]:
     "DS419",
     "communication-type-of-sequence-parallelism",
     effect=Effect.IGNORED,
+    watches=("communication_data_type",),
     needs=("sequence_parallel",),
     references=(f"{ENGINE}, DeepSpeedEngine._configure_distributed_model",),
 )
@@ -172,6 +181,7 @@ def communication_type_of_sequence_parallelism(config: Config) -> Iterator[Findi
     "DS420",
     "overlap-comm-with-pipeline",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.overlap_comm",),
     needs=("pipeline_parallel",),
     references=(f"{ENGINE}, DeepSpeedEngine._configure_zero_optimizer",),
 )
@@ -199,6 +209,7 @@ def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
     "DS421",
     "hpz-larger-than-world",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.zero_hpz_partition_size",),
     needs=("world_size",),
     references=("deepspeed/utils/groups.py, _create_zero_param_parallel_group",),
 )
@@ -244,6 +255,7 @@ def _hpz_of_a_node(config: Config) -> FixPlan | None:
     "DS422",
     "hpz-on-one-node",
     effect=Effect.MEMORY,
+    watches=("zero_optimization.zero_hpz_partition_size",),
     needs=("nodes",),
     references=("https://www.deepspeed.ai/tutorials/zeropp/", "deepspeed/runtime/zero/partition_parameters.py, Init._partition_param_sec"),
 )
@@ -278,6 +290,7 @@ def hpz_on_one_node(config: Config) -> Iterator[Finding]:
     "DS423",
     "hpz-across-nodes",
     effect=Effect.SLOW,
+    watches=("zero_optimization.zero_hpz_partition_size",),
     needs=("world_size", "nodes"),
     references=("https://www.deepspeed.ai/tutorials/zeropp/",),
 )
@@ -311,7 +324,14 @@ def hpz_across_nodes(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS424", "quantized-gradients-without-reduce-scatter", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(STAGE_3,))
+@rule(
+    "DS424",
+    "quantized-gradients-without-reduce-scatter",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zero_quantized_gradients",),
+    references=(STAGE_3,),
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true, "reduce_scatter": false}'),
     at="zero_optimization.zero_quantized_gradients",
@@ -340,6 +360,7 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
     "DS425",
     "quantized-gradients-on-one-node",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.zero_quantized_gradients",),
     needs=("nodes",),
     references=("deepspeed/runtime/zero/stage3.py, __avg_scatter_grads",),
 )
@@ -368,6 +389,7 @@ def quantized_gradients_on_one_node(config: Config) -> Iterator[Finding]:
     "DS426",
     "hpz-with-offload",
     effect=Effect.ADVICE,
+    watches=("zero_optimization.zero_hpz_partition_size",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/6926", "https://github.com/deepspeedai/DeepSpeed/issues/5059"),
 )
 @bad(
@@ -401,6 +423,7 @@ def hpz_with_offload(config: Config) -> Iterator[Finding]:
     "DS427",
     "overlap-comm-and-nan",
     effect=Effect.ADVICE,
+    watches=("zero_optimization.overlap_comm",),
     pedantic=True,
     references=("https://github.com/deepspeedai/DeepSpeed/issues/7188", "https://github.com/deepspeedai/DeepSpeed/issues/8061"),
 )
@@ -433,6 +456,7 @@ def overlap_comm_and_nan(config: Config) -> Iterator[Finding]:
     "DS428",
     "multi-rank-bucket-allreduce",
     effect=Effect.SILENT,
+    watches=("zero_optimization.stage",),
     pedantic=True,
     references=("https://github.com/deepspeedai/DeepSpeed/issues/5242", "https://github.com/deepspeedai/DeepSpeed/issues/5347"),
 )

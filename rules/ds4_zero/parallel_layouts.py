@@ -19,6 +19,7 @@ from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks, related_stage
     "pipeline-with-zero-2",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.stage",),
     needs=("pipeline_parallel",),
     untried="it takes a model of pipeline stages",
     references=("deepspeed/runtime/pipe/engine.py, PipelineEngine.__init__",),
@@ -71,6 +72,7 @@ def _model(family: str) -> Any:
     "DS414",
     "experts-without-leaf-modules",
     effect=Effect.ADVICE,
+    watches=("zero_optimization.stage",),
     needs=("model",),
     references=("https://deepspeed.readthedocs.io/en/latest/zero3.html", "https://github.com/deepspeedai/DeepSpeed/issues/4808"),
 )
@@ -123,6 +125,7 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     "mics-not-a-divisor",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.mics_shard_size",),
     needs=("world_size",),
     untried="the setting is gone from the newest release, which refuses it while parsing",
     references=("deepspeed/runtime/zero/mics_utils.py, _generate_mics_config, until 0.19.6",),
@@ -166,6 +169,7 @@ def mics_not_a_divisor(config: Config) -> Iterator[Finding]:
     "pipeline-loading-below-stage-3",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
+    watches=("zero_optimization.pipeline_loading_checkpoint",),
     untried="it comes when a checkpoint is loaded",
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._load_zero_checkpoint",),
 )
@@ -193,6 +197,7 @@ def pipeline_loading_below_stage_3(config: Config) -> Iterator[Finding]:
     "DS442",
     "quantized-model-at-stage-3",
     effect=Effect.MEMORY,
+    watches=("zero_optimization.stage",),
     needs=("model",),
     references=("transformers/modeling_utils.py, PreTrainedModel.get_init_context",),
 )

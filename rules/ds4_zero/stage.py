@@ -15,7 +15,14 @@ from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, local_ranks
 SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._do_error_check"
 
 
-@rule("DS401", "summed-gradients-unsupported", effect=Effect.CRASH, phase=Phase.PARSE, references=(SOURCE,))
+@rule(
+    "DS401",
+    "summed-gradients-unsupported",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    watches=("gradient_allreduce_op",),
+    references=(SOURCE,),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "gradient_allreduce_op": "sum", "zero_optimization": {"stage": 3}}',
     at="gradient_allreduce_op",
@@ -50,7 +57,13 @@ def summed_gradients_unsupported(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS402", "zero-without-stage", effect=Effect.SILENT, references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig",))
+@rule(
+    "DS402",
+    "zero-without-stage",
+    effect=Effect.SILENT,
+    watches=("zero_optimization",),
+    references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig",),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"overlap_comm": true, "reduce_bucket_size": 5e8}}', at="zero_optimization"
 )
@@ -91,6 +104,7 @@ def _stage_3(config: Config) -> FixPlan | None:
     "DS403",
     "stage-3-keys-below-stage-3",
     effect=Effect.IGNORED,
+    watches=STAGE_3_KEYS,
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
 )
 @bad(
@@ -129,6 +143,7 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
     "hpz-not-a-divisor",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zero_hpz_partition_size",),
     needs=("world_size",),
     references=("deepspeed/runtime/zero/config.py, zero_hpz_partition_size",),
 )
@@ -166,7 +181,13 @@ def hpz_not_a_divisor(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS439", "stage-is-a-boolean", effect=Effect.SILENT, references=("deepspeed/runtime/zero/config.py, ZeroStageEnum",))
+@rule(
+    "DS439",
+    "stage-is-a-boolean",
+    effect=Effect.SILENT,
+    watches=("zero_optimization.stage",),
+    references=("deepspeed/runtime/zero/config.py, ZeroStageEnum",),
+)
 @bad(trained('"zero_optimization": {"stage": true}'), at=STAGE)
 @good(trained('"zero_optimization": {"stage": 1}'))
 @good(trained('"zero_optimization": {"stage": false}'))
@@ -187,7 +208,11 @@ def stage_is_a_boolean(config: Config) -> Iterator[Finding]:
 
 
 @rule(
-    "DS440", "allgather-partitions-not-read", effect=Effect.IGNORED, references=("deepspeed/runtime/zero/config.py, allgather_partitions",)
+    "DS440",
+    "allgather-partitions-not-read",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.allgather_partitions",),
+    references=("deepspeed/runtime/zero/config.py, allgather_partitions",),
 )
 @bad(trained('"zero_optimization": {"stage": 2, "allgather_partitions": false}'), at="zero_optimization.allgather_partitions")
 @good(trained('"zero_optimization": {"stage": 2, "allgather_partitions": true}'))
@@ -209,7 +234,13 @@ def allgather_partitions_not_read(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS441", "zero-is-a-boolean", effect=Effect.SILENT, references=("deepspeed/runtime/zero/config.py, read_zero_config_deprecated",))
+@rule(
+    "DS441",
+    "zero-is-a-boolean",
+    effect=Effect.SILENT,
+    watches=("zero_optimization",),
+    references=("deepspeed/runtime/zero/config.py, read_zero_config_deprecated",),
+)
 @bad(trained('"zero_optimization": true'), at="zero_optimization")
 @bad('{"train_batch_size": "auto", "zero_optimization": false}', at="zero_optimization", integration="transformers")
 @good(trained('"zero_optimization": {"stage": 1}'))

@@ -50,7 +50,7 @@ def _named(keys: list[str]) -> str:
     return ", ".join(key.partition(".")[2] for key in keys)
 
 
-@rule("DS405", "stage-2-keys-at-stage-3", effect=Effect.IGNORED, references=(ENGINE,))
+@rule("DS405", "stage-2-keys-at-stage-3", effect=Effect.IGNORED, watches=BELOW_STAGE_3_ALONE, references=(ENGINE,))
 @bad(trained('"zero_optimization": {"stage": 3, "allgather_bucket_size": 5e8}'), at="zero_optimization.allgather_bucket_size")
 @bad(
     trained('"zero_optimization": {"stage": 3, "round_robin_gradients": true, "ignore_unused_parameters": false}'),
@@ -89,6 +89,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
     "DS406",
     "zero-settings-at-stage-0",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.stage",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine.zero_optimization",),
 )
 @bad(trained('"zero_optimization": {"stage": 0, "overlap_comm": true, "reduce_bucket_size": 5e8}'), at="zero_optimization.overlap_comm")
@@ -121,7 +122,14 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS407", "legacy-stage-1", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(ENGINE,))
+@rule(
+    "DS407",
+    "legacy-stage-1",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.legacy_stage1",),
+    references=(ENGINE,),
+)
 @bad(trained('"zero_optimization": {"stage": 1, "legacy_stage1": true}'), at="zero_optimization.legacy_stage1")
 @good(trained('"zero_optimization": {"stage": 1, "legacy_stage1": false}'))
 @good(trained('"zero_optimization": {"stage": 0, "legacy_stage1": true}'))
@@ -147,6 +155,7 @@ def legacy_stage_1(config: Config) -> Iterator[Finding]:
     "grad-norm-switched-off",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.compute_grad_norm",),
     references=(STAGE_1_AND_2, "deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig"),
 )
 @bad(trained('"zero_optimization": {"stage": 2, "compute_grad_norm": false}'), at="zero_optimization.compute_grad_norm")
@@ -222,6 +231,7 @@ def grad_norm_switched_off(config: Config) -> Iterator[Finding]:
     "DS409",
     "zero-on-one-gpu",
     effect=Effect.SLOW,
+    watches=("zero_optimization.stage",),
     needs=("world_size",),
     references=("https://www.deepspeed.ai/tutorials/zero/", "https://github.com/huggingface/trl/issues/2784"),
 )
@@ -249,7 +259,13 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS411", "contiguous-gradients-forced", effect=Effect.IGNORED, references=(STAGE_1_AND_2,))
+@rule(
+    "DS411",
+    "contiguous-gradients-forced",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.contiguous_gradients",),
+    references=(STAGE_1_AND_2,),
+)
 @bad(
     trained('"zero_optimization": {"stage": 2, "contiguous_gradients": false, "offload_optimizer": {"device": "cpu"}}'),
     at="zero_optimization.contiguous_gradients",
@@ -278,6 +294,7 @@ def contiguous_gradients_forced(config: Config) -> Iterator[Finding]:
     "DS412",
     "unused-parameters-not-looked-for",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.ignore_unused_parameters",),
     references=(f"{STAGE_1_AND_2}.complete_grad_norm_calculation_for_cpu_offload",),
 )
 @bad(trained('"zero_optimization": {"stage": 2, "ignore_unused_parameters": false}'), at="zero_optimization.ignore_unused_parameters")

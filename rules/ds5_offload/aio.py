@@ -17,6 +17,7 @@ from dslint.rules.helpers.zero import STAGE, related_stage
     "DS512",
     "aio-without-nvme",
     effect=Effect.IGNORED,
+    watches=("aio",),
     references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", OFFLOAD_DOCS),
 )
 @bad(trained('"aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}'), at="aio")
@@ -54,6 +55,7 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
     "aio-not-positive",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("aio.intra_op_parallelism",),
     references=("deepspeed/runtime/swap_tensor/optimizer_utils.py, OptimizerSwapper._io_aligned_numel", PARAM_SWAPPER),
 )
 @bad(
@@ -90,6 +92,7 @@ def aio_not_positive(config: Config) -> Iterator[Finding]:
     "DS514",
     "aio-makes-no-progress",
     effect=Effect.SILENT,
+    watches=("aio.block_size", "aio.queue_depth"),
     references=("csrc/aio/common/deepspeed_aio_common.cpp, do_aio_operation_sequential", "deepspeed/ops/csrc/aio"),
 )
 @bad(

@@ -28,7 +28,14 @@ def is_offloaded(config: Config) -> bool:
     return config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme") and bool(config.value(STAGE) >= 1)
 
 
-@rule("DS520", "offload-ratio-without-cpu-adam", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(f"{ZERO_3}.__init__",))
+@rule(
+    "DS520",
+    "offload-ratio-without-cpu-adam",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.offload_optimizer.ratio",),
+    references=(f"{ZERO_3}.__init__",),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
     at="zero_optimization.offload_optimizer.ratio",
@@ -58,7 +65,17 @@ def offload_ratio_without_cpu_adam(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS521", "offload-setting-not-read", effect=Effect.IGNORED, references=("deepspeed/runtime/zero/offload_config.py", ZERO_3))
+@rule(
+    "DS521",
+    "offload-setting-not-read",
+    effect=Effect.IGNORED,
+    watches=(
+        "zero_optimization.offload_optimizer.super_offload",
+        "zero_optimization.offload_optimizer.cpuadam_cores_perc",
+        "zero_optimization.offload_optimizer.ratio",
+    ),
+    references=("deepspeed/runtime/zero/offload_config.py", ZERO_3),
+)
 @bad(
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "super_offload": true}}'),
     at="zero_optimization.offload_optimizer.super_offload",
@@ -114,6 +131,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
     "super-offload-cannot-start",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.offload_optimizer.super_offload",),
     untried="it takes an NVIDIA GPU",
     references=("deepspeed/runtime/superoffload/superoffload_stage3.py, SuperOffloadOptimizer_Stage3.__init__",),
 )
@@ -177,6 +195,7 @@ def _llama() -> Any:
     "DS523",
     "host-memory-too-small",
     effect=Effect.MEMORY,
+    watches=("zero_optimization.offload_optimizer",),
     needs=("model", "host_memory", "world_size"),
     references=("https://www.deepspeed.ai/tutorials/zero-offload/", "https://github.com/deepspeedai/DeepSpeed/issues/4239"),
 )
@@ -242,6 +261,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     "DS524",
     "param-offload-alone",
     effect=Effect.SLOW,
+    watches=("zero_optimization.offload_param",),
     references=("https://www.deepspeed.ai/docs/config-json/#parameter-offloading", "https://github.com/deepspeedai/DeepSpeed/issues/3901"),
 )
 @bad(trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}'), at="zero_optimization.offload_param")
@@ -271,6 +291,7 @@ def param_offload_alone(config: Config) -> Iterator[Finding]:
     "DS525",
     "client-optimizer-with-offload",
     effect=Effect.ADVICE,
+    watches=("zero_optimization.offload_optimizer",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_optimizer", "https://www.deepspeed.ai/tutorials/zero-offload/"),
 )
 @bad(
@@ -310,6 +331,7 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
     "DS526",
     "unforced-cpu-optimizer",
     effect=Effect.SLOW,
+    watches=("zero_force_ds_cpu_optimizer",),
     references=("https://github.com/deepspeedai/DeepSpeed/pull/2971", "https://github.com/deepspeedai/DeepSpeed/issues/6695"),
 )
 @bad(
@@ -354,6 +376,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
     "DS527",
     "offload-not-pinned",
     effect=Effect.SLOW,
+    watches=("zero_optimization.offload_optimizer", "zero_optimization.offload_param"),
     pedantic=True,
     references=("https://www.deepspeed.ai/docs/config-json/#optimizer-offloading", "https://github.com/deepspeedai/DeepSpeed/pull/8207"),
 )
@@ -393,6 +416,7 @@ def offload_not_pinned(config: Config) -> Iterator[Finding]:
     "DS528",
     "offload-step-dominates",
     effect=Effect.SLOW,
+    watches=("zero_optimization.offload_optimizer",),
     pedantic=True,
     needs=("model",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/6695",),

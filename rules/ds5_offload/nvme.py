@@ -30,6 +30,7 @@ LARGE_SHARE = 0.5
     "nvme-without-path",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"),
     references=(f"{ZERO_3}._configure_tensor_swapping", "deepspeed/runtime/zero/partition_parameters.py, Init._validate_remote_device"),
 )
 @bad(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}'), at="zero_optimization.offload_optimizer.device")
@@ -61,7 +62,13 @@ def nvme_without_path(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS506", "nvme-path-is-no-disk", effect=Effect.MEMORY, references=(f"{ZERO_3}._configure_tensor_swapping",))
+@rule(
+    "DS506",
+    "nvme-path-is-no-disk",
+    effect=Effect.MEMORY,
+    watches=("zero_optimization.offload_optimizer.nvme_path", "zero_optimization.offload_param.nvme_path"),
+    references=(f"{ZERO_3}._configure_tensor_swapping",),
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/dev/shm/swap"}}'),
     at="zero_optimization.offload_optimizer.nvme_path",
@@ -116,6 +123,11 @@ def nvme_path_is_no_disk(config: Config) -> Iterator[Finding]:
     "no-swap-buffers",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=(
+        "zero_optimization.offload_optimizer.buffer_count",
+        "zero_optimization.offload_param.buffer_count",
+        "zero_optimization.offload_param.buffer_size",
+    ),
     references=("deepspeed/runtime/swap_tensor/utils.py, SwapBufferManager", f"{PARAM_SWAPPER}.get_buffer"),
 )
 @bad(
@@ -157,6 +169,7 @@ def no_swap_buffers(config: Config) -> Iterator[Finding]:
     "few-swap-buffers",
     effect=Effect.CRASH,
     phase=Phase.STEP,
+    watches=("zero_optimization.offload_optimizer.buffer_count",),
     untried="partitions below 1 MiB, such as those of the suite's model, are not swapped",
     references=("deepspeed/runtime/swap_tensor/partitioned_optimizer_swapper.py, PartitionedOptimizerSwapper.swap_in_optimizer_state",),
 )
@@ -198,6 +211,7 @@ def _model(vocabulary: int, hidden: int) -> Any:
     "swap-buffer-too-small",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.offload_param.device",),
     needs=("model", "world_size"),
     untried="parameters below 1 MiB, such as those of the suite's model, are not swapped",
     references=(f"{PARAM_SWAPPER}.get_buffer", "https://github.com/deepspeedai/DeepSpeed/issues/3506"),
@@ -256,6 +270,7 @@ def swap_buffer_too_small(config: Config) -> Iterator[Finding]:
     "DS510",
     "pinned-swap-buffers",
     effect=Effect.MEMORY,
+    watches=("zero_optimization.offload_param.device",),
     needs=("host_memory",),
     references=(f"{PARAM_SWAPPER}._configure_aio", "https://github.com/deepspeedai/DeepSpeed/issues/3506"),
 )
@@ -313,7 +328,13 @@ OF_NVME = {
 """By block: the settings that are read with the device "nvme" alone, with their defaults."""
 
 
-@rule("DS511", "nvme-settings-without-nvme", effect=Effect.IGNORED, references=(OFFLOAD_DOCS, "deepspeed/runtime/zero/offload_config.py"))
+@rule(
+    "DS511",
+    "nvme-settings-without-nvme",
+    effect=Effect.IGNORED,
+    watches=tuple(f"{section}.{name}" for section, settings in OF_NVME.items() for name in settings),
+    references=(OFFLOAD_DOCS, "deepspeed/runtime/zero/offload_config.py"),
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "nvme_path": "/local_nvme"}}'),
     at="zero_optimization.offload_param.nvme_path",

@@ -19,6 +19,7 @@ OFF = (None, "none")
     "DS501",
     "offload-param-below-stage-3",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.offload_param",),
     references=(
         "https://www.deepspeed.ai/docs/config-json/#parameter-offloading",
         "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",
@@ -61,6 +62,7 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
     "offload-ratio-below-stage-3",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
+    watches=("zero_optimization.offload_optimizer.ratio",),
     references=("deepspeed/runtime/zero/config.py, offload_ratio_check",),
 )
 @bad(
@@ -96,6 +98,7 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
     "DS503",
     "nvme-offload-below-stage-3",
     effect=Effect.SILENT,
+    watches=("zero_optimization.offload_optimizer.device",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
 )
 @bad(
@@ -130,6 +133,7 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
     "DS504",
     "offload-optimizer-without-zero",
     effect=Effect.IGNORED,
+    watches=("zero_optimization.offload_optimizer",),
     references=(
         "deepspeed/runtime/engine.py, DeepSpeedEngine.zero_use_cpu_optimizer",
         "deepspeed/ops/adam/cpu_adam.py, DeepSpeedCPUAdam.step",
@@ -176,7 +180,13 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS529", "offload-without-device", effect=Effect.SILENT, references=("deepspeed/runtime/zero/offload_config.py",))
+@rule(
+    "DS529",
+    "offload-without-device",
+    effect=Effect.SILENT,
+    watches=("zero_optimization.offload_optimizer", "zero_optimization.offload_param"),
+    references=("deepspeed/runtime/zero/offload_config.py",),
+)
 @bad(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"pin_memory": true}}'), at="zero_optimization.offload_optimizer")
 @bad(trained('"zero_optimization": {"stage": 3, "offload_param": {}}'), at="zero_optimization.offload_param")
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none", "pin_memory": true}}'))
@@ -211,6 +221,7 @@ def offload_without_device(config: Config) -> Iterator[Finding]:
     "DS530",
     "automatic-offload-device",
     effect=Effect.SILENT,
+    watches=("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__",),
 )
 @bad(

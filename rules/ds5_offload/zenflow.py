@@ -23,7 +23,14 @@ def has_zenflow(config: Config) -> bool:
     return config.release >= (0, 17, 5) and getattr(config.node(ZENFLOW), "members", None) is not None
 
 
-@rule("DS515", "zenflow-without-offload", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(f"{STAGE_1_AND_2}._configure_zenflow",))
+@rule(
+    "DS515",
+    "zenflow-without-offload",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zenflow",),
+    references=(f"{STAGE_1_AND_2}._configure_zenflow",),
+)
 @bad(trained('"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}}'), at="zero_optimization.zenflow")
 @bad(trained('"zero_optimization": {"stage": 0, "zenflow": {"topk_ratio": 0.1}}'), at="zero_optimization.zenflow")
 @good(trained('"zero_optimization": {"stage": 2}'))
@@ -62,7 +69,14 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS516", "zenflow-intervals", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(CONFIGURE,))
+@rule(
+    "DS516",
+    "zenflow-intervals",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zenflow",),
+    references=(CONFIGURE,),
+)
 @bad(
     trained(f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_interval": 5}}}}'),
     at="zero_optimization.zenflow.select_interval",
@@ -119,6 +133,7 @@ def zenflow_intervals(config: Config) -> Iterator[Finding]:
     "zenflow-offload-without-overlap",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zenflow.offload",),
     references=(f"{STAGE_1_AND_2}.__init__", "deepspeed/runtime/zenflow/engine_stage3.py, _initialize_zenflow_stage3_epilogue"),
 )
 @bad(
@@ -146,7 +161,7 @@ def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS518", "zenflow-sets-accumulation", effect=Effect.SILENT, references=(CONFIGURE,))
+@rule("DS518", "zenflow-sets-accumulation", effect=Effect.SILENT, watches=("zero_optimization.zenflow",), references=(CONFIGURE,))
 @bad(
     trained(
         f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
@@ -198,6 +213,7 @@ OF_CPU_ADAM = {"bias_correction": "true", "adam_w_mode": "true", "fp32_optimizer
     "zenflow-optimizer",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zenflow",),
     references=(f"{STAGE_1_AND_2}.__init__", "deepspeed/ops/adam/zenflow_torch_adam.py, ZenFlowSelectiveAdamW"),
 )
 @bad(
