@@ -182,11 +182,11 @@ def rule(
         watches: what must be there for the rule to have anything to say; it runs, and its module is imported, where one of these holds:
             `"zero_optimization.offload_param"`: the key is written, valid or not, under this name, another name or a deprecated key that
             maps to it, or something other than an object stands where the section should be;
-            `"!optimizer"`: the key is not written;
+            `"!optimizer"`: the key is not written, or is null;
             `"=auto"`: some value in the file is "auto";
             `"fact:model"`: the fact (a field of `Facts`) is known;
             `"violation:misspelt"`: the config has a violation of this kind;
-            `"text"`: the text is not strict JSON, or has comments or syntax errors;
+            `"text"`: the text is not strict JSON, has comments, syntax errors or a key written twice, or holds no object at its top;
             `"setup"`: training arguments, a launcher or a program stand beside the config;
             `"always: why"`: the rule runs on every config, for the reason given.
     """

@@ -26,6 +26,7 @@ STRICT_LOADERS = (Integration.TRANSFORMERS, Integration.ACCELERATE, Integration.
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("https://hjson.github.io/syntax.html",),
+    watches=("text",),
 )
 @bad('{"train_micro_batch_size_per_gpu" 4}', at="")
 @bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}', at="")
@@ -50,6 +51,7 @@ def syntax_error(config: Config) -> Iterator[Finding]:
     phase=Phase.LOAD,
     untried="raised by the integration's own loader; the suite tries Python's json instead",
     references=("https://docs.python.org/3/library/json.html",),
+    watches=("text",),
 )
 @bad('{"train_batch_size": "auto", // filled by the Trainer\n "zero_optimization": {"stage": 2}}', at="", integration="transformers")
 @bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,},}', at="", integration="accelerate")
@@ -116,7 +118,7 @@ def _one_of_each(departures: list[Departure]) -> list[Departure]:
     return list(kinds.values())
 
 
-@rule("DS003", "duplicate-key", effect=Effect.CRASH, phase=Phase.PARSE)
+@rule("DS003", "duplicate-key", effect=Effect.CRASH, phase=Phase.PARSE, watches=("text",))
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "fp16": {"enabled": false}}', at="fp16")
 @bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage": 3}}', at="zero_optimization.stage")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
@@ -174,7 +176,7 @@ def _keep_last(document: Document, node: Mapping, first: Member, last: Member, *
     return (safe if strict or same else unsafe)(f'remove the first "{last.key.value}"', *changes)
 
 
-@rule("DS004", "not-an-object", effect=Effect.CRASH, phase=Phase.PARSE)
+@rule("DS004", "not-an-object", effect=Effect.CRASH, phase=Phase.PARSE, watches=("text",))
 @bad("[1, 2]", at="")
 @bad('"ds_config"', at="")
 @good(MINIMAL)
@@ -197,7 +199,7 @@ def not_an_object(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS005", "swallowed-line", effect=Effect.SILENT)
+@rule("DS005", "swallowed-line", effect=Effect.SILENT, watches=("text",))
 @bad("{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: False,\n}", at="prescale_gradients")
 @bad(
     '{\n  "train_micro_batch_size_per_gpu": 4,\n  "wandb": {\n    "enabled": false,\n    "group": runs // of this week\n  }\n}',
@@ -238,7 +240,7 @@ def _scalars(node: Node | None, path: Path) -> Iterator[tuple[Path, Scalar]]:
             yield from _scalars(item, (*path, index))
 
 
-@rule("DS006", "malformed-ignore", effect=Effect.ADVICE)
+@rule("DS006", "malformed-ignore", effect=Effect.ADVICE, watches=("text",))
 @bad('// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}', at="", integration="deepspeed")
 @bad('// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
@@ -275,7 +277,7 @@ def malformed_ignore(config: Config) -> Iterator[Finding]:
 _IGNORE_HELP = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule."
 
 
-@rule("DS007", "unused-ignore", effect=Effect.ADVICE, last=True)
+@rule("DS007", "unused-ignore", effect=Effect.ADVICE, last=True, watches=("text",))
 @bad('// dslint: ignore-file[DS501] we will raise the stage\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,\n'

@@ -16,7 +16,14 @@ NEVER = "0.0.0"
 """The release up to which a key was read that none has read."""
 
 
-@rule("DS109", "removed-key", effect=Effect.CRASH, phase=Phase.PARSE, references=("https://github.com/deepspeedai/DeepSpeed/issues/8489",))
+@rule(
+    "DS109",
+    "removed-key",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=("https://github.com/deepspeedai/DeepSpeed/issues/8489",),
+    watches=("violation:removed",),
+)
 @bad(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', at="elasticity")
 @bad(f'{{{MINIMAL}, "amp": null}}', at="amp")
 @good(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', deepspeed="0.19.7")
@@ -41,7 +48,7 @@ def removed_key(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS110", "dead-key", effect=Effect.IGNORED)
+@rule("DS110", "dead-key", effect=Effect.IGNORED, watches=("violation:dead",))
 @bad(f'{{{MINIMAL}, "aio": {{"thread_count": 4}}}}', at="aio.thread_count")
 @bad(f'{{{MINIMAL}, "eigenvalue": {{"enabled": true}}}}', at="eigenvalue", deepspeed="0.18.9")
 @good(f'{{{MINIMAL}, "aio": {{"intra_op_parallelism": 4}}}}')
@@ -77,7 +84,7 @@ def _successor(config: Config, violation: Violation) -> FixPlan | None:
     return unsafe(f'rename to "{to[-1]}"', Rename(violation.path, to[-1]))
 
 
-@rule("DS111", "deprecated-key", effect=Effect.ADVICE)
+@rule("DS111", "deprecated-key", effect=Effect.ADVICE, watches=("violation:deprecated",))
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true}}}}', at="zero_optimization.cpu_offload")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
 def deprecated_key(config: Config) -> Iterator[Finding]:
@@ -109,7 +116,7 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS112", "key-too-new", effect=Effect.IGNORED)
+@rule("DS112", "key-too-new", effect=Effect.IGNORED, watches=("violation:too-new",))
 @bad(f'{{{MINIMAL}, "log_level": "info"}}', at="log_level", deepspeed="0.18.9")
 @good(f'{{{MINIMAL}, "log_level": "info"}}', deepspeed="0.19.8")
 def key_too_new(config: Config) -> Iterator[Finding]:
@@ -132,7 +139,7 @@ def key_too_new(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS113", "key-given-twice", effect=Effect.CRASH, phase=Phase.PARSE)
+@rule("DS113", "key-given-twice", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:given-twice",))
 @bad(
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_prefetch_bucket_size": 5e7, "prefetch_bucket_size": 5e7}}}}',
     at="zero_optimization.prefetch_bucket_size",
@@ -166,6 +173,7 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/config_utils.py, DeepSpeedConfigModel",),
+    watches=("violation:deprecated",),
 )
 @bad(
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true, "offload_optimizer": {{"device": "cpu"}}}}}}',
@@ -201,7 +209,7 @@ def _is_written(config: Config, key: str) -> bool:
     return any(config.has(path) and config.quote(path) != '"auto"' for path in paths)
 
 
-@rule("DS115", "key-shadowed", effect=Effect.IGNORED)
+@rule("DS115", "key-shadowed", effect=Effect.IGNORED, watches=("violation:shadowed",))
 @bad(f'{{{MINIMAL}, "bf16": {{"enabled": false}}, "bfloat16": {{"enabled": true}}}}', at="bfloat16")
 @good(f'{{{MINIMAL}, "bfloat16": {{"enabled": true}}}}')
 def key_shadowed(config: Config) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ _TWO = Policy(
 )
 
 
-@rule("DS118", "policy-broken", effect=Effect.ADVICE)
+@rule("DS118", "policy-broken", effect=Effect.ADVICE, watches=("fact:policy",))
 @bad('{"train_micro_batch_size_per_gpu": 4}', at="gradient_clipping", policy=_TWO)
 @bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 5.0}', at="gradient_clipping", policy=_TWO)
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0}', policy=_TWO)

@@ -62,7 +62,14 @@ def _suggestion(violation: Violation) -> str | None:
     return f'Did you mean "{violation.meant[-1]}"?'
 
 
-@rule("DS101", "unknown-key-refused", effect=Effect.CRASH, phase=Phase.PARSE, references=(DOCS,))
+@rule(
+    "DS101",
+    "unknown-key-refused",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(DOCS,),
+    watches=("violation:unknown-key", "violation:misplaced-key"),
+)
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_sise": 5e8}}}}', at="zero_optimization.reduce_bucket_sise")
 @bad(f'{{{MINIMAL}, "bf16": {{"enabled": true, "loss_scale": 0}}}}', at="bf16.loss_scale")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
@@ -87,7 +94,9 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS102", "misspelt-key-dropped", effect=Effect.SILENT, references=(DOCS,))
+@rule(
+    "DS102", "misspelt-key-dropped", effect=Effect.SILENT, references=(DOCS,), watches=("violation:unknown-key", "violation:misplaced-key")
+)
 @bad(f'{{{MINIMAL}, "zero_optimisation": {{"stage": 3}}}}', at="zero_optimisation")
 @bad('{"train_micro_bach_size_per_gpu": 4}', at="train_micro_bach_size_per_gpu")
 @bad(f'{{{MINIMAL}, "lr_scheduler": {{"type": "WarmupLR"}}}}', at="lr_scheduler")
@@ -173,7 +182,7 @@ LOST = {
 }
 
 
-@rule("DS103", "unknown-key-ignored", effect=Effect.IGNORED, references=(DOCS,))
+@rule("DS103", "unknown-key-ignored", effect=Effect.IGNORED, references=(DOCS,), watches=("violation:unknown-key",))
 @bad(f'{{{MINIMAL}, "my_own_switch": true}}', at="my_own_switch")
 @good(f'{{{MINIMAL}, "_my_own_note": true}}')
 def unknown_key_ignored(config: Config) -> Iterator[Finding]:

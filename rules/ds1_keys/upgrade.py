@@ -18,7 +18,7 @@ READ = (Origin.WRITTEN, Origin.MAPPED, Origin.FILLED)
 """Origins of what is written and used."""
 
 
-@rule("DS116", "default-changed", effect=Effect.SILENT)
+@rule("DS116", "default-changed", effect=Effect.SILENT, watches=("fact:upgrade_from",))
 @bad('{"train_micro_batch_size_per_gpu": 4}', at="gradient_clipping", deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0.0}', deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4}', deepspeed="0.18.8..0.18.9")
@@ -42,7 +42,7 @@ def default_changed(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS117", "value-taken-otherwise", effect=Effect.SILENT)
+@rule("DS117", "value-taken-otherwise", effect=Effect.SILENT, watches=("fact:upgrade_from",))
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "fp16": {"enabled": "false"}}',
     at="fp16.enabled",

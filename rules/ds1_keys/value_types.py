@@ -22,7 +22,7 @@ from dslint.source.tree import Node, Scalar, plain
 MINIMAL = '"train_micro_batch_size_per_gpu": 4'
 
 
-@rule("DS104", "wrong-type", effect=Effect.CRASH, phase=Phase.PARSE)
+@rule("DS104", "wrong-type", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:wrong-type",))
 @bad('{"train_batch_size": "sixteen"}', at="train_batch_size")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": "three"}}}}', at="zero_optimization.stage")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": "5e8"}}}}', at="zero_optimization.reduce_bucket_size")
@@ -110,7 +110,7 @@ def _is_json(word: str) -> bool:
     return re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", word) is not None
 
 
-@rule("DS105", "wrong-type-taken-otherwise", effect=Effect.SILENT)
+@rule("DS105", "wrong-type-taken-otherwise", effect=Effect.SILENT, watches=("violation:wrong-type", "violation:null"))
 @bad(f'{{{MINIMAL}, "prescale_gradients": "false"}}', at="prescale_gradients")
 @bad('{"train_micro_batch_size_per_gpu": 2.5}', at="train_micro_batch_size_per_gpu")
 @good(f'{{{MINIMAL}, "prescale_gradients": false}}')
@@ -152,7 +152,7 @@ def _meant(config: Config, violation: Violation) -> bool | None:
     return bool(value) if value in (0, 1) else None
 
 
-@rule("DS106", "value-out-of-range", effect=Effect.CRASH, phase=Phase.PARSE)
+@rule("DS106", "value-out-of-range", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:out-of-range", "violation:forbidden"))
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": -1}}}}', at="zero_optimization.allgather_bucket_size")
 @bad('{"train_micro_batch_size_per_gpu": 0}', at="train_micro_batch_size_per_gpu")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}}}')
@@ -168,7 +168,7 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
             yield _refused(config, violation, help=None, fix=write(config, violation.path, shown_value(default)) if known else None)
 
 
-@rule("DS107", "not-a-choice", effect=Effect.CRASH, phase=Phase.PARSE)
+@rule("DS107", "not-a-choice", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:not-a-choice",))
 @bad(
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}', at="zero_optimization.offload_param.device"
 )
@@ -188,7 +188,7 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
             yield _refused(config, violation, help=f'Did you mean "{close}"?' if close else None, fix=fix)
 
 
-@rule("DS108", "null-value", effect=Effect.CRASH, phase=Phase.PARSE)
+@rule("DS108", "null-value", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:null",))
 @bad(f'{{{MINIMAL}, "zero_optimization": null}}', at="zero_optimization")
 @bad(f'{{{MINIMAL}, "gradient_clipping": null}}', at="gradient_clipping")
 @good(f'{{{MINIMAL}, "communication_data_type": null}}')

@@ -46,7 +46,15 @@ def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 
-@rule("DS201", "batch-size-product", effect=Effect.CRASH, phase=Phase.PARSE, needs=("world_size",), references=(DOCS, SOURCE))
+@rule(
+    "DS201",
+    "batch-size-product",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    needs=("world_size",),
+    references=(DOCS, SOURCE),
+    watches=("train_batch_size",),
+)
 @bad('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size", world_size=8)
 @bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4}', at="train_batch_size", world_size=8)
 @bad('{"train_batch_size": 4, "gradient_accumulation_steps": 1}', at="train_batch_size", world_size=8)
@@ -127,7 +135,9 @@ def _completed(written: dict[str, Any], ranks: float) -> str:
     return f"Write a multiple of {unit}, such as {_number(_nearest(train, per_step))}."
 
 
-@rule("DS202", "batch-size-never-multiplies", effect=Effect.CRASH, phase=Phase.PARSE, references=(DOCS, SOURCE))
+@rule(
+    "DS202", "batch-size-never-multiplies", effect=Effect.CRASH, phase=Phase.PARSE, references=(DOCS, SOURCE), watches=("train_batch_size",)
+)
 @bad('{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size")
 @bad('{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4}', at="train_batch_size")
 @good('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8}')
@@ -160,7 +170,7 @@ def batch_size_never_multiplies(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS203", "batch-size-fixes-world-size", effect=Effect.ADVICE, references=(DOCS,))
+@rule("DS203", "batch-size-fixes-world-size", effect=Effect.ADVICE, references=(DOCS,), watches=("train_batch_size",))
 @bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', at="train_batch_size")
 @bad('{"train_batch_size": 256, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size")
 @good('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', world_size=1)
@@ -192,9 +202,17 @@ def batch_size_fixes_world_size(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS204", "no-batch-size", effect=Effect.CRASH, phase=Phase.PARSE, references=(DOCS, SOURCE))
+@rule(
+    "DS204",
+    "no-batch-size",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(DOCS, SOURCE),
+    watches=("!train_micro_batch_size_per_gpu",),
+)
 @bad('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}', at="", integration="deepspeed")
 @bad('{"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}}', at="", integration="transformers")
+@bad('{"train_batch_size": null, "train_micro_batch_size_per_gpu": null}', at="", integration="deepspeed")
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0}}')
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"zero_optimization": {"stage": 2}}', integration="lightning")
@@ -236,6 +254,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     effect=Effect.SILENT,
     needs=("world_size",),
     references=("deepspeed/runtime/config.py, DeepSpeedConfig.__init__",),
+    watches=("sequence_parallel_size",),
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 3}',
@@ -279,6 +298,7 @@ LARGE_MICRO_BATCH = 64
     needs=("world_size",),
     pedantic=True,
     references=(DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._set_batch_related_parameters"),
+    watches=("train_batch_size",),
 )
 @bad('{"train_batch_size": 1024}', at="train_batch_size", world_size=8)
 @good('{"train_batch_size": 1024, "train_micro_batch_size_per_gpu": 8}', world_size=8)

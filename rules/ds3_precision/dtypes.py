@@ -40,6 +40,7 @@ def _mode(config: Config, dtype: str) -> tuple[str, tuple[tuple[str, str], ...]]
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(f"{ENGINE}, DeepSpeedEngine._assert_valid_mixed_precision_config",),
+    watches=("data_types.param_dtype",),
 )
 @bad(trained('"bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"}'), at="data_types.param_dtype")
 @bad(trained('"data_types": {"param_dtype": "bf16"}'), at="data_types.param_dtype")
@@ -80,6 +81,7 @@ def _agreed(config: Config, wanted: str, dtype: str) -> FixPlan | None:
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(f"{ENGINE}, DeepSpeedEngine._do_optimizer_sanity_check",),
+    watches=("data_types.grad_accum_dtype",),
 )
 @bad(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}'), at="data_types.grad_accum_dtype")
 @bad(
@@ -115,6 +117,7 @@ def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
     "accumulates-in-fp16",
     effect=Effect.SILENT,
     references=(f"{ENGINE}, DeepSpeedEngine.get_data_types", "https://www.deepspeed.ai/docs/config-json/#data-type-options"),
+    watches=("data_types.grad_accum_dtype",),
 )
 @bad(
     trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp16"}, "zero_optimization": {"stage": 2}'),
@@ -155,6 +158,7 @@ def accumulates_in_fp16(config: Config) -> Iterator[Finding]:
     "communicates-in-fp16",
     effect=Effect.SILENT,
     references=(f"{ENGINE}, DeepSpeedEngine.communication_data_type", "https://www.deepspeed.ai/docs/config-json/#communication-options"),
+    watches=("communication_data_type",),
 )
 @bad(trained('"bf16": {"enabled": true}, "communication_data_type": "fp16"'), at="communication_data_type")
 @good(trained('"bf16": {"enabled": true}, "communication_data_type": "fp32"'))
@@ -184,6 +188,7 @@ def communicates_in_fp16(config: Config) -> Iterator[Finding]:
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(f"{AUTOCAST}, _validate_auto_cast_settings",),
+    watches=("torch_autocast.enabled",),
 )
 @bad(
     trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}, "zero_optimization": {"stage": 3, "zero_quantized_weights": true}'),
@@ -209,7 +214,12 @@ def autocast_with_quantized_weights(config: Config) -> Iterator[Finding]:
 
 
 @rule(
-    "DS320", "autocast-module-without-path", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(f"{AUTOCAST}, init_autocast_params",)
+    "DS320",
+    "autocast-module-without-path",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=(f"{AUTOCAST}, init_autocast_params",),
+    watches=("torch_autocast.lower_precision_safe_modules",),
 )
 @bad(
     trained('"torch_autocast": {"enabled": true, "dtype": "bf16", "lower_precision_safe_modules": ["Linear"]}'),
@@ -242,7 +252,9 @@ def autocast_module_without_path(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS321", "autocast-to-fp32", effect=Effect.IGNORED, references=(f"{AUTOCAST}, autocast_if_enabled",))
+@rule(
+    "DS321", "autocast-to-fp32", effect=Effect.IGNORED, references=(f"{AUTOCAST}, autocast_if_enabled",), watches=("torch_autocast.dtype",)
+)
 @bad(trained('"torch_autocast": {"enabled": true, "dtype": "fp32"}'), at="torch_autocast.dtype")
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}'))
 @good(trained('"torch_autocast": {"enabled": false, "dtype": "fp32"}'))
@@ -269,6 +281,7 @@ def autocast_to_fp32(config: Config) -> Iterator[Finding]:
     "autocast-without-dtype",
     effect=Effect.SILENT,
     references=("deepspeed/runtime/config.py, get_torch_autocast_dtype", "https://pytorch.org/docs/stable/amp.html"),
+    watches=("torch_autocast.enabled",),
 )
 @bad(trained('"torch_autocast": {"enabled": true}'), at="torch_autocast.enabled")
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}'))
@@ -298,6 +311,7 @@ def autocast_without_dtype(config: Config) -> Iterator[Finding]:
     effect=Effect.CRASH,
     phase=Phase.STEP,
     references=(f"{ENGINE}, DeepSpeedEngine._take_model_step",),
+    watches=("torch_autocast.dtype",),
 )
 @bad(trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"enabled": true}'), at="torch_autocast.enabled")
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}'))
@@ -331,6 +345,7 @@ def autocast_beside_fp16(config: Config) -> Iterator[Finding]:
     effect=Effect.SLOW,
     needs=("gpu",),
     references=("deepspeed/accelerator/cuda_accelerator.py, CUDA_Accelerator.is_bf16_supported",),
+    watches=("bf16.enabled", "bfloat16.enabled", "torch_autocast.dtype"),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', at="bf16.enabled", gpu="v100")
 @bad('{"train_micro_batch_size_per_gpu": 4, "torch_autocast": {"enabled": true, "dtype": "bf16"}}', at="torch_autocast.dtype", gpu="t4")
@@ -382,6 +397,7 @@ def _in_fp16(config: Config, key: str, section: str) -> FixPlan | None:
     needs=("gpu",),
     untried="it takes a GPU of compute capability 6",
     references=("deepspeed/accelerator/cuda_accelerator.py, CUDA_Accelerator.is_fp16_supported",),
+    watches=("fp16.enabled",),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}', at="fp16.enabled", gpu="p100")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}', gpu="v100")
@@ -435,6 +451,7 @@ def _model(family: str, dtype: str) -> Any:
     effect=Effect.ADVICE,
     needs=("model",),
     references=("https://github.com/huggingface/transformers/issues/14531", "https://github.com/deepspeedai/DeepSpeed/issues/643"),
+    watches=("fp16.enabled",),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}', at="fp16.enabled", model=_model("gemma2", "bfloat16"))
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}', at="fp16.enabled", model=_model("llama", "bfloat16"))

@@ -23,6 +23,7 @@ HIGH_POWER = 24
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params",),
+    watches=("fp16.enabled",),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "bf16": {"enabled": true}}', at="bf16.enabled")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
@@ -66,6 +67,7 @@ def skipped_steps(power: int, hysteresis: int) -> int:
         "deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler.update_scale",
         "https://www.deepspeed.ai/docs/config-json/#fp16-training-options",
     ),
+    watches=("fp16.initial_scale_power",),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 32}}', at="fp16.initial_scale_power")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}')
@@ -99,7 +101,20 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS303", "master-weights-without-zero", effect=Effect.CRASH, phase=Phase.PARSE, references=(SOURCE,))
+@rule(
+    "DS303",
+    "master-weights-without-zero",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(SOURCE,),
+    watches=(
+        "fp16.fp16_master_weights_and_grads",
+        "bf16.bf16_master_weights_and_grads",
+        "bfloat16.bf16_master_weights_and_grads",
+        "bf16.bf16_optimizer_states",
+        "bfloat16.bf16_optimizer_states",
+    ),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}}',
     at="bf16.bf16_master_weights_and_grads",
@@ -160,6 +175,7 @@ def _unless_enabled(config: Config, key: str) -> Applicability:
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/precision_config.py, DeepSpeedFP16Config",),
+    watches=("fp16.loss_scale_window", "fp16.min_loss_scale"),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 0}}', at="fp16.loss_scale_window")
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 0, "min_loss_scale": 0}}', at="fp16.min_loss_scale")
@@ -208,7 +224,9 @@ def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS305", "precision-not-enabled", effect=Effect.SILENT, references=("deepspeed/runtime/precision_config.py",))
+@rule(
+    "DS305", "precision-not-enabled", effect=Effect.SILENT, references=("deepspeed/runtime/precision_config.py",), watches=("fp16", "bf16")
+)
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0, "initial_scale_power": 16}}', at="fp16")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale": 0}}')
 @good('{"train_micro_batch_size_per_gpu": 4}')
@@ -245,7 +263,14 @@ def _enabled(config: Config, section: str, other: str) -> FixPlan | None:
     return None if lacks or (config.has(other) and not config.has(f"{other}.enabled")) else switched(config, on=section)
 
 
-@rule("DS306", "loss-scale-beyond-float", effect=Effect.CRASH, phase=Phase.STEP, references=("deepspeed/runtime/fp16/loss_scaler.py",))
+@rule(
+    "DS306",
+    "loss-scale-beyond-float",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    references=("deepspeed/runtime/fp16/loss_scaler.py",),
+    watches=("fp16.initial_scale_power",),
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 128}}',
     at="fp16.initial_scale_power",

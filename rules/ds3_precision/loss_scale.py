@@ -34,7 +34,7 @@ def is_dynamic(config: Config) -> bool:
     return config.enabled("fp16") is True and bool(config.value("fp16.loss_scale") == 0)
 
 
-@rule("DS307", "hysteresis-below-1", effect=Effect.SILENT, references=(SCALER, DOCS))
+@rule("DS307", "hysteresis-below-1", effect=Effect.SILENT, references=(SCALER, DOCS), watches=("fp16.hysteresis",))
 @bad(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 0}'), at="fp16.hysteresis")
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1}'))
 @good(trained('"zero_optimization": {"stage": 0}, "fp16": {"enabled": true, "hysteresis": 0}'))
@@ -58,7 +58,7 @@ def hysteresis_below_1(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS308", "hysteresis-too-high", effect=Effect.SLOW, references=(SCALER, DOCS))
+@rule("DS308", "hysteresis-too-high", effect=Effect.SLOW, references=(SCALER, DOCS), watches=("fp16.hysteresis",))
 @bad(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1000}'), at="fp16.hysteresis")
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 4}'))
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": false, "hysteresis": 1000}'))
@@ -82,7 +82,7 @@ def hysteresis_too_high(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS309", "min-loss-scale-above-start", effect=Effect.SILENT, references=(SCALER, DOCS))
+@rule("DS309", "min-loss-scale-above-start", effect=Effect.SILENT, references=(SCALER, DOCS), watches=("fp16.min_loss_scale",))
 @bad(
     trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "initial_scale_power": 16, "min_loss_scale": 1000000}'),
     at="fp16.min_loss_scale",
@@ -110,7 +110,13 @@ def min_loss_scale_above_start(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS310", "static-loss-scale", effect=Effect.ADVICE, references=("deepspeed/runtime/fp16/loss_scaler.py, LossScaler", DOCS))
+@rule(
+    "DS310",
+    "static-loss-scale",
+    effect=Effect.ADVICE,
+    references=("deepspeed/runtime/fp16/loss_scaler.py, LossScaler", DOCS),
+    watches=("fp16.loss_scale",),
+)
 @bad(trained('"fp16": {"enabled": true, "loss_scale": 1}'), at="fp16.loss_scale")
 @bad(trained('"fp16": {"enabled": true, "loss_scale": 1e9}'), at="fp16.loss_scale")
 @good(trained('"fp16": {"enabled": true, "loss_scale": 1024}'))
@@ -143,7 +149,7 @@ def static_loss_scale(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS311", "initial-scale-power-too-low", effect=Effect.SILENT, references=(SCALER, DOCS))
+@rule("DS311", "initial-scale-power-too-low", effect=Effect.SILENT, references=(SCALER, DOCS), watches=("fp16.initial_scale_power",))
 @bad(trained('"fp16": {"enabled": true, "initial_scale_power": -5}'), at="fp16.initial_scale_power")
 @good(trained('"fp16": {"enabled": true, "initial_scale_power": 8}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 0}'))
@@ -173,7 +179,7 @@ def initial_scale_power_too_low(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS312", "loss-scale-window-too-short", effect=Effect.SLOW, references=(SCALER, DOCS))
+@rule("DS312", "loss-scale-window-too-short", effect=Effect.SLOW, references=(SCALER, DOCS), watches=("fp16.loss_scale_window",))
 @bad(trained('"fp16": {"enabled": true, "loss_scale_window": 2}'), at="fp16.loss_scale_window")
 @good(trained('"fp16": {"enabled": true, "loss_scale_window": 100}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 128, "loss_scale_window": 2}'))
@@ -205,6 +211,7 @@ DYNAMIC_ALONE = ("initial_scale_power", "loss_scale_window", "hysteresis", "cons
     "dynamic-settings-of-static-scale",
     effect=Effect.IGNORED,
     references=("deepspeed/runtime/fp16/loss_scaler.py, CreateLossScaler", DOCS),
+    watches=("fp16.loss_scale",),
 )
 @bad(trained('"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 16}'), at="fp16.initial_scale_power")
 @good(trained('"fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}'))
@@ -230,7 +237,11 @@ def dynamic_settings_of_static_scale(config: Config) -> Iterator[Finding]:
 
 
 @rule(
-    "DS314", "auto-cast-without-fp16", effect=Effect.SILENT, references=("deepspeed/runtime/engine.py, DeepSpeedEngine._forward_prologue",)
+    "DS314",
+    "auto-cast-without-fp16",
+    effect=Effect.SILENT,
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._forward_prologue",),
+    watches=("fp16.auto_cast",),
 )
 @bad(trained('"fp16": {"enabled": false, "auto_cast": true}, "bf16": {"enabled": true}'), at="fp16.auto_cast")
 @good(trained('"fp16": {"enabled": true, "auto_cast": true}'))

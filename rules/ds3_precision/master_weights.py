@@ -16,7 +16,14 @@ ENGINE = "deepspeed/runtime/engine.py"
 MASTER = "deepspeed/runtime/base_optimizer.py, ZeROOptimizer._configure_master_weights"
 
 
-@rule("DS326", "master-weights-without-cpu-adam", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(MASTER,))
+@rule(
+    "DS326",
+    "master-weights-without-cpu-adam",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=(MASTER,),
+    watches=("fp16.fp16_master_weights_and_grads", "bf16.bf16_master_weights_and_grads", "bfloat16.bf16_master_weights_and_grads"),
+)
 @bad(
     trained('"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 2}'),
     at="bf16.bf16_master_weights_and_grads",
@@ -81,7 +88,14 @@ def _full_weights(config: Config, key: str, *, both: bool) -> FixPlan | None:
     )
 
 
-@rule("DS327", "two-master-weights", effect=Effect.CRASH, phase=Phase.INITIALIZE, references=(MASTER,))
+@rule(
+    "DS327",
+    "two-master-weights",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    references=(MASTER,),
+    watches=("fp16.fp16_master_weights_and_grads",),
+)
 @bad(
     trained(
         '"fp16": {"enabled": false, "fp16_master_weights_and_grads": true}, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'
@@ -124,7 +138,13 @@ NOT_OF_BF16_OPTIMIZER = (
 """Settings of ZeRO stage 1 that `BF16_Optimizer` is not given."""
 
 
-@rule("DS328", "ignored-by-bf16-optimizer", effect=Effect.IGNORED, references=(f"{ENGINE}, DeepSpeedEngine._do_optimizer_sanity_check",))
+@rule(
+    "DS328",
+    "ignored-by-bf16-optimizer",
+    effect=Effect.IGNORED,
+    references=(f"{ENGINE}, DeepSpeedEngine._do_optimizer_sanity_check",),
+    watches=("data_types.grad_accum_dtype",),
+)
 @bad(
     trained(
         '"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1, "reduce_bucket_size": 5e8, "overlap_comm": true}'
@@ -163,7 +183,13 @@ def ignored_by_bf16_optimizer(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS329", "bf16-setting-not-read", effect=Effect.IGNORED, references=(f"{ENGINE}, DeepSpeedEngine._configure_zero_optimizer",))
+@rule(
+    "DS329",
+    "bf16-setting-not-read",
+    effect=Effect.IGNORED,
+    references=(f"{ENGINE}, DeepSpeedEngine._configure_zero_optimizer",),
+    watches=("bf16.check_grad_overflow", "bf16.immediate_grad_update", "bfloat16.check_grad_overflow", "bfloat16.immediate_grad_update"),
+)
 @bad(trained('"bf16": {"enabled": true, "check_grad_overflow": true}, "zero_optimization": {"stage": 3}'), at="bf16.check_grad_overflow")
 @bad(
     trained('"bf16": {"enabled": true, "immediate_grad_update": true}, "zero_optimization": {"stage": 2}'), at="bf16.immediate_grad_update"
@@ -214,6 +240,7 @@ MANY_STEPS = 8
     effect=Effect.ADVICE,
     pedantic=True,
     references=("https://github.com/deepspeedai/DeepSpeed/issues/2352", "https://www.deepspeed.ai/docs/config-json/#data-type-options"),
+    watches=("gradient_accumulation_steps", "train_batch_size"),
 )
 @bad(
     trained('"gradient_accumulation_steps": 64, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}'),
@@ -251,6 +278,7 @@ def accumulates_in_bf16(config: Config) -> Iterator[Finding]:
     effect=Effect.MEMORY,
     pedantic=True,
     references=("https://www.deepspeed.ai/docs/config-json/#bfloat16-training-options",),
+    watches=("zero_optimization.stage",),
 )
 @bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization.stage")
 @good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}'))
@@ -286,6 +314,7 @@ def _in_half(config: Config) -> FixPlan | None:
     phase=Phase.INITIALIZE,
     untried="the section is gone from the newest release, which refuses it while parsing",
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._do_optimizer_sanity_check, until 0.19.7",),
+    watches=("amp.enabled",),
 )
 @bad(trained('"amp": {"enabled": true}, "zero_optimization": {"stage": 1}'), at="amp.enabled", deepspeed="0.16.9")
 @bad(trained('"amp": {"enabled": true}, "bf16": {"enabled": true}'), at="amp.enabled", deepspeed="0.16.9")
