@@ -13,7 +13,7 @@ A rule yields `Finding`s that speak in config paths; the linter turns them into 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dslint.diagnostics import Applicability, Effect, Phase, Related, Severity
@@ -102,29 +102,82 @@ Told: TypeAlias = "tuple[str, Where | None, dict[str, Any]]"
 """An example as it is written: its text, its place if it is a bad one, and its facts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule and all that is known about it. Made by `rule`; `text` is the function's docstring.
+class RuleInfo:
+    """What selecting, listing and scheduling a rule needs: everything but its code and documentation, which `load` brings."""
 
-    `told` are its examples as they are written; they are made when they are wanted, for a check wants none.
+    __slots__ = ("code", "effect", "last", "module", "name", "needs", "pedantic", "phase", "setup", "watches")
+
+    def __init__(
+        self,
+        code: str,
+        name: str,
+        effect: Effect,
+        phase: Phase | None,
+        *,
+        needs: tuple[str, ...] = (),
+        watches: tuple[str, ...] = (),
+        last: bool = False,
+        pedantic: bool = False,
+        setup: bool = False,
+        module: str = "",
+    ) -> None:
+        self.code = code
+        self.name = name
+        self.effect = effect
+        self.phase = phase
+        self.needs = needs
+        self.watches = watches
+        self.last = last
+        self.pedantic = pedantic
+        self.setup = setup
+        self.module = module
+
+    def __repr__(self) -> str:
+        return f"<{self.code} {self.name}>"
+
+    @property
+    def severity(self) -> Severity:
+        """The severity that goes with the effect."""
+        return self.effect.severity
+
+    def load(self) -> Rule:
+        """The whole rule; the module that holds it is imported on first use."""
+        raise NotImplementedError
+
+
+class Rule(RuleInfo):
+    """A rule with its function and documentation. Made by `rule`; `text` is the function's docstring.
+
+    `told` are its examples as they are written; `bad` and `good` build them, because a check needs none.
     """
 
-    code: str
-    name: str
-    effect: Effect
-    phase: Phase | None
-    check: Check
-    text: str
-    needs: tuple[str, ...] = ()
-    references: tuple[str, ...] = ()
-    untried: str | None = None
-    last: bool = False
-    pedantic: bool = False
-    setup: bool = False
-    watches: tuple[str, ...] = ()
-    told: tuple[Told, ...] = ()
-    module: str = ""
-    line: int = field(default=0, compare=False)
+    __slots__ = ("check", "line", "references", "text", "told", "untried")
+
+    def __init__(
+        self,
+        code: str,
+        name: str,
+        effect: Effect,
+        phase: Phase | None,
+        check: Check,
+        text: str,
+        *,
+        references: tuple[str, ...] = (),
+        untried: str | None = None,
+        told: tuple[Told, ...] = (),
+        line: int = 0,
+        **info: Any,
+    ) -> None:
+        super().__init__(code, name, effect, phase, **info)
+        self.check = check
+        self.text = text
+        self.references = references
+        self.untried = untried
+        self.told = told
+        self.line = line
+
+    def load(self) -> Rule:
+        return self
 
     @property
     def bad(self) -> tuple[Example, ...]:
@@ -145,11 +198,6 @@ class Rule:
     def summary(self) -> str:
         """The first line of the documentation."""
         return self.documentation.partition("\n")[0]
-
-    @property
-    def severity(self) -> Severity:
-        """The severity that goes with the effect."""
-        return self.effect.severity
 
 
 def rule(

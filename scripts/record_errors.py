@@ -29,7 +29,7 @@ from dslint.diagnostics import Diagnostic, Effect  # noqa: E402 - the checkout t
 from dslint.facts import NEWEST, Facts, Integration  # noqa: E402
 from dslint.facts.infer import infer  # noqa: E402
 from dslint.lint.document import lint_document  # noqa: E402
-from dslint.registry.rules import all_rules  # noqa: E402
+from dslint.registry.rules import loaded_rules  # noqa: E402
 from dslint.rule import Example, Rule, path_of  # noqa: E402
 from dslint.schemas.auto import FILLED  # noqa: E402
 from dslint.schemas.key_table import KEYS  # noqa: E402
@@ -151,7 +151,7 @@ def said_by_json(text: str) -> str | None:
 
 def of_examples() -> Iterator[Trial]:
     """The bad examples that DeepSpeed or a loader can judge by itself."""
-    for rule in all_rules():
+    for rule in loaded_rules():
         for example in rule.bad if rule.effect is Effect.CRASH else ():
             facts = facts_of(example)
             crash = next((d for d in crashes(example.text, facts) if d.code == rule.code), None)
@@ -220,7 +220,7 @@ def holding(key: str, value: Any) -> dict[str, Any]:
 def crashes(text: str, facts: Facts) -> list[Diagnostic]:
     """The findings of effect crash in a config."""
     document = parse(text)
-    rules = [rule for rule in all_rules() if not rule.last]
+    rules = [rule for rule in loaded_rules() if not rule.last]
     found = lint_document(document, "c.json", infer(document, facts), rules).diagnostics
     return [diagnostic for diagnostic in found if diagnostic.effect is Effect.CRASH and diagnostic.certain]
 
@@ -228,7 +228,7 @@ def crashes(text: str, facts: Facts) -> list[Diagnostic]:
 def quoted(raised: Iterable[str]) -> list[Known]:
     """What rules that nobody was seen to raise for say themselves: the errors they quote. Nobody is named as their author."""
     rows: dict[Known, None] = {}
-    for rule in all_rules():
+    for rule in loaded_rules():
         if rule.effect is not Effect.CRASH or rule.code in raised:
             continue
         said = [" ".join(rule.documentation.split())]

@@ -12,6 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dslint.registry.rules import all_rules
+from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings, from_environment, from_options
 from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, FolderName, GpuName, RuleWords, Size, Table, Words, Wrong
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES, Setting
@@ -78,8 +79,12 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
 def complete_rules(incomplete: str) -> list[CompletionItem]:
     """The rules that a shell may offer for the beginning of a word: by name where it begins a name, else by code."""
     before, comma, word = incomplete.rpartition(",")
-    offered = [(name, rule) for rule in all_rules() for name in (rule.code, rule.name) if name.lower().startswith(word.lower())]
-    return [CompletionItem(before + comma + name, help=rule.summary) for name, rule in offered]
+    offered = [(name, other) for rule in all_rules() for name, other in _both_names(rule) if name.lower().startswith(word.lower())]
+    return [CompletionItem(before + comma + name, help=other) for name, other in offered]
+
+
+def _both_names(rule: RuleInfo) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (rule.code, rule.name), (rule.name, rule.code)
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:

@@ -46,7 +46,7 @@ def command(word: str | None, error: str | None, color: str) -> None:
         return
     for rule in all_rules():
         if is_name_of(word, rule):
-            click.echo(rule_page.render(rule, color=colored, width=width), color=True)
+            click.echo(rule_page.render(rule.load(), color=colored, width=width), color=True)
             return
     raise click.UsageError(no_such_rule(word, all_rules()))
 

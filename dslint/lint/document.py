@@ -13,7 +13,7 @@ from dslint.diagnostics import Diagnostic, Edit, Effect, Fix, Place, Range, Rela
 from dslint.facts import Facts
 from dslint.facts.infer import infer
 from dslint.lint.results import FileResult, Skipped, Suppressed
-from dslint.rule import Finding, FixPlan, Rule, path_of
+from dslint.rule import Finding, FixPlan, RuleInfo, path_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, pointer
@@ -24,7 +24,7 @@ INTERNAL_ERROR = "DS000"
 
 
 def lint_file(
-    path: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True, comments: bool = True
+    path: str, shown: str, facts: Facts, rules: Iterable[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> FileResult | None:
     """Read and lint one file. Problems with the file itself come back in the result, never as an exception.
 
@@ -44,7 +44,7 @@ def lint_file(
 
 
 def lint_text(
-    text: str, shown: str, facts: Facts, rules: Iterable[Rule], *, named: bool = True, comments: bool = True
+    text: str, shown: str, facts: Facts, rules: Iterable[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> FileResult | None:
     """Lint a text as if it were the file `shown`; see `lint_file`."""
     decoded = decode_base64(text)
@@ -69,12 +69,12 @@ class Linted(NamedTuple):
     suppressed: tuple[Suppressed, ...]
 
 
-def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[Rule], *, comments: bool = True) -> Linted:
+def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[RuleInfo], *, comments: bool = True) -> Linted:
     """Ask the rules about a document that is known to be a config."""
     rules = tuple(rules)
     config = resolve(document, facts)
     config.ignores = ignores_of(document) if comments else []
-    asked: list[Rule] = []
+    asked: list[RuleInfo] = []
     skipped: list[Skipped] = []
     for rule in rules:
         missing = next((need for need in rule.needs if getattr(facts, need) is None), None)
@@ -106,9 +106,9 @@ def _in_broken_text(diagnostic: Diagnostic, document: Document) -> bool:
     return Span(start, end) not in spans and any(start < span.end and span.start < end for span in spans)
 
 
-def _ask(rule: Rule, config: Config, shown: str) -> Iterator[Diagnostic]:
+def _ask(rule: RuleInfo, config: Config, shown: str) -> Iterator[Diagnostic]:
     try:
-        findings = list(rule.check(config))
+        findings = list(rule.load().check(config))
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still get their say
         yield _internal_error(rule, shown, error)
         return
@@ -116,7 +116,7 @@ def _ask(rule: Rule, config: Config, shown: str) -> Iterator[Diagnostic]:
         yield diagnostic(rule, finding, config.document, shown, config.setup.documents if config.setup else None)
 
 
-def _internal_error(rule: Rule, shown: str, error: Exception) -> Diagnostic:
+def _internal_error(rule: RuleInfo, shown: str, error: Exception) -> Diagnostic:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -136,7 +136,7 @@ def _internal_error(rule: Rule, shown: str, error: Exception) -> Diagnostic:
     )
 
 
-def diagnostic(rule: Rule, finding: Finding, document: Document, shown: str, beside: Table[str, Document] | None = None) -> Diagnostic:
+def diagnostic(rule: RuleInfo, finding: Finding, document: Document, shown: str, beside: Table[str, Document] | None = None) -> Diagnostic:
     """Place a finding in the text: that of the config, or of one of the files beside it."""
     path = path_of(finding.at)
     effect = finding.effect or rule.effect

@@ -13,7 +13,7 @@ from dslint.lint.document import lint_file, lint_text
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult
 from dslint.registry.selection import Selection, choose
-from dslint.rule import Rule
+from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
 
 PARALLEL_FROM = 400
@@ -76,7 +76,7 @@ def lint_launch(command: str, settings: Settings) -> list[FileResult]:
     return [_with_severities(result, settings) for result in lint_command(command, settings.facts, settings.rules)]
 
 
-def rules_for(path: str, settings: Settings) -> Sequence[Rule]:
+def rules_for(path: str, settings: Settings) -> Sequence[RuleInfo]:
     """The rules to ask of a file: the chosen ones without its `per-file-ignores`."""
     tables = settings.based("per-file-ignores")
     unwanted = [words for base, table in tables for pattern, words in table.items() if matches(path, base, [pattern])]

@@ -11,7 +11,7 @@ from dslint.facts import Facts
 from dslint.source.tree import Document
 
 if TYPE_CHECKING:
-    from dslint.rule import Rule
+    from dslint.rule import RuleInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Results:
 
     facts: Facts
     files: tuple[FileResult, ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RuleInfo, ...] = ()
     verbose: bool = False
     """Whether people want to read why something was inferred."""
 

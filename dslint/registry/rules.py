@@ -1,16 +1,43 @@
-"""Every rule: dslint's own, and those of the plug-ins that were loaded."""
+"""Every rule: dslint's own, from the compiled index, and those of the plug-ins that were loaded."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from pkgutil import walk_packages
 
-import dslint.rules
-from dslint.rule import Rule
+from dslint.diagnostics import Effect, Phase
+from dslint.rule import Rule, RuleInfo
+from dslint.rules.index import RULES
 
 _plugged: dict[str, tuple[Rule, ...]] = {}
 """The rules of plug-ins, by the plug-in's name."""
+
+
+class IndexedRule(RuleInfo):
+    """A rule of dslint's own as the index has it."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, row: tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, str]) -> None:
+        code, name, effect, phase, needs, flags, watches, module, function = row
+        super().__init__(
+            code,
+            name,
+            Effect(effect),
+            Phase(phase) if phase else None,
+            needs=needs,
+            watches=watches,
+            last="last" in flags,
+            pedantic="pedantic" in flags,
+            setup="setup" in flags,
+            module=f"dslint.rules.{module}",
+        )
+        self.function = function
+
+    def load(self) -> Rule:
+        found = getattr(import_module(self.module), self.function)
+        assert isinstance(found, Rule), self
+        return found
 
 
 def plug_in(name: str) -> tuple[Rule, ...]:
@@ -24,11 +51,20 @@ def plug_in(name: str) -> tuple[Rule, ...]:
 
 
 @cache
-def all_rules() -> tuple[Rule, ...]:
+def own_rules() -> tuple[IndexedRule, ...]:
+    """The rules of dslint's own, by code. None of their modules is imported for it."""
+    return tuple(map(IndexedRule, RULES))
+
+
+@cache
+def all_rules() -> tuple[RuleInfo, ...]:
     """Every rule, by code, those of plug-ins last."""
-    names = [module.name for module in walk_packages(dslint.rules.__path__, "dslint.rules.") if not module.ispkg]
-    rules = (value for name in names for value in vars(import_module(name)).values() if isinstance(value, Rule))
-    return (*sorted(rules, key=lambda rule: rule.code), *plugged())
+    return (*own_rules(), *plugged())
+
+
+def loaded_rules() -> tuple[Rule, ...]:
+    """Every rule with its function, documentation and examples: for tests and documents."""
+    return tuple(rule.load() for rule in all_rules())
 
 
 def plugged() -> tuple[Rule, ...]:
@@ -37,7 +73,6 @@ def plugged() -> tuple[Rule, ...]:
 
 
 @cache
-def default_rules() -> tuple[Rule, ...]:
+def default_rules() -> tuple[RuleInfo, ...]:
     """Dslint's own rules, but for those that experts disagree about: what runs unless something else is wanted."""
-    own = {rule.code for rule in plugged()}
-    return tuple(rule for rule in all_rules() if not rule.pedantic and rule.code not in own)
+    return tuple(rule for rule in own_rules() if not rule.pedantic)

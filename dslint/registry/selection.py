@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dslint.rule import Rule
+from dslint.rule import RuleInfo
 
 ALL = "ALL"
 """The word for every rule."""
@@ -29,7 +29,7 @@ class Selection:
     extend_ignore: tuple[str, ...] = ()
 
 
-def choose(rules: Iterable[Rule], selections: Iterable[Selection]) -> tuple[Rule, ...]:
+def choose(rules: Iterable[RuleInfo], selections: Iterable[Selection]) -> tuple[RuleInfo, ...]:
     """The rules that are left when every selection has had its say, the last one weighing most.
 
     Where a rule is both selected and ignored the more precise word wins (`DS501` over `DS5`), and of equals the ignoring one.
@@ -47,23 +47,23 @@ def choose(rules: Iterable[Rule], selections: Iterable[Selection]) -> tuple[Rule
     return tuple(rule for rule in rules if _precision(selected + more, rule) > _precision(ignored + fewer, rule))
 
 
-def _precision(words: Iterable[str], rule: Rule) -> int:
+def _precision(words: Iterable[str], rule: RuleInfo) -> int:
     """How precisely the words mean a rule: 0 if they do not; more, the longer the part of the code that was written."""
     return max((1 if word.upper() == ALL else min(len(word), len(rule.code)) for word in words if means(word, rule)), default=0)
 
 
-def means(word: str, rule: Rule) -> bool:
+def means(word: str, rule: RuleInfo) -> bool:
     """Whether a word means a rule, among others."""
     code = word.upper()
     return code == ALL or is_name_of(word, rule) or (code.startswith("DS") and code[2:].isdecimal() and rule.code.startswith(code))
 
 
-def is_name_of(word: str, rule: Rule) -> bool:
+def is_name_of(word: str, rule: RuleInfo) -> bool:
     """Whether a word is the code or the name of a rule."""
     return word.upper() == rule.code.upper() or word.lower() == rule.name
 
 
-def check_words(words: Iterable[str], rules: Iterable[Rule]) -> None:
+def check_words(words: Iterable[str], rules: Iterable[RuleInfo]) -> None:
     """Make sure that every word means a rule.
 
     Raises:
@@ -75,7 +75,7 @@ def check_words(words: Iterable[str], rules: Iterable[Rule]) -> None:
             raise NoSuchRule(no_such_rule(word, known))
 
 
-def no_such_rule(word: str, rules: Iterable[Rule]) -> str:
+def no_such_rule(word: str, rules: Iterable[RuleInfo]) -> str:
     """A sentence that says that there is no such rule, and which one may be meant."""
     from difflib import get_close_matches
 

@@ -9,7 +9,7 @@ from dslint.diagnose.search import EXACT, PART, SIMILAR, Match
 from dslint.diagnostics import Phase
 from dslint.report.style import Style, clipped, visible, wrap
 from dslint.report.words import COLORS, count
-from dslint.rule import Rule
+from dslint.rule import Rule, RuleInfo
 
 WHEN = {
     Phase.LOAD: "before DeepSpeed sees the config",
@@ -25,7 +25,7 @@ MOST = 6
 """Rules that are shown for an error, and keys that are shown for a rule."""
 
 
-def render(found: Sequence[tuple[Raised, Sequence[Match]]], rules: Mapping[str, Rule], *, color: bool, width: int) -> str:
+def render(found: Sequence[tuple[Raised, Sequence[Match]]], rules: Mapping[str, RuleInfo], *, color: bool, width: int) -> str:
     """The page for the errors of a text, the last first, each with the rules that may be behind it (perhaps none)."""
     style = Style(color=color, width=width)
     known = [(raised, matches) for raised, matches in found if matches]
@@ -37,14 +37,14 @@ def render(found: Sequence[tuple[Raised, Sequence[Match]]], rules: Mapping[str, 
     return "\n\n".join(blocks)
 
 
-def _error(raised: Raised, matches: Sequence[Match], rules: Mapping[str, Rule], style: Style) -> Iterator[str]:
+def _error(raised: Raised, matches: Sequence[Match], rules: Mapping[str, RuleInfo], style: Style) -> Iterator[str]:
     first, *more = wrap(clipped(visible(str(raised)), 400), style.width)
     yield style.paint(first, "bold")
     yield from (style.paint(line, "bold") for line in more)
     yield from wrap(_how_sure(matches[0]), style.width)
     for match in matches[:MOST]:
         yield ""
-        yield from _rule(match, rules[match.code], style)
+        yield from _rule(match, rules[match.code].load(), style)
     if len(matches) > MOST:
         yield ""
         yield f"  and {len(matches) - MOST} more: {', '.join(match.code for match in matches[MOST:])}"

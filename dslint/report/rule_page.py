@@ -10,7 +10,7 @@ from dslint.facts import BESIDE, Facts
 from dslint.facts.gpus import in_words
 from dslint.report.style import Style, columns, wrap
 from dslint.report.words import COLORS, consequence, flag, listed, option
-from dslint.rule import Example, Rule, Where
+from dslint.rule import Example, Rule, RuleInfo, Where
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping, Member, Node, Sequence
 
@@ -127,7 +127,7 @@ def _node(document: Document, node: Node, before: str, after: str, width: int) -
     yield indent[2:] + ("}" if isinstance(node, Mapping) else "]") + after
 
 
-def index(rules: Iterable[Rule], *, color: bool, width: int) -> str:
+def index(rules: Iterable[RuleInfo], *, color: bool, width: int) -> str:
     """All rules by chapter, a line each: code, severity, name, effect."""
     style = Style(color=color, width=width)
     rules = sorted(rules, key=lambda rule: rule.code)
@@ -141,6 +141,6 @@ def index(rules: Iterable[Rule], *, color: bool, width: int) -> str:
     return "\n\n".join([*blocks, "For more about one of them: dslint rule CODE"])
 
 
-def _row(rule: Rule, names: int, style: Style) -> str:
+def _row(rule: RuleInfo, names: int, style: Style) -> str:
     severity = style.paint(f"{rule.severity.value:<7}", COLORS[rule.severity], "bold")
     return f"  {rule.code}  {severity}  {rule.name:<{names}}  {style.paint(rule.effect.value, 'dim')}"

@@ -83,7 +83,7 @@ def log(results: Results) -> Data:
         "name": "dslint",
         "version": __version__,
         "semanticVersion": __version__,
-        "rules": [_rule(diagnostic, known.get(code)) for code, diagnostic in first.items()],
+        "rules": [_rule(diagnostic, known[code].load() if code in known else None) for code, diagnostic in first.items()],
     }
     run = {
         "tool": {"driver": driver},

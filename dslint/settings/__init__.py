@@ -16,7 +16,7 @@ from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.facts.find_release import NOTHING, FoundRelease, find
 from dslint.registry.rules import all_rules, plug_in, plugged
 from dslint.registry.selection import Selection, choose, is_name_of, means
-from dslint.rule import Rule
+from dslint.rule import RuleInfo
 from dslint.settings.sources import Layer, SettingsError, from_environment, from_options, named, nearest
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES
 
@@ -119,7 +119,7 @@ class Settings:
         return (find(self._folder) if self._folder is not None else None) or NOTHING
 
     @cached_property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[RuleInfo, ...]:
         """The rules to ask, but for `per-file-ignores`."""
         return choose(
             self._offered,
@@ -135,7 +135,7 @@ class Settings:
         )
 
     @property
-    def _offered(self) -> Iterable[Rule]:
+    def _offered(self) -> Iterable[RuleInfo]:
         """The rules to choose from: those that experts disagree about only if wanted, or named."""
         named = {word for layer in self.layers for name in ("select", "extend-select") for word in layer.values.get(name, ())}
         others = {rule.code for rule in plugged()} - {rule.code for name in self["plugins"] for rule in plug_in(name)}

@@ -12,7 +12,7 @@ from dslint.facts import Facts
 from dslint.facts.infer import infer
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.results import FileResult, Skipped, Suppressed
-from dslint.rule import Rule
+from dslint.rule import RuleInfo
 from dslint.setup.accelerate import NAMES
 from dslint.setup.gather import LoadedSetup, Read, read_yaml
 from dslint.source.read import ReadError, read
@@ -27,7 +27,7 @@ WORD = "deepspeed"
 
 
 def lint_setup(
-    path: str, shown: str, facts: Facts, rules: Sequence[Rule], *, named: bool = True, comments: bool = True
+    path: str, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> list[FileResult]:
     """Read a file that leads to configs, and lint them with it. Empty for one that was only found, and is not about DeepSpeed."""
     try:
@@ -38,7 +38,7 @@ def lint_setup(
 
 
 def lint_setup_text(
-    text: str, path: str, shown: str, facts: Facts, rules: Sequence[Rule], *, named: bool = True, comments: bool = True
+    text: str, path: str, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> list[FileResult]:
     """Lint a text as if it were the file `path`; see `lint_setup`. The first result is that of the file itself."""
     if not named and WORD not in text.lower():
@@ -72,7 +72,7 @@ def read_setups(text: str, path: str, shown: str, facts: Facts, *, named: bool) 
     return read_shell(text, path, shown, facts, named=named, make="makefile" in name or name.endswith(".mk"))
 
 
-def lint_command(text: str, facts: Facts, rules: Sequence[Rule]) -> list[FileResult]:
+def lint_command(text: str, facts: Facts, rules: Sequence[RuleInfo]) -> list[FileResult]:
     """Lint what a launch command, given as a text, leads to."""
     from dslint.setup.scripts import read_shell
 
@@ -81,7 +81,7 @@ def lint_command(text: str, facts: Facts, rules: Sequence[Rule]) -> list[FileRes
     return lint_read(found, COMMAND, facts, rules)
 
 
-def lint_read(found: Read, shown: str, facts: Facts, rules: Sequence[Rule], *, comments: bool = True) -> list[FileResult]:
+def lint_read(found: Read, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, comments: bool = True) -> list[FileResult]:
     """Lint what was read: a result for the file itself, and one for each file that it leads to."""
     if found.kind is FileKind.UNREADABLE:
         return [FileResult(shown, FileKind.UNREADABLE, error=found.note, facts=facts)]
@@ -91,7 +91,7 @@ def lint_read(found: Read, shown: str, facts: Facts, rules: Sequence[Rule], *, c
     return merged(results)
 
 
-def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[Rule], *, comments: bool) -> Iterable[FileResult]:
+def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo], *, comments: bool) -> Iterable[FileResult]:
     setup = gathered.setup
     config, at = gathered.config, setup.config or shown
     if config is None:

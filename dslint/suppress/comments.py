@@ -16,7 +16,7 @@ from typing import NamedTuple
 from dslint.diagnostics import Diagnostic
 from dslint.lint.results import Suppressed, SuppressedBy
 from dslint.registry.selection import is_name_of
-from dslint.rule import Rule
+from dslint.rule import RuleInfo
 from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
 
 MARK = re.compile(r"(?://|#|/\*)[\s*]*dslint\s*:\s*(?P<rest>.*?)\s*(?:\*/)?\s*", re.DOTALL)
@@ -122,7 +122,7 @@ class Sorted(NamedTuple):
     unused: list[tuple[Ignore, str]]
 
 
-def sort_out(diagnostics: Iterable[Diagnostic], ignores: list[Ignore], asked: Iterable[Rule]) -> Sorted:
+def sort_out(diagnostics: Iterable[Diagnostic], ignores: list[Ignore], asked: Iterable[RuleInfo]) -> Sorted:
     """Sort findings by the comments of their file.
 
     Args:

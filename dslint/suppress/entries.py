@@ -82,7 +82,7 @@ def _apply(file: FileResult, finder: Finder, known: dict[tuple[str, int], _Entry
     asked = {rule.code for rule in rules} - {skip.code for skip in file.skipped}
     mine: list[_Entry] = []
     for one in entries:
-        one.wanted |= unused_ignore in rules
+        one.wanted |= any(rule.code == unused_ignore.code for rule in rules)
         if matches(file.path, one.layer.base, one.entry.files):
             mine.append(one)
             one.matched = True

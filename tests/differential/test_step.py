@@ -44,7 +44,7 @@ OF_THE_MACHINE = (
 """Words of errors that depend on the machine, on what is installed there, and on the model of the suite."""
 CLIENT = "with a client provided optimizer"
 """Words of an error that the suite's own optimizer brings about, where the config's is not read."""
-UNTRIED = frozenset(rule.code for rule in default_rules() if rule.untried) | {"DS504"}
+UNTRIED = frozenset(rule.code for rule in default_rules() if rule.load().untried) | {"DS504"}
 """Rules whose crash needs a GPU (DS504: an optimizer for the CPU that meets parameters on the GPU), or a program that calls something."""
 
 Tried = list[tuple[Mistake, Outcome, tuple[Diagnostic, ...]]]

@@ -9,7 +9,7 @@ import pytest
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import NEWEST, Integration
 from dslint.lint.document import lint_document
-from dslint.registry.rules import all_rules
+from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule
 from dslint.source.parse import parse
 from tests.engine.harness import Case, Engine, Outcome
@@ -22,7 +22,7 @@ FILLED = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 def examples(kind: str) -> list[tuple[Rule, Example, str]]:
     """The examples that DeepSpeed alone can judge: no other release, and nothing for an integration to fill in first."""
     found = []
-    for rule in all_rules():
+    for rule in loaded_rules():
         if rule.effect is Effect.CRASH and rule.untried is None:
             for number, example in enumerate(getattr(rule, kind)):
                 filled = example.facts.integration in FILLED and '"auto"' in example.text
@@ -68,14 +68,14 @@ def test_deepspeed_runs_the_good_example(rule: Rule, example: Example, name: str
 
 def test_every_crash_is_tried_or_says_why_not() -> None:
     tried = {rule.code for rule, _, _ in examples("bad")}
-    for rule in all_rules():
+    for rule in loaded_rules():
         if rule.effect is Effect.CRASH and rule.code not in tried:
             assert rule.untried or rule.phase is Phase.LOAD, rule.code
 
 
 def test_configure_raises_for_a_contiguous_buffer_of_unknown_size(engine: Engine) -> None:
     """The crash of DS702 comes from `deepspeed.checkpointing.configure`, which the program calls."""
-    rule = next(rule for rule in all_rules() if rule.code == "DS702")
+    rule = next(rule for rule in loaded_rules() if rule.code == "DS702")
     bad, good = (Case(kind, text=getattr(rule, kind)[0].text, upto="step", optimizer=True, checkpointing=True) for kind in ("bad", "good"))
     raised, ran = engine.ask([bad, good])
     assert raised.phase == "initialize"

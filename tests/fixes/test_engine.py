@@ -11,7 +11,7 @@ from dslint.facts import NEWEST, Facts, Integration
 from dslint.fix.apply import fix
 from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
-from dslint.registry.rules import all_rules
+from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule
 from tests.engine.harness import Case, Engine, Upto
 
@@ -53,7 +53,7 @@ def case(name: str, text: str, facts: Facts, upto: Upto) -> Case:
 def test_what_fixes_of_examples_do_to_training(engine: Engine) -> None:
     names: list[tuple[str, bool]] = []
     cases: list[Case] = []
-    for rule in all_rules():
+    for rule in loaded_rules():
         for number, example in enumerate(() if rule.untried else rule.bad):
             if example.files or not judged_by_deepspeed(example.text, example.facts):
                 continue

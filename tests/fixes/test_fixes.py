@@ -24,7 +24,7 @@ from tests.engine.harness import Case, Engine, Outcome
 
 SAFE = {Applicability.SAFE}
 BOTH = {Applicability.SAFE, Applicability.UNSAFE}
-RULES = default_rules()
+RULES = tuple(rule.load() for rule in default_rules())
 
 BROKEN = """\
 {

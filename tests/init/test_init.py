@@ -21,7 +21,7 @@ from dslint.lint.document import lint_text
 from dslint.memory.estimate import estimate
 from dslint.memory.given import Given, model_of
 from dslint.memory.plan import Workload, make_plan
-from dslint.registry.rules import all_rules
+from dslint.registry.rules import loaded_rules
 from dslint.source.parse import parse
 from dslint.starter.contents import start
 from dslint.starter.text import as_hjson, as_json
@@ -31,7 +31,7 @@ from tests.engine.harness import Case, Engine, Upto
 FP32 = {"DS331"}
 """What is found in a config for a GPU on which DeepSpeed trains in fp32 alone: that it is fp32."""
 
-RULES = tuple(rule for rule in all_rules() if not rule.pedantic)
+RULES = tuple(rule for rule in loaded_rules() if not rule.pedantic)
 RELEASES = [Release.parse(text) for text in ("0.9.5", "0.12.6", "0.14.5", "0.16.9", "0.18.9", "0.19.8")]
 MODELS = [None, "gpt2", "llama-3-8b", "mixtral-8x7b", "llama-3-70b"]
 MACHINES = [(None, None), (1, None), (1, "v100"), (1, "rtx4090"), (8, "a10g"), (8, "a100"), (64, "h100"), (4, "p100")]

@@ -10,13 +10,13 @@ from dslint.diagnostics import Diagnostic, Effect
 from dslint.facts import Facts
 from dslint.facts.infer import infer
 from dslint.lint.document import lint_document
-from dslint.registry.rules import all_rules
+from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
 from tests.setup.beside import facts_of
 
-RULES = all_rules()
+RULES = loaded_rules()
 
 
 def lint(example: Example) -> tuple[Diagnostic, ...]:

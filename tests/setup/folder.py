@@ -12,10 +12,10 @@ from dslint.facts import Facts
 from dslint.lint.discovery import Target
 from dslint.lint.files import is_setup
 from dslint.lint.results import FileResult
-from dslint.registry.rules import all_rules
+from dslint.registry.rules import loaded_rules
 from dslint.setup.lint import lint_command, lint_setup, merged
 
-RULES = [rule for rule in all_rules() if not rule.pedantic]
+RULES = [rule for rule in loaded_rules() if not rule.pedantic]
 
 
 class Folder:

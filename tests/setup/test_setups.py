@@ -9,7 +9,7 @@ import pytest
 
 from dslint.config.detect import FileKind
 from dslint.facts import Facts, Integration
-from dslint.registry.rules import all_rules
+from dslint.registry.rules import loaded_rules
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]
@@ -331,7 +331,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_every_cross_file_check_has_rules_with_bad_and_good_setups(check: int) -> None:
-    rules = {rule.code: rule for rule in all_rules()}
+    rules = {rule.code: rule for rule in loaded_rules()}
     for code in CHECKS[check].split():
         assert rules[code].bad
         assert rules[code].good

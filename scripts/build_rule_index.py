@@ -1,0 +1,106 @@
+"""Compile `rules/index.py`: what dslint knows of every rule before it imports the module that holds the rule.
+
+    python scripts/build_rule_index.py [--check]
+
+Run it after adding, renaming or moving a rule, and after changing the arguments of `@rule`. With `--check` nothing is written; the exit
+code is 1 if the file on disk is not what the rules give.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import walk_packages
+
+import dslint.rules
+from dslint.rule import Rule
+
+INDEX = Path(__file__).resolve().parent.parent / "rules/index.py"
+PACKAGE = "dslint.rules."
+FLAGS = ("last", "pedantic", "setup")
+
+HEADER = '''"""The index of the rules. Compiled by `python scripts/build_rule_index.py` from their modules; do not edit.
+
+A row is (code, name, effect, phase, needs, flags, watches, module below `dslint.rules`, function).
+"""
+
+# fmt: off
+
+from __future__ import annotations
+
+RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, str], ...] = (
+'''
+
+
+def written_rules() -> list[tuple[str, Rule]]:
+    """Every rule below `rules/` with the name of its function, by code.
+
+    Raises:
+        ValueError: two rules share a code or a name.
+    """
+    modules = [module.name for module in walk_packages(dslint.rules.__path__, PACKAGE) if not module.ispkg]
+    found = [
+        (name, value)
+        for module in modules
+        if module != f"{PACKAGE}index"
+        for name, value in vars(import_module(module)).items()
+        if isinstance(value, Rule) and value.module == module
+    ]
+    for what in ("code", "name"):
+        known: dict[str, Rule] = {}
+        for _, rule in found:
+            other = known.setdefault(getattr(rule, what), rule)
+            if other is not rule:
+                raise ValueError(f"{other.module} and {rule.module} both hold a rule with the {what} {getattr(rule, what)}")
+    return sorted(found, key=lambda pair: pair[1].code)
+
+
+def index_of(rules: Iterable[tuple[str, Rule]]) -> str:
+    """The text of the index, one line a rule."""
+    return HEADER + "".join(_lines(rules)) + ")\n"
+
+
+def _lines(rules: Iterable[tuple[str, Rule]]) -> Iterator[str]:
+    chapter = ""
+    for function, rule in rules:
+        if rule.code[:3] != chapter:
+            chapter = rule.code[:3]
+            yield f"    # {chapter}\n"
+        flags = tuple(flag for flag in FLAGS if getattr(rule, flag))
+        phase = rule.phase.value if rule.phase else None
+        row = (
+            *(rule.code, rule.name, rule.effect.value, phase, rule.needs, flags, rule.watches),
+            *(rule.module.removeprefix(PACKAGE), function),
+        )
+        yield f"    {_literal(row)},\n"
+
+
+def _literal(value: object) -> str:
+    """A tuple, string or None as ruff would write it."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    if isinstance(value, str) and '"' not in value:
+        return f'"{repr(value)[1:-1]}"'
+    return repr(value)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write the index, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the index is stale, and write nothing")
+    only_check = parser.parse_args(arguments).check
+    text = index_of(written_rules())
+    if INDEX.is_file() and INDEX.read_text(encoding="utf-8") == text:
+        return 0
+    if only_check:
+        print("stale: rules/index.py; run python scripts/build_rule_index.py", file=sys.stderr)
+        return 1
+    INDEX.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
