@@ -11,6 +11,9 @@ from tests.engine.fixtures import engine
 
 __all__ = ["engine"]
 
+SLOW = ("deepspeed", "integrations", "build", "site", "release_sources")
+"""Markers of tests that are slow, because of what they run or build."""
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -26,3 +29,28 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*os.environ]:
         if name in ("NO_COLOR", "FORCE_COLOR", "GITHUB_ACTIONS", "GITHUB_WORKSPACE", "COLUMNS") or name.startswith("DSLINT_"):
             monkeypatch.delenv(name)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Plain `pytest` is for newcomers and leaves the slow tests out; they run where a path or `-m slow` names them."""
+    for item in items:
+        if any(item.get_closest_marker(name) for name in SLOW):
+            item.add_marker(pytest.mark.slow)
+    if _is_plain(config):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+
+
+def pytest_configure_node(node: object) -> None:
+    """Tell a worker of pytest-xdist how the run was started."""
+    node.workerinput["plain"] = _is_plain(node.config)  # type: ignore[attr-defined]
+
+
+def _is_plain(config: pytest.Config) -> bool:
+    """Whether neither paths nor markers were given."""
+    given = getattr(config, "workerinput", None)
+    if given is not None:
+        return bool(given["plain"])
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.markexpr and not config.option.keyword

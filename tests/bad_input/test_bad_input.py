@@ -68,13 +68,13 @@ def test_one_hundred_megabytes_are_refused_unread(tmp_path: Path) -> None:
         file.truncate(100 * 2**20)
     done = dslint("check", huge)
     assert done.returncode == 2
-    assert "too large" in done.stdout + done.stderr
+    assert "too large" in " ".join((done.stdout + done.stderr).split())  # a long path wraps anywhere
 
 
 def test_an_endless_standard_input_is_refused() -> None:
     done = dslint("check", "-", input=" " * (17 * 2**20))
     assert done.returncode == 2
-    assert "too large" in done.stdout + done.stderr
+    assert "too large" in " ".join((done.stdout + done.stderr).split())  # a long path wraps anywhere
 
 
 def special(folder: Path) -> dict[str, tuple[Path, str]]:

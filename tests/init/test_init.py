@@ -19,7 +19,7 @@ from dslint.facts import NEWEST, Facts, Integration, Release
 from dslint.facts.gpus import GIB, gpu_named
 from dslint.lint.document import lint_text
 from dslint.memory.estimate import estimate
-from dslint.memory.given import Given, model_of
+from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.plan import Workload, make_plan
 from dslint.registry.rules import loaded_rules
 from dslint.source.parse import parse
@@ -56,7 +56,7 @@ def test_check_finds_nothing(
     integration: Integration, release: Release, model: str | None, world_size: int | None, gpu: str | None
 ) -> None:
     given = facts(integration, release, world_size, gpu)
-    found = model_of(Given(model)) if model else None
+    found = model_of(ModelRequest(model)) if model else None
     starter = start(given, found.model if found else None)
     texts = [as_json(starter)] + ([as_hjson(starter)] if integration is Integration.DEEPSPEED else [])
     for text in texts:
@@ -73,7 +73,7 @@ def test_check_finds_nothing(
 def test_a_given_stage_is_kept(integration: Integration, stage: int) -> None:
     for model, (world_size, gpu) in product(MODELS, MACHINES):
         given = facts(integration, NEWEST, world_size, gpu)
-        config = start(given, model_of(Given(model)).model if model else None, stage).config
+        config = start(given, model_of(ModelRequest(model)).model if model else None, stage).config
         assert config["zero_optimization"]["stage"] == stage
         result = lint_text(json.dumps(config), "ds_config.json", given, RULES)
         assert result is not None
@@ -84,7 +84,7 @@ def test_a_given_stage_is_kept(integration: Integration, stage: int) -> None:
 @pytest.mark.parametrize("model", [name for name in MODELS if name])
 def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size: int, gpu: str) -> None:
     given = facts(Integration.TRANSFORMERS, NEWEST, world_size, gpu)
-    shape = model_of(Given(model)).model
+    shape = model_of(ModelRequest(model)).model
     assert given.gpu_memory is not None
 
     def fits(stage: int | None) -> tuple[int, bool | None]:
@@ -105,7 +105,7 @@ def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size
 
 
 def test_host_memory_bounds_the_offload() -> None:
-    shape = model_of(Given("llama-2-13b")).model
+    shape = model_of(ModelRequest("llama-2-13b")).model
     little = Facts(4, Integration.TRANSFORMERS, gpu_memory=40 * GIB, host_memory=32 * GIB)
     much = Facts(4, Integration.TRANSFORMERS, gpu_memory=40 * GIB, host_memory=512 * GIB)
     assert "offload_optimizer" in start(much, shape).config["zero_optimization"]
@@ -115,7 +115,7 @@ def test_host_memory_bounds_the_offload() -> None:
 def test_every_value_has_its_reason() -> None:
     for integration, model in product(Integration, MODELS):
         given = facts(integration, NEWEST, 8, "a100")
-        starter = start(given, model_of(Given(model)).model if model else None)
+        starter = start(given, model_of(ModelRequest(model)).model if model else None)
         leaves = set(_leaves(starter.config, ""))
         assert leaves == set(starter.reasons)
         assert all(starter.reasons.values())
@@ -291,7 +291,7 @@ def test_deepspeed_runs_what_init_writes(engine: Engine) -> None:
     cases = []
     for model, (world_size, gpu) in product(MODELS, MACHINES):
         given = facts(Integration.DEEPSPEED, NEWEST, world_size, gpu)
-        starter = start(given, model_of(Given(model)).model if model else None)
+        starter = start(given, model_of(ModelRequest(model)).model if model else None)
         # offload takes DeepSpeed's optimizer for the CPU, which has to be compiled: parsed, it is as good
         upto: Upto = "parse" if "offload_optimizer" in starter.config["zero_optimization"] or world_size == 64 else "step"
         cases.append(Case(f"{model}-{world_size}-{gpu}", text=as_hjson(starter), world_size=world_size or 1, upto=upto))
@@ -305,7 +305,7 @@ def test_the_loaders_take_what_init_writes() -> None:
     pytest.importorskip("accelerate")
     cases: list[Any] = []
     for model, (world_size, gpu) in product(MODELS, MACHINES[:6]):
-        shape = model_of(Given(model)).model if model else None
+        shape = model_of(ModelRequest(model)).model if model else None
         for integration, kind, rest in (
             (Integration.TRANSFORMERS, "trainer", "arguments"),
             (Integration.ACCELERATE, "plugin", "environment"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -25,6 +24,7 @@ from dslint.memory.tiles import tiled
 from dslint.report.png import NoRenderer, png
 from dslint.source.parse import parse
 from tests.command import dslint
+from tests.growth import ratio
 
 CONFIG: dict[str, Any] = {
     "train_micro_batch_size_per_gpu": 2,
@@ -123,13 +123,18 @@ def test_numbers_make_a_model_of_their_size() -> None:
     assert of_numbers(1.3e9).size == pytest.approx(1.3e9, rel=0.05)
 
 
-def test_seventy_billion_on_a_thousand_ranks_take_no_time() -> None:
-    start = time.perf_counter()
-    of = found("llama-3-70b", world=1024)
-    assert of.plan.world == 1024
-    points = sweep(of, *read_sweep("world-size=" + ",".join(str(8 * number) for number in range(1, 31)))).points
-    assert len(points) == 30
-    assert time.perf_counter() - start < 15  # half a second for the first, a tenth for each point, on a quiet machine a tenth of that
+def test_a_thousand_ranks_take_no_longer_than_eight() -> None:
+    assert ratio(lambda: found("llama-3-70b", world=8), lambda: found("llama-3-70b", world=1024)) < 3
+
+
+def test_a_sweep_takes_as_long_as_its_points() -> None:
+    of = found("llama-3-8b", world=1024)
+
+    def swept(number: int) -> int:
+        return len(sweep(of, *read_sweep("world-size=" + ",".join(str(8 * (one + 1)) for one in range(number)))).points)
+
+    assert swept(20) == 20
+    assert ratio(lambda: swept(2), lambda: swept(20)) < 30
 
 
 @pytest.fixture

@@ -530,7 +530,8 @@ def test_each_known_difference_has_a_reason() -> None:
 def release_source(request: pytest.FixtureRequest) -> Source:
     """A real release, fetched once and kept."""
     release: str = request.param
-    folder = request.config.cache.mkdir("release_sources")
+    folder = ROOT / "build" / "release_sources"
+    folder.mkdir(parents=True, exist_ok=True)
     archive = folder / f"deepspeed-{release}.tar.gz"
     if not archive.exists():
         fetch = [
