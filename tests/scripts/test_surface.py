@@ -530,7 +530,7 @@ def test_each_known_difference_has_a_reason() -> None:
 def release_source(request: pytest.FixtureRequest) -> Source:
     """A real release, fetched once and kept."""
     release: str = request.param
-    folder = ROOT / "build" / "release_sources"
+    folder = Path(__file__).resolve().parents[2] / "build" / "release_sources"
     folder.mkdir(parents=True, exist_ok=True)
     archive = folder / f"deepspeed-{release}.tar.gz"
     if not archive.exists():
