@@ -233,7 +233,7 @@ def rule(
             `"!optimizer"`: the key is not written, or is null;
             `"=auto"`: some value in the file is "auto";
             `"fact:model"`: the fact (a field of `Facts`) is known;
-            `"violation:misspelt"`: the config has a violation of this kind;
+            `"violation:unknown-key"`: the config has a violation of this kind (`dslint.config.validate.VIOLATIONS`);
             `"text"`: the text is not strict JSON, has comments, syntax errors or a key written twice, or holds no object at its top;
             `"setup"`: training arguments, a launcher or a program stand beside the config;
             `"always: why"`: the rule runs on every config, for the reason given.

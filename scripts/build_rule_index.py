@@ -16,11 +16,24 @@ from pathlib import Path
 from pkgutil import walk_packages
 
 import dslint.rules
+from dslint.config.validate import VIOLATIONS
+from dslint.facts import BESIDE, Facts
 from dslint.rule import Rule
+from dslint.schemas.key_table import KEYS
+from dslint.schemas.typed import registry
 
 INDEX = Path(__file__).resolve().parent.parent / "rules/index.py"
 PACKAGE = "dslint.rules."
 FLAGS = ("last", "pedantic", "setup")
+
+WORDS = frozenset(("=auto", "text", "setup"))
+KINDS = {"fact": frozenset(Facts.__slots__) - frozenset(BESIDE), "violation": VIOLATIONS}
+PARAMS = frozenset(
+    f"{section}.params.{name}"
+    for section in ("optimizer", "scheduler")
+    for entry in (registry(section) or {}).values()
+    for name in entry["params"]
+)
 
 HEADER = '''"""The index of the rules. Compiled by `python scripts/build_rule_index.py` from their modules; do not edit.
 
@@ -39,7 +52,7 @@ def written_rules() -> list[tuple[str, Rule]]:
     """Every rule below `rules/` with the name of its function, by code.
 
     Raises:
-        ValueError: two rules share a code or a name.
+        ValueError: two rules share a code or a name, or a rule watches something that does not exist.
     """
     modules = [module.name for module in walk_packages(dslint.rules.__path__, PACKAGE) if not module.ispkg]
     found = [
@@ -55,7 +68,23 @@ def written_rules() -> list[tuple[str, Rule]]:
             other = known.setdefault(getattr(rule, what), rule)
             if other is not rule:
                 raise ValueError(f"{other.module} and {rule.module} both hold a rule with the {what} {getattr(rule, what)}")
+    for _, rule in found:
+        for watch in rule.watches:
+            problem = problem_of(watch)
+            if problem:
+                raise ValueError(f"{rule.code} watches {watch!r}: {problem}")
     return sorted(found, key=lambda pair: pair[1].code)
+
+
+def problem_of(watch: str) -> str | None:
+    """What is wrong with a watch; None for one that `dslint.rule.rule` documents."""
+    kind, colon, name = watch.partition(":")
+    if kind == "always":
+        return None if len(name.split()) >= 3 else 'write the reason: "always: why"'
+    if kind in KINDS and colon:
+        return None if name in KINDS[kind] else f"there is no {kind} {name!r}"
+    key = watch.removeprefix("!")
+    return None if watch in WORDS or key in KEYS or key in PARAMS else f"{key!r} is not in the key table"
 
 
 def index_of(rules: Iterable[tuple[str, Rule]]) -> str:
@@ -92,7 +121,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="exit with 1 if the index is stale, and write nothing")
     only_check = parser.parse_args(arguments).check
-    text = index_of(written_rules())
+    try:
+        text = index_of(written_rules())
+    except ValueError as error:
+        print(f"build_rule_index: {error}", file=sys.stderr)
+        return 1
     if INDEX.is_file() and INDEX.read_text(encoding="utf-8") == text:
         return 0
     if only_check:

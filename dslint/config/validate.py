@@ -21,11 +21,20 @@ REMOVED: Consequence = ("raises", "parse", "an error")
 """What the presence of a removed key leads to: a DeepSpeedConfigError or a ValidationError, as the section has it."""
 
 
+VIOLATIONS = frozenset(
+    (
+        *("unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice", "shadowed"),
+        *("wrong-type", "null", "not-a-choice", "out-of-range", "forbidden"),
+        *("auto-dropped", "auto-kept", "auto-unfilled", "auto-undecided"),
+    )
+)
+"""The kinds of violations. Those of the second line are the faults of `read_value.Reading`."""
+
+
 class Violation:
     """A key or value that is not what DeepSpeed reads there.
 
-    `kind` is one of: "unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice", "shadowed"; the faults of
-    `reading.Reading`; "auto-dropped", "auto-kept", "auto-unfilled", "auto-undecided".
+    `kind` is one of `VIOLATIONS`.
     `section` is the dotted key of the section it stands in, `spec` the key's entry in the table (empty for unknown keys), `meant` the path
     the writer probably meant, `consequence` what DeepSpeed does (None where it does nothing about it), `becomes` the value it goes on with.
     """

@@ -13,6 +13,7 @@ from dslint.diagnostics import Diagnostic, Edit, Effect, Fix, Place, Range, Rela
 from dslint.facts import Facts
 from dslint.facts.infer import infer
 from dslint.lint.results import FileResult, Skipped, Suppressed
+from dslint.registry.watches import can_run, signals_of
 from dslint.rule import Finding, FixPlan, RuleInfo, path_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
@@ -82,7 +83,8 @@ def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[
             asked.append(rule)
         else:
             skipped.append(Skipped(rule.code, missing))
-    found = [d for rule in asked if not rule.last for d in _ask(rule, config, shown)]
+    signals = signals_of(config)
+    found = [d for rule in asked if not rule.last and can_run(rule.watches, signals) for d in _ask(rule, config, shown)]
     if facts.upgrade_from is not None:
         before = lint_document(document, shown, replace(facts, deepspeed=facts.upgrade_from, upgrade_from=None), rules, comments=False)
         known = {(d.code, d.pointer, d.effect) for d in before.diagnostics}
@@ -92,7 +94,7 @@ def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[
     own = [d for d in found if d.path == shown]
     kept, suppressed, config.unused_ignores = sort_out(own, config.ignores, (rule for rule in asked if not rule.last))
     kept += [d for d in found if d.path != shown]
-    kept += [d for rule in asked if rule.last for d in _ask(rule, config, shown)]
+    kept += [d for rule in asked if rule.last and can_run(rule.watches, signals) for d in _ask(rule, config, shown)]
     suppressed.sort(key=lambda one: _place(one.diagnostic))
     return Linted(tuple(sorted(kept, key=_place)), tuple(skipped), tuple(suppressed))
 

@@ -58,6 +58,6 @@ def test_no_rule_takes_the_unknown_for_what_it_looks_for() -> None:
     """`if config.value(...) != 3: return` goes on with UNKNOWN, which is not unequal to anything either."""
     folder = Path(rules.__file__).parent
     found = [
-        f"{path.name}: {match[0]}" for path in sorted(folder.glob("*.py")) for match in LEAVES.finditer(path.read_text(encoding="utf-8"))
+        f"{path.name}: {match[0]}" for path in sorted(folder.rglob("*.py")) for match in LEAVES.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []

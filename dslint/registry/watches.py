@@ -1,0 +1,93 @@
+"""Whether a rule can have anything to say about a config. The vocabulary of `watches` is in the docstring of `dslint.rule.rule`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dslint.config import Config
+from dslint.config.validate import children
+from dslint.facts import Facts
+from dslint.schemas.key_table import KEYS
+from dslint.source.tree import Mapping, Node, Scalar, Sequence, Span
+
+
+class Signals(NamedTuple):
+    """What a config and its facts hold, in the words of `watches`.
+
+    `present` are keys by every name that a watch may give them, and the words for facts, violations, text and setup. `written` are keys as
+    the file spells them, those with the value null left out. Keys below one of `opaque` may stand for anything: something other than an
+    object is written there.
+    """
+
+    present: frozenset[str]
+    written: frozenset[str]
+    opaque: tuple[str, ...]
+
+
+def can_run(watches: tuple[str, ...], signals: Signals) -> bool:
+    """Whether one of a rule's watches holds. A rule without watches runs on every config."""
+    if not watches or not signals.present.isdisjoint(watches):
+        return True
+    for watch in watches:
+        if watch[0] == "!":
+            if watch[1:] not in signals.written:
+                return True
+        elif watch.startswith(("always", *signals.opaque)):
+            return True
+    return False
+
+
+def signals_of(config: Config) -> Signals:
+    """What there is for rules to watch in a config."""
+    document, root = config.document, config.document.root
+    found = _Keys(root if isinstance(root, Mapping) else Mapping(Span(0, 0), []))
+    present = found.present
+    present.update(f"fact:{name}" for name in Facts.__slots__ if getattr(config.facts, name) is not None)
+    present.update(f"violation:{violation.kind}" for violation in config.violations)
+    if document.departures or document.comments or document.problems or found.twice or not isinstance(root, Mapping):
+        present.add("text")
+    if config.setup is not None:
+        present.add("setup")
+    return Signals(frozenset(present), frozenset(found.written), tuple(found.opaque))
+
+
+class _Keys:
+    """The keys of a tree."""
+
+    def __init__(self, root: Mapping) -> None:
+        self.present: set[str] = set()
+        self.written: set[str] = set()
+        self.opaque: list[str] = []
+        self.twice = False
+        pending: list[tuple[Node, str, str]] = [(root, "", "")]
+        while pending:  # no recursion: a tree may be as deep as the parser allows
+            node, key, path = pending.pop()
+            if isinstance(node, Mapping):
+                pending += self._members(node, key, path)
+                continue
+            if key in children() or "dict" in KEYS.get(key, {}).get("types", ()):
+                self.opaque.append(f"{key}.")
+            if isinstance(node, Sequence):
+                pending += [(item, f"{key}[]", path) for item in node.items]
+            elif node.value == "auto":
+                self.present.add("=auto")
+
+    def _members(self, node: Mapping, section: str, path: str) -> Iterator[tuple[Node, str, str]]:
+        """Note the members of an object: `section` is its key in the table, `path` where it is in the file."""
+        known = children().get(section, {})
+        names = set()
+        for member in node.members:
+            name = member.key.value
+            names.add(name)
+            here = f"{path}.{name}" if path else name
+            key = known.get(name) or known.get("*") or (f"{section}.{name}" if section else name)
+            self.present.update((here, key))
+            if not (isinstance(member.value, Scalar) and member.value.value is None):
+                self.written.add(here)
+            use = KEYS[key].get("deprecated", {}).get("use") if key in KEYS else None
+            if use is not None:
+                self.present.add(use)
+                self.opaque.append(f"{use}.")
+            yield member.value, key, here
+        self.twice |= len(names) < len(node.members)
