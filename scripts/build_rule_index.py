@@ -84,7 +84,14 @@ def problem_of(watch: str) -> str | None:
     if kind in KINDS and colon:
         return None if name in KINDS[kind] else f"there is no {kind} {name!r}"
     key = watch.removeprefix("!")
-    return None if watch in WORDS or key in KEYS or key in PARAMS else f"{key!r} is not in the key table"
+    return None if watch in WORDS or _is_key(key) else f"{key!r} is not in the key table"
+
+
+def _is_key(key: str) -> bool:
+    """Whether the key table has a key, or it stands in a dict of free form, or is a parameter of some optimizer or schedule."""
+    section = key.rpartition(".")[0]
+    free = section not in ("optimizer.params", "scheduler.params") and "dict" in KEYS.get(section, {}).get("types", ())
+    return key in KEYS or key in PARAMS or free
 
 
 def index_of(rules: Iterable[tuple[str, Rule]]) -> str:
