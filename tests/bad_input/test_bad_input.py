@@ -43,7 +43,7 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("output_format", ["full", "json"])
-@pytest.mark.parametrize("name", CONTENTS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "100,000 keys" else ()) for name in CONTENTS])
 def test_any_content(tmp_path: Path, name: str, output_format: str) -> None:
     content, code, words = CONTENTS[name]
     bad, neighbour = tmp_path / "bad.json", tmp_path / "neighbour.json"

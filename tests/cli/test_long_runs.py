@@ -79,6 +79,7 @@ def test_many_files_with_a_progress_bar(many: Path) -> None:
     assert f"{MANY}/{MANY}" in terminal.said
 
 
+@pytest.mark.slow
 def test_one_process_and_several_say_the_same(many: Path) -> None:
     one = dslint("check", ".", "--output-format", "concise", "--jobs", "1", cwd=many)
     several = dslint("check", ".", "--output-format", "concise", "--jobs", "3", cwd=many)
@@ -100,6 +101,7 @@ def test_an_interrupt_ends_the_run_cleanly(many: Path, jobs: str) -> None:
     assert f"of {MANY:,} files; nothing is reported." in terminal.said
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("output_format", ["full", "json", "sarif"])
 def test_a_full_disk_on_output(many: Path, output_format: str) -> None:

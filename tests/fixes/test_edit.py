@@ -106,6 +106,7 @@ def without(data: object, path: tuple[str | int, ...]) -> object:
     return data
 
 
+@pytest.mark.slow
 @given(objects(values()), st.sampled_from([None, 2, "\t"]), st.data())
 def test_any_key_can_be_taken_out_renamed_and_put_in(config: dict[str, object], indent: int | str | None, data: st.DataObject) -> None:
     text = json.dumps(config, indent=indent, ensure_ascii=False)
@@ -205,6 +206,7 @@ def test_what_aliases_bring_is_left_alone(change: Change) -> None:
         edits_for(parse_yaml(SHARED), [change])
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(objects(values()), st.sampled_from([None, False]), st.integers(1, 4), st.data())
 def test_any_key_of_yaml_can_be_taken_out_renamed_and_put_in(
@@ -253,6 +255,7 @@ def attempt_python(document: Document, change: Change) -> object:
         return None
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(objects(values()), st.integers(20, 80), st.data())
 def test_any_key_of_a_python_dict_can_be_taken_out_renamed_and_put_in(config: dict[str, object], width: int, data: st.DataObject) -> None:

@@ -69,6 +69,7 @@ def test_a_way_s_numbers_are_those_of_its_text() -> None:
             assert config.document.text == way.text
 
 
+@pytest.mark.slow
 def test_combinations_where_one_change_is_not_enough() -> None:
     found = fit(BASE, name="llama-3-70b")
     assert found.ways
@@ -88,12 +89,14 @@ def test_what_is_not_needed() -> None:
     assert {way.changes[0].name for way in found.lesser} >= {"stage 2", "no optimizer offload"}
 
 
+@pytest.mark.slow
 def test_nothing_fits() -> None:
     found = fit(BASE, goal=1)
     assert not found.ways
     assert found.least.peak < found.base.peak
 
 
+@pytest.mark.slow
 def test_host_memory_is_kept_to() -> None:
     enough, little = fit(BASE, name="llama-3-70b", host=4096 * GIB), fit(BASE, name="llama-3-70b", host=200 * GIB)
     assert any("on the host" in change.name for way in enough.ways for change in way.changes)
@@ -182,6 +185,7 @@ def test_the_page(config: Path) -> None:
     assert max(len(line) for line in done.stdout.splitlines() if "   +" not in line and "   -" not in line) <= 80
 
 
+@pytest.mark.slow
 def test_exit_code_and_words_where_nothing_helps(config: Path) -> None:
     done = run(config, "--limit", "2GiB")
     assert done.returncode == 4

@@ -100,7 +100,7 @@ def test_what_is_installed_is_found_by_its_folder(tmp_path: Path, monkeypatch: p
     monkeypatch.undo()
     (tmp_path / "deepspeed-0.16.3.dist-info").mkdir()
     monkeypatch.setattr("sys.path", [str(tmp_path / "missing"), str(tmp_path)])
-    assert releases.installed.__wrapped__() == releases.Found(Release(0, 16, 3), "this environment has deepspeed 0.16.3")
+    assert releases.installed.__wrapped__() == releases.FoundRelease(Release(0, 16, 3), "this environment has deepspeed 0.16.3")
 
 
 def test_the_summary_says_which_and_why(tmp_path: Path) -> None:

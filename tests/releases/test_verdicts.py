@@ -15,6 +15,8 @@ import pytest
 from dslint.api import check
 from dslint.diagnostics import Effect, Phase
 
+pytestmark = pytest.mark.slow
+
 RELEASES = ("0.9.5", "0.10.3", "0.11.2", "0.12.6", "0.13.5", "0.14.5", "0.15.4", "0.16.9", "0.17.6", "0.18.9", "0.19.8")
 RECORDS = [json.loads(line) for line in (Path(__file__).parent / "verdicts.jsonl").read_text(encoding="utf-8").splitlines()]
 

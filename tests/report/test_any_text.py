@@ -21,6 +21,8 @@ from . import readers
 from .runner import read
 from .scenes import RULES, written
 
+pytestmark = pytest.mark.slow
+
 MARKUP = (
     *"\\`*_[](){}<>!|~&$#@:.-+=^%'\"0aZ \n\t",
     *("http://x.y", "www.x.y", "a@b.cd", "@team", "#1", "x/y#1", "GH-1", "JIRA-12", "0123abc", ":x:", "](1)", "[x](http://y)", "]]>"),

@@ -158,6 +158,7 @@ def test_the_loudest_stay_and_what_went_is_counted(monkeypatch: pytest.MonkeyPat
     assert notification["level"] == "warning"
 
 
+@pytest.mark.slow
 def test_it_stays_within_ten_megabytes_when_compressed() -> None:
     noise = random.Random(1)
     words = "".join(chr(noise.randrange(0x4E00, 0x9000)) for _ in range(3_000_000))

@@ -14,6 +14,8 @@ from dslint.source.parse import parse
 from dslint.source.scalars import json_value
 from dslint.source.tree import Mapping, Node, Scalar, Sequence
 
+pytestmark = pytest.mark.slow
+
 REFUSED = "refused"
 
 Texts: TypeAlias = st.SearchStrategy[str]

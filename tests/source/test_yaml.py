@@ -36,6 +36,7 @@ DATA = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(DATA, st.sampled_from([True, False, None]))
 @settings(deadline=None, max_examples=300)
 def test_what_is_dumped_is_read(data: Any, flow: bool | None) -> None:
@@ -56,6 +57,7 @@ PIECES = st.sampled_from([
 # fmt: on
 
 
+@pytest.mark.slow
 @given(st.lists(PIECES, max_size=14).map("".join) | st.text(max_size=30))
 @settings(deadline=None, max_examples=800)
 def test_any_text_is_read_as_the_safe_loader_reads_it(text: str) -> None:
