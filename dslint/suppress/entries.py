@@ -15,7 +15,7 @@ from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of
 from dslint.rule import Finding
-from dslint.rules.ds0_files.syntax import unused_ignore
+from dslint.rules.ds0_files.ignore_comments import unused_ignore
 from dslint.settings import Finder, Layer
 from dslint.settings.kinds import IgnoreEntry
 from dslint.source.tree import Document, Span, pointer

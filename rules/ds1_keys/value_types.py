@@ -11,8 +11,8 @@ from dslint.config.validate import default_of
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
-from dslint.rules.helpers.bare_strings import swallowed
 from dslint.rules.helpers.fixes import closest, removed, write
+from dslint.rules.helpers.json_syntax import intended_json
 from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
@@ -83,7 +83,7 @@ def _as_raised(error: str, node: Node | None) -> str:
 def _without_quotes(config: Config, violation: Violation) -> str | None:
     """What to write for a number or a boolean that stands in quotes, or that took in what stands behind it."""
     node = config.node(violation.path)
-    if isinstance(node, Scalar) and (meant := swallowed(node)) is not None:
+    if isinstance(node, Scalar) and (meant := intended_json(node)) is not None:
         return f"Without quotes the value runs to the end of the line; write {meant}."
     word = _unquoted(config, violation)
     return f"Write {word} without quotes." if word else None
@@ -92,7 +92,7 @@ def _without_quotes(config: Config, violation: Violation) -> str | None:
 def _unquoted(config: Config, violation: Violation) -> str | None:
     """The number or boolean that stands in quotes."""
     node = config.node(violation.path)
-    text = node.value if isinstance(node, Scalar) and swallowed(node) is None else None
+    text = node.value if isinstance(node, Scalar) and intended_json(node) is None else None
     if not isinstance(text, str):
         return None
     word = text.strip()
@@ -126,7 +126,7 @@ def wrong_type_taken_otherwise(config: Config) -> Iterator[Finding]:
         if violation.raises or (violation.kind == "null" and violation.consequence != ("truthy",)):
             continue
         node = config.node(violation.path)
-        if isinstance(node, Scalar) and swallowed(node) is not None:
+        if isinstance(node, Scalar) and intended_json(node) is not None:
             continue  # swallowed-line says it
         if violation.consequence == ("truthy",):
             if violation.becomes is _meant(config, violation):

@@ -1,0 +1,98 @@
+"""DS0: comments that tell dslint to ignore a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Severity
+from dslint.registry.selection import is_name_of, no_such_rule
+from dslint.rule import Finding, FixPlan, bad, good, rule, safe
+from dslint.rules.helpers.json_syntax import HJSON_SYNTAX
+from dslint.source.change import Replace
+from dslint.suppress.comments import Ignore
+
+
+@rule("DS006", "malformed-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("text",))
+@bad('// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@bad('{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}', at="", integration="deepspeed")
+@bad('// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@good('// dslint: ignore-file[DS201] the batch is set by the program\n{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
+def malformed_ignore(config: Config) -> Iterator[Finding]:
+    """A comment that begins with "dslint:" does not name the rules to ignore, or gives no reason.
+
+    dslint understands three forms:
+
+        // dslint: ignore[offload-param-below-stage-3] reason
+        // dslint: ignore[DS501, DS502] reason
+        // dslint: ignore-file[not-strict-json] reason
+
+    `ignore` at the end of a line applies to that line; on a line of its own it applies to the member below it, with everything inside.
+    Name the rules by code or name. There is no form for all rules at once, because it would hide new mistakes together with the known
+    one. A comment without a reason works, but a later reader cannot tell whether it can be deleted.
+    """
+    from dslint.registry.rules import all_rules
+
+    known = all_rules()
+    for ignore in config.ignores:
+        unknown = [word for word in ignore.words if not any(is_name_of(word, rule) for rule in known)]
+        if ignore.problem:
+            message = f"This comment ignores nothing: {ignore.problem}."
+        elif unknown:
+            message = f"Unknown rule in ignore comment: {no_such_rule(unknown[0], known)}"
+        elif not ignore.reason:
+            message = f"This comment ignores {' and '.join(ignore.words)} without a reason."
+        else:
+            continue
+        yield Finding("", message, help=_FORM, span=ignore.comment.span, severity=Severity.WARNING)
+
+
+_FORM = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule."
+
+
+@rule("DS007", "unused-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), last=True, watches=("text",))
+@bad('// dslint: ignore-file[DS501] we will raise the stage\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,\n'
+    ' // dslint: ignore[offload-param-below-stage-3] we will raise the stage\n "offload_param": {"device": "cpu"}}}',
+    integration="deepspeed",
+)
+def unused_ignore(config: Config) -> Iterator[Finding]:
+    """A comment ignores a rule that finds nothing there.
+
+    The mistake that it was written for has been fixed or has moved. An unused comment hides the next mistake of the same kind. dslint
+    reports a comment as unused only when its rule ran: not when the rule is deselected, or requires a fact that is unknown.
+
+    Delete the comment, or the name of the rule from it.
+    """
+    for ignore, word in config.unused_ignores:
+        reason = "no key follows it" if ignore.nothing else f"{word} finds nothing {_scope(ignore)}"
+        yield Finding(
+            "",
+            f"This comment ignores {word}, but {reason}.",
+            help="Delete it.",
+            span=ignore.comment.span,
+            fix=_delete_unused(config, ignore),
+            severity=Severity.WARNING,
+        )
+
+
+def _delete_unused(config: Config, ignore: Ignore) -> FixPlan:
+    """Delete the unused rules from a comment, or the whole comment if it names no others."""
+    from dslint.source.edit import without
+
+    unused = {word for other, word in config.unused_ignores if other is ignore}
+    left = [word for word in ignore.words if word not in unused]
+    if not left:
+        return safe("delete the comment", without(config.document, ignore.comment.span))
+    before, _, after = ignore.comment.text.partition("[")
+    return safe(
+        f"delete {' and '.join(sorted(unused))}", Replace(ignore.comment.span, f"{before}[{', '.join(left)}]{after.partition(']')[2]}")
+    )
+
+
+def _scope(ignore: Ignore) -> str:
+    """Where the ignored finding would have to be, in words."""
+    if ignore.line is not None:
+        return "on this line"
+    return "in this file" if ignore.path is None else f"at or below {'.'.join(map(str, ignore.path)) or 'the top level'}"

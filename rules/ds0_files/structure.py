@@ -1,0 +1,111 @@
+"""DS0: the structure of the file: keys written twice, and a file that is not an object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
+from dslint.rules.helpers.json_syntax import STRICT_JSON_LOADERS
+from dslint.source.change import Replace
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Sequence, Span
+
+
+@rule(
+    "DS003",
+    "duplicate-key",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=("deepspeed/runtime/config_utils.py, dict_raise_error_on_duplicate_keys",),
+    watches=("text",),
+)
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "fp16": {"enabled": false}}', at="fp16")
+@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage": 3}}', at="zero_optimization.stage")
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
+def duplicate_key(config: Config) -> Iterator[Finding]:
+    """An object has the same key twice.
+
+    Given the path of the file, DeepSpeed raises `ValueError: Duplicate keys in DeepSpeed config`. A program or integration that reads the
+    file with Python's `json` gets no error: the last value counts, and the earlier ones are silently lost.
+
+    Keep the value that you mean and delete the other.
+    """
+    if config.document.root is not None:
+        yield from _duplicates(config, config.document.root, ())
+
+
+def _duplicates(config: Config, node: Node, path: Path) -> Iterator[Finding]:
+    if isinstance(node, Sequence):
+        for index, item in enumerate(node.items):
+            yield from _duplicates(config, item, (*path, index))
+    if not isinstance(node, Mapping):
+        return
+    first: dict[str, Member] = {}
+    for member in node.members:
+        name = member.key.value
+        if name in first:
+            yield _duplicate(config, node, (*path, name), first[name], member)
+        else:
+            first[name] = member
+        yield from _duplicates(config, member.value, (*path, name))
+
+
+def _duplicate(config: Config, node: Mapping, path: Path, first: Member, last: Member) -> Finding:
+    """The finding for the second of two members with one key."""
+    by_json = config.facts.integration in STRICT_JSON_LOADERS
+    line = config.document.position(first.key.span.start).line
+    outcome = (
+        "Python's json keeps the last value and silently drops the other"
+        if by_json
+        else 'DeepSpeed raises "Duplicate keys in DeepSpeed config"'
+    )
+    return Finding(
+        path,
+        f'Duplicate key "{last.key.value}", first written in line {line}: {outcome}.',
+        help="Keep the value that you mean and delete the other.",
+        span=last.key.span,
+        related=((first.key.span, "first written here"),),
+        fix=_keep_last(config.document, node, first, last, by_json=by_json),
+        effect=Effect.SILENT if by_json else None,
+    )
+
+
+def _keep_last(document: Document, node: Mapping, first: Member, last: Member, *, by_json: bool) -> FixPlan:
+    """Remove the first of two members. That is safe where the loader drops it, or where both have the same value."""
+    from dslint.source.edit import remove_at
+
+    edits = remove_at(document, node.members, next(number for number, member in enumerate(node.members) if member is first))
+    changes = [Replace(Span(start, end), text) for start, end, text in edits]
+    same = document.text[slice(*first.value.span)] == document.text[slice(*last.value.span)]
+    return (safe if by_json or same else unsafe)(f'remove the first "{last.key.value}"', *changes)
+
+
+@rule(
+    "DS004",
+    "not-an-object",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=("deepspeed/runtime/config.py, DeepSpeedConfig.__init__",),
+    watches=("text",),
+)
+@bad("[1, 2]", at="")
+@bad('"ds_config"', at="")
+@good('{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}')
+def not_an_object(config: Config) -> Iterator[Finding]:
+    """The file holds a list, a string or a number instead of an object.
+
+    DeepSpeed looks up keys in what it has read and raises an `AttributeError` or `TypeError` that does not name the file.
+
+    Put the settings in braces: `{"train_micro_batch_size_per_gpu": 4, ...}`.
+    """
+    root = config.document.root
+    if isinstance(root, Mapping) or config.document.problems or root is None:
+        return
+    found = "a list" if isinstance(root, Sequence) else f"only {config.quote('')}"
+    yield Finding(
+        "",
+        f"The file holds {found}; DeepSpeed looks up keys in an object and raises an error.",
+        help="Put the settings in braces: { ... }.",
+        span=Span(root.span.start, root.span.end),
+    )
