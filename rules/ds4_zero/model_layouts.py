@@ -1,0 +1,153 @@
+"""DS4: ZeRO with models that are divided or stored in other ways: pipelines, mixtures of experts, quantized weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.facts import Integration
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import json_text, write
+from dslint.rules.helpers.zero import STAGE, ZERO
+
+EXPERT_BLOCKS = {
+    "mixtral": "MixtralSparseMoeBlock",
+    "qwen2_moe": "Qwen2MoeSparseMoeBlock",
+    "qwen3_moe": "Qwen3MoeSparseMoeBlock",
+    "deepseek_v2": "DeepseekV2MoE",
+    "deepseek_v3": "DeepseekV3MoE",
+    "olmoe": "OlmoeSparseMoeBlock",
+    "phimoe": "PhimoeSparseMoeBlock",
+    "jamba": "JambaSparseMoeBlock",
+}
+"""By model family: the class in transformers of the block that holds the experts."""
+
+
+@rule(
+    "DS410",
+    "pipeline-with-zero-2",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.stage",),
+    needs=("pipeline_parallel",),
+    untried="it requires a model of pipeline stages",
+    references=("deepspeed/runtime/pipe/engine.py, PipelineEngine.__init__",),
+)
+@bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization.stage", pipeline_parallel=2)
+@good(trained('"zero_optimization": {"stage": 1}'), pipeline_parallel=2)
+@good(trained('"zero_optimization": {"stage": 2}'), pipeline_parallel=1)
+def pipeline_with_zero_2(config: Config) -> Iterator[Finding]:
+    """Pipeline parallelism works only with ZeRO stages 0 and 1.
+
+    A pipeline accumulates gradients over its micro batches, and stages 2 and 3 partition them after each one. DeepSpeed raises `AssertionError: ZeRO-2 and
+    ZeRO-3 are incompatible with pipeline parallelism`.
+
+    Set the stage to 1.
+    """
+    stage = config.value(STAGE)
+    if (config.facts.pipeline_parallel or 1) > 1 and stage in (2, 3):
+        yield Finding(
+            STAGE,
+            f'ZeRO stage {stage} conflicts with {config.facts.pipeline_parallel} pipeline stages: DeepSpeed raises AssertionError "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism".',
+            help='Set "stage": 1.',
+            fix=write(config, STAGE, "1"),
+        )
+
+
+def _quantized_model(method: str) -> Any:
+    return {"model_type": "llama", "hidden_size": 4096, "quantization_config": {"quant_method": method}}
+
+
+def _expert_model(family: str) -> Any:
+    from dslint.facts.model_config import describe
+
+    return describe({"model_type": family, "hidden_size": 2048, "num_local_experts": 8})
+
+
+@rule(
+    "DS414",
+    "experts-without-leaf-modules",
+    effect=Effect.ADVICE,
+    watches=("zero_optimization.stage",),
+    needs=("model",),
+    references=("https://deepspeed.readthedocs.io/en/latest/zero3.html", "https://github.com/deepspeedai/DeepSpeed/issues/4808"),
+)
+@bad(trained('"zero_optimization": {"stage": 3}'), at="zero_optimization.stage", model=_expert_model("deepseek_v3"))
+@bad(
+    trained('"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["OlmoeSparseMoeBlock"]}}'),
+    at="zero_optimization.leaf_module.classes",
+    model=_expert_model("mixtral"),
+)
+@good(trained('"zero_optimization": {"stage": 3}'), model=_expert_model("mixtral"))
+@good(trained('"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["DeepseekV3MoE"]}}'), model=_expert_model("deepseek_v3"))
+@good(trained('"zero_optimization": {"stage": 2}'), model=_expert_model("deepseek_v3"))
+def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
+    """At ZeRO stage 3 a mixture of experts may hang if no leaf module covers its expert blocks.
+
+    Stage 3 gathers the parameters of a module when it runs. If each expert is a module, ranks with tokens for different experts gather different modules. The
+    collectives then do not match, and the job hangs without a message. DeepSpeed gathers a leaf module as a whole on every rank. DeepSpeed 0.18.0 and newer
+    have a built-in list (Mixtral, Qwen2-MoE, Qwen3-MoE), which `leaf_module.classes` replaces. If transformers keeps all experts of a layer in one tensor, as
+    its release 5 does for most models, leaf modules make no difference.
+
+    Add the class of the block to `leaf_module.classes`, or call `deepspeed.utils.set_z3_leaf_modules` in the program.
+    """
+    model = config.facts.model
+    block = EXPERT_BLOCKS.get(model.family or "") if model is not None else None
+    if model is None or block is None or not config.value(STAGE) == 3:  # noqa: SIM201
+        return
+    in_config = config.release >= (0, 18, 0)
+    section = f"{ZERO}.leaf_module"
+    classes = config.value(f"{section}.classes") if in_config else []
+    if not isinstance(classes, list) or any(isinstance(name, str) and name.rpartition(".")[2] == block for name in classes):
+        return
+    if config.has(f"{section}.names") or config.has(f"{section}.name_suffixes"):
+        return
+    replaced = config.has(f"{section}.classes")
+    gap = "leaf_module.classes replaces the built-in list and does not name" if replaced else "no leaf module covers"
+    yield Finding(
+        f"{section}.classes" if replaced else STAGE,
+        f"{model} is a mixture of experts, and {gap} its {block}: at stage 3 the job may hang when ranks send tokens to different experts.",
+        help=f'Write "leaf_module": {{"classes": ["{block}"]}} in zero_optimization.'
+        if in_config
+        else f"Call deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
+        fix=write(config, f"{section}.classes", json_text([*classes, block] if replaced else [block])) if in_config else None,
+        severity=Severity.WARNING,
+        on="key" if replaced else "member",
+        certain=False,
+    )
+
+
+@rule(
+    "DS442",
+    "quantized-model-at-stage-3",
+    effect=Effect.MEMORY,
+    watches=("zero_optimization.stage",),
+    needs=("model",),
+    references=("transformers/modeling_utils.py, PreTrainedModel.get_init_context",),
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', at=STAGE, integration="transformers", model=_quantized_model("gptq")
+)
+@good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers", model=_quantized_model("gptq"))
+@good(trained('"zero_optimization": {"stage": 3}'), integration="deepspeed", model=_quantized_model("gptq"))
+def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
+    """At ZeRO stage 3 every rank loads the whole of a quantized model.
+
+    transformers uses `zero.Init`, which gives each rank its part of the model, only for models that are not quantized. Stage 3 also cannot divide many kinds
+    of quantized weights afterwards. It can divide 4-bit weights of bitsandbytes if `bnb_4bit_quant_storage` is the type of the other parameters.
+
+    Use ZeRO stage 2 for adapters on a quantized model, or use a model that is not quantized.
+    """
+    model = config.facts.model
+    if model is None or model.quantization is None or not config.value(STAGE) >= 3:
+        return
+    if config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+        yield Finding(
+            STAGE,
+            f"{model} is quantized ({model.quantization}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
+            help="Use ZeRO stage 2, or a model that is not quantized.",
+            severity=Severity.WARNING,
+        )

@@ -1,0 +1,262 @@
+"""DS4: the sizes that stage 3 works with: prefetch, live and persistent parameters, sub-groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
+
+SUB_GROUPS = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._create_fp16_sub_groups"
+COORDINATOR = "deepspeed/runtime/zero/partitioned_param_coordinator.py, PartitionedParameterCoordinator"
+
+PREFETCH = f"{ZERO}.stage3_prefetch_bucket_size"
+LIVE = f"{ZERO}.stage3_max_live_parameters"
+PERSISTENT = f"{ZERO}.stage3_param_persistence_threshold"
+SUB_GROUP = f"{ZERO}.sub_group_size"
+
+LARGE_MATRIX = 10_000_000
+"""Elements above which a parameter is certainly a weight matrix, and neither a bias nor a norm."""
+
+UNLIMITED_SUB_GROUP = 100_000_000_000
+"""Elements that no rank ever holds: a sub-group of this size is the whole partition."""
+
+SMALL_SUB_GROUP = 1_000_000
+"""Elements below which nearly every parameter is its own sub-group."""
+
+DEFAULT_REUSE_DISTANCE = 1_000_000_000
+
+
+@rule(
+    "DS413",
+    "no-prefetch",
+    effect=Effect.SLOW,
+    watches=("zero_optimization.stage3_prefetch_bucket_size",),
+    pedantic=True,
+    references=(f"{COORDINATOR}.fetch_sub_module",),
+)
+@bad(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0}'), at="zero_optimization.stage3_prefetch_bucket_size")
+@good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}'))
+def no_prefetch(config: Config) -> Iterator[Finding]:
+    """`stage3_prefetch_bucket_size: 0` disables prefetching, so each module waits for its parameters.
+
+    With a prefetch bucket of 0 DeepSpeed gathers parameters when a module needs them, and the GPU waits meanwhile. Some configs contain 0 on purpose, for
+    models that run their modules in a different order in every step.
+
+    Write 5e7, the default, unless the order of modules changes.
+    """
+    if config.value(STAGE) == 3 and config.has(PREFETCH) and config.value(PREFETCH) == 0:
+        yield Finding(
+            PREFETCH,
+            "stage3_prefetch_bucket_size 0 disables prefetching: the GPU waits for the parameters of every module.",
+            help="Write 5e7, the default, unless the order of modules changes from step to step.",
+            fix=write(config, PREFETCH, "5e7"),
+        )
+
+
+@rule(
+    "DS432",
+    "prefetch-above-live-parameters",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.stage3_prefetch_bucket_size",),
+    references=(f"{COORDINATOR}.fetch_sub_module",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8, "stage3_max_live_parameters": 1e8}'),
+    at="zero_optimization.stage3_prefetch_bucket_size",
+)
+@good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "stage3_max_live_parameters": 1e8}'))
+@good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8}'))
+def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
+    """`stage3_prefetch_bucket_size` is larger than `stage3_max_live_parameters`, which limits it.
+
+    Before each prefetch DeepSpeed uses the smaller of `stage3_prefetch_bucket_size` and what `stage3_max_live_parameters` leaves. Above that limit the
+    prefetch size changes nothing, and DeepSpeed prefetches little or nothing while a large module is in use.
+
+    Write a prefetch size well below the limit, or raise the limit.
+    """
+    if config.value(STAGE) == 3 and config.has(PREFETCH) and config.value(PREFETCH) > config.value(LIVE):
+        default = "" if config.has(LIVE) else ", the default"
+        yield Finding(
+            PREFETCH,
+            f"stage3_prefetch_bucket_size {config.quote(PREFETCH)} is larger than stage3_max_live_parameters {config.value(LIVE):,}{default}: DeepSpeed uses the smaller of the two.",
+            help="Write a prefetch size well below stage3_max_live_parameters.",
+            related=((LIVE, "the limit is set here"),) if config.has(LIVE) else (),
+        )
+
+
+@rule(
+    "DS433",
+    "prefetch-of-sequential-allgather",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.stage3_allgather_sequential",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "stage3_allgather_sequential": true, "stage3_prefetch_bucket_size": 5e7}'),
+    at="zero_optimization.stage3_prefetch_bucket_size",
+)
+@good(trained('"zero_optimization": {"stage": 3, "stage3_allgather_sequential": true}'))
+@good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}'))
+def prefetch_of_sequential_allgather(config: Config) -> Iterator[Finding]:
+    """`stage3_allgather_sequential` overrides the prefetch size.
+
+    It gathers parameters one by one to use little memory. For this DeepSpeed sets the prefetch bucket to 1 element, and logs it at level info.
+
+    Remove `stage3_prefetch_bucket_size`.
+    """
+    sequential = f"{ZERO}.stage3_allgather_sequential"
+    if config.release >= (0, 18, 5) and config.value(STAGE) == 3 and config.value(sequential) is True and config.has(PREFETCH):
+        if config.is_auto(PREFETCH) or config.value(PREFETCH) in (0, 1):
+            return
+        yield Finding(
+            PREFETCH,
+            f"stage3_allgather_sequential overrides stage3_prefetch_bucket_size {config.quote(PREFETCH)}: DeepSpeed sets it to 1.",
+            help="Remove it.",
+            fix=without(config, PREFETCH),
+            related=((sequential, "parameters are gathered one by one here"),),
+        )
+
+
+@rule(
+    "DS437",
+    "live-parameters-free-nothing",
+    effect=Effect.ADVICE,
+    watches=("zero_optimization.stage3_max_live_parameters",),
+    pedantic=True,
+    references=(f"{COORDINATOR}.release_sub_module",),
+)
+@bad(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e6}'), at="zero_optimization.stage3_max_live_parameters")
+@good(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e9}'))
+@good(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e6, "stage3_max_reuse_distance": 1e6}'))
+def live_parameters_free_nothing(config: Config) -> Iterator[Finding]:
+    """`stage3_max_live_parameters` limits the prefetch, but frees no memory.
+
+    DeepSpeed releases gathered parameters if the model does not need them again within `stage3_max_reuse_distance` elements. With the default, 1e9, DeepSpeed
+    gathers a whole model of that size and keeps it from the forward to the backward pass, for any number of live parameters. Measured on a model in bf16 on
+    8 ranks: lowering the live parameters from 1e9 to 1e6 did not change the peak, and a reuse distance of 0 reduced it to a third.
+
+    Lower `stage3_max_reuse_distance` as well.
+    """
+    reuse = f"{ZERO}.stage3_max_reuse_distance"
+    lowered = config.has(LIVE) and config.value(LIVE) < DEFAULT_REUSE_DISTANCE
+    if config.value(STAGE) == 3 and lowered and config.value(reuse) >= DEFAULT_REUSE_DISTANCE:
+        yield Finding(
+            LIVE,
+            f"stage3_max_live_parameters {config.quote(LIVE)} only limits the prefetch: DeepSpeed keeps gathered parameters according to stage3_max_reuse_distance, {config.value(reuse):,}{'' if config.has(reuse) else ' by default'}.",
+            help='Lower "stage3_max_reuse_distance" as well.',
+            related=((reuse, "the reuse distance is set here"),) if config.has(reuse) else related_stage(config),
+        )
+
+
+def _model_config(hidden: int) -> Any:
+    from dslint.facts.model_config import describe
+
+    return describe({"model_type": "llama", "hidden_size": hidden, "num_hidden_layers": 4})
+
+
+@rule(
+    "DS434",
+    "persistence-defeats-stage-3",
+    effect=Effect.MEMORY,
+    watches=("zero_optimization.stage3_param_persistence_threshold", "fact:model"),
+    references=("deepspeed/runtime/zero/parameter_offload.py, DeepSpeedZeRoOffload.mark_persistent_parameters",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e9}'),
+    at="zero_optimization.stage3_param_persistence_threshold",
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 5000000}'),
+    at="zero_optimization.stage3_param_persistence_threshold",
+    model=_model_config(2048),
+)
+@good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e5}'))
+@good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 5000000}'), model=_model_config(4096))
+@good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e9, "stage3_model_persistence_threshold": 1e6}'))
+def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
+    """A large `stage3_param_persistence_threshold` keeps weight matrices whole on every GPU.
+
+    DeepSpeed gathers parameters with fewer elements than the threshold once and keeps them. The setting exists for biases and norms, which cost more to gather
+    than they save. A threshold above the size of the weight matrices also keeps those: stage 3 then uses the memory of stage 2.
+
+    Write 1e5 to 1e6, or 10 times the hidden size.
+    """
+    threshold, total = config.value(PERSISTENT), config.value(f"{ZERO}.stage3_model_persistence_threshold")
+    if not config.value(STAGE) == 3 or not isinstance(threshold, int) or not isinstance(total, int) or total < threshold:  # noqa: SIM201
+        return
+    model = config.facts.model
+    hidden = model.hidden_size if model is not None else None
+    if hidden is not None and threshold > hidden * hidden:
+        matrices = f"the matrices of {model}, {hidden:,} x {hidden:,} = {hidden * hidden:,} elements"
+    elif hidden is None and threshold > LARGE_MATRIX:
+        matrices = f"every matrix up to {int(threshold**0.5):,} x {int(threshold**0.5):,}"
+    else:
+        return
+    yield Finding(
+        PERSISTENT,
+        f"stage3_param_persistence_threshold {config.quote(PERSISTENT)} defeats stage 3: DeepSpeed keeps {matrices}, whole on every GPU.",
+        help=f"Write {10 * hidden:,}, 10 times the hidden size." if hidden else "Write 1e5, the default, or 10 times the hidden size.",
+        fix=write(config, PERSISTENT, str(10 * hidden) if hidden else "1e5"),
+    )
+
+
+@rule(
+    "DS435",
+    "sub-group-unbounded",
+    effect=Effect.MEMORY,
+    watches=("zero_optimization.sub_group_size",),
+    references=(SUB_GROUPS, "https://github.com/deepspeedai/DeepSpeed/issues/1145"),
+)
+@bad(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}'), at="zero_optimization.sub_group_size")
+@good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e9}'))
+@good(trained('"zero_optimization": {"stage": 2, "sub_group_size": 1e12}'))
+def sub_group_unbounded(config: Config) -> Iterator[Finding]:
+    """A huge `sub_group_size` makes the optimizer update the whole partition of a GPU at once.
+
+    At stage 3 the optimizer step handles `sub_group_size` elements at a time, which limits its working memory (fp32 gradients, buffers for NVMe) to one
+    sub-group. Old documentation shows 1e12, which is more than any GPU holds: there is one sub-group, and the step needs memory for all of it at once.
+
+    Write 1e9, the default, or less if the step runs out of memory.
+    """
+    size = config.value(SUB_GROUP)
+    if config.value(STAGE) == 3 and isinstance(size, int) and size >= UNLIMITED_SUB_GROUP:
+        yield Finding(
+            SUB_GROUP,
+            f"sub_group_size {config.quote(SUB_GROUP)} is more elements than a GPU holds: the optimizer updates its whole partition at once, with 4 bytes of fp32 gradient for each element.",
+            help="Write 1e9, the default, which limits these gradients to 4 GB.",
+            fix=write(config, SUB_GROUP, "1e9"),
+        )
+
+
+@rule(
+    "DS436",
+    "tiny-sub-group",
+    effect=Effect.SLOW,
+    watches=("zero_optimization.sub_group_size",),
+    references=(SUB_GROUPS,),
+)
+@bad(trained('"zero_optimization": {"stage": 3, "sub_group_size": 0}'), at="zero_optimization.sub_group_size")
+@good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e8}'))
+@good(trained('"zero_optimization": {"stage": 2, "sub_group_size": 0}'))
+def tiny_sub_group(config: Config) -> Iterator[Finding]:
+    """With a tiny `sub_group_size` the optimizer updates the parameters nearly one by one.
+
+    `sub_group_size` counts elements. DeepSpeed closes a sub-group when it holds that many, so 0 makes every parameter a sub-group: each needs its own
+    optimizer step and its own copies.
+
+    Write 1e9, the default.
+    """
+    size = config.value(SUB_GROUP)
+    if config.value(STAGE) == 3 and isinstance(size, int) and 0 <= size < SMALL_SUB_GROUP:
+        yield Finding(
+            SUB_GROUP,
+            f"sub_group_size {config.quote(SUB_GROUP)} makes nearly every parameter its own sub-group: the optimizer updates them one by one.",
+            help="Write 1e9, the default: it counts elements.",
+            fix=write(config, SUB_GROUP, "1e9"),
+        )

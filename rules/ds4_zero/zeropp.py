@@ -1,0 +1,312 @@
+"""DS4: partitions that stay within a node (ZeRO++'s secondary partition, MiCS), and ZeRO++'s quantized gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks
+
+TUTORIAL = "https://www.deepspeed.ai/tutorials/zeropp/"
+STAGE_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
+SECONDARY = f"{ZERO}.zero_hpz_partition_size"
+QUANTIZED_GRADIENTS = f"{ZERO}.zero_quantized_gradients"
+
+
+def _secondary_size_of_a_node(config: Config) -> FixPlan | None:
+    """Write the number of GPUs of a node as the size of the secondary partition; on a single node remove the key."""
+    local = local_ranks(config)
+    if local is None or local < 2:
+        return None
+    return without(config, SECONDARY, Applicability.UNSAFE) if config.facts.nodes == 1 else write(config, SECONDARY, str(local))
+
+
+@rule(
+    "DS404",
+    "hpz-not-a-divisor",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zero_hpz_partition_size",),
+    needs=("world_size",),
+    references=("deepspeed/utils/groups.py, _create_zero_param_parallel_group",),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}}',
+    at="zero_optimization.zero_hpz_partition_size",
+    world_size=8,
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 6}'),
+    at="zero_optimization.zero_hpz_partition_size",
+    world_size=16,
+    nodes=2,
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}',
+    world_size=8,
+)
+def hpz_not_a_divisor(config: Config) -> Iterator[Finding]:
+    """The size of ZeRO++'s secondary partition does not divide the world size.
+
+    `zero_hpz_partition_size` ranks, usually those of one node, hold a whole copy of the parameters together. The size must divide the world size: DeepSpeed
+    asserts this when it builds the groups.
+
+    Write the number of GPUs of a node.
+    """
+    size, ranks = config.value(SECONDARY), config.facts.world_size
+    if isinstance(size, int) and ranks is not None and 1 < size < ranks and ranks % size and config.value(STAGE) == 3:
+        yield Finding(
+            SECONDARY,
+            f"zero_hpz_partition_size {size} does not divide the world size {ranks:,}: DeepSpeed raises an AssertionError in deepspeed.initialize.",
+            help="Write the number of GPUs of a node.",
+            fix=write(config, SECONDARY, str(local)) if (local := local_ranks(config)) else None,
+        )
+
+
+@rule(
+    "DS415",
+    "mics-not-a-divisor",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.mics_shard_size",),
+    needs=("world_size",),
+    untried="the newest release has removed the setting and rejects it while parsing",
+    references=("deepspeed/runtime/zero/mics_utils.py, _generate_mics_config, until 0.19.6",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "mics_shard_size": 3}'),
+    at="zero_optimization.mics_shard_size",
+    world_size=8,
+    deepspeed="0.16.9",
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "mics_shard_size": 6}'),
+    at="zero_optimization.mics_shard_size",
+    world_size=16,
+    nodes=2,
+    deepspeed="0.16.9",
+)
+@good(trained('"zero_optimization": {"stage": 3, "mics_shard_size": 4}'), world_size=8, deepspeed="0.16.9")
+@good(trained('"zero_optimization": {"stage": 3, "mics_shard_size": -1}'), world_size=8, deepspeed="0.16.9")
+def mics_not_a_divisor(config: Config) -> Iterator[Finding]:
+    """The size of the MiCS groups does not divide the world size.
+
+    MiCS divides the ranks into groups of equal size. Releases that still have it raise `AssertionError: dp group size is not dividable by dp_shard_size`.
+    Newer ones reject the key; ZeRO++'s `zero_hpz_partition_size` replaces it.
+
+    Write a divisor of the world size, usually the number of GPUs of a node.
+    """
+    key, ranks = f"{ZERO}.mics_shard_size", config.facts.world_size
+    size = config.value(key) if config.has(key) and config.release < (0, 19, 7) else 0
+    if isinstance(size, int) and size > 0 and ranks is not None and ranks % size and config.value(STAGE) == 3:
+        yield Finding(
+            key,
+            f'mics_shard_size {size} does not divide the world size {ranks:,}: DeepSpeed raises AssertionError "dp group size is not dividable by dp_shard_size" in deepspeed.initialize.',
+            help=f"Write a divisor of {ranks:,}, usually the number of GPUs of a node.",
+            fix=write(config, key, str(local)) if (local := local_ranks(config)) else None,
+        )
+
+
+@rule(
+    "DS421",
+    "hpz-larger-than-world",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.zero_hpz_partition_size",),
+    needs=("world_size",),
+    references=("deepspeed/utils/groups.py, _create_zero_param_parallel_group",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 16}'),
+    at="zero_optimization.zero_hpz_partition_size",
+    world_size=8,
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 64}'),
+    at="zero_optimization.zero_hpz_partition_size",
+    world_size=32,
+    nodes=4,
+)
+@good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), world_size=16)
+def hpz_larger_than_world(config: Config) -> Iterator[Finding]:
+    """ZeRO++'s secondary partition is larger than the number of GPUs.
+
+    DeepSpeed uses the smaller of the two numbers. It then divides the secondary copy of the parameters exactly as the primary one: the copy costs memory, and
+    no additional gather stays within a node.
+
+    Write the number of GPUs of a node, or remove the key on a single node.
+    """
+    size, ranks = config.value(SECONDARY), config.facts.world_size
+    if config.value(STAGE) == 3 and isinstance(size, int) and ranks is not None and size > max(ranks, 1):
+        yield Finding(
+            SECONDARY,
+            f"zero_hpz_partition_size {size} is larger than the world size {ranks:,}, so DeepSpeed uses {ranks:,}: the second copy of the parameters is divided exactly as the first.",
+            help="Write the number of GPUs of a node, or remove it on a single node.",
+            fix=_secondary_size_of_a_node(config),
+        )
+
+
+@rule(
+    "DS422",
+    "hpz-on-one-node",
+    effect=Effect.MEMORY,
+    watches=("zero_optimization.zero_hpz_partition_size",),
+    needs=("nodes",),
+    references=(TUTORIAL, "deepspeed/runtime/zero/partition_parameters.py, Init._partition_param_sec"),
+)
+@bad(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), at="zero_optimization.zero_hpz_partition_size", nodes=1)
+@good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), nodes=2)
+@good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 1}'), nodes=1)
+def hpz_on_one_node(config: Config) -> Iterator[Finding]:
+    """On a single node ZeRO++'s secondary partition costs memory and saves no communication.
+
+    ZeRO++ keeps a second copy of the parameters within each node, so that the backward pass gathers over the links inside the node. On one node every gather
+    stays inside it anyway.
+
+    Remove it.
+    """
+    size, ranks = config.value(SECONDARY), config.facts.world_size
+    larger_than_world = ranks is not None and isinstance(size, int) and size > ranks
+    if config.facts.nodes == 1 and config.value(STAGE) == 3 and isinstance(size, int) and size > 1 and not larger_than_world:
+        yield Finding(
+            SECONDARY,
+            f"zero_hpz_partition_size {size} keeps a second copy of the parameters (2 bytes for each, divided by {size}) so that gathers stay inside the node; on one node they always do.",
+            help="Remove it.",
+            fix=without(config, SECONDARY, Applicability.UNSAFE),
+        )
+
+
+@rule(
+    "DS423",
+    "hpz-across-nodes",
+    effect=Effect.SLOW,
+    watches=("zero_optimization.zero_hpz_partition_size",),
+    needs=("world_size", "nodes"),
+    references=(TUTORIAL,),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 16}'),
+    at="zero_optimization.zero_hpz_partition_size",
+    world_size=32,
+    nodes=4,
+)
+@good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), world_size=32, nodes=4)
+@good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}'), world_size=32, nodes=4)
+def hpz_across_nodes(config: Config) -> Iterator[Finding]:
+    """ZeRO++'s secondary partition spans more than one node.
+
+    DeepSpeed builds the groups from consecutive ranks. If their size does not divide the number of GPUs of a node, some groups include GPUs of the next node,
+    and the backward pass gathers over the network, which the second copy of the parameters should prevent.
+
+    Write the number of GPUs of a node.
+    """
+    size, ranks, nodes = config.value(SECONDARY), config.facts.world_size, config.facts.nodes
+    if not isinstance(size, int) or ranks is None or not nodes or nodes < 2 or ranks % nodes or not 1 < size <= ranks:
+        return
+    local = ranks // nodes
+    if config.value(STAGE) == 3 and local % size and ranks % size == 0:
+        yield Finding(
+            SECONDARY,
+            f"zero_hpz_partition_size {size} spans nodes of {local} GPUs each: the backward pass gathers over the network, which the second copy of the parameters should prevent.",
+            help=f"Write {local}, the number of GPUs of a node.",
+            fix=_secondary_size_of_a_node(config),
+            severity=Severity.WARNING,
+        )
+
+
+@rule(
+    "DS426",
+    "hpz-with-offload",
+    effect=Effect.ADVICE,
+    watches=("zero_optimization.zero_hpz_partition_size",),
+    references=("https://github.com/deepspeedai/DeepSpeed/issues/6926", "https://github.com/deepspeedai/DeepSpeed/issues/5059"),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "offload_param": {"device": "cpu"}}'),
+    at="zero_optimization.zero_hpz_partition_size",
+)
+@good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'))
+@good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "offload_param": {"device": "none"}}'))
+def hpz_with_offload(config: Config) -> Iterator[Finding]:
+    """With ZeRO++'s secondary partition and offload together, users report training that makes no progress.
+
+    They report a constant loss and a gradient norm of 0. The second copy of the parameters also stays on the GPU and uses part of the memory that offload frees.
+
+    Remove one of the two, or check that the loss decreases and the gradient norm is not 0.
+    """
+    size = config.value(SECONDARY)
+    devices = {name: config.value(f"{ZERO}.{name}.device") for name in ("offload_param", "offload_optimizer")}
+    offload = next((name for name, device in devices.items() if device in ("cpu", "nvme")), None)
+    if config.value(STAGE) == 3 and isinstance(size, int) and size > 1 and offload:
+        yield Finding(
+            SECONDARY,
+            f"zero_hpz_partition_size {size} with {offload} may stop the training from making progress: users report a constant loss and a gradient norm of 0, without an error.",
+            help="Remove one of the two.",
+            related=((f"{ZERO}.{offload}", "offload is set here"),),
+            severity=Severity.WARNING,
+            certain=False,
+        )
+
+
+@rule(
+    "DS424",
+    "quantized-gradients-without-reduce-scatter",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.zero_quantized_gradients",),
+    references=(f"{STAGE_3}.__init__",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true, "reduce_scatter": false}'),
+    at="zero_optimization.zero_quantized_gradients",
+)
+@good(trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": false, "reduce_scatter": false}'))
+@good(trained('"zero_optimization": {"stage": 2, "zero_quantized_gradients": true, "reduce_scatter": false}'))
+def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Finding]:
+    """ZeRO++'s quantized gradients require `reduce_scatter`.
+
+    DeepSpeed raises `AssertionError: when enable all_to_all_reduce, reduce_scatter should also be enabled` when it builds the stage 3 optimizer.
+
+    Remove `"reduce_scatter": false`. The default is true.
+    """
+    key = f"{ZERO}.reduce_scatter"
+    if config.value(STAGE) == 3 and config.value(QUANTIZED_GRADIENTS) is True and config.value(key) is False:
+        yield Finding(
+            QUANTIZED_GRADIENTS,
+            'zero_quantized_gradients requires reduce_scatter, which is false: DeepSpeed raises AssertionError "when enable all_to_all_reduce, reduce_scatter should also be enabled for data type checks".',
+            help='Remove "reduce_scatter": false.',
+            fix=without(config, key, Applicability.UNSAFE),
+            related=((key, "reduce_scatter is false here"),),
+        )
+
+
+@rule(
+    "DS425",
+    "quantized-gradients-on-one-node",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.zero_quantized_gradients",),
+    needs=("nodes",),
+    references=(f"{STAGE_3}.__avg_scatter_grads",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'), at="zero_optimization.zero_quantized_gradients", nodes=1
+)
+@good(trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'), nodes=4)
+def quantized_gradients_on_one_node(config: Config) -> Iterator[Finding]:
+    """On one node DeepSpeed does not use ZeRO++'s quantized gradients.
+
+    DeepSpeed sends 4-bit gradients between nodes, if the number of ranks is at least twice the number of GPUs of a node. Otherwise it uses the ordinary
+    reduce-scatter.
+
+    Remove it on a single node.
+    """
+    if config.facts.nodes == 1 and config.value(STAGE) == 3 and config.value(QUANTIZED_GRADIENTS) is True:
+        yield Finding(
+            QUANTIZED_GRADIENTS,
+            "zero_quantized_gradients does nothing on one node: DeepSpeed reduces gradients there in full precision.",
+            help="Remove it.",
+            fix=without(config, QUANTIZED_GRADIENTS),
+        )
