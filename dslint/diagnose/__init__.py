@@ -1,1 +1,1 @@
-"""What jobs print when they die, and what is behind it."""
+"""Read the errors in job logs, and find the rules behind them."""

@@ -1,7 +1,7 @@
-"""Read what a program printed when it died: a line, a traceback, or the whole log of a job, down to the errors in it.
+"""Extract the errors from the output of a failed program: a line, a traceback, or the whole log of a job.
 
-What varies from run to run (numbers, paths, addresses, the contents of objects) is made the same, so that a text of today can be compared
-with a record of another day.
+Parts that vary from run to run (numbers, paths, addresses, the contents of objects) become placeholders, so that an error can be compared
+with recorded errors.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 LONGEST = 600
-"""Characters of a message that count: longer ones go on with a dump of something."""
+"""The number of characters of a message that are compared: longer messages usually end with a dump."""
 
 LAST = 50
-"""How many different errors of a text count, or lines where it names none."""
+"""The maximum number of distinct errors read from a text, or of lines if the text names no error."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _PREFIX = re.compile(
@@ -38,7 +38,7 @@ _PYDANTIC = re.compile(r"(\d+) validation errors? for ([\w.]+)(.*)", re.DOTALL)
 _FAULT = re.compile(r"(.*?)[\[(]type=([\w.]+)(?:, input_value=.*?, input_type=\w+|; [^)]*)?[\])]", re.DOTALL)
 _NO_PLACE = re.compile(r"(?:Input should|Value error|Assertion failed|Field required|Extra inputs|Unable to)\b")
 _PYDANTIC_1 = {"value_error.extra": ("Extra inputs are not permitted", "extra_forbidden")}
-"""Faults that pydantic 1, and so DeepSpeed up to 0.14, words otherwise."""
+"""Errors that pydantic 1, used by DeepSpeed up to 0.14, words differently."""
 
 _LINK = re.compile(r"\s*For further information visit \S+")
 
@@ -54,9 +54,9 @@ _VARYING = (
 
 
 class Raised(NamedTuple):
-    """An error: its type ("" if the text does not say), its message with the varying parts made the same, and the place it names.
+    """An error: its type ("" if unknown), its message with placeholders for the varying parts, and the key it names.
 
-    `where` is what pydantic says before a message: a dotted path from the section on.
+    `where` is the location that pydantic prints before a message: a dotted path inside the section.
     """
 
     kind: str
@@ -69,9 +69,9 @@ class Raised(NamedTuple):
 
 
 def errors_in(text: str) -> list[Raised]:
-    """The errors in a text, each once, the last first: what ends a job stands at the end of its log.
+    """The errors in a text, each once, the last one first: the error that ends a job stands at the end of its log.
 
-    A text without the name of an error is taken line by line, each as a message.
+    If the text names no error type, each line counts as a message.
     """
     lines = [_PREFIX.sub("", _ANSI.sub("", line)) for line in text.replace("\r", "\n").split("\n")]
     told = dict.fromkeys(line for line in reversed(lines) if line.strip())
@@ -80,7 +80,7 @@ def errors_in(text: str) -> list[Raised]:
 
 
 def read_error(kind: str, message: str) -> list[Raised]:
-    """An error, or the several that one of pydantic's is made of."""
+    """An error, or the list of errors inside a pydantic ValidationError."""
     listed = _PYDANTIC.search(message)
     if listed is None:
         return [Raised(kind, normal(message))]
@@ -89,7 +89,7 @@ def read_error(kind: str, message: str) -> list[Raised]:
 
 
 def normal(message: str) -> str:
-    """A message in one line, with numbers, paths, addresses and the contents of objects made the same."""
+    """A message in one line, with placeholders for numbers, paths, addresses and the contents of objects."""
     message = message[: 4 * LONGEST]
     for pattern, stand_in in _VARYING:
         message = pattern.sub(stand_in, message)
@@ -103,7 +103,7 @@ def _fault(model: str, told: str, name: str) -> Raised:
 
 
 def _named(lines: list[str]) -> Iterator[Raised]:
-    """The errors whose type is named at the beginning of a line, each with the lines that follow up to the next frame or empty line."""
+    """The errors that begin with a type at the start of a line, each with the lines up to the next frame or empty line."""
     kind = ""
     told: list[str] = []
     for line in [*lines, ""]:

@@ -1,7 +1,6 @@
-"""Find the rules behind an error that DeepSpeed, transformers, Accelerate or Lightning prints.
+"""Find the rules behind an error of DeepSpeed, transformers, Accelerate or Lightning.
 
-What they print is on record in `rules/errors.json`, which `scripts/record_errors.py` makes: it has the real ones run the mistakes that the
-rules find.
+`scripts/record_errors.py` runs the bad examples of the rules on the real libraries and records their errors in `rules/errors.json`.
 """
 
 from __future__ import annotations
@@ -18,28 +17,28 @@ from typing import Any, NamedTuple
 from dslint.diagnose.parse_log import Raised
 
 EXACT, PART, SIMILAR, VAGUE = 4, 3, 2, 1
-"""How well an error fits a record: the same; the one is a part of the other; most of their words are the same; only its type, or the place
-that pydantic names, is.
+"""How well an error matches a record: equal; one contains the other; most words are equal; only the type, or the key that pydantic names,
+is equal.
 """
 
 FEW = 2
-"""The number of rules up to which the type of an error alone says something."""
+"""The maximum number of rules for which a match by error type only is reported."""
 
 ANYTHING = "<...>"
-"""What stands in a record for a part that is the writer's own."""
+"""The placeholder in a record for a part that comes from the user's config."""
 
 MARGIN = 0.1
-"""How much worse than the best a fit may be, to be shown beside it."""
+"""How far below the best score a match is still reported."""
 
 ALIKE = 0.72
-"""The share of words, weighed by how rare they are, from which two messages are similar."""
+"""The minimum fraction of common words, weighted by rarity, for two messages to be similar."""
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*|#|<\w+>|[<>=!]=?|//|\*")
 
 
 class Known(NamedTuple):
-    """A record: what is raised, by whom and in which phase; the rule that finds the mistake; the keys whose value brings it about, if it is
-    the value of a single key that does.
+    """A recorded error: its type and message, the library and phase that raise it, the rule that reports the mistake, and the keys that
+    cause it if a single value does.
     """
 
     kind: str
@@ -50,12 +49,12 @@ class Known(NamedTuple):
     keys: tuple[str, ...] = ()
 
     def names(self, where: str) -> bool:
-        """Whether one of the keys is the place that pydantic names."""
+        """Whether one of the keys is the key that pydantic names."""
         return any(key == where or key.endswith("." + where) for key in self.keys)
 
 
 class Match(NamedTuple):
-    """A rule that may be behind an error: its code, how well it fits, the keys it may be about, and what the records say of it."""
+    """A rule that may explain an error: its code, how well the error matches, the keys it may be about, and the matching records."""
 
     code: str
     fit: int
@@ -71,13 +70,13 @@ def known() -> tuple[Known, ...]:
 
 
 def of_row(row: list[Any]) -> Known:
-    """A record, of the list that stands for it in the file."""
+    """A record from its row in the file."""
     kind, message, code, phase, by, keys = row
     return Known(kind, message, code, phase, by, tuple(keys))
 
 
 def find(raised: Raised) -> list[Match]:
-    """The rules behind an error, the likeliest first: those whose record fits best, and of these the ones that fewest keys lead to."""
+    """The rules behind an error, most likely first: those whose record matches best, of these the ones with most keys first."""
     scored = [(fit, record) for record in known() if (fit := _fit(raised, record)) > 0]
     top = max((fit for fit, _ in scored), default=0)
     records = [record for fit, record in scored if fit >= top - MARGIN]
@@ -98,7 +97,7 @@ def _match(code: str, fit: int, records: Iterable[Known], where: str) -> Match:
 
 
 def _fit(raised: Raised, record: Known) -> float:
-    """How well an error fits a record: one of the constants, a little less for every part that may be anything; 0 if it does not."""
+    """How well an error matches a record: one of the constants, a little less for every placeholder; 0 for no match."""
     told, recorded = _plain(raised.message), _plain(record.message)
     if raised.kind and raised.kind != record.kind:
         return PART if told == recorded and len(_words(told)) >= 3 else 0
@@ -124,7 +123,7 @@ def _pattern(message: str) -> re.Pattern[str]:
 
 
 def _plain(message: str) -> str:
-    """A message without what people lose or add when they copy it: case, kinds of quotes, an ending full stop."""
+    """A message without differences that copying introduces: case, kinds of quotes, a final full stop."""
     return re.sub(r"[`\"\u2018\u2019\u201c\u201d]", "'", message).lower().strip().rstrip(".")
 
 
@@ -140,6 +139,6 @@ def _weight(words: Iterable[str]) -> float:
 
 @cache
 def _document_counts() -> tuple[Counter[str], int]:
-    """In how many records each word stands, and how many records there are."""
+    """The number of records that contain each word, and the number of records."""
     messages = {_plain(record.message) for record in known()}
     return Counter(word for message in messages for word in set(_words(message))), len(messages)

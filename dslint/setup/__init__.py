@@ -1,4 +1,4 @@
-"""The whole of a training: who launches it, with which arguments, and which DeepSpeed config they lead to.
+"""The files around a config: the launch command, the training arguments, the program, and the DeepSpeed config they name.
 
-Files are read as data; nothing is executed. `gather` makes `Setup`s of a file or a command, and `lint` has them judged.
+Files are read as data; nothing is executed. `gather` reads a file or a command into `Setup`s, and `lint` checks them.
 """

@@ -1,4 +1,4 @@
-"""Accelerate's config file: YAML with a block `deepspeed_config`, of which Accelerate makes a DeepSpeed config."""
+"""Accelerate's config file: YAML with a block `deepspeed_config`, from which Accelerate builds a DeepSpeed config."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOP_KEYS = frozenset(
     num_machines py_version pytorch_version transformers_version
     """.split()
 )
-"""The keys at the top that some release of Accelerate knows."""
+"""The top-level keys that some release of Accelerate accepts."""
 
 BLOCK_KEYS: dict[str, tuple[str, ...]] = {
     "deepspeed_config_file": ("str",),
@@ -41,7 +41,7 @@ BLOCK_KEYS: dict[str, tuple[str, ...]] = {
     "deepspeed_inclusion_filter": ("str",),
     "deepspeed_exclusion_filter": ("str",),
 }
-"""The keys of the block, with what each takes."""
+"""The keys of the block, each with the types it accepts."""
 
 CLASHING = (
     "gradient_accumulation_steps",
@@ -54,7 +54,7 @@ CLASHING = (
     "zero3_save_16bit_model",
     "mixed_precision",
 )
-"""What must not stand beside `deepspeed_config_file`, in the order in which Accelerate lists it."""
+"""Fields that Accelerate refuses together with `deepspeed_config_file`, in the order of its error message."""
 
 NAMES = {
     "stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
@@ -62,28 +62,28 @@ NAMES = {
     "zero_optimization.offload_optimizer.device": "offload_optimizer_device",
     "zero_optimization.offload_param.device": "offload_param_device",
 }
-"""Keys of DeepSpeed with those of the block that stand for them."""
+"""DeepSpeed keys, each with the key of the block that sets it."""
 
 MODES = ("no", "fp16", "bf16", "fp8")
 
 
 @dataclass(frozen=True, slots=True)
 class AccelerateFile:
-    """What an Accelerate file says: its keys at the top and those of the block, each with its place."""
+    """The contents of an Accelerate file: its top-level keys and those of the block, each with its place."""
 
     path: str
     top: Table[str, SourcedValue] = field(default_factory=dict)
     block: Table[str, SourcedValue] = field(default_factory=dict)
     has_block: bool = True
     precision_flag: SourcedValue | None = None
-    """`--mixed_precision` of the command line, which counts more."""
+    """`--mixed_precision` of the command line, which overrides the file."""
 
     def get(self, name: str) -> SourcedValue | None:
-        """A key of the block, or else of the top."""
+        """A key of the block, otherwise a top-level key."""
         return self.block.get(name) or self.top.get(name)
 
     def number(self, name: str) -> int | None:
-        """A key of the top as a positive integer; None for anything else."""
+        """A top-level key as a positive integer; None for anything else."""
         given = self.top.get(name)
         value = given.value if given else None
         return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
@@ -96,7 +96,7 @@ class AccelerateFile:
 
     @property
     def precision(self) -> str:
-        """The mixed precision that Accelerate is told: one of `MODES`, or "" where that cannot be told."""
+        """The mixed precision that Accelerate uses: one of `MODES`, or "" if it is unknown."""
         given = self.precision_flag or self.top.get("mixed_precision")
         if given is None:
             old = self.top.get("fp16")
@@ -105,7 +105,7 @@ class AccelerateFile:
 
 
 def is_accelerate(document: Document) -> bool:
-    """Whether a YAML tree is Accelerate's, and about DeepSpeed."""
+    """Whether a YAML tree is an Accelerate config that uses DeepSpeed."""
     root = document.root
     if not isinstance(root, Mapping):
         return False
@@ -118,7 +118,7 @@ def is_accelerate(document: Document) -> bool:
 
 
 def read_accelerate(document: Document, shown: str) -> AccelerateFile:
-    """What a file says; the tree is one that `is_accelerate`."""
+    """Read a tree for which `is_accelerate` is true."""
     block = document.lookup((BLOCK,))
     inside = block.value if isinstance(block, Member) else None
     return AccelerateFile(
@@ -142,9 +142,9 @@ def _givens(document: Document, shown: str, node: Node | None, path: Path) -> di
 
 
 def made_by(document: Document, file: AccelerateFile, arguments: Arguments | None) -> Document:
-    """The DeepSpeed config that Accelerate makes of the block, its nodes standing where the YAML has them.
+    """The DeepSpeed config that Accelerate builds from the block; its nodes keep their places in the YAML.
 
-    `arguments` are those of the Trainer, where it is launched with the file: a precision that they ask for counts more than the file's.
+    `arguments` are those of the Trainer if it is launched with the file: a precision that they set overrides the file's.
     """
     block = document.lookup((BLOCK,))
     at = block.key.span if isinstance(block, Member) else Span(0, 0)
@@ -152,13 +152,13 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
     made.put(("train_batch_size",), "auto")
     made.put(("train_micro_batch_size_per_gpu",), "auto")
     steps = file.block.get("gradient_accumulation_steps")
-    if steps is None or str(steps.value).isdigit():  # what is no number has a rule of its own
+    if steps is None or str(steps.value).isdigit():  # DS916 reports anything else
         made.take(("gradient_accumulation_steps",), "gradient_accumulation_steps", "auto")
     else:
         made.put(("gradient_accumulation_steps",), "auto")
     made.take(("gradient_clipping",), "gradient_clipping", "auto")
     made.take(("zero_optimization", "stage"), "zero_stage", 2)
-    # What has its default is left out: no rule is to speak of what nobody wrote.
+    # Defaults are left out, because rules report only what is written.
     for kind in ("optimizer", "param"):
         device = file.block.get(f"offload_{kind}_device")
         if device is not None and device.value not in ("none", None):
@@ -166,7 +166,7 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
             made.take((*section, "device"), device.name, "none")
             made.sources[section] = Source((BLOCK, device.name), optional=True)
             if device.value == "nvme":
-                made.put(("zero_optimization", f"offload_{kind}", "nvme_path"), "none")  # Accelerate never hands the path on
+                made.put(("zero_optimization", f"offload_{kind}", "nvme_path"), "none")  # Accelerate does not pass the path on
     made.take(("zero_optimization", "stage3_gather_16bit_weights_on_model_save"), "zero3_save_16bit_model", None)
     asked = _asked(arguments) if arguments else None
     if asked in ("fp16", "bf16"):
@@ -186,13 +186,13 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
 
 
 def _asked(arguments: Arguments) -> str | None:
-    """The precision that the Trainer's arguments ask for; None for none, "" where they do not say."""
+    """The precision that the Trainer's arguments set; None for fp32, "" if it is unknown."""
     values = {kind: arguments.said(kind).value for kind in ("fp16", "bf16")}
     return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
 
 
 class _Made:
-    """A tree that is put together, with the place in the file of each part."""
+    """A tree under construction, with the place in the file of each part."""
 
     def __init__(self, document: Document, at: Span) -> None:
         self.document = document
@@ -202,7 +202,7 @@ class _Made:
         self.sources: dict[Path, Source] = {}
 
     def take(self, path: Path, name: str, default: Any) -> None:
-        """Put a key of the block at a path, or the value that Accelerate has for it (None: nothing)."""
+        """Copy a key of the block to a path, or write Accelerate's default there (None: write nothing)."""
         found = self.document.lookup((BLOCK, name))
         node = found.value if isinstance(found, Member) else None
         if isinstance(node, Scalar) and node.value not in (None, "none", "None"):
@@ -212,7 +212,7 @@ class _Made:
             self.put(path, default)
 
     def put(self, path: Path, value: Any, *, of: Path | None = None) -> None:
-        """Put a value at a path; `of` is the key of the file that stands for it."""
+        """Write a value at a path; `of` is the key of the file that it comes from."""
         found = self.document.lookup(of) if of else None
         span = found.value.span if isinstance(found, Member) else self.at
         self._put(path, Scalar(span, value, str(value).lower() if isinstance(value, bool) else str(value), "yaml"), of)
@@ -236,7 +236,7 @@ class _Made:
 
 
 def _converted(node: Scalar) -> Scalar:
-    """A value as Accelerate reads it back from the environment: a number in quotes is one, and what is none is left to its own rule."""
+    """A value as Accelerate reads it back from the environment: a number in quotes is a number. DS916 reports what cannot be read."""
     from dslint.setup.arguments import as_read
 
     if not isinstance(node.value, str) or node.value in ("auto", "cpu", "nvme", "none", "true", "false"):

@@ -1,4 +1,4 @@
-"""Training arguments: what the files and flags of a training say beside its config, each value with its place."""
+"""Training arguments: the values that training files and command-line flags set, each with its place."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 class SourcedValue:
     """A value that a file or a command gives.
 
-    `value` is what the framework reads, `UNKNOWN` where that cannot be told; `name` and `raw` are as written. `range` is None where the
-    text is not that of a file.
+    `value` is what the framework reads, `UNKNOWN` if that cannot be inferred; `name` and `raw` are as written. `range` is None if the
+    value does not come from a file.
     """
 
     value: Any
@@ -60,7 +60,7 @@ class SourcedValue:
     range: Range | None = None
     pointer: str | None = None
     empty: bool = False
-    """Whether it is a list or a mapping without anything in it."""
+    """Whether the value is an empty list or mapping."""
 
     @property
     def where(self) -> str:
@@ -75,12 +75,12 @@ class SourcedValue:
         return f"{self.name}: {self.raw}" if self.pointer is not None else f"{self.name}={self.raw}"
 
     def related(self, message: str) -> Related:
-        """The place as one that belongs to a finding."""
+        """The place as a related place of a finding."""
         return Related(self.path, message, self.pointer, self.range)
 
 
 class Said(NamedTuple):
-    """What is known of an argument: its value, who gives it (None: it has its default), and whether that default is sure."""
+    """An argument: its value, the place that sets it (None: the default applies), and whether the value is certain."""
 
     value: Any
     given: SourcedValue | None
@@ -91,8 +91,8 @@ class Said(NamedTuple):
 class Arguments:
     """The training arguments of one training, by the names of transformers' `TrainingArguments`.
 
-    `framework` is who reads them, for people. `path` is the file they are mostly in. `sure` says that what is not given has the default
-    of transformers; otherwise the program may have defaults of its own. `complete` is False where some of the arguments could not be read.
+    `framework` names the reader of the arguments, for messages. `path` is the file that holds most of them. `sure` means that arguments
+    that are not set have transformers' defaults; otherwise the program may have its own. `complete` is False if some could not be read.
     """
 
     framework: str
@@ -105,11 +105,11 @@ class Arguments:
         return name in self.values
 
     def get(self, name: str) -> SourcedValue | None:
-        """What is given for an argument."""
+        """The value that is set for an argument, if any."""
         return self.values.get(name)
 
     def said(self, name: str) -> Said:
-        """What the framework uses for an argument."""
+        """The value of an argument, set or default."""
         given = self.values.get(name)
         if given is not None:
             return Said(given.value, given, sure=True)
@@ -118,13 +118,13 @@ class Arguments:
         return Said(DEFAULTS[name], None, self.sure)
 
     def value(self, name: str) -> Any:
-        """The value that the framework uses, `UNKNOWN` where that is not sure."""
+        """The value that the framework uses, `UNKNOWN` if it is not certain."""
         said = self.said(name)
         return said.value if said.sure else UNKNOWN
 
 
 def as_read(name: str, value: Any) -> Any:
-    """A value as frameworks read it: YAML 1.1 makes a string of `1e-5`, and a command line of everything, where a number is meant."""
+    """A value as frameworks read it. YAML 1.1 reads `1e-5` as a string and a command line has only strings; frameworks convert both."""
     if value is None or value is UNKNOWN:
         return value
     if name in BOOLEANS:
@@ -159,7 +159,7 @@ def range_of(document: Document, span: Span) -> Range:
 
 
 def given_at(document: Document, shown: str, path: Path, name: str, value: Any) -> SourcedValue | None:
-    """What stands at a path of a tree, read as the argument `name`."""
+    """The value at a path of a tree, read as the argument `name`."""
     found = document.lookup(path)
     if not isinstance(found, Member):
         return None

@@ -1,4 +1,4 @@
-"""Launch commands: who launches what on how many ranks, with which arguments and which config."""
+"""Launch commands: the launcher, the number of ranks, the program, its arguments and its config."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAI
 from dslint.source.tree import Document
 
 _CLI = {"llamafactory-cli": LLAMA_FACTORY, "lmf": LLAMA_FACTORY, "axolotl": AXOLOTL, "swift": SWIFT, "trl": TRL}
-"""The frameworks that have a command of their own."""
+"""The frameworks that have their own command."""
 
 _ALONE = frozenset(
     """
@@ -40,7 +40,7 @@ class Command:
 
 
 def read_command(words: list[Word], script: Script, document: Document, shown: str) -> Command | None:
-    """What a command launches; None if it is no launch of a training."""
+    """What a command launches; None if it does not launch a training."""
     reader = _Reader(words, script, document, shown)
     return reader.command()
 
@@ -91,7 +91,7 @@ class _Reader:
         return SourcedValue(as_read(name, value), flag.raw if flag else name, raw, self.shown, range_of(self.document, span))
 
     def _flags(self, start: int, *, until_program: bool) -> tuple[dict[str, SourcedValue], list[Word], int]:
-        """The flags from a word on; up to the first word that is none, where that is the program."""
+        """The flags from a word on. With `until_program` reading stops at the first word that is not a flag: the program."""
         flags: dict[str, SourcedValue] = {}
         rest: list[Word] = []
         index = start
@@ -179,7 +179,7 @@ class _Reader:
         return Launch(launcher)
 
     def _gpus(self, slurm: dict[str, str]) -> tuple[int | None, SourcedValue | None]:
-        """The GPUs that #SBATCH lines ask for in all, and where."""
+        """The total number of GPUs that #SBATCH lines request, and the line that says so."""
         each, nodes = gpus_per_node(slurm), _decimal(slurm.get("nodes"))
         line = self.script.slurm.get("gpus-per-node") or self.script.slurm.get("gres")
         if each is None or nodes is None or line is None or not self.words:
@@ -198,7 +198,7 @@ def _decimal(text: str | None) -> int | None:
 
 
 def _included(text: str) -> int | None:
-    """How many GPUs `--include host:0,1@host2:2` names; None where a host has no list of them."""
+    """How many GPUs `--include host:0,1@host2:2` selects; None if a host has no list of GPUs."""
     hosts = [host.partition(":")[2] for host in text.split("@")]
     return sum(len(host.split(",")) for host in hosts) if all(hosts) else None
 

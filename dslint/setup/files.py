@@ -1,4 +1,4 @@
-"""Where the files are that other files name. Nothing outside of the folders that a person speaks of is opened."""
+"""Find files that other files name. Only the working directory and the folders of the file and its repository are searched."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 
 class Linked(NamedTuple):
-    """A file that another one names: where it is (from the working directory on, if the other one is), and its name for people."""
+    """A file that another file names: its path, relative to the working directory if the other path is, and its name for messages."""
 
     path: str
     shown: str
 
 
 def find(link: str, beside: str) -> Linked | None:
-    """The file that a link in the file `beside` means: from the file's folder on, the working directory, or a folder above the file in
-    its repository.
+    """The file that a link in the file `beside` names, relative to that file's folder, the working directory, or a folder above the file
+    in its repository.
 
-    None where there is no such file in any of them, or it is in none of these folders.
+    None if there is no such file, or if it lies outside these folders.
     """
     folder = os.path.dirname(os.path.abspath(beside))
     here = os.getcwd()
@@ -32,7 +32,7 @@ def find(link: str, beside: str) -> Linked | None:
 
 
 def is_elsewhere(link: str) -> bool:
-    """Whether a link cannot be followed here: an absolute path of another machine, an address, or one with a variable in it."""
+    """Whether a link cannot be followed here: an absolute path, an address, or a path with a variable in it."""
     return link.startswith(("/", "~", "\\\\")) or "$" in link or "://" in link or "{{" in link or (len(link) > 1 and link[1] == ":")
 
 
@@ -42,7 +42,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 @cache
 def _above(folder: str) -> tuple[str, ...]:
-    """The folders above a folder, up to the root of its repository; none where it is in no repository."""
+    """The folders above a folder, up to the root of its repository; empty outside a repository."""
     above: list[str] = []
     while not os.path.exists(os.path.join(folder, ".git")):
         folder, before = os.path.dirname(folder), folder

@@ -1,4 +1,4 @@
-"""What an integration puts in the place of "auto", where the arguments or the model are known."""
+"""The values that integrations fill in for "auto", if the arguments or the model are known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "fp16.enabled": ("fp16", "fp16_full_eval"),
     "bf16.enabled": ("bf16", "bf16_full_eval"),
 }
-"""The arguments of the Hugging Face Trainer that a key is filled from, and compared with."""
+"""For each key, the arguments of the Hugging Face Trainer that fill it and that it is compared with."""
 
 LABELS = {
     "train_batch_size": "train_batch_size (calculated)",
@@ -38,7 +38,7 @@ LABELS = {
     "fp16.enabled": "fp16|fp16_full_eval",
     "bf16.enabled": "bf16|bf16_full_eval",
 }
-"""What the Trainer calls the argument in its error, where that is not the argument's name."""
+"""The name of the argument in the Trainer's error, if that is not the argument's own name."""
 
 _HIDDEN: dict[str, Callable[[int], int]] = {
     "zero_optimization.reduce_bucket_size": lambda size: size * size,
@@ -48,7 +48,7 @@ _HIDDEN: dict[str, Callable[[int], int]] = {
 
 
 class Filled:
-    """The value an argument, or several, give a key. `sure` is False where one of them has a default that the program may change."""
+    """The value that one or several arguments give a key. `sure` is False if one of them has a default that the program may change."""
 
     __slots__ = ("givens", "sure", "value")
 
@@ -59,14 +59,14 @@ class Filled:
 
 
 AT_LEAST_ONE = Release(5, 16, 0)
-"""From this release of transformers on (between 5.15 and 5.19), a warm-up has at least one step."""
+"""The first release of transformers (between 5.15 and 5.19) in which a warm-up has at least one step."""
 
 _TEXT_CONFIG = Release(4, 45, 99)
-"""The last releases of transformers (between 4.45 and 4.46.3) that do not look for the hidden size in `text_config`."""
+"""The last release of transformers (between 4.45 and 4.46.3) that does not look for the hidden size in `text_config`."""
 
 
 def from_arguments(key: str, arguments: Arguments, facts: Facts) -> Filled:
-    """The value that the Trainer has for a key."""
+    """The value that the Trainer computes for a key."""
     names = SOURCES[key]
     said = {name: arguments.said(name) for name in names}
     values = {name: one.value for name, one in said.items()}
@@ -85,7 +85,7 @@ def _computed(key: str, values: dict[str, Any], facts: Facts) -> Any:
     if key == "optimizer.params.betas":
         return [values["adam_beta1"], values["adam_beta2"]]
     if key in ("fp16.enabled", "bf16.enabled"):
-        # One that is true decides; the other only where both are known.
+        # One true value decides; otherwise both must be known.
         if any(value is True for value in values.values()):
             return True
         return UNKNOWN if any(value is UNKNOWN for value in values.values()) else False
@@ -98,7 +98,7 @@ def _computed(key: str, values: dict[str, Any], facts: Facts) -> Any:
 
 
 def _warmup(values: dict[str, Any], least: int) -> Any:
-    """`TrainingArguments.get_warmup_steps`: whole numbers are steps, what is below 1 is a share of all steps; never fewer than `least`."""
+    """`TrainingArguments.get_warmup_steps`: a whole number counts steps, a number below 1 is a fraction of all steps. At least `least`."""
     steps, ratio, total = (values[name] for name in ("warmup_steps", "warmup_ratio", "max_steps"))
     if steps is UNKNOWN or (steps == 0 and ratio is UNKNOWN):
         return UNKNOWN
@@ -109,12 +109,12 @@ def _warmup(values: dict[str, Any], least: int) -> Any:
 
 
 def fill(config: Config, key: str, source: str | None) -> Value | None:
-    """The value that stands for an "auto" of a filled key, None where it is not known.
+    """The value that replaces "auto" in a key that the integration fills, None if it is not known.
 
     Args:
-        config: the config; its facts say who fills, and from what.
+        config: the config; its facts name the integration and hold the arguments.
         key: the dotted key.
-        source: what it is filled from, in words.
+        source: what it is filled from, for messages.
     """
     facts = config.facts
     if key in _HIDDEN:
@@ -139,7 +139,7 @@ def _from_model(config: Config, key: str) -> Value | None:
 
 
 def hidden_size(config: Config) -> int | None:
-    """The hidden size that the integration finds in the model's config.json; None where there is no model, or it finds none."""
+    """The hidden size that the integration finds in the model's config.json; None if it finds none, or the model is not known."""
     model = config.facts.model
     if model is None:
         return None
@@ -155,7 +155,7 @@ def hidden_size(config: Config) -> int | None:
 _ALIASES = {"gpt2": "n_embd", "gpt_bigcode": "n_embd", "gptj": "n_embd", "codegen": "n_embd", "openai-gpt": "n_embd", "ctrl": "n_embd"}
 _ALIASES |= {"t5": "d_model", "mt5": "d_model", "bart": "d_model", "opt": "hidden_size", "whisper": "d_model", "mbart": "d_model"}
 _ALIASES |= {"mpt": "d_model", "bloom": "n_embed", "distilbert": "dim", "pegasus": "d_model", "longt5": "d_model", "marian": "d_model"}
-"""Model types whose `hidden_size` is another name in config.json; their classes map the one to the other."""
+"""Model types that store the hidden size under another name in config.json; their classes map `hidden_size` to it."""
 
 
 def _size(data: dict[str, Any]) -> int | None:

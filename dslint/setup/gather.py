@@ -1,4 +1,4 @@
-"""From a file to the setups in it: what it is, what it leads to, and what follows for the facts."""
+"""Read a file into the setups in it: the kind of the file, the config it names, and the facts it implies."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dslint.source.tree import Document, Mapping, Member, Scalar
 from dslint.source.yaml_tree import below, parse_yaml
 
 BUILT_IN = frozenset("zero0 zero1 zero2 zero3 zero2_offload zero3_offload default-zero2 default-zero3 zero2-offload zero3-offload".split())
-"""The configs that ms-swift brings with it."""
+"""The configs that ship with ms-swift."""
 
 
 @dataclass(slots=True)
 class LoadedSetup:
-    """One setup, with the config it leads to and every file that was read for it.
+    """One setup, with its config and every file that was read for it.
 
-    `config` is None where none was found; `facts` are those that were given, with what follows from the setup. `documents` are whole files
-    by their shown names, `kinds` what those are that hold no training arguments, `errors` what could not be read.
+    `config` is None if none was found; `facts` are the given facts with those inferred from the setup. `documents` are whole files by
+    their shown names, `kinds` the kinds of those that hold no training arguments, `errors` the files that could not be read.
     """
 
     setup: Setup
@@ -40,7 +40,7 @@ class LoadedSetup:
 
 @dataclass(slots=True)
 class Read:
-    """What a file is, the setups in it, and a sentence about it for people."""
+    """The kind of a file, the setups in it, and a sentence about it for the user."""
 
     kind: FileKind
     document: Document
@@ -49,7 +49,7 @@ class Read:
 
 
 def read_yaml(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
-    """What a YAML text is. None for a file that was only found, and is about something else."""
+    """Read a YAML text. None for a file that was discovered, not named, and has nothing to do with DeepSpeed."""
     document = parse_yaml(text)
     if is_accelerate(document):
         accelerate = read_accelerate(document, shown)
@@ -60,8 +60,8 @@ def read_yaml(text: str, path: str, shown: str, facts: Facts, *, named: bool) ->
     if framework is not None:
         gathered = LoadedSetup(Setup(arguments=read_training(document, shown, framework)), facts, documents={shown: document})
         if follow_training(gathered, document, path, shown):
-            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, f"a training with {framework}"))
-        said = f"a training with {framework} that names no DeepSpeed config; it was not judged."
+            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, f"training arguments for {framework}"))
+        said = f"training arguments for {framework}, without a DeepSpeed config; not checked."
         return Read(FileKind.UNRELATED, document, note=said) if named else None
     if not named:
         return None
@@ -71,9 +71,9 @@ def read_yaml(text: str, path: str, shown: str, facts: Facts, *, named: bool) ->
     other = what_else(document)
     kind, note = (FileKind.UNRELATED, other) if other is not None else detect_kind(document, named=True)
     if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
-        note = "a config in YAML, which DeepSpeed does not read: a program has to load it and hand over the dict."
+        note = "a DeepSpeed config in YAML. DeepSpeed reads only JSON: the program must load this file and pass the dict."
         return Read(kind, document, [LoadedSetup(Setup(config=shown), infer(document, facts), document, {shown: document})], note)
-    return Read(FileKind.UNRELATED, document, note=note or "no YAML that is about DeepSpeed; it was not judged.")
+    return Read(FileKind.UNRELATED, document, note=note or "this YAML file has no DeepSpeed settings; not checked.")
 
 
 def _broken(document: Document) -> str:
@@ -82,7 +82,7 @@ def _broken(document: Document) -> str:
 
 
 def follow_accelerate(gathered: LoadedSetup, path: str) -> None:
-    """Find the config of an Accelerate file: the one it names, or the one that Accelerate makes of the block."""
+    """Find the config of an Accelerate file: the one it names, or the one that Accelerate builds from the block."""
     file = gathered.setup.accelerate
     assert file is not None
     hosts = file.block.get("deepspeed_hostfile")
@@ -98,7 +98,7 @@ def follow_accelerate(gathered: LoadedSetup, path: str) -> None:
 
 
 def follow_training(gathered: LoadedSetup, document: Document, path: str, shown: str) -> bool:
-    """Find the config of a training file; whether it speaks of one."""
+    """Find the config of a training file. Returns whether the file names or contains one."""
     found = document.lookup(("deepspeed",))
     if not isinstance(found, Member):
         return False
@@ -149,7 +149,7 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str) -> None:
 
 
 def settle(gathered: LoadedSetup) -> LoadedSetup:
-    """Draw the conclusions: the world size and the integration, where they were not given."""
+    """Infer the world size, the nodes and the integration from the setup, unless they are given."""
     setup, facts = gathered.setup, gathered.facts
     inferred = list(facts.inferred)
     if facts.world_size is None:
@@ -186,15 +186,15 @@ def _world_size(setup: Setup) -> tuple[int | None, str]:
 def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
     setup = gathered.setup
     if setup.program is not None and setup.program.loader is not None and setup.arguments is None:
-        return Integration(setup.program.loader), f"what {setup.program.path} calls"
+        return Integration(setup.program.loader), f"inferred from the calls in {setup.program.path}"
     if setup.arguments is not None:
-        return Integration.TRANSFORMERS, f"{setup.arguments.path} holds arguments of {_the(setup.arguments)}"
+        return Integration.TRANSFORMERS, f"{setup.arguments.path} sets arguments of {_the(setup.arguments)}"
     if setup.accelerate is not None:
         if gathered.config is not None:
             betas = (gathered.config.lookup(("optimizer", "params", key)) for key in ("betas", "eps"))
             if any(isinstance(found, Member) and isinstance(found.value, Scalar) and found.value.value == "auto" for found in betas):
                 return Integration.TRANSFORMERS, 'optimizer.params has "auto" that only the Hugging Face Trainer replaces'
-        return Integration.ACCELERATE, f"{setup.accelerate.path} is Accelerate's"
+        return Integration.ACCELERATE, f"{setup.accelerate.path} is an Accelerate config"
     return None, ""
 
 
@@ -207,16 +207,16 @@ def _the(arguments: Arguments) -> str:
 
 
 def _said(gathered: LoadedSetup, what: str) -> str:
-    """What was linked, in a sentence."""
+    """A sentence that names the file and its DeepSpeed config."""
     setup = gathered.setup
     if setup.made:
-        return f"{what}; Accelerate makes the DeepSpeed config of it."
+        return f"{what}; Accelerate builds the DeepSpeed config from it."
     if setup.link is None:
         return f"{what} without a DeepSpeed config."
     if setup.config == setup.link.path:
-        return f"{what}; its DeepSpeed config is written in it."
+        return f"{what}, with the DeepSpeed config in the same file."
     if setup.config is not None:
-        return f"{what}; its DeepSpeed config is {setup.config}."
+        return f"{what}; DeepSpeed config: {setup.config}."
     if str(setup.link.value) in BUILT_IN:
-        return f'{what}; its DeepSpeed config "{setup.link.value}" comes with the framework.'
-    return f"{what}; its DeepSpeed config {setup.link.value} is not here to be judged."
+        return f'{what}; DeepSpeed config: "{setup.link.value}", built into the framework.'
+    return f"{what}; DeepSpeed config: {setup.link.value}, not found and not checked."

@@ -11,7 +11,7 @@ from dslint.source.read import ReadError, read
 
 
 def slots_of(text: str) -> list[int] | None:
-    """The GPUs of each machine; None where a line is none that the launcher reads."""
+    """The number of GPUs of each machine; None if the launcher cannot read a line."""
     slots: list[int] = []
     for line in text.splitlines():
         words = line.partition("#")[0].split()
@@ -25,7 +25,7 @@ def slots_of(text: str) -> list[int] | None:
 
 
 def with_hostfile(setup: Setup, given: SourcedValue, beside: str, *, decides: bool) -> Setup:
-    """The setup with what a hostfile says: how many GPUs there are and, where that `decides`, how many ranks are started."""
+    """The setup with the number of GPUs from a hostfile and, if the hostfile `decides`, the number of ranks."""
     word = str(given.value)
     linked = find(word, beside)
     if linked is None:

@@ -1,4 +1,4 @@
-"""Have setups judged: each config with what stands beside it, every finding in the file that it is about."""
+"""Lint setups: each config together with the files around it; a finding goes to the file it is about."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dslint.source.tree import Document
 from dslint.suppress.comments import ignores_of, sort_out
 
 COMMAND = "<command>"
-"""The name of a command that is no file."""
+"""The name under which a command from the command line is reported."""
 
 WORD = "deepspeed"
-"""What every file that is about DeepSpeed says somewhere."""
+"""A word that every file about DeepSpeed contains."""
 
 
 def lint_setup(
     path: str, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> list[FileResult]:
-    """Read a file that leads to configs, and lint them with it. Empty for one that was only found, and is not about DeepSpeed."""
+    """Read a file that names configs, and lint them with it. Empty for a discovered file that has nothing to do with DeepSpeed."""
     try:
         text = read(path)
     except ReadError as error:
@@ -40,7 +40,7 @@ def lint_setup(
 def lint_setup_text(
     text: str, path: str, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> list[FileResult]:
-    """Lint a text as if it were the file `path`; see `lint_setup`. The first result is that of the file itself."""
+    """Lint a text as if it were the file `path`; see `lint_setup`. The first result is for the file itself."""
     if not named and WORD not in text.lower():
         return []
     found = read_setups(text, path, shown, facts, named=named)
@@ -48,7 +48,7 @@ def lint_setup_text(
 
 
 def links_of(path: str, shown: str, facts: Facts) -> Iterator[tuple[str, Facts]]:
-    """The configs in files of their own that a file leads to: their shown paths, each with the facts that it is judged with."""
+    """The separate config files that a file names: their shown paths, each with the facts for linting it."""
     try:
         text = read(path)
     except ReadError:
@@ -61,7 +61,7 @@ def links_of(path: str, shown: str, facts: Facts) -> Iterator[tuple[str, Facts]]
 
 
 def read_setups(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
-    """What a file is, by its name and its text, and the setups in it. None for one that was only found, and is about something else."""
+    """Read a file by its name and text. None for a discovered file that has nothing to do with DeepSpeed."""
     name = basename(path).lower()
     if name.endswith((".yaml", ".yml")):
         return read_yaml(text, path, shown, facts, named=named)
@@ -73,16 +73,16 @@ def read_setups(text: str, path: str, shown: str, facts: Facts, *, named: bool) 
 
 
 def lint_command(text: str, facts: Facts, rules: Sequence[RuleInfo]) -> list[FileResult]:
-    """Lint what a launch command, given as a text, leads to."""
+    """Lint the setup of a launch command, given as text."""
     from dslint.setup.scripts import read_shell
 
     found = read_shell(text, "command", COMMAND, facts, named=True)
-    assert found is not None, "what is named always has a result"
+    assert found is not None, "a named text always has a result"
     return lint_read(found, COMMAND, facts, rules)
 
 
 def lint_read(found: Read, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, comments: bool = True) -> list[FileResult]:
-    """Lint what was read: a result for the file itself, and one for each file that it leads to."""
+    """Lint a file that was read: one result for the file itself, and one for each file that it names."""
     if found.kind is FileKind.UNREADABLE:
         return [FileResult(shown, FileKind.UNREADABLE, error=found.note, facts=facts)]
     results = [FileResult(shown, found.kind, found.document, note=found.note, facts=facts)]
@@ -99,7 +99,7 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo], *, c
         linted = lint_document(Document("", None, language="text"), "", gathered.facts, asked, comments=False)
         linted = Linted(tuple(d for d in linted.diagnostics if d.path), (), ())
     else:
-        # Comments in a part of a file are read with the whole of it, below.
+        # Comments of a config inside another file are read with the whole file, in _by_file.
         own = comments and config is gathered.documents.get(at)
         gathered.facts = infer(config, gathered.facts)
         linted = lint_document(config, at, gathered.facts, rules, comments=own)
@@ -111,7 +111,7 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo], *, c
 
 
 def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
-    """A finding in a config that Accelerate makes of its block, with the names of the block's keys."""
+    """A finding in a config that Accelerate builds from its block, with the names of the block's keys."""
     said = [diagnostic.message, diagnostic.help]
     for key, name in NAMES.items():
         said = [text and text.replace(f'"{key}": true', f"{name}: true").replace(key, name) for text in said]
@@ -132,9 +132,9 @@ def _by_file(gathered: LoadedSetup, linted: Linted, at: str, *, comments: bool) 
 
 
 def merged(results: Iterable[FileResult]) -> list[FileResult]:
-    """One result for each file, in the order of the files: what several trainings find in it, once where they agree.
+    """One result per file, in the order of the files. Findings that several setups agree on are kept once.
 
-    A config that trainings lead to is judged with them, and no longer alone.
+    A config that setups name is reported with those setups only, not a second time by itself.
     """
     by_path: dict[str, list[FileResult]] = {}
     for result in results:
@@ -147,7 +147,7 @@ def _merged(results: list[FileResult]) -> FileResult:
     alone = [result for result in results if result.facts.setup is None]
     if not judged:
         return results[0]
-    # The result of the file by itself says what kind of file it is; what is wrong with it is found with its setups.
+    # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else judged[0]
     diagnostics = dict.fromkeys(d for result in judged for d in result.diagnostics)
     return replace(

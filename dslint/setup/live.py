@@ -1,4 +1,4 @@
-"""Training arguments that a program holds: the attributes of a live `TrainingArguments`, as what a file would give."""
+"""Training arguments in a running program: the attributes of a `TrainingArguments`, as if they came from a file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dslint.setup.model import Setup
 from dslint.setup.training import ARGUMENTS, TRAINER
 
 LIVE = "<TrainingArguments>"
-"""The path of what is no file."""
+"""The path shown for values that do not come from a file."""
 
 
 def arguments_of(args: object) -> Arguments:
-    """The arguments by their attributes. What is not compared with the config, and has the default of its class, nobody gave."""
+    """The arguments by attribute. An attribute that is not compared with the config counts as not set if it has its class's default."""
     fields = getattr(args, "__dataclass_fields__", {})
     values = {}
     for name in sorted(ARGUMENTS - {"deepspeed"}):
@@ -33,7 +33,7 @@ def setup_of(arguments: Arguments, config: str) -> Setup:
 
 
 def _plain(value: Any) -> Any:
-    """A value as a file would hold it: of an enumeration its word, of a list whether anything is in it."""
+    """A value as a file would hold it: the word of an enumeration; for a collection only whether it is empty."""
     if isinstance(value, Enum):
         value = value.value
     if isinstance(value, list | tuple | dict | set):

@@ -1,4 +1,4 @@
-"""A setup: everything that was found beside a DeepSpeed config, for the rules to compare."""
+"""A setup: the files around a DeepSpeed config, which rules compare with it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dslint.source.tree import Document
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A launch command: who launches, and on how many ranks. None is "it does not say"; `world_size` is `processes` x `nodes`.
+    """A launch command: the launcher and the number of ranks. None means unknown; `world_size` is `processes` x `nodes`.
 
-    `given` is the flag, or the line, that the number of ranks is read from. `gpus` is how many GPUs the job has in all, by a hostfile or by
-    what it asks of Slurm, and `gpus_given` where that stands.
+    `given` is the flag or line that the number of ranks comes from. `gpus` is the total number of GPUs of the job, from a hostfile or
+    from Slurm options, and `gpus_given` the place of that number.
     """
 
     launcher: str
@@ -28,11 +28,11 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a Python program says of itself, read from its syntax tree: which loader it calls, and what it makes for Accelerate.
+    """Calls in a Python program that concern DeepSpeed, read from its syntax tree.
 
-    `loader` is the value of a `dslint.facts.Integration`, or None where the program calls none, or several. `accumulation` is what
-    it asks of `Accelerator(gradient_accumulation_steps=...)`, `trainer` the arguments of Lightning's `Trainer`, and `strategy` those that
-    stand beside the config in its `DeepSpeedStrategy`, and set what a config sets.
+    `loader` is the value of a `dslint.facts.Integration`, or None if the program calls none, or several. `accumulation` is the argument
+    of `Accelerator(gradient_accumulation_steps=...)`, `trainer` the arguments of Lightning's `Trainer`, and `strategy` the arguments of its
+    `DeepSpeedStrategy`, besides the config, that set what a config sets.
     """
 
     path: str
@@ -47,10 +47,10 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What stands beside a config.
+    """The files around a config.
 
-    `link` is what leads to the config, None for one that a person named. `missing` are links that lead nowhere, `passed_over` is a link
-    to a config that does not count because another one does. `config` is the shown path of the config.
+    `link` is the value that names the config, None for a config named by the user. `missing` are links to files that do not exist,
+    `passed_over` is a link to a config that is not used because another one takes precedence. `config` is the shown path of the config.
     """
 
     arguments: Arguments | None = None
@@ -62,7 +62,7 @@ class Setup:
     passed_over: SourcedValue | None = None
     config: str | None = None
     made: bool = False
-    """Whether there is no config file, and Accelerate makes the config of its own block."""
+    """Whether there is no config file, and Accelerate builds the config from its own block."""
     documents: Mapping[str, Document] = field(default_factory=dict, compare=False, repr=False)
     """The files of the setup by their shown names."""
 

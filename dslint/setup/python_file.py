@@ -1,4 +1,4 @@
-"""Python programs: the literal configs in them, who gets them, and the training arguments in their calls. Read as syntax, never run."""
+"""Python programs: dict literals that are configs, the calls that receive them, and training arguments. Parsed, never executed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CALLS: dict[str, tuple[str, tuple[str, ...], int | None]] = {
     "HfDeepSpeedConfig": ("transformers", ("config_file_or_dict",), 0),
     "TrainingArguments": ("transformers", ("deepspeed",), None),
 }
-"""Who takes a config: the call, its integration, the keywords, and the place among the arguments."""
+"""Calls that take a config: the name, its integration, the keywords, and the position among the arguments."""
 
 LIGHTNING_TRAINER = ("precision", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm")
-"""The arguments of Lightning's Trainer that have to do with DeepSpeed."""
+"""The arguments of Lightning's Trainer that concern DeepSpeed."""
 
 STRATEGY = frozenset(
     """
@@ -36,7 +36,7 @@ STRATEGY = frozenset(
     synchronize_checkpoint_boundary
     """.split()
 )
-"""The arguments of Lightning's strategy of which it makes a config, where it is given none."""
+"""The arguments from which Lightning's strategy builds a config if it is given none."""
 
 _TRAINER_CLASSES = frozenset(
     """
@@ -51,7 +51,7 @@ _TORCH_OPTIMIZERS = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAd
 
 @dataclass(slots=True)
 class Call:
-    """A call that takes a config: the config where it is a literal in the file, or the path; and the training arguments beside it."""
+    """A call that takes a config: the config if it is a literal in the file, otherwise its path; and the training arguments of the call."""
 
     integration: str
     given: SourcedValue
@@ -61,7 +61,7 @@ class Call:
 
 @dataclass(slots=True)
 class PythonFile:
-    """What a program says. `calls` are those that take a config; `loose` are arguments of the Trainer in a call that takes none."""
+    """A program that was read. `calls` take a config; `loose` are arguments of the Trainer in a call without a config."""
 
     document: Document
     program: Program
@@ -70,7 +70,7 @@ class PythonFile:
 
 
 def read_python(text: str, shown: str) -> PythonFile | None:
-    """What a Python text says of DeepSpeed; None where it is no Python that can be read."""
+    """Read a Python text; None if it cannot be parsed."""
     try:
         tree = ast.parse(text.removeprefix("\ufeff"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -140,7 +140,7 @@ class _Reader:
     # ------------------------------------------------------------------ calls
 
     def _name(self, node: ast.expr) -> str:
-        """The full dotted name of what is called, as far as the imports say it."""
+        """The full dotted name of the called function, as far as the imports tell."""
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -170,7 +170,7 @@ class _Reader:
         return None
 
     def _assigned(self, name: str, scope: ast.AST) -> ast.expr | None:
-        """The literal that a name stands for: assigned once, in the scope or the module, and changed nowhere."""
+        """The literal assigned to a name: assigned once, in the scope or the module, and never modified."""
         for where in dict.fromkeys([scope, self.tree]):
             assigned = [value for target, value in _assignments(where) if target == name]
             if not assigned:
@@ -179,7 +179,7 @@ class _Reader:
         return None
 
     def _asked(self, node: ast.Call, name: str) -> dict[str, SourcedValue]:
-        """An argument of a call, by its name."""
+        """A keyword argument of a call."""
         values = [keyword.value for keyword in node.keywords if keyword.arg == name]
         return {name: self._given(name, values[0], _literal(values[0]), name)} if values else {}
 
@@ -211,7 +211,7 @@ class _Reader:
         return start + len(self.text[start:end].encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
 
     def _tree(self, node: ast.expr) -> Node | None:
-        """A literal as a tree; None for a dict that is put together. What is computed is a scalar of unknown value."""
+        """A literal as a tree; None for a dict built from parts. A computed value becomes a scalar of unknown value."""
         span = self._span(node)
         if isinstance(node, ast.Dict):
             members: list[Member] = []
@@ -231,7 +231,7 @@ class _Reader:
         return Scalar(span, _literal(node), self.text[slice(*span)], "yaml")
 
     def _in_brackets(self, span: Span) -> Span:
-        """The stretch of a value in a dict or a list, with the round brackets around it."""
+        """The span of a value in a dict or list, with the parentheses around it."""
         start, end = span
         while True:
             before, after = self.text[:start].rstrip(), self.text[end:].lstrip()
@@ -241,7 +241,7 @@ class _Reader:
 
 
 def _literal(node: ast.expr) -> Any:
-    """The value of a constant or of plain arithmetic with them; `UNKNOWN` for what the program computes."""
+    """The value of a constant or of plain arithmetic on constants; `UNKNOWN` for anything else."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str | int | float | bool) or node.value is None else UNKNOWN
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -267,7 +267,7 @@ def _scopes(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _own(scope: ast.AST) -> Iterator[ast.AST]:
-    """What stands in a scope, without the functions in it."""
+    """The nodes of a scope, without those of nested functions."""
     waiting = list(ast.iter_child_nodes(scope))
     while waiting:
         node = waiting.pop(0)
@@ -292,7 +292,7 @@ _CHANGING = frozenset("update pop setdefault clear popitem __setitem__".split())
 
 
 def _is_changed(tree: ast.Module, name: str) -> bool:
-    """Whether something is done to a dict beside looking at it: a key assigned or deleted, a method that changes it, a part handed on."""
+    """Whether the program modifies a dict: assigns or deletes a key, or calls a method that changes it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del) and _root(node) == name:
             return True

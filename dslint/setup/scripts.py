@@ -1,4 +1,4 @@
-"""From a script, a command or a Python program to the setups in it."""
+"""Read the setups in a script, a launch command or a Python program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LAUNCH_WORDS = ("deepspeed", "torchrun", "accelerate", "srun", "torch.distribute
 
 
 def read_shell(text: str, path: str, shown: str, facts: Facts, *, named: bool, make: bool = False) -> Read | None:
-    """What a shell text launches. None for a file that was only found, and launches nothing with DeepSpeed."""
+    """Read a shell text. None for a discovered file that launches nothing with DeepSpeed."""
     script = read_script(text, make=make)
     document = Document(text, None, comments=script.comments, language="text")
     setups: list[LoadedSetup] = []
@@ -38,7 +38,7 @@ def read_shell(text: str, path: str, shown: str, facts: Facts, *, named: bool, m
             setups.append(settle(gathered))
             said.append(_said(command, gathered))
     if not setups:
-        note = "no command in it launches a training with DeepSpeed; it was not judged."
+        note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
     return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + ".")
 
@@ -47,12 +47,12 @@ def _said(command: Command, gathered: LoadedSetup) -> str:
     setup = gathered.setup
     program = command.program.raw if command.program else f"a training with {command.framework}"
     ranks = f" on {gathered.facts.world_size:,} ranks" if gathered.facts.world_size else ""
-    config = f"; its DeepSpeed config is {setup.config}" if setup.config else ""
+    config = f" with DeepSpeed config {setup.config}" if setup.config else ""
     return f"{command.launcher} launches {program}{ranks}{config}"
 
 
 def gather_command(command: Command, document: Document, path: str, shown: str, facts: Facts) -> LoadedSetup | None:
-    """The setup of a launch command; None where DeepSpeed has no part in it."""
+    """The setup of a launch command; None if it does not use DeepSpeed."""
     gathered = LoadedSetup(Setup(launch=command.launch), facts, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
     _read_accelerate(gathered, command, path)
     _read_program(gathered, command, path)
@@ -77,7 +77,7 @@ def gather_command(command: Command, document: Document, path: str, shown: str, 
             gathered.facts = replace(
                 gathered.facts,
                 integration=Integration.DEEPSPEED,
-                inferred=(*gathered.facts.inferred, ("integration", f"{config.shown} ({config.where}), the flag of DeepSpeed itself")),
+                inferred=(*gathered.facts.inferred, ("integration", f"{config.shown} ({config.where}) is DeepSpeed's own flag")),
             )
         follow(gathered, config, path)
     _follow_rest(gathered, path)
@@ -87,7 +87,7 @@ def gather_command(command: Command, document: Document, path: str, shown: str, 
 
 
 def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
-    """Whether the program's flags are plainly those of the Trainer."""
+    """Whether the program's flags are clearly those of the Trainer."""
     known = flags.keys() & {"learning_rate", "output_dir", "bf16", "fp16", "lr_scheduler_type"}
     return "per_device_train_batch_size" in flags or (len(known) >= 3 and command.launcher in ("accelerate", "torchrun"))
 
@@ -99,7 +99,7 @@ def _note_passed_over(gathered: LoadedSetup, link: SourcedValue) -> None:
 
 
 def _follow_rest(gathered: LoadedSetup, path: str) -> None:
-    """The config of the launcher, where the arguments name none; the one the program holds, where nobody else names one."""
+    """Use the launcher's config if the arguments name none."""
     if gathered.setup.link is None and gathered.config is None and gathered.setup.accelerate is not None:
         follow_accelerate(gathered, path)
 
@@ -122,7 +122,7 @@ def _read_accelerate(gathered: LoadedSetup, command: Command, path: str) -> None
         block = {"deepspeed_config_file": flags["deepspeed_config_file"]}
         file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
     if file is not None:
-        # What the command line says counts more; a mixed precision on it is allowed beside a config file.
+        # Flags override the file. Accelerate accepts --mixed_precision together with a DeepSpeed config file.
         top = {**file.top, **{name: flags[name] for name in ("num_machines",) if name in flags}}
         if "num_processes" in flags:
             top.pop("num_processes", None)
@@ -162,7 +162,7 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
 
 
 def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> None:
-    """What a hostfile says of the machines; it decides the number of ranks where no flag does."""
+    """Read the hostfile; it decides the number of ranks if no flag does."""
     flags = command.launcher_flags
     given = flags.get("hostfile") or flags.get("H") or flags.get("deepspeed_hostfile")
     if command.launcher in ("deepspeed", "accelerate") and given is not None and isinstance(given.value, str):
@@ -181,28 +181,28 @@ def _text(path: str) -> str | None:
 
 
 def read_program(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
-    """What a Python text says. None for a file that was only found, and hands no config on."""
+    """Read a Python text. None for a discovered file that passes no config to DeepSpeed."""
     found = read_python(text, shown)
     document = found.document if found else Document(text, None, language="text")
     if found is None or not found.calls:
         why = (
-            "it is no Python that can be read"
+            "cannot be parsed as Python"
             if found is None
-            else "no call in it is given a DeepSpeed config that is written in it, or named"
+            else "no call in this program passes a DeepSpeed config, neither a dict literal nor a path"
         )
-        return Read(FileKind.UNRELATED, document, note=f"{why}; it was not judged.") if named else None
+        return Read(FileKind.UNRELATED, document, note=f"{why}; not checked.") if named else None
     setups = [gather_call(call, found, path, shown, facts, alone=len(found.calls) == 1) for call in found.calls]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
-    return Read(FileKind.PYTHON, document, setups, f"a program; {calls}.")
+    return Read(FileKind.PYTHON, document, setups, f"a program: {calls}.")
 
 
 def _called(call: Call, gathered: LoadedSetup) -> str:
-    what = "a config that is written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
-    return f"{Integration(call.integration).label} gets {what}"
+    what = "a config written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
+    return f"passes {what} to {Integration(call.integration).label}"
 
 
 def gather_call(call: Call, found: PythonFile, path: str, shown: str, facts: Facts, *, alone: bool) -> LoadedSetup:
-    """The setup of a call that is given a config."""
+    """The setup of a call that takes a config."""
     program: Program = replace(found.program, loader=call.integration)
     setup = Setup(program=program, arguments=call.arguments, link=call.given)
     gathered = LoadedSetup(setup, facts, documents={shown: found.document}, kinds={shown: FileKind.PYTHON})
@@ -217,6 +217,6 @@ def gather_call(call: Call, found: PythonFile, path: str, shown: str, facts: Fac
         follow(gathered, call.given, path)
     if facts.integration is None:
         integration = Integration(call.integration)
-        evidence = f"{call.given.where} hands it to {integration.label}"
+        evidence = f"{call.given.where} passes it to {integration.label}"
         gathered.facts = replace(facts, integration=integration, inferred=(*facts.inferred, ("integration", evidence)))
     return settle(gathered)

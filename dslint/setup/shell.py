@@ -1,6 +1,6 @@
-"""The words of a shell text, each with its place: enough of the grammar to find the commands in a script. Nothing is run.
+"""The words of a shell text, each with its place: enough of the grammar to find the commands in a script. Nothing is executed.
 
-Variables are replaced where the text itself says their value; a word with one that it does not say is known to be unknown.
+A variable is replaced if the text itself assigns its value; a word with any other variable is unknown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SBATCH = re.compile(r"^#SBATCH[ \t]+(\S+?)(?:[= \t][ \t]*(\S+))?[ \t]*\r?$", re
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word: its text with quotes and variables resolved, None where a variable is not known; and where it stands."""
+    """A word: its text with quotes and variables resolved, None if a variable is unknown; and its place."""
 
     text: str | None
     raw: str
@@ -28,7 +28,7 @@ class Word:
 
 @dataclass(slots=True)
 class Script:
-    """The commands of a text, its comments, and what it says of itself to Slurm."""
+    """The commands of a text, its comments, and its #SBATCH options."""
 
     commands: list[list[Word]]
     comments: list[Comment]
@@ -56,7 +56,7 @@ def _slurm(text: str) -> Iterator[tuple[str, str | None, tuple[int, int]]]:
 
 
 def _from_slurm(slurm: dict[str, str]) -> dict[str, str]:
-    """The variables that Slurm sets, as far as the #SBATCH lines say their values."""
+    """The variables that Slurm sets, as far as the #SBATCH lines give their values."""
     numbers = {name: int(value) for name, value in slurm.items() if value.isdecimal()}
     found: dict[str, int] = {}
     nodes = numbers.get("nodes")
@@ -74,7 +74,7 @@ def _from_slurm(slurm: dict[str, str]) -> dict[str, str]:
 
 
 def gpus_per_node(slurm: dict[str, str]) -> int | None:
-    """The GPUs of each node that #SBATCH lines ask for."""
+    """The number of GPUs per node that #SBATCH lines request."""
     for name in ("gpus-per-node", "gres"):
         match = re.fullmatch(r"(?:gpu:)?(?:[\w.-]+:)?(\d+)", slurm.get(name, ""))
         if match and int(match[1]):
@@ -90,7 +90,7 @@ class _Lexer:
         self.comments: list[Comment] = []
 
     def commands(self) -> Iterator[list[Word]]:
-        """The commands in order; assignments in front of them, or alone, are remembered and left out."""
+        """The commands in order, without the assignments before or between them, which set variables."""
         command: list[Word] = []
         position = 0
         while position < len(self.text):
@@ -158,7 +158,7 @@ class _Lexer:
         return position, Word(self._unquoted(raw), raw, Span(start, position)), False
 
     def _unquoted(self, raw: str) -> str | None:
-        """A word without its quotes and with its variables replaced; None if one is unknown."""
+        """A word without its quotes and with its variables replaced; None if a variable is unknown."""
         parts: list[str] = []
         for match in re.finditer(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)|([^'\"\\]+)", raw, re.DOTALL):
             if match[1] is not None:

@@ -1,4 +1,4 @@
-"""Training files of the frameworks on top of the Hugging Face Trainer: axolotl, LLaMA-Factory, ms-swift, TRL. Recognised by their keys."""
+"""Training files of frameworks built on the Hugging Face Trainer: axolotl, LLaMA-Factory, ms-swift, TRL. Recognised by their keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRL = "TRL"
 TRAINER = "the Hugging Face Trainer"
 
 SURE = frozenset({AXOLOTL, LLAMA_FACTORY})
-"""Frameworks that leave the defaults of transformers as they are, for every argument that is compared with a config."""
+"""Frameworks that keep transformers' default for every argument that is compared with a config."""
 
 _AXOLOTL_NAMES = {"micro_batch_size": "per_device_train_batch_size", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type"}
 """Axolotl's names for arguments of the Trainer; it shares the others."""
@@ -26,7 +26,7 @@ ARGUMENTS = frozenset(
     fp16_opt_level model_name_or_path base_model output_dir predict_with_generate ds3_gather_for_generation
     """.split()
 )
-"""The arguments that are read."""
+"""The arguments that dslint reads."""
 
 _TRAINER_KEYS = frozenset(
     """
@@ -35,7 +35,7 @@ _TRAINER_KEYS = frozenset(
     save_strategy max_steps
     """.split()
 )
-"""Keys by which a file is known to hold arguments of the Trainer."""
+"""Keys that identify a file with arguments of the Trainer."""
 
 _TRL_KEYS = frozenset(
     "dataset_mixer dataset_mixture dataset_name dataset_text_field max_seq_length max_length torch_dtype use_peft beta".split()
@@ -46,15 +46,15 @@ _OTHERS: tuple[tuple[frozenset[str], str], ...] = (
         frozenset(
             "pipe_parallel_size pipe-parallel-size model_parallel_size model-parallel-size num-layers train-iters tokenizer-type".split()
         ),
-        "a GPT-NeoX or Megatron config, which has keys of its own; it was not judged.",
+        "a GPT-NeoX or Megatron config, which has its own keys; not checked.",
     ),
-    (frozenset({"hydra", "defaults"}), "a Hydra config; it was not judged. Lint what Hydra makes of it."),
+    (frozenset({"hydra", "defaults"}), "a Hydra config; not checked. Lint the config that Hydra generates from it."),
 )
-"""What is left alone: some of its keys, and what is said of it."""
+"""Files that dslint does not check: some of their keys, and the note about them."""
 
 
 def framework_of(document: Document) -> str | None:
-    """Whose training file a YAML tree is, if it is one and speaks of DeepSpeed, or may be combined with it by a command."""
+    """The framework that a YAML tree holds training arguments for; None for any other file."""
     root = document.root
     if not isinstance(root, Mapping):
         return None
@@ -71,7 +71,7 @@ def framework_of(document: Document) -> str | None:
 
 
 def what_else(document: Document) -> str | None:
-    """What is said of a YAML file that holds DeepSpeed's words and is none of ours; None where nothing is known of it."""
+    """The note about a YAML file of another program; None if its kind is unknown."""
     root = document.root
     names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
     return next((said for keys, said in _OTHERS if (len(keys & names) >= 2 or keys & names == {"hydra"})), None)
@@ -98,5 +98,5 @@ def read_training(document: Document, shown: str, framework: str) -> Arguments:
 
 
 def _axolotl_precision(value: object) -> object:
-    """Axolotl's `bf16: auto` is what the GPU can; `full` is no mixed precision."""
+    """Axolotl's `bf16: auto` depends on the GPU; `full` means bf16 weights without mixed precision."""
     return value if isinstance(value, bool) else UNKNOWN

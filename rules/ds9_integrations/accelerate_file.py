@@ -36,6 +36,7 @@ def _listed(names: list[str]) -> str:
     "accelerate-fields-clash",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("setup",),
     references=(DOCS, LAUNCH),
     untried=RAISED_BY_LOADER,
     setup=True,
@@ -83,6 +84,7 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     "DS912",
     "accelerate-precision-off",
     effect=Effect.SILENT,
+    watches=("setup",),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.set_mixed_precision",),
 )
 @bad(
@@ -126,6 +128,7 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
     "accelerate-nvme-path-lost",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("setup",),
     references=(LAUNCH,),
     untried=RAISED_BY_LOADER,
     setup=True,
@@ -163,7 +166,14 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
 
 
 @rule(
-    "DS914", "accelerate-mixed-precision", effect=Effect.CRASH, phase=Phase.LOAD, references=(LAUNCH,), untried=RAISED_BY_LOADER, setup=True
+    "DS914",
+    "accelerate-mixed-precision",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(LAUNCH,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
 )
 @bad(CONFIG, at=("mixed_precision",), accelerate=HEAD + "mixed_precision: no\ndeepspeed_config:\n  zero_stage: 2\n")
 @bad(CONFIG, at=("mixed_precision",), accelerate=HEAD + "mixed_precision: bfloat16\ndeepspeed_config:\n  zero_stage: 2\n")
@@ -194,7 +204,7 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     yield Finding("", said, help=advice, elsewhere=given.related(""), fix=quoted)
 
 
-@rule("DS915", "accelerate-unknown-key", effect=Effect.IGNORED, references=(LAUNCH,), setup=True)
+@rule("DS915", "accelerate-unknown-key", effect=Effect.IGNORED, watches=("setup",), references=(LAUNCH,), setup=True)
 @bad(CONFIG, at=("deepspeed_config", "zero_stagee"), accelerate=HEAD + "deepspeed_config:\n  zero_stagee: 3\n")
 @bad(CONFIG, at=("num_procesess",), accelerate=HEAD + "num_procesess: 3\ndeepspeed_config:\n  zero_stage: 3\n")
 @good(CONFIG, accelerate=HEAD + "deepspeed_config:\n  zero_stage: 3\n")
@@ -251,7 +261,16 @@ _NUMBERS = {"zero_stage": int, "gradient_clipping": float}
 STEPS = "gradient_accumulation_steps"
 
 
-@rule("DS916", "accelerate-no-number", effect=Effect.CRASH, phase=Phase.LOAD, references=(LAUNCH,), untried=RAISED_BY_LOADER, setup=True)
+@rule(
+    "DS916",
+    "accelerate-no-number",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(LAUNCH,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
 @bad(CONFIG, at=("deepspeed_config", "zero_stage"), accelerate=HEAD + "deepspeed_config:\n  zero_stage: three\n")
 @bad(
     CONFIG,
@@ -300,6 +319,7 @@ def accelerate_no_number(config: Config) -> Iterator[Finding]:
     "DS917",
     "processes-do-not-divide",
     effect=Effect.SILENT,
+    watches=("setup",),
     references=("accelerate/utils/launch.py, prepare_deepspeed_cmd_env",),
     setup=True,
 )
@@ -338,6 +358,7 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     "DS918",
     "zero3-init-below-stage-3",
     effect=Effect.IGNORED,
+    watches=("setup",),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__",),
     setup=True,
 )

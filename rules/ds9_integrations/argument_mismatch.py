@@ -51,7 +51,15 @@ def _conflict(config: Config, arguments: Arguments) -> str | None:
     return None
 
 
-@rule("DS904", "argument-mismatch", effect=Effect.CRASH, phase=Phase.LOAD, references=(TRAINER_SOURCE,), untried=RAISED_BY_LOADER)
+@rule(
+    "DS904",
+    "argument-mismatch",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(TRAINER_SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
 @bad(
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 4, {ZERO_2}}}',
     at="gradient_accumulation_steps",
@@ -130,7 +138,15 @@ def _help(config: Config, key: str, filled: Filled) -> str:
     return f'Write "auto": the Trainer puts its own value there.{unsure}'
 
 
-@rule("DS905", "precision-conflict", effect=Effect.CRASH, phase=Phase.LOAD, references=(ACCELERATE_SOURCE,), untried=RAISED_BY_LOADER)
+@rule(
+    "DS905",
+    "precision-conflict",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(ACCELERATE_SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
 @bad(
     f'{{"train_batch_size": "auto", "fp16": {{"enabled": true}}, {ZERO_2}}}',
     at="fp16.enabled",
@@ -174,7 +190,15 @@ def _conflicting(kind: str, asks: str, other: str, related: Related) -> Finding:
     )
 
 
-@rule("DS909", "total-steps-written", effect=Effect.CRASH, phase=Phase.LOAD, references=(TRAINER_SOURCE,), untried=RAISED_BY_LOADER)
+@rule(
+    "DS909",
+    "total-steps-written",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(TRAINER_SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
 @bad(
     f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": 10000}}}}, {ZERO_2}}}',
     at="scheduler.params.total_num_steps",

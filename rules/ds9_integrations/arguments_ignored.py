@@ -15,7 +15,7 @@ from dslint.source.change import Insert
 from dslint.source.tree import Mapping
 
 
-@rule("DS906", "accumulation-not-taken-over", effect=Effect.SILENT, references=(ACCELERATE_SOURCE,))
+@rule("DS906", "accumulation-not-taken-over", effect=Effect.SILENT, watches=("setup",), references=(ACCELERATE_SOURCE,))
 @bad(
     f'{{"train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
@@ -84,6 +84,7 @@ def _of_accelerator(config: Config) -> SourcedValue | None:
     "DS907",
     "clipping-not-taken-over",
     effect=Effect.SILENT,
+    watches=("setup",),
     references=(TRAINER_SOURCE, "deepspeed/runtime/config.py, get_gradient_clipping"),
 )
 @bad(
@@ -143,7 +144,13 @@ _SAME_SCHEDULE = {
 }
 
 
-@rule("DS908", "argument-overridden", effect=Effect.IGNORED, references=("transformers/integrations/deepspeed.py, deepspeed_optim_sched",))
+@rule(
+    "DS908",
+    "argument-overridden",
+    effect=Effect.IGNORED,
+    watches=("setup",),
+    references=("transformers/integrations/deepspeed.py, deepspeed_optim_sched",),
+)
 @bad(
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
     at=("optimizer",),

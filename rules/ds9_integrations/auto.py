@@ -53,7 +53,11 @@ def _dropped(violation: Violation) -> str:
 
 
 @rule(
-    "DS901", "auto-dropped", effect=Effect.SILENT, references=(HF_DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel.__init__")
+    "DS901",
+    "auto-dropped",
+    effect=Effect.SILENT,
+    watches=("violation:auto-dropped", "violation:auto-undecided"),
+    references=(HF_DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel.__init__"),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}}', at="bf16.enabled", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}', at="fp16.enabled")
@@ -120,7 +124,14 @@ def _default_for(config: Config, violation: Violation, *, crash: bool) -> FixPla
     return _default_written(config, violation, kind)
 
 
-@rule("DS902", "auto-kept", effect=Effect.CRASH, phase=Phase.PARSE, references=(HF_DOCS,))
+@rule(
+    "DS902",
+    "auto-kept",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    watches=("violation:auto-kept", "violation:auto-undecided"),
+    references=(HF_DOCS,),
+)
 @bad('{"train_batch_size": "auto"}', at="train_batch_size", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": "auto"}', at="gradient_clipping", integration="lightning")
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
@@ -165,6 +176,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
     "auto-not-filled",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("violation:auto-unfilled",),
     references=(HF_DOCS,),
     untried="raised by Accelerate, not by DeepSpeed",
 )

@@ -16,7 +16,15 @@ STAGE = "zero_optimization.stage"
 SEQ2SEQ = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
 
 
-@rule("DS910", "no-zero-section", effect=Effect.CRASH, phase=Phase.LOAD, references=(ACCELERATE_SOURCE,), untried=RAISED_BY_LOADER)
+@rule(
+    "DS910",
+    "no-zero-section",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("!zero_optimization",),
+    references=(ACCELERATE_SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
 @bad('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', at="zero_optimization", integration="transformers")
 @bad('{"train_micro_batch_size_per_gpu": 4}', at="zero_optimization", integration="accelerate")
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 0}}', integration="transformers")
@@ -48,7 +56,11 @@ GATHERED = '"stage3_gather_16bit_weights_on_model_save": true'
 
 
 @rule(
-    "DS934", "stage-in-quotes", effect=Effect.SILENT, references=("accelerate/utils/deepspeed.py, HfDeepSpeedConfig.set_stage_and_offload",)
+    "DS934",
+    "stage-in-quotes",
+    effect=Effect.SILENT,
+    watches=("fact:integration",),
+    references=("accelerate/utils/deepspeed.py, HfDeepSpeedConfig.set_stage_and_offload",),
 )
 @bad(f'{{"train_batch_size": "auto", "zero_optimization": {{"stage": "3", {GATHERED}}}}}', at=STAGE, integration="transformers")
 @bad(f'{{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {{"stage": "3", {GATHERED}}}}}', at=STAGE, integration="accelerate")
@@ -82,6 +94,7 @@ def stage_in_quotes(config: Config) -> Iterator[Finding]:
     "auto-in-amp",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("amp",),
     references=(
         "transformers/integrations/deepspeed.py, trainer_config_process",
         "accelerate/utils/dataclasses.py, deepspeed_config_process",
@@ -129,7 +142,14 @@ def auto_in_amp(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS939", "generation-at-stage-3", effect=Effect.SLOW, references=("https://github.com/huggingface/trl/issues/3858",), setup=True)
+@rule(
+    "DS939",
+    "generation-at-stage-3",
+    effect=Effect.SLOW,
+    watches=("setup",),
+    references=("https://github.com/huggingface/trl/issues/3858",),
+    setup=True,
+)
 @bad(
     f'{{"train_batch_size": "auto", "zero_optimization": {{"stage": 3, {GATHERED}}}}}',
     at=("predict_with_generate",),

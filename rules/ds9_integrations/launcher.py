@@ -22,7 +22,14 @@ STAGE3 = (
 OLD = "it takes a release of the integration that the suite does not install; read in its source"
 
 
-@rule("DS929", "config-params-keyword", effect=Effect.ADVICE, references=("deepspeed/__init__.py, initialize",), setup=True)
+@rule(
+    "DS929",
+    "config-params-keyword",
+    effect=Effect.ADVICE,
+    watches=("setup",),
+    references=("deepspeed/__init__.py, initialize",),
+    setup=True,
+)
 @bad(
     ZERO2,
     at="",
@@ -51,6 +58,7 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
     "DS930",
     "ranks-and-gpus-differ",
     effect=Effect.SILENT,
+    watches=("setup",),
     references=("deepspeed/launcher/runner.py, parse_resource_filter", "https://pytorch.org/docs/stable/elastic/run.html"),
     setup=True,
 )
@@ -101,6 +109,7 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     "warmup-of-no-steps",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("setup",),
     references=("transformers/training_args.py, get_warmup_steps", "deepspeed/runtime/lr_schedules.py"),
     untried=OLD,
 )
@@ -139,6 +148,7 @@ def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
     "fractional-bucket-size",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
+    watches=("fact:loader_release",),
     references=("transformers/integrations/deepspeed.py, trainer_config_finalize", "accelerate/accelerator.py, _prepare_deepspeed"),
     untried=OLD,
 )
@@ -180,6 +190,7 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
     "DS933",
     "precision-under-lightning",
     effect=Effect.SILENT,
+    watches=("setup",),
     references=("lightning/fabric/strategies/deepspeed.py, _format_precision_config",),
 )
 @bad(

@@ -26,7 +26,13 @@ def _program(config: Config) -> Program | None:
     return setup.program if setup and config.facts.integration is Integration.LIGHTNING else None
 
 
-@rule("DS936", "clipping-under-lightning", effect=Effect.IGNORED, references=(f"{SOURCE}._format_batch_size_and_grad_accum_config",))
+@rule(
+    "DS936",
+    "clipping-under-lightning",
+    effect=Effect.IGNORED,
+    watches=("setup",),
+    references=(f"{SOURCE}._format_batch_size_and_grad_accum_config",),
+)
 @bad(CLIPPED, at="", program=program_of(trainer=", gradient_clip_val=1.0"))
 @good(CLIPPED, program=program_of(trainer=", gradient_clip_val=0.5"))
 @good(ZERO, program=program_of(trainer=", gradient_clip_val=1.0"))
@@ -63,6 +69,7 @@ def clipping_under_lightning(config: Config) -> Iterator[Finding]:
     "clipping-by-value",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("setup",),
     references=(f"{SOURCE}.init_deepspeed",),
     untried="raised by Lightning, not by DeepSpeed",
 )
@@ -86,7 +93,7 @@ def clipping_by_value(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS938", "strategy-arguments-beside-config", effect=Effect.IGNORED, references=(f"{SOURCE}.__init__",))
+@rule("DS938", "strategy-arguments-beside-config", effect=Effect.IGNORED, watches=("setup",), references=(f"{SOURCE}.__init__",))
 @bad(ZERO, at="", program=program_of(strategy=", stage=3, offload_optimizer=True"))
 @good(ZERO, program=program_of(strategy=", load_full_weights=True"))
 def strategy_arguments_beside_config(config: Config) -> Iterator[Finding]:

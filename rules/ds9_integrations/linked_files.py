@@ -24,6 +24,7 @@ HF_SOURCE = "transformers/training_args.py, TrainingArguments.__post_init__, and
     "config-not-found",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("setup",),
     references=("accelerate/utils/deepspeed.py, HfDeepSpeedConfig.__init__",),
     untried=RAISED_BY_LOADER,
     setup=True,
@@ -55,7 +56,16 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS920", "fsdp-with-deepspeed", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=RAISED_BY_LOADER, setup=True)
+@rule(
+    "DS920",
+    "fsdp-with-deepspeed",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(HF_SOURCE,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
 @bad(ZERO2, at=("fsdp",), training=TRAINING + "fsdp:\n  - full_shard\n")
 @good(ZERO2, training=TRAINING + "fsdp: []\n")
 def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
@@ -86,7 +96,15 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS921", "auto-batch-size-at-stage-3", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=RAISED_BY_LOADER)
+@rule(
+    "DS921",
+    "auto-batch-size-at-stage-3",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(HF_SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
 @bad(ZERO3, at=("auto_find_batch_size",), training="stage: sft\nmodel_name_or_path: m\nauto_find_batch_size: true\nlearning_rate: 1e-5\n")
 @good(ZERO2, training="stage: sft\nmodel_name_or_path: m\nauto_find_batch_size: true\nlearning_rate: 1e-5\n")
 def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
@@ -112,6 +130,7 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     "save-only-model-and-load-best",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("setup",),
     references=(HF_SOURCE,),
     untried=RAISED_BY_LOADER,
     setup=True,
@@ -144,7 +163,15 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS923", "evaluation-below-stage-3", effect=Effect.CRASH, phase=Phase.LOAD, references=(HF_SOURCE,), untried=RAISED_BY_LOADER)
+@rule(
+    "DS923",
+    "evaluation-below-stage-3",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(HF_SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
 @bad(
     ZERO2,
     at=("zero_optimization", "stage"),
@@ -177,7 +204,14 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS924", "argument-gone-in-transformers-5", effect=Effect.ADVICE, references=("transformers/training_args.py",), setup=True)
+@rule(
+    "DS924",
+    "argument-gone-in-transformers-5",
+    effect=Effect.ADVICE,
+    watches=("setup",),
+    references=("transformers/training_args.py",),
+    setup=True,
+)
 @bad(ZERO2, at=("half_precision_backend",), training=TRAINING + "half_precision_backend: auto\n")
 @bad(
     ZERO2,
@@ -220,7 +254,7 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS925", "config-passed-over", effect=Effect.IGNORED, references=("transformers/training_args.py",), setup=True)
+@rule("DS925", "config-passed-over", effect=Effect.IGNORED, watches=("setup",), references=("transformers/training_args.py",), setup=True)
 @bad(
     ZERO2,
     at=("deepspeed_config", "zero_stage"),
@@ -263,6 +297,7 @@ def config_passed_over(config: Config) -> Iterator[Finding]:
     "optimizer-in-config-and-program",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("setup",),
     references=("accelerate/accelerator.py, Accelerator._prepare_deepspeed",),
     untried=RAISED_BY_LOADER,
 )
@@ -309,6 +344,7 @@ def optimizer_in_config_and_program(config: Config) -> Iterator[Finding]:
     "accumulation-under-lightning",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("fact:integration",),
     references=("lightning/pytorch/strategies/deepspeed.py, DeepSpeedStrategy._format_config",),
     untried="raised by Lightning, not by DeepSpeed",
 )
@@ -342,6 +378,7 @@ _SIZES = ("hidden_size", "hidden_sizes", "n_embd", "n_embed", "d_model", "dim")
     "no-hidden-size",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
+    watches=("fact:model",),
     references=("transformers/integrations/deepspeed.py, trainer_config_finalize", "accelerate/accelerator.py, _prepare_deepspeed"),
     untried=RAISED_BY_LOADER,
 )

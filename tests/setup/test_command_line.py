@@ -35,7 +35,7 @@ def test_a_directory_has_its_pairs_found(here: Path) -> None:
     assert len(lines) == 1
     assert lines[0].startswith("ds.json:1:")
     assert "by train.yaml:3 (gradient_accumulation_steps: 2)" in lines[0]
-    assert "train.yaml:1:1: info [training] a training with axolotl; its DeepSpeed config is ds.json." in done.stdout
+    assert "train.yaml:1:1: info [training] training arguments for axolotl; DeepSpeed config: ds.json." in done.stdout
     assert "other.yaml" not in done.stdout
     assert "compose.yml" not in done.stdout
 
@@ -74,7 +74,7 @@ def test_what_a_hook_names_and_is_about_something_else_is_silent(here: Path) -> 
 
 
 def test_why_something_was_assumed_is_said_on_request(here: Path) -> None:
-    why = "--integration transformers: train.yaml holds arguments of axolotl"
+    why = "--integration transformers: train.yaml sets arguments of axolotl"
     short, verbose = (CliRunner().invoke(cli, ["check", "train.yaml", *flags]).stdout for flags in ([], ["-v"]))
     assert "Assumed --integration transformers (-v says why)" in short
     assert why not in short
