@@ -148,7 +148,7 @@ def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
     "fractional-bucket-size",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
-    watches=("fact:loader_release",),
+    watches=(PREFETCH,),
     references=("transformers/integrations/deepspeed.py, trainer_config_finalize", "accelerate/accelerator.py, _prepare_deepspeed"),
     untried=OLD,
 )
