@@ -1,4 +1,4 @@
-"""What rules about optimizers share."""
+"""What rules about optimizers share: references, types, groups of types."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dslint.config import Config
 from dslint.schemas.typed import find_type
 
 OPTIMIZERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#optimizer-parameters"
-BUILT = "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_basic_optimizer"
-STAGE = "zero_optimization.stage"
+OPTIMIZER_SOURCE = "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_basic_optimizer"
+ADAM_SOURCE = "deepspeed/runtime/engine.py, DeepSpeedEngine.get_optimizer_configuration"
+
+ONE_BIT = ("onebitadam", "zerooneadam", "onebitlamb")
+"""Types of the 1-bit optimizers, in lower case."""
 
 
 def lower_type(config: Config) -> str:

@@ -1,4 +1,4 @@
-"""What the optimizer and the schedule are built with: the parameters that are written, else the defaults of their type."""
+"""The values that DeepSpeed builds the optimizer and the schedule with: the written parameters, else the defaults of the type."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dslint.source.change import Rename
 from dslint.source.tree import Mapping
 
 OFFLOADED = ("cpu", "nvme")
-"""Devices of `offload_optimizer` with which DeepSpeed builds optimizers for the CPU, whatever the ZeRO stage."""
+"""Devices of `offload_optimizer` for which DeepSpeed builds CPU optimizers, at every ZeRO stage."""
 
 
 def parameter(config: Config, section: str, name: str) -> Any:
-    """What a type is built with for one of its parameters: the value written, else the type's default in this release.
+    """The value of one parameter: the written value, else the default of the type in this release.
 
-    `UNKNOWN` where the type takes no such parameter, where the value is not usable, or where somebody else fills it in.
+    `UNKNOWN` if the type has no such parameter, if the value is not usable, or if a loader fills it in.
 
     Args:
         config: the config.
@@ -39,31 +39,37 @@ def parameter(config: Config, section: str, name: str) -> Any:
     if any(violation.meant == (section, "params", name) for violation in config.violations):
         return UNKNOWN
     params = config.node(key)
-    if config.has(key) and not isinstance(params, Mapping) and config.quote(key) != "null":
+    if config.has(key) and not isinstance(params, Mapping) and not config.is_null(key):
         return UNKNOWN
     return default_of(spec, config.release)
 
 
 def written(config: Config, name: str, section: str = "optimizer") -> Any:
-    """What is written for a parameter; `UNKNOWN` where nothing usable is, or the type takes no such parameter."""
+    """The written value of a parameter; `UNKNOWN` if it is absent or not usable, or if the type has no such parameter."""
     return parameter(config, section, name) if config.has(f"{section}.params.{name}") else UNKNOWN
 
 
 def number(value: Any) -> Any:
-    """The value if it is a number, and `UNKNOWN` otherwise: booleans, lists and null are none."""
+    """The value if it is a number, else `UNKNOWN`. A boolean does not count as a number."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else UNKNOWN
 
 
 def in_release(entry: dict[str, Any], release: Release) -> bool:
-    """Whether a release has the type that an entry of the key table is about."""
+    """Whether a release has the type that an entry of the key table describes."""
     until, since = entry.get("until"), entry.get("since")
     return not (until and Release.parse(until["release"]) < release) and not (since and release < Release.parse(since))
 
 
-def implementation(config: Config) -> str | None:
-    """The class that DeepSpeed builds for the optimizer's type, as the key table names it; None where that is open.
+def type_in_release(config: Config, section: str) -> bool:
+    """Whether the type of a section, "optimizer" or "scheduler", is known and the config's release has it."""
+    entry = find_type(section, config.value(f"{section}.type"))
+    return entry is not None and in_release(entry, config.release)
 
-    For Adam it depends on `torch_adam`, on the offload of the optimizer (at any ZeRO stage) and on ZenFlow.
+
+def implementation(config: Config) -> str | None:
+    """The class that DeepSpeed builds for the optimizer's type, as the key table names it; None if the config does not decide it.
+
+    For Adam it depends on `torch_adam`, on optimizer offload (at every ZeRO stage) and on ZenFlow.
     """
     entry = find_type("optimizer", config.value("optimizer.type"))
     if entry is None:
@@ -80,38 +86,40 @@ def implementation(config: Config) -> str | None:
     device = config.value("zero_optimization.offload_optimizer.device")
     if device is UNKNOWN:
         return None
-    wanted = "with optimizer offload" if device in OFFLOADED else "where the optimizer is not offloaded"
-    if device in OFFLOADED and config.has("zero_optimization.zenflow") and config.quote("zero_optimization.zenflow") != "null":
-        wanted = "with optimizer offload and zenflow"
-    return next((name for name, when in classes.items() if when == wanted), None)
+    condition = "with optimizer offload" if device in OFFLOADED else "where the optimizer is not offloaded"
+    if device in OFFLOADED and config.has("zero_optimization.zenflow") and not config.is_null("zero_optimization.zenflow"):
+        condition = "with optimizer offload and zenflow"
+    return next((name for name, when in classes.items() if when == condition), None)
 
 
 def runs_scheduler(config: Config) -> bool:
-    """Whether the config has a schedule, of a type that DeepSpeed knows."""
+    """Whether the config has a schedule of a type that DeepSpeed knows."""
     return config.has("scheduler.type") and find_type("scheduler", config.value("scheduler.type")) is not None
 
 
 RATES = ("optimizer.params.lr", "optimizer.params.adam_lr", "optimizer.params.muon_lr")
-"""Learning rates of optimizers, which a schedule may replace."""
+"""Learning rates of optimizers that a schedule can replace."""
 
 
 def lr_is_replaced(config: Config) -> bool:
-    """Whether the schedule sets the learning rate before the optimizer's own is ever used. An optimizer for the CPU is built with its own."""
+    """Whether the schedule sets the learning rate before the optimizer's own is used. A CPU optimizer is always built with its own."""
     if "CPU" in (implementation(config) or ""):
         return False
-    kind = config.value("scheduler.type") if config.has("scheduler.type") else None
-    return kind in ("WarmupDecayLR", "LRRangeTest", "OneCycle") or (kind == "WarmupLR" and config.has("scheduler.params.warmup_max_lr"))
+    schedule = config.value("scheduler.type") if config.has("scheduler.type") else None
+    return schedule in ("WarmupDecayLR", "LRRangeTest", "OneCycle") or (
+        schedule == "WarmupLR" and config.has("scheduler.params.warmup_max_lr")
+    )
 
 
 def meant_parameter(section: str, name: str, known: Iterable[str]) -> Spelling | None:
-    """The parameter that a name is a misspelling of. One that other types have is none: it stands here for what it says."""
+    """The parameter that a name misspells. A parameter of another type is not a misspelling: the writer means that parameter."""
     if any(name in entry["params"] for entry in (registry(section) or {}).values()):
         return None
     return spelling(name, known)
 
 
 def respelt_parameter(config: Config, section: str, name: str, word: str | None, kind: Applicability) -> FixPlan | None:
-    """The right name for a parameter; where there is none, or it is written too, this one goes."""
+    """Rename a misspelt parameter to `word`; remove it if there is no such word, or if `word` is written too."""
     path = (section, "params", name)
     if word is None or config.has((section, "params", word)):
         return without(config, path, Applicability.UNSAFE)

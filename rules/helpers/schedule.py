@@ -1,4 +1,4 @@
-"""What rules about learning rate schedules share."""
+"""What rules about learning rate schedules share: references, the type, parameters and their defaults."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ from dslint.config import Config
 from dslint.rules.helpers.parameters import number, parameter, runs_scheduler
 
 SCHEDULERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#scheduler-parameters"
-SOURCE = "deepspeed/runtime/lr_schedules.py"
+SCHEDULES_SOURCE = "deepspeed/runtime/lr_schedules.py"
 PARAMS = "scheduler.params"
 
 
-def schedule_of(config: Config) -> str:
-    """The type of the schedule; empty where there is none that is known."""
+def schedule_type(config: Config) -> str:
+    """The schedule's type; empty if the type is absent or unknown."""
     return str(config.value("scheduler.type")) if runs_scheduler(config) else ""
 
 
 def schedule_param(config: Config, name: str) -> Any:
-    """A number among the parameters of the schedule; see `parameter`."""
+    """A parameter of the schedule that is a number, with its default; otherwise `UNKNOWN`."""
     return number(parameter(config, "scheduler", name))
 
 
-def placed(config: Config, name: str) -> str:
-    """A parameter for a message: as it is written, or with its default."""
+def quote_or_default(config: Config, name: str) -> str:
+    """A parameter of the schedule for a message: as it is written, or with its default."""
     key = f"{PARAMS}.{name}"
     return f"{name} {config.quote(key)}" if config.has(key) else f"{name} {schedule_param(config, name):g}, the default"
+
+
+def overrides_lr(config: Config) -> bool:
+    """Whether the schedule overwrites the optimizer's learning rate from the first step, and does not scale it."""
+    name = config.value("scheduler.type")
+    if not runs_scheduler(config) or name not in ("WarmupLR", "WarmupDecayLR", "OneCycle", "LRRangeTest"):
+        return False
+    return not (name == "WarmupLR" and parameter(config, "scheduler", "warmup_max_lr") is None)

@@ -1,0 +1,137 @@
+"""DS6: gradient clipping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Integration, Release
+from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
+from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.loaders import HUGGING_FACE
+from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS
+from dslint.source.change import Move
+
+
+@rule(
+    "DS601",
+    "max-grad-norm-in-optimizer",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.params.max_grad_norm",),
+    references=(OPTIMIZERS_DOCS,),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": 1.0}}}}}}', at="optimizer.params.max_grad_norm"
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": "1"}}}}}}', at="optimizer.params.max_grad_norm"
+)
+@good(f'{{{MINIMAL}, "gradient_clipping": 1.0, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
+def max_grad_norm_in_optimizer(config: Config) -> Iterator[Finding]:
+    """`max_grad_norm` is not an optimizer parameter.
+
+    DeepSpeed clips gradients by the top-level `gradient_clipping`, for every optimizer. If `optimizer.params` has `max_grad_norm`,
+    DeepSpeed warns while parsing and raises a `ValueError` when it builds the optimizer. If the value is not a number, DeepSpeed raises
+    a `TypeError` while parsing.
+
+    Write `"gradient_clipping"` at the top level instead.
+    """
+    key = "optimizer.params.max_grad_norm"
+    if not config.has(key):
+        return
+    norm = config.quote(key)
+    parses = isinstance(config.literal(key), int | float)
+    error = (
+        'ValueError "max_grad_norm is not supported as an optimizer parameter" in deepspeed.initialize'
+        if parses
+        else "TypeError \"'>' not supported between instances\" while parsing"
+    )
+    yield Finding(
+        key,
+        f"max_grad_norm {norm} is not an optimizer parameter: DeepSpeed raises {error}.",
+        help=f'Write "gradient_clipping": {norm} at the top level.'
+        if parses
+        else 'Write "gradient_clipping" with a number at the top level.',
+        fix=_as_gradient_clipping(config, key) if parses else None,
+        phase=None if parses else Phase.PARSE,
+    )
+
+
+def _as_gradient_clipping(config: Config, key: str) -> FixPlan | None:
+    """Move the norm to `gradient_clipping`; if that key is already written, only remove this one."""
+    path = tuple(key.split("."))
+    if not config.has("gradient_clipping"):
+        return unsafe("move to gradient_clipping", Move(path, ("gradient_clipping",)))
+    same = config.literal("gradient_clipping") == config.literal(key)
+    return without(config, path) if same else without(config, path, Applicability.UNSAFE)
+
+
+@rule(
+    "DS608",
+    "negative-gradient-clipping",
+    effect=Effect.SILENT,
+    watches=("gradient_clipping",),
+    references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
+)
+@bad(f'{{{MINIMAL}, "gradient_clipping": -1.0}}', at="gradient_clipping")
+@good(f'{{{MINIMAL}, "gradient_clipping": 0}}')
+@good(f'{{{MINIMAL}, "gradient_clipping": 1.0}}')
+def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
+    """A negative `gradient_clipping` disables clipping.
+
+    DeepSpeed clips only if the value is above 0; otherwise it leaves the gradients as they are.
+
+    Write the largest allowed norm, or 0 to disable clipping explicitly.
+    """
+    if config.value("gradient_clipping") < 0:
+        yield Finding(
+            "gradient_clipping",
+            f"gradient_clipping {config.quote('gradient_clipping')} is below 0: DeepSpeed does not clip gradients.",
+            help="Write the largest allowed norm, or 0 to disable clipping explicitly.",
+            fix=write(config, "gradient_clipping", "0", Applicability.SAFE),
+        )
+
+
+@rule(
+    "DS632",
+    "no-gradient-clipping",
+    effect=Effect.IGNORED,
+    needs=("integration",),
+    watches=("!gradient_clipping",),
+    references=("https://huggingface.co/docs/transformers/deepspeed", "deepspeed/runtime/constants.py, GRADIENT_CLIPPING_DEFAULT"),
+)
+@bad('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', at="", integration="transformers", deepspeed="0.18.9")
+@good(
+    '{"train_batch_size": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}',
+    integration="transformers",
+    deepspeed="0.18.9",
+)
+@good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
+def no_gradient_clipping(config: Config) -> Iterator[Finding]:
+    """With a Hugging Face loader, only `gradient_clipping` in the file makes DeepSpeed clip gradients.
+
+    With DeepSpeed, the Trainer's `max_grad_norm` (default 1.0) and Accelerate's `clip_grad_norm_` do nothing by themselves: DeepSpeed
+    clips by the `gradient_clipping` in the file. Up to release 0.19.2 the default is 0, which disables clipping; newer releases default to 1.0.
+
+    Write `"gradient_clipping": "auto"`, or a number.
+    """
+    loader = config.facts.integration
+    if (
+        config.has("gradient_clipping")
+        or loader not in HUGGING_FACE
+        or config.release >= Release(0, 19, 3)
+        or (config.arguments is not None and "max_grad_norm" in config.arguments)  # another rule compares the two
+    ):
+        return
+    if config.value("gradient_clipping") == 0:
+        argument = "max_grad_norm" if loader is Integration.TRANSFORMERS else "clip_grad_norm_"
+        yield Finding(
+            "",
+            f"gradient_clipping is not set, and DeepSpeed {config.release} does not clip by default; "
+            f"{argument} has no effect under {loader.label} with DeepSpeed.",
+            help='Write "gradient_clipping": "auto", or a number.',
+            fix=write(config, "gradient_clipping", '"auto"'),
+        )

@@ -1,0 +1,77 @@
+"""DS6: Lamb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.optimizer import lower_type
+from dslint.rules.helpers.parameters import type_in_release
+from dslint.rules.helpers.zero import STAGE
+
+
+@rule(
+    "DS615",
+    "lamb-with-static-loss-scale",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("fp16.loss_scale",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._do_sanity_check",),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "fp16": {{"enabled": false, "loss_scale": 128}}}}',
+    at="fp16.loss_scale",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "fp16": {{"enabled": false, "loss_scale": 0}}}}')
+def lamb_with_static_loss_scale(config: Config) -> Iterator[Finding]:
+    """Lamb requires the dynamic loss scale, even if fp16 is disabled.
+
+    If the optimizer is Lamb, DeepSpeed asserts that `fp16.loss_scale` is 0. It does not look at `fp16.enabled`.
+
+    Write `"loss_scale": 0`, or remove the key.
+    """
+    key = "fp16.loss_scale"
+    if lower_type(config) in ("lamb", "onebitlamb") and type_in_release(config, "optimizer") and config.has(key) and config.value(key) > 0:
+        disabled = ", even though fp16 is disabled" if config.value("fp16.enabled") is False else ""
+        yield Finding(
+            key,
+            f"fp16.loss_scale {config.quote(key)} is a static loss scale, which Lamb does not support{disabled}: DeepSpeed raises "
+            'AssertionError "DeepSpeed lamb optimizer requires dynamic loss scaling" in deepspeed.initialize.',
+            help='Write "loss_scale": 0, the dynamic loss scale.',
+            related=(("optimizer.type", "Lamb is set here"),),
+            fix=write(config, key, "0", Applicability.SAFE if disabled else Applicability.UNSAFE),
+        )
+
+
+@rule(
+    "DS648",
+    "lamb-on-flat-pieces",
+    effect=Effect.SILENT,
+    watches=("zero_allow_untested_optimizer",),
+    references=("deepspeed/ops/lamb/fused_lamb.py", "deepspeed/runtime/zero/stage_1_and_2.py"),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "zero_allow_untested_optimizer": true, "zero_optimization": {{"stage": 1}}}}',
+    at="optimizer.type",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "zero_optimization": {{"stage": 0}}}}')
+def lamb_on_flat_pieces(config: Config) -> Iterator[Finding]:
+    """Lamb scales the step of each layer by the norm of the layer, but ZeRO passes it flat partitions instead of layers.
+
+    ZeRO gives the optimizer of each rank one flat partition of all parameters. Lamb then computes one trust ratio for the whole
+    partition, and the ratio changes with the number of ranks. `zero_allow_untested_optimizer` disables the check for this.
+
+    Use AdamW with ZeRO, or Lamb at stage 0.
+    """
+    if lower_type(config) == "lamb" and config.value(STAGE) >= 1 and config.value("zero_allow_untested_optimizer") is True:
+        yield Finding(
+            "optimizer.type",
+            f"At ZeRO stage {config.value(STAGE)} Lamb gets one flat partition of the parameters on each rank: "
+            "it computes its trust ratio for the partition, not for each layer.",
+            help='Use AdamW, or Lamb with "stage": 0.',
+            related=(("zero_allow_untested_optimizer", "this disables the check"),),
+        )

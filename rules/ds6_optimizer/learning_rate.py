@@ -1,0 +1,215 @@
+"""DS6: the learning rate of the optimizer and of the schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Severity
+from dslint.facts import Integration
+from dslint.rule import Finding, bad, good, path_of, rule, unsafe
+from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS, lower_type
+from dslint.rules.helpers.parameters import number, parameter, runs_scheduler, written
+from dslint.rules.helpers.schedule import SCHEDULERS_DOCS, SCHEDULES_SOURCE, overrides_lr
+from dslint.schemas.typed import find_type
+from dslint.source.change import Move, Set
+from dslint.source.tree import Mapping
+
+LR = "optimizer.params.lr"
+PEAKS = ("warmup_max_lr", "cycle_max_lr")
+"""Parameters of schedules that hold the highest learning rate."""
+
+
+def _schedule_has_own_lr(config: Config) -> bool:
+    """Whether there is a schedule that may not start from the optimizer's learning rate."""
+    if not config.has("scheduler.type") or config.is_null("scheduler.type"):
+        return False
+    name = config.value("scheduler.type")
+    if name == "WarmupLR":
+        return parameter(config, "scheduler", "warmup_max_lr") is not None
+    return bool(name != "WarmupCosineLR")
+
+
+@rule("DS605", "optimizer-without-lr", effect=Effect.SILENT, watches=("optimizer.type",), references=(OPTIMIZERS_DOCS,))
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "lr": 3e-5}}}}', at="optimizer.type")
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"warmup_num_steps": 100, "total_num_steps": 9000}}}}}}',
+    at="optimizer.type",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-5}}}}}}')
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 3e-5, "warmup_num_steps": 100}}}}}}'
+)
+def optimizer_without_lr(config: Config) -> Iterator[Finding]:
+    """The optimizer has no learning rate and uses its own default.
+
+    For most optimizers the default is 1e-3, which is far too high for large models. The usual causes are a missing or misspelt `params`,
+    and an `lr` next to `type` instead of inside `params`. The Hugging Face Trainer does not help: it replaces "auto", but does not add
+    absent keys.
+
+    Write `"params": {"lr": ...}`. A schedule with its own learning rates, such as WarmupLR with `warmup_max_lr`, needs no `lr`.
+    """
+    name = config.value("optimizer.type")
+    entry = find_type("optimizer", name)
+    if not config.has("optimizer.type") or entry is None or "lr" not in entry["params"]:
+        return
+    if config.has(LR) or any(v.section in ("optimizer", "optimizer.params") and v.meant is not None for v in config.violations):
+        return
+    params = config.node("optimizer.params")
+    if _schedule_has_own_lr(config) or not (params is None or isinstance(params, Mapping) or config.is_null("optimizer.params")):
+        return
+    if isinstance(params, Mapping) and any(member.key.value not in entry["params"] for member in params.members):
+        return  # a parameter that the optimizer does not take: the constructor raises
+    default = entry["params"]["lr"].get("default")
+    if default is None:
+        return
+    yield Finding(
+        "optimizer.type",
+        f"optimizer.params has no learning rate: {name} uses its default, {default:g}.",
+        help='Write "params": {"lr": ...}.',
+        fix=unsafe("move to optimizer.params", Move(("optimizer", "lr"), ("optimizer", "params", "lr")))
+        if config.has("optimizer.lr")
+        else write(config, LR, '"auto"')
+        if config.facts.integration is Integration.TRANSFORMERS
+        else None,
+    )
+
+
+@rule(
+    "DS606",
+    "scheduler-lr-not-the-optimizers",
+    effect=Effect.SILENT,
+    watches=("scheduler.type",),
+    references=(SCHEDULERS_DOCS, SCHEDULES_SOURCE),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_max_lr": 1e-3}}}}}}',
+    at="scheduler.params.warmup_max_lr",
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000}}}}}}',
+    at="scheduler.params",
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}',
+    at="scheduler.params",
+    deepspeed="0.17.1",
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_num_steps": 50, "warmup_max_lr": 1e-5}}}}}}'
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}'
+)
+def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
+    """The schedule warms up to another learning rate than the optimizer's, and overwrites the optimizer's.
+
+    The warm-up schedules set the learning rate at every step, from `warmup_min_lr` up to `warmup_max_lr`. They overwrite
+    `optimizer.params.lr` at the first step. If `warmup_max_lr` is absent, WarmupLR uses the optimizer's learning rate (0.001 before
+    DeepSpeed 0.17.2), and WarmupDecayLR uses 0.001.
+
+    Write the same value in both places.
+    """
+    schedule, rate = config.value("scheduler.type"), config.literal(LR)
+    key = "scheduler.params.warmup_max_lr"
+    if schedule not in ("WarmupLR", "WarmupDecayLR") or isinstance(rate, bool) or not isinstance(rate, int | float):
+        return
+    if config.has(key):
+        peak = config.literal(key)
+        at = key
+    else:
+        peak = parameter(config, "scheduler", "warmup_max_lr")
+        at = "scheduler.params"
+        if not isinstance(config.node(at), Mapping):
+            return
+    if isinstance(peak, bool) or not isinstance(peak, int | float) or abs(peak - rate) <= 1e-9 * max(abs(peak), abs(rate)):
+        return
+    lr = config.quote(LR)
+    found = (
+        f"warmup_max_lr {config.quote(key)} differs from optimizer.params.lr {lr}"
+        if at == key
+        else f"warmup_max_lr is not set and {schedule} defaults to {peak:g}, but optimizer.params.lr is {lr}"
+    )
+    yield Finding(
+        at,
+        f"{found}: the schedule overwrites the optimizer's learning rate and warms up to {peak:g}.",
+        help=f'Write "warmup_max_lr": {lr}, or the intended peak in both places.',
+        related=((LR, "the schedule overwrites this"),),
+        on="key" if at != key else "member",
+        fix=write(config, key, lr) if at != key else None,
+    )
+
+
+@rule(
+    "DS626",
+    "learning-rate-not-positive",
+    effect=Effect.SILENT,
+    watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
+    references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1e-4}}}}}}', at=LR)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0}}}}}}', at=LR)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 0, "warmup_num_steps": 10}}}}}}',
+    at="scheduler.params.warmup_max_lr",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0}}}}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3}}}}}}'
+)
+def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
+    """With a learning rate of 0 the model does not learn, and with a negative one the loss grows.
+
+    DeepSpeed's own optimizers do not check the learning rate: training runs, and the loss stays constant or grows.
+
+    Write a learning rate above 0.
+    """
+    keys = [LR] if not overrides_lr(config) else []
+    keys += [f"scheduler.params.{name}" for name in PEAKS] if runs_scheduler(config) else []
+    for key in keys:
+        rate = number(written(config, key.rpartition(".")[2], key.partition(".")[0]))
+        if rate < 0 or rate == 0:
+            what = "the parameters never change" if rate == 0 else "every step goes uphill and the loss grows"
+            yield Finding(
+                key,
+                f"{key.rpartition('.')[2]} {config.quote(key)}: {what}. DeepSpeed does not check the value.",
+                help="Write a learning rate above 0.",
+                fix=unsafe(f"write {text}", Set(path_of(key), text))
+                if (text := config.quote(key).removeprefix("-")) != config.quote(key)
+                else None,
+            )
+
+
+@rule(
+    "DS627",
+    "learning-rate-destroys",
+    effect=Effect.ADVICE,
+    watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
+    references=(OPTIMIZERS_DOCS,),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3}}}}}}', at=LR)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-2}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 3}}}}}}')
+def learning_rate_destroys(config: Config) -> Iterator[Finding]:
+    """With Adam or Lion, a learning rate of 1 or more changes every weight by 1 or more at each step.
+
+    The size of an Adam or Lion step is about the learning rate, whatever the gradient is. Weights of about 0.02 are lost after one step.
+    The usual cause is a missing exponent: `3` instead of `3e-5`.
+
+    Write the exponent.
+    """
+    if lower_type(config) not in ("adam", "adamw", "lion", "muadam", "muadamw"):
+        return
+    for key in ([] if overrides_lr(config) else [LR]) + [f"scheduler.params.{name}" for name in PEAKS]:
+        rate = number(written(config, key.rpartition(".")[2], key.partition(".")[0]))
+        if rate >= 1:
+            yield Finding(
+                key,
+                f"{key.rpartition('.')[2]} {config.quote(key)}: the size of a step of {config.value('optimizer.type')} "
+                f"is about the learning rate, so that each step changes every weight by about {rate:g}.",
+                help=f"Write the missing exponent, as in {rate:g}e-5.",
+                severity=Severity.WARNING,
+            )

@@ -1,0 +1,175 @@
+"""DS6: how DeepSpeed builds a learning rate schedule, the end of a cosine, and the step a schedule starts at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import UNKNOWN, Config
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Integration
+from dslint.rule import Finding, FixPlan, bad, good, rule, safe
+from dslint.rules.helpers.examples import ADAMW
+from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.parameters import number, parameter, runs_scheduler
+from dslint.rules.helpers.schedule import PARAMS, SCHEDULES_SOURCE, schedule_param, schedule_type
+from dslint.rules.helpers.zero import STAGE
+from dslint.schemas.typed import find_type
+from dslint.source.change import Replace
+from dslint.source.tree import Mapping, Scalar, Span
+
+
+@rule(
+    "DS633",
+    "torch-schedule-on-wrapped-optimizer",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("scheduler.type",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._scheduler_from_config",),
+)
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "StepLR", "params": {{"step_size": 10}}}}, "zero_optimization": {{"stage": 1}}}}',
+    at="scheduler.type",
+)
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "CosineAnnealingLR", "params": {{"T_max": 10}}}}, "bf16": {{"enabled": true}}}}',
+    at="scheduler.type",
+)
+@good(f'{{{ADAMW}, "scheduler": {{"type": "StepLR", "params": {{"step_size": 10}}}}}}')
+def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
+    """PyTorch's schedules require an unwrapped optimizer, and ZeRO, fp16 and bf16 wrap it.
+
+    DeepSpeed passes its wrapper to the constructor of the schedule, which requires a `torch.optim.Optimizer` and raises a `TypeError`.
+    At stage 0 in fp32 DeepSpeed does not wrap the optimizer.
+
+    Use one of DeepSpeed's schedules (WarmupCosineLR, WarmupDecayLR, WarmupLR, OneCycle), or build PyTorch's schedule in the program, on
+    the optimizer that the program builds.
+    """
+    entry, stage = find_type("scheduler", config.value("scheduler.type")), config.value(STAGE)
+    if entry is None or "wrapped" not in entry:
+        return
+    half = next((section for section in ("bf16", "fp16") if config.value(f"{section}.enabled") is True), None)
+    if stage >= 1:
+        at, wrapper = STAGE, f"ZeRO stage {stage}"
+    elif half is not None:
+        at, wrapper = f"{half}.enabled", half
+    else:
+        return
+    yield Finding(
+        "scheduler.type",
+        f"{config.quote('scheduler.type')} is a PyTorch schedule and requires an unwrapped optimizer, but {wrapper} wraps it: "
+        'DeepSpeed raises TypeError "... is not an Optimizer" in deepspeed.initialize.',
+        help="Use one of DeepSpeed's schedules, such as WarmupCosineLR, or build this one in the program.",
+        related=((at, "this wraps the optimizer"),) if config.has(at) else (),
+    )
+
+
+@rule(
+    "DS634",
+    "scheduler-without-params",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("scheduler.type",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._scheduler_from_config",),
+)
+@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR"}}}}', at="scheduler.type")
+@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "warmup_num_steps": 100}}}}', at="scheduler.type")
+@good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{}}}}}}')
+def scheduler_without_params(config: Config) -> Iterator[Finding]:
+    """A schedule requires `params`, even if empty.
+
+    DeepSpeed unpacks `params` into the constructor's arguments, and raises a `TypeError` if it is missing. An optimizer does not require
+    `params`; a schedule does.
+
+    Add `"params": {}`, or move the settings next to `type` into `params`.
+    """
+    if (
+        not schedule_type(config)
+        or config.has(PARAMS)
+        or any(violation.meant == ("scheduler", "params") for violation in config.violations)
+    ):
+        return
+    yield Finding(
+        "scheduler.type",
+        f'{config.value("scheduler.type")} has no "params": '
+        'DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType" in deepspeed.initialize.',
+        help='Add "params": {...} with the settings of the schedule, or "params": {} for its defaults.',
+        fix=_with_params(config),
+    )
+
+
+def _with_params(config: Config) -> FixPlan | None:
+    """Wrap the settings next to `type` in `params`. If there are none and the schedule requires none, add an empty `params`."""
+    section, entry = config.node("scheduler"), find_type("scheduler", config.value("scheduler.type"))
+    if not isinstance(section, Mapping) or entry is None:
+        return None
+    settings = [member for member in section.members if member.key.value != "type"]
+    required = [name for name, spec in entry["params"].items() if spec.get("required")]
+    if not settings:
+        if required == ["total_num_steps"] and config.facts.integration is Integration.TRANSFORMERS:
+            return write(config, PARAMS, '{"total_num_steps": "auto"}')
+        return None if required else write(config, PARAMS, "{}", Applicability.SAFE)
+    first = section.members.index(settings[0])
+    adjacent = list(section.members[first : first + len(settings)]) == settings
+    last, names = settings[-1].value, {member.key.value for member in settings}
+    bare = isinstance(last, Scalar) and last.style == "bare"
+    if not adjacent or bare or not names <= set(entry["params"]) or not names >= set(required) or config.document.language == "yaml":
+        return None
+    start, end = settings[0].span.start, settings[-1].span.end
+    return safe("move the settings into params", Replace(Span(start, end), f'"params": {{{config.document.text[start:end]}}}'))
+
+
+@rule(
+    "DS639", "cosine-that-does-not-fall", effect=Effect.SILENT, watches=("scheduler.params.cos_min_ratio",), references=(SCHEDULES_SOURCE,)
+)
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"cos_min_ratio": 1.5, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}',
+    at="scheduler.params.cos_min_ratio",
+)
+@good(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"cos_min_ratio": 0.1, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}'
+)
+def cosine_that_does_not_fall(config: Config) -> Iterator[Finding]:
+    """`cos_min_ratio` is the final share of the learning rate, between 0 and 1.
+
+    With 1 the learning rate stays constant, above 1 it rises, and below 0 it is 0 for the last part of the run.
+
+    Write the share, such as 0.1, not the final learning rate.
+    """
+    key = f"{PARAMS}.cos_min_ratio"
+    ratio = schedule_param(config, "cos_min_ratio") if config.has(key) and schedule_type(config) == "WarmupCosineLR" else UNKNOWN
+    if ratio >= 1 or ratio < 0:
+        lr = number(parameter(config, "optimizer", "lr"))
+        course = "falls to 0 before the end" if ratio < 0 else "stays at its peak" if ratio == 1 else "rises"
+        rates = f", from {lr:g} to {lr * ratio:g}" if ratio > 1 and lr > 0 else ""
+        yield Finding(
+            key,
+            f"cos_min_ratio {config.quote(key)} is not between 0 and 1: after the warm-up the learning rate {course}{rates}.",
+            help="Write the final share of the learning rate, such as 0.1.",
+        )
+
+
+@rule("DS640", "late-schedule", effect=Effect.ADVICE, watches=("scheduler.params.last_batch_iteration",), references=(SCHEDULES_SOURCE,))
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100, "last_batch_iteration": 500}}}}}}',
+    at="scheduler.params.last_batch_iteration",
+)
+@good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100, "last_batch_iteration": -1}}}}}}')
+def late_schedule(config: Config) -> Iterator[Finding]:
+    """With `last_batch_iteration` a new run starts in the middle of the schedule.
+
+    The run then skips the warm-up or a part of it, and its first step uses the optimizer's own learning rate. A run that resumes reads
+    the number from the checkpoint and ignores this key.
+
+    Remove it.
+    """
+    key = f"{PARAMS}.last_batch_iteration"
+    last: Any = schedule_param(config, "last_batch_iteration") if config.has(key) and runs_scheduler(config) else UNKNOWN
+    if last >= 0:
+        yield Finding(
+            key,
+            f"last_batch_iteration {config.quote(key)}: a new run starts its schedule at step {int(last) + 1:,}; "
+            "a run that resumes reads the number from the checkpoint.",
+            help="Remove it.",
+            fix=without(config, key, Applicability.UNSAFE),
+        )

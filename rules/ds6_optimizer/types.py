@@ -1,0 +1,316 @@
+"""DS6: optimizer and schedule types that DeepSpeed cannot build or cannot use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
+from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
+from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.fixes import json_text, spelling, write
+from dslint.rules.helpers.optimizer import ONE_BIT, OPTIMIZER_SOURCE, OPTIMIZERS_DOCS, lower_type
+from dslint.rules.helpers.parameters import implementation, in_release, type_in_release
+from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
+from dslint.rules.helpers.zero import STAGE
+from dslint.schemas.typed import find_type, registry
+from dslint.source.change import Rename
+from dslint.source.tree import Mapping, Scalar
+
+FULL_PRECISION = {"onebitadam": "AdamW", "zerooneadam": "AdamW", "onebitlamb": "Lamb"}
+"""The optimizers that the 1-bit optimizers compress."""
+
+ELEMENTWISE = ("SGD", "ASGD", "RMSprop", "Rprop", "NAdam", "RAdam", "Adamax", "Adadelta")
+"""PyTorch optimizers that update each element separately, so that flat partitions of the parameters give the same result as whole tensors."""
+
+ZERO_TESTED = (
+    "FusedAdam",
+    "DeepSpeedCPUAdam",
+    "ZenFlowCPUAdam",
+    "torch.optim.Adam",
+    "torch.optim.AdamW",
+    "torch.optim.Adagrad",
+    "DeepSpeedCPUAdagrad",
+    "FusedLion",
+    "DeepSpeedCPULion",
+    "MuonWithAuxAdam",
+)
+"""The classes that ZeRO accepts by default (deepspeed/runtime/zero/utils.py, ZERO_SUPPORTED_OPTIMIZERS)."""
+
+
+def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]:
+    from difflib import get_close_matches
+
+    key = f"{section}.type"
+    name = config.value(key)
+    if not isinstance(name, str) or not config.has(key) or name == "auto" or find_type(section, name) is not None:
+        return
+    types = {known: entry for known, entry in (registry(section) or {}).items() if in_release(entry, config.release)}
+    same = [known for known in types if known.lower() == name.lower()]
+    close = same or get_close_matches(name, types, n=1)
+    case = f" The name is case-sensitive: `{close[0]}`." if same else ""
+    guess = spelling(name, types)
+    yield Finding(
+        key,
+        f"DeepSpeed {config.release} has no {section} named {config.quote(key)}: it raises {error} in deepspeed.initialize.{case}",
+        help=f'Write "{close[0]}".'
+        if close
+        else f"Use one of DeepSpeed's own types: {', '.join(known for known in types if '.' not in known)}.",
+        on="value",
+        fix=write(config, key, json_text(guess.word), Applicability.SAFE if guess.sure else Applicability.UNSAFE) if guess else None,
+    )
+
+
+@rule(
+    "DS602",
+    "unknown-optimizer-type",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.type",),
+    references=(OPTIMIZERS_DOCS,),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "sgd", "params": {{"lr": 0.1}}}}}}', at="optimizer.type")
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW8bit", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "ADAMW", "params": {{"lr": 1e-4}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}}}')
+def unknown_optimizer_type(config: Config) -> Iterator[Finding]:
+    """DeepSpeed has no optimizer of this type.
+
+    The names of DeepSpeed's own optimizers are case-insensitive (`ADAMW`). DeepSpeed looks every other name up in `torch.optim`, where
+    case matters (`SGD`, not `sgd`). It does not find optimizers of other packages: the program has to build those and pass them to
+    `deepspeed.initialize`.
+
+    Correct the name, or remove the section and build the optimizer in the program.
+    """
+    yield from _unknown_type(config, "optimizer", "AssertionError or AttributeError")
+
+
+@rule(
+    "DS603",
+    "unknown-scheduler-type",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("scheduler.type",),
+    references=(SCHEDULERS_DOCS,),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosine", "params": {{}}}}}}',
+    at="scheduler.type",
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 1e-4}}}}}}'
+)
+def unknown_scheduler_type(config: Config) -> Iterator[Finding]:
+    """DeepSpeed has no learning rate schedule of this type.
+
+    DeepSpeed has WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle and LRRangeTest; the names are case-sensitive. It looks other names
+    up in `torch.optim.lr_scheduler`.
+
+    Correct the name.
+    """
+    yield from _unknown_type(config, "scheduler", "AssertionError")
+
+
+@rule(
+    "DS604",
+    "section-without-type",
+    effect=Effect.SILENT,
+    watches=("optimizer", "scheduler"),
+    references=("deepspeed/runtime/config.py, get_optimizer_name",),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"params": {{"lr": 1e-4}}}}}}', at="optimizer")
+@bad(f'{{{MINIMAL}, "scheduler": {{"name": "WarmupLR", "params": {{"warmup_num_steps": 10}}}}}}', at="scheduler")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{}}}}')
+def section_without_type(config: Config) -> Iterator[Finding]:
+    """DeepSpeed ignores an optimizer or scheduler section without a type.
+
+    DeepSpeed reads `type` first and treats a section without it as absent. Training then uses the optimizer or schedule of the program,
+    or none, and the parameters in the section have no effect.
+
+    Write the type.
+    """
+    for section in ("optimizer", "scheduler"):
+        node = config.node(section)
+        key = f"{section}.type"
+        if not isinstance(node, Mapping) or not node.members or (config.has(key) and not config.is_null(key)):
+            continue
+        if any(violation.meant == (section, "type") for violation in config.violations):
+            continue
+        yield Finding(
+            section,
+            f'{section} has no "type": DeepSpeed ignores the section and builds no {section} from it.',
+            help='Add "type": "AdamW".' if section == "optimizer" else 'Add "type": "WarmupLR".',
+            on="key",
+            fix=_rename_to_type(config, section, node),
+        )
+
+
+def _rename_to_type(config: Config, section: str, node: Mapping) -> FixPlan | None:
+    """Rename the one key that has a type as its value to "type"; None if no key or several keys have one."""
+    named = [
+        member.key.value
+        for member in node.members
+        if isinstance(member.value, Scalar) and find_type(section, member.value.value) is not None and member.key.value != "type"
+    ]
+    return (
+        unsafe('rename to "type"', Rename((section, named[0]), "type")) if len(named) == 1 and not config.has(f"{section}.type") else None
+    )
+
+
+@rule(
+    "DS611",
+    "type-not-in-release",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.type", "scheduler.type"),
+    references=(OPTIMIZERS_DOCS, "deepspeed/runtime/engine.py, DeepSpeedEngine._is_supported_optimizer"),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type", deepspeed="0.10.3")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": 9000}}}}}}',
+    at="scheduler.type",
+    deepspeed="0.12.2",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}}}', deepspeed="0.18.9")
+def type_not_in_release(config: Config) -> Iterator[Finding]:
+    """This release of DeepSpeed does not have the optimizer or schedule.
+
+    Release 0.19.7 removed the 1-bit optimizers (OneBitAdam, OneBitLamb, ZeroOneAdam). Muon was added in 0.17.6, Lion in 0.11.0, the µP
+    optimizers in 0.10.2 and WarmupCosineLR in 0.12.3. DeepSpeed raises an `AssertionError` for a name that it does not know.
+
+    Use another type or another release of DeepSpeed. AdamW and Lamb are the full-precision forms of the 1-bit optimizers.
+    """
+    for section, what in (
+        ("optimizer", "is not a supported DeepSpeed Optimizer"),
+        ("scheduler", "DeepSpeed does not recognize LR scheduler"),
+    ):
+        key = f"{section}.type"
+        entry = find_type(section, config.value(key))
+        if entry is None or in_release(entry, config.release):
+            continue
+        until = entry.get("until")
+        when = f"was removed after {until['release']}" if until else f"was added in {entry['since']}"
+        error = f"{config.value(key)} {what}" if section == "optimizer" else f"{what} {config.value(key)}"
+        yield Finding(
+            key,
+            f'{key} {config.quote(key)} {when}: DeepSpeed {config.release} raises AssertionError "{error}" in deepspeed.initialize.',
+            help="Use AdamW (Lamb instead of OneBitLamb), with the parameters of that type."
+            if until
+            else f"Upgrade DeepSpeed to {entry['since']} or newer, or use another type.",
+            fix=write(config, key, json_text(full))
+            if section == "optimizer" and (full := FULL_PRECISION.get(lower_type(config)))
+            else None,
+        )
+
+
+@rule(
+    "DS612",
+    "untested-optimizer-with-zero",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.type",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._do_optimizer_sanity_check", "deepspeed/runtime/zero/utils.py"),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}, "zero_optimization": {{"stage": 1}}}}',
+    at="optimizer.type",
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "zero_optimization": {{"stage": 3}}}}',
+    at="optimizer.type",
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}, "zero_allow_untested_optimizer": true, "zero_optimization": {{"stage": 1}}}}'
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 2}}}}')
+def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
+    """ZeRO rejects optimizers that it was not tested with, unless the config allows them.
+
+    ZeRO was tested with Adam, AdamW, Adagrad, Lion and Muon. With any other type at stages 1 to 3 DeepSpeed raises an `AssertionError`,
+    unless `zero_allow_untested_optimizer` is true. The Hugging Face loaders set it for an optimizer that the program builds, but not for
+    one that the file configures.
+
+    Add `"zero_allow_untested_optimizer": true` at the top level if the optimizer updates each element separately (SGD, RMSprop, NAdam):
+    ZeRO passes it flat partitions of the parameters. An optimizer that needs whole tensors computes wrong updates; Lamb, for example,
+    needs the norm of each layer.
+    """
+    stage = config.value(STAGE)
+    if not stage >= 1 or config.value("zero_allow_untested_optimizer") is not False or lower_type(config) in ONE_BIT:
+        return
+    built = implementation(config)
+    if built is None or built in ZERO_TESTED or not type_in_release(config, "optimizer"):
+        return
+    if built == "FusedLion" and config.release < Release(0, 11, 0):
+        return
+    whole = " Lamb needs the norm of whole layers, and ZeRO passes it partitions." if lower_type(config) == "lamb" else ""
+    yield Finding(
+        "optimizer.type",
+        f"ZeRO was not tested with {config.quote('optimizer.type')}: at stage {stage} DeepSpeed raises "
+        f'AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize.{whole}',
+        help='Add "zero_allow_untested_optimizer": true at the top level, or use AdamW.',
+        related=((STAGE, "ZeRO is enabled here"),) if config.has(STAGE) else (),
+        fix=write(config, "zero_allow_untested_optimizer", "true") if built.removeprefix("torch.optim.") in ELEMENTWISE else None,
+    )
+
+
+@rule(
+    "DS618",
+    "optimizer-cannot-step",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("optimizer.type",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._take_model_step",),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "LBFGS", "params": {{"lr": 0.1}}}}}}', at="optimizer.type")
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "SparseAdam", "params": {{"lr": 1e-3}}}}, "bf16": {{"enabled": true}}}}', at="optimizer.type")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "RAdam", "params": {{"lr": 1e-3}}}}}}')
+def optimizer_cannot_step(config: Config) -> Iterator[Finding]:
+    """DeepSpeed can build this optimizer, but cannot take a step with it.
+
+    LBFGS requires a closure that recomputes the loss, and DeepSpeed's step does not pass one. SparseAdam accepts only sparse gradients,
+    and DeepSpeed's gradients are dense.
+
+    Use another type.
+    """
+    entry = find_type("optimizer", config.value("optimizer.type"))
+    stage = config.value(STAGE)
+    if entry is None or "step" not in entry or not (stage == 0 or config.value("zero_allow_untested_optimizer") is True):
+        return
+    error, _, message = entry["step"].partition(": ")
+    half = any(config.value(f"{section}.enabled") is True for section in ("fp16", "bf16"))
+    early = half and stage == 0
+    yield Finding(
+        "optimizer.type",
+        f"DeepSpeed cannot take a step with {config.quote('optimizer.type')}: it raises "
+        f'{error} "{message}" {"in deepspeed.initialize" if early else "at the first step"}.',
+        help="Use another type, such as AdamW.",
+        phase=Phase.INITIALIZE if early else None,
+        fix=write(config, "optimizer.type", '"Adam"') if lower_type(config) == "sparseadam" else None,
+    )
+
+
+@rule("DS619", "optimizer-needs-mup", effect=Effect.ADVICE, watches=("optimizer.type",), references=(OPTIMIZER_SOURCE,))
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "MuAdamW", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
+def optimizer_needs_mup(config: Config) -> Iterator[Finding]:
+    """The µP optimizers require the package mup; without it DeepSpeed raises an error that does not name the package.
+
+    DeepSpeed logs the failed import, and the next line raises `UnboundLocalError`. The optimizers also require a model with base shapes,
+    set by `mup.set_base_shapes`.
+
+    Install mup where the training runs.
+    """
+    built = implementation(config)
+    if built is not None and built.startswith("mup.") and type_in_release(config, "optimizer"):
+        name = built.removeprefix("mup.")
+        yield Finding(
+            "optimizer.type",
+            f"{config.quote('optimizer.type')} requires the package mup: if it is not installed, "
+            f"DeepSpeed raises UnboundLocalError \"cannot access local variable '{name}'\".",
+            help="Install mup where the training runs.",
+        )
