@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import resolve
+from dslint.config.context import Context
 from dslint.config.effective import as_deepspeed_sees_it
+from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration, Release
-from dslint.facts.infer import infer
 from dslint.lint.document import lint_document
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import Selection, check_words, choose, is_name_of
@@ -70,8 +70,8 @@ def check(
     offered = (r for r in all_rules() if not r.pedantic or any(is_name_of(word, r) for word in chosen))
     asked = choose(offered, [Selection(chosen or None, left_out)])
     document, shown = _document(config)
-    facts = infer(document, _facts(world_size, integration, deepspeed))
-    return list(lint_document(document, shown, facts, asked).diagnostics)
+    context = infer(document, _facts(world_size, integration, deepspeed))
+    return list(lint_document(document, shown, context, asked).diagnostics)
 
 
 def check_training_arguments(
@@ -109,11 +109,11 @@ def check_training_arguments(
         raise TypeError(f"args.deepspeed is {type(written).__name__}, and no dict and no path: pass config=")
     document, shown = _document(written)
     size = world_size if world_size is not None else getattr(args, "world_size", None)
-    facts = replace(_facts(size, "transformers", deepspeed), setup=setup_of(arguments_of(args), shown))
+    context = Context(_facts(size, "transformers", deepspeed), setup=setup_of(arguments_of(args), shown))
     if model is not None:
-        facts = replace(facts, model=describe(dict(model)))
+        context = context.but(model=describe(dict(model)))
     asked = choose((r for r in all_rules() if not r.pedantic), [])
-    return list(lint_document(document, shown, facts, asked).diagnostics)
+    return list(lint_document(document, shown, context, asked).diagnostics)
 
 
 def load(config: Source, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> DeepSpeedConfig:
@@ -128,12 +128,12 @@ def load(config: Source, *, world_size: int | None = None, integration: str | No
     from dslint.schemas.root import DeepSpeedConfig
 
     document, shown = _document(config)
-    facts = infer(document, _facts(world_size, integration, deepspeed))
-    found = lint_document(document, shown, facts, all_rules()).diagnostics
+    context = infer(document, _facts(world_size, integration, deepspeed))
+    found = lint_document(document, shown, context, all_rules()).diagnostics
     refused = [d for d in found if d.effect is Effect.CRASH and d.phase in (Phase.LOAD, Phase.PARSE)]
     if refused:
         raise ConfigError(refused)
-    return DeepSpeedConfig.model_validate(as_deepspeed_sees_it(resolve(document, facts))[0])
+    return DeepSpeedConfig.model_validate(as_deepspeed_sees_it(resolve(document, context))[0])
 
 
 def _facts(world_size: int | None, integration: str | None, deepspeed: str | None) -> Facts:

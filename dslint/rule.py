@@ -16,23 +16,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from dslint.config.context import PARTS, Context
 from dslint.diagnostics import Applicability, Effect, Phase, Related, Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
-from dslint.source.tree import Path, Span
+from dslint.source.tree import Span, Where, path_of
 
 if TYPE_CHECKING:
-    from dslint.config import Config
+    from dslint.config.resolve import Config
     from dslint.source.change import Change
-
-Where: TypeAlias = str | Path
-"""A config path: dotted (`"zero_optimization.stage"`), or a tuple where a key holds a dot or an index is meant. `""` is the root."""
-
-
-def path_of(where: Where) -> Path:
-    """The tuple form of a config path."""
-    if isinstance(where, tuple):
-        return where
-    return tuple(where.split(".")) if where else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +76,23 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A config that shows a rule. `at` is where a bad one is found; a good one has none. `facts` are what it is linted with.
+    """A config that shows a rule. `at` is where a bad one is found; a good one has none. `context` is what it is linted with.
 
-    `files` are what stands beside it, by name; the setup in `facts` was read from them.
+    `files` are what stands beside it, by name.
     """
 
     text: str
-    facts: Facts
+    context: Context
     at: Where | None = None
     files: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def facts(self) -> Facts:
+        """The facts of the context."""
+        return self.context.facts
+
+
+__all__ = ["Example", "Finding", "FixPlan", "Rule", "Where", "bad", "good", "path_of", "rule", "safe", "unsafe"]
 
 Check: TypeAlias = "Callable[[Config], Iterable[Finding]]"
 
@@ -232,7 +230,7 @@ def rule(
             maps to it, or something other than an object stands where the section should be;
             `"!optimizer"`: the key is not written, or is null;
             `"=auto"`: some value in the file is "auto";
-            `"fact:model"`: the fact (a field of `Facts`) is known;
+            `"fact:model"`: the fact is known (`dslint.config.context.NEEDS` lists their names);
             `"violation:unknown-key"`: the config has a violation of this kind (`dslint.config.validate.VIOLATIONS`);
             `"text"`: the text is not strict JSON, has comments, syntax errors or a key written twice, or holds no object at its top;
             `"setup"`: training arguments, a launcher or a program stand beside the config;
@@ -298,6 +296,7 @@ def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
         from dslint.facts.model_config import describe
 
         others["model"] = describe(others["model"])
+    parts = {name: others.pop(name) for name in PARTS if name in others}
     facts = Facts(integration=Integration(integration) if integration else None, **others)
     if gpu:
         from dslint.facts.gpus import gpu_named
@@ -308,7 +307,7 @@ def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
         facts = replace(facts, deepspeed=to, upgrade_from=start)
     elif deepspeed:
         facts = replace(facts, deepspeed=Release.parse(deepspeed))
-    return Example(text, facts, at, files)
+    return Example(text, Context(facts, **parts), at, files)
 
 
 _BESIDE = {"training": "train.yaml", "accelerate": "accelerate.yaml", "program": "train.py", "launch": "run.sh"}

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
-from dslint.config.values import UNKNOWN, Origin, Value
-from dslint.facts import Integration
+from dslint.facts import Facts, Integration, Release
+from dslint.source.unknown import UNKNOWN
 
-if TYPE_CHECKING:
-    from dslint.config import Config
+
+class Config(Protocol):
+    """What a derivation reads of a config: see `dslint.config.Config`."""
+
+    @property
+    def facts(self) -> Facts: ...
+
+    @property
+    def release(self) -> Release: ...
+
+    def value(self, where: str) -> Any: ...
+
+    def has(self, where: str) -> bool: ...
+
+    def is_null(self, where: str) -> bool: ...
+
+
+Derived: TypeAlias = tuple[Any, str]
+"""A computed value (`UNKNOWN` where it depends on what is not known), and how it is computed, for people."""
 
 TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
@@ -41,27 +58,27 @@ def _replicas(config: Config) -> int | None:
     return facts.world_size // share if facts.world_size is not None and facts.world_size % share == 0 else None
 
 
-def _batch(name: str) -> Callable[[Config], Value]:
+def _batch(name: str) -> Callable[[Config], Derived]:
     """Complete train = micro x accumulation x ranks as `DeepSpeedConfig._set_batch_related_parameters` does, floor divisions included."""
 
-    def derive(config: Config) -> Value:
+    def derive(config: Config) -> Derived:
         written = {key: config.value(key) for key in (TRAIN, MICRO, ACCUMULATION) if _given(config, key)}
         if any(value is UNKNOWN for value in written.values()):
-            return Value(UNKNOWN, Origin.DERIVED, "from the other batch keys")
+            return UNKNOWN, "from the other batch keys"
         if not written.keys() & {TRAIN, MICRO}:
-            return Value(UNKNOWN, Origin.DERIVED, "no batch size is written")
+            return UNKNOWN, "no batch size is written"
         if name == ACCUMULATION and len(written) == 1:
-            return Value(1, Origin.DERIVED, "1 where only one batch size is written")
+            return 1, "1 where only one batch size is written"
         ranks = batch_world_size(config)
         note = _formula(name, written, "world size" if ranks is UNKNOWN else f"{ranks:,}")
         if ranks is UNKNOWN or 0 in (written.get(MICRO), written.get(ACCUMULATION)):
-            return Value(UNKNOWN, Origin.DERIVED, note)
+            return UNKNOWN, note
         steps = written.get(ACCUMULATION, 1)
         if name == ACCUMULATION:
-            return Value(written[TRAIN] // written[MICRO] // ranks, Origin.DERIVED, note)
+            return written[TRAIN] // written[MICRO] // ranks, note
         if name == MICRO:
-            return Value(written[TRAIN] // ranks // steps, Origin.DERIVED, note)
-        return Value(written[MICRO] * steps * ranks, Origin.DERIVED, note)
+            return written[TRAIN] // ranks // steps, note
+        return written[MICRO] * steps * ranks, note
 
     return derive
 
@@ -78,12 +95,12 @@ def _formula(name: str, written: dict[str, Any], ranks: str) -> str:
 
 def _given(config: Config, key: str) -> bool:
     """Whether the triad has this key; a null counts as absent, as in DeepSpeed."""
-    return config.has(key) and config.quote(key) != "null"
+    return config.has(key) and not config.is_null(key)
 
 
-def _overlap_comm(config: Config) -> Value:
+def _overlap_comm(config: Config) -> Derived:
     stage = config.value("zero_optimization.stage")
-    return Value(UNKNOWN if stage is UNKNOWN else stage == 3, Origin.DERIVED, "true at ZeRO stage 3 alone")
+    return UNKNOWN if stage is UNKNOWN else stage == 3, "true at ZeRO stage 3 alone"
 
 
 ALWAYS_SHOWN = (
@@ -97,7 +114,7 @@ ALWAYS_SHOWN = (
 )
 """Keys that every training has, whether its config writes them or not."""
 
-DERIVED: dict[str, Callable[[Config], Value]] = {
+DERIVED: dict[str, Callable[[Config], Derived]] = {
     TRAIN: _batch(TRAIN),
     MICRO: _batch(MICRO),
     ACCUMULATION: _batch(ACCUMULATION),

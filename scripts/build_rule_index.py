@@ -16,8 +16,8 @@ from pathlib import Path
 from pkgutil import walk_packages
 
 import dslint.rules
+from dslint.config.context import NEEDS
 from dslint.config.validate import VIOLATIONS
-from dslint.facts import BESIDE, Facts
 from dslint.rule import Rule
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import registry
@@ -27,7 +27,7 @@ PACKAGE = "dslint.rules."
 FLAGS = ("last", "pedantic", "setup")
 
 WORDS = frozenset(("=auto", "text", "setup"))
-KINDS = {"fact": frozenset(Facts.__slots__) - frozenset(BESIDE), "violation": VIOLATIONS}
+KINDS = {"fact": frozenset(NEEDS), "violation": VIOLATIONS}
 PARAMS = frozenset(
     f"{section}.params.{name}"
     for section in ("optimizer", "scheduler")

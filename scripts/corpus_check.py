@@ -27,10 +27,10 @@ from dslint.lint.discovery import discover
 from dslint.lint.document import INTERNAL_ERROR, lint_file
 from dslint.lint.files import is_setup
 from dslint.lint.results import FileResult
+from dslint.lint.setups import lint_setup
 from dslint.registry.rules import default_rules
 from dslint.report.words import is_judged
 from dslint.settings import Finder
-from dslint.setup.lint import lint_setup
 
 
 @dataclass

@@ -22,12 +22,13 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from dslint.config.context import Context  # noqa: E402
+from dslint.config.infer import infer  # noqa: E402
 from dslint.config.values import UNKNOWN  # noqa: E402
 from dslint.diagnose.parse_log import read_error  # noqa: E402
 from dslint.diagnose.search import ANYTHING, Known, of_row  # noqa: E402
 from dslint.diagnostics import Diagnostic, Effect  # noqa: E402 - the checkout this script stands in
 from dslint.facts import NEWEST, Facts, Integration  # noqa: E402
-from dslint.facts.infer import infer  # noqa: E402
 from dslint.lint.document import lint_document  # noqa: E402
 from dslint.registry.rules import loaded_rules  # noqa: E402
 from dslint.rule import Example, Rule, path_of  # noqa: E402
@@ -37,7 +38,7 @@ from dslint.setup.arguments import DEFAULTS  # noqa: E402
 from dslint.source.parse import parse  # noqa: E402
 from dslint.source.tree import Member, plain  # noqa: E402
 from tests.engine.harness import Case, Engine, Upto  # noqa: E402
-from tests.setup.beside import facts_of  # noqa: E402
+from tests.setup.beside import context_of  # noqa: E402
 
 FILE = ROOT / "rules" / "errors.json"
 DEEPSPEED = "DeepSpeed"
@@ -153,12 +154,13 @@ def of_examples() -> Iterator[Trial]:
     """The bad examples that DeepSpeed or a loader can judge by itself."""
     for rule in loaded_rules():
         for example in rule.bad if rule.effect is Effect.CRASH else ():
-            facts = facts_of(example)
-            crash = next((d for d in crashes(example.text, facts) if d.code == rule.code), None)
+            context = context_of(example)
+            facts = context.facts
+            crash = next((d for d in crashes(example.text, context) if d.code == rule.code), None)
             if crash is None or crash.phase is None or facts.deepspeed != NEWEST:
                 continue
             if crash.phase == "load":
-                yield from of_loader(rule, example, facts)
+                yield from of_loader(rule, example, context)
             elif not (rule.untried or example.files or (facts.integration in FILLED and '"auto"' in example.text)):
                 case = Case("", text=example.text, world_size=facts.world_size or 1, upto="step", optimizer=True)
                 yield Trial(DEEPSPEED, case, rule.code, crash.phase, own=own_words(example))
@@ -174,7 +176,7 @@ def own_words(example: Example) -> tuple[str, ...]:
     return tuple(word for word in (path[-1] if unknown else None, value) if isinstance(word, str) and word not in ("", "auto"))
 
 
-def of_loader(rule: Rule, example: Example, facts: Facts) -> Iterator[Trial]:
+def of_loader(rule: Rule, example: Example, context: Context) -> Iterator[Trial]:
     """What to ask a loader, where the example says all that it takes."""
     files = dict(example.files)
     document = parse(example.text)
@@ -182,10 +184,10 @@ def of_loader(rule: Rule, example: Example, facts: Facts) -> Iterator[Trial]:
         yield Trial(STRICT, [example.text], rule.code, "load")
     elif set(files) == {"accelerate.yaml"}:
         yield Trial("Accelerate", ["launch", {"text": files["accelerate.yaml"]}], rule.code, "load")
-    elif facts.integration is Integration.ACCELERATE and not files:
+    elif context.facts.integration is Integration.ACCELERATE and not files:
         yield Trial("Accelerate", ["plugin", {"config": json.loads(example.text), "environment": {}}], rule.code, "load")
-    elif facts.integration is Integration.TRANSFORMERS and set(files) <= {"train.yaml"}:
-        given = facts.setup.arguments.values if facts.setup and facts.setup.arguments else {}
+    elif context.facts.integration is Integration.TRANSFORMERS and set(files) <= {"train.yaml"}:
+        given = context.setup.arguments.values if context.setup and context.setup.arguments else {}
         arguments = {"save_strategy": "no"}  # so that nothing is asked of the evaluation, either
         arguments |= {name: value.value for name, value in given.items() if name in ASKED and value.value is not UNKNOWN}
         for kind in ("trainer", "init"):
@@ -217,11 +219,11 @@ def holding(key: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def crashes(text: str, facts: Facts) -> list[Diagnostic]:
+def crashes(text: str, context: Context) -> list[Diagnostic]:
     """The findings of effect crash in a config."""
     document = parse(text)
     rules = [rule for rule in loaded_rules() if not rule.last]
-    found = lint_document(document, "c.json", infer(document, facts), rules).diagnostics
+    found = lint_document(document, "c.json", infer(document, context), rules).diagnostics
     return [diagnostic for diagnostic in found if diagnostic.effect is Effect.CRASH and diagnostic.certain]
 
 
@@ -232,7 +234,7 @@ def quoted(raised: Iterable[str]) -> list[Known]:
         if rule.effect is not Effect.CRASH or rule.code in raised:
             continue
         said = [" ".join(rule.documentation.split())]
-        said += [d.message for example in rule.bad for d in crashes(example.text, facts_of(example)) if d.code == rule.code]
+        said += [d.message for example in rule.bad for d in crashes(example.text, context_of(example)) if d.code == rule.code]
         for text in said:
             for kind, message in errors_quoted(text):
                 rows |= dict.fromkeys(Known(one.kind, one.message, rule.code, rule.phase or "", "") for one in read_error(kind, message))

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import click
 
+from dslint.cli.check_options import CheckOptions
 from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed
 from dslint.lint.document import INTERNAL_ERROR
 from dslint.lint.files import lint_all, lint_given, lint_launch
 from dslint.lint.results import FileResult, Results
-from dslint.report import FORMATS, write
+from dslint.report import write
 from dslint.report.words import count
 from dslint.settings import Finder
+from dslint.settings.table import FORMATS
 from dslint.source.read import ReadError
 
 CLEAN, FINDINGS, FAILED = 0, 1, 2
@@ -36,34 +38,6 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
         if not equals or not path or output_format not in FORMATS:
             self.fail(f"{value!r} is not of the form FORMAT=FILE, with a format of {', '.join(FORMATS)}", param, ctx)
         return output_format, path
-
-
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
-    """What to do with the results."""
-
-    paths: tuple[str, ...]
-    command_line: str | None
-    files_from: str | None
-    outputs: tuple[tuple[str, str], ...]
-    write_baseline: bool
-    add_ignores: str | None
-    ignores: bool
-    fix: bool
-    unsafe_fixes: bool
-    fix_only: bool
-    diff: bool
-    statistics: bool
-    verbose: bool
-    exit_zero: bool
-    color: str
-    jobs: int | None
-    stdin_filename: str | None
-
-    @property
-    def fixing(self) -> bool:
-        """Whether something is to be mended."""
-        return self.fix or self.unsafe_fixes or self.fix_only or self.diff
 
 
 @click.command(name="check", short_help="Find the mistakes in DeepSpeed configs.")
@@ -218,7 +192,7 @@ def _without_ignored(files: list[FileResult], finder: Finder, wanted: CheckOptio
 def _report(files: Iterable[FileResult], finder: Finder, wanted: CheckOptions) -> bool:
     """Write all reports; whether those to files could be written."""
     settings = run_settings(finder)
-    results = Results(settings.facts, tuple(files), settings.rules, wanted.verbose)
+    results = Results(settings.context, tuple(files), settings.rules, wanted.verbose)
     written = [_write_file(results, *output) for output in wanted.outputs]
     out = sys.stderr if wanted.fixing and "-" in wanted.paths else sys.stdout  # there the mended text has gone to standard output
     color = wants_color(wanted.color, out)
@@ -281,7 +255,7 @@ def _lint_stdin(name: str, finder: Finder, *, comments: bool) -> list[FileResult
     try:
         return lint_given(read_stdin(), name, finder.for_file(name), comments=comments)
     except ReadError as error:
-        return [FileResult(name, "unreadable", error=str(error), facts=finder.for_file(name).facts)]
+        return [FileResult(name, "unreadable", error=str(error), context=finder.for_file(name).context)]
 
 
 def _list_of(path: str) -> str:

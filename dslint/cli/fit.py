@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -67,15 +66,16 @@ def command(
       2  bad usage, or a config or model that cannot be read
       4  nothing that was tried makes it fit
     """  # noqa: D301 - click wants the character itself
-    document, facts = read_config(path, finder)
-    found = given_model(said, facts)
-    facts = replace(facts, model=found.config or facts.model)
+    document, context = read_config(path, finder)
+    found = given_model(said, context.facts)
+    context = context.but(model=found.config or context.facts.model)
+    facts = context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
     if not isinstance(memory, int):
         raise click.UsageError("what it has to fit into is not known: --gpu NAME, --gpu-memory SIZE or --limit SIZE.")
 
     def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
-        config = resolve(parse(text), facts)
+        config = resolve(parse(text), context)
         return config, planned(config, found.model, {**said, **otherwise}, found.assumed)
 
     speeds = Speeds()._replace(pcie=pcie, nvme=nvme)

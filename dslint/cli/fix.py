@@ -9,8 +9,8 @@ from os.path import normpath
 from typing import TYPE_CHECKING
 
 from dslint.cli.options import read_stdin, warn
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability
-from dslint.facts import Facts
 from dslint.fix.apply import Fixed, fix
 from dslint.fix.atomic_write import write_whole
 from dslint.lint.discovery import Target, shown
@@ -22,7 +22,7 @@ from dslint.source.read import ReadError, decode_base64, read
 from dslint.suppress import entries
 
 if TYPE_CHECKING:
-    from dslint.cli.check import CheckOptions
+    from dslint.cli.check_options import CheckOptions
 
 SAFE = frozenset({Applicability.SAFE})
 ALL = frozenset({Applicability.SAFE, Applicability.UNSAFE})
@@ -53,7 +53,7 @@ def mend(targets: Iterable[Target], finder: Finder, wanted: CheckOptions) -> tup
         _write("".join(_diff(name, text, fixed.text)) if wanted.diff else fixed.text)
     targets = list(targets)
     leading = [target for target in targets if is_setup(target.path)]
-    led: dict[str, list[Facts]] = {}
+    led: dict[str, list[Context]] = {}
     for target in [*leading, *(target for target in targets if not is_setup(target.path))]:
         if target not in leading and leading:
             led = led or _led(leading, finder)
@@ -67,18 +67,18 @@ def mend(targets: Iterable[Target], finder: Finder, wanted: CheckOptions) -> tup
     return results + lint_all(targets, finder, comments=wanted.ignores), number, failed
 
 
-def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Facts]]:
-    """The facts of the trainings that lead to a config, by its path."""
-    from dslint.setup.lint import links_of
+def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Context]]:
+    """What is known in the trainings that lead to a config, by its path."""
+    from dslint.lint.setups import links_of
 
-    found: dict[str, list[Facts]] = {}
+    found: dict[str, list[Context]] = {}
     for target in leading:
-        for path, facts in links_of(target.path, shown(target.path), finder.for_file(target.path).facts):
-            found.setdefault(normpath(path), []).append(facts)
+        for path, context in links_of(target.path, shown(target.path), finder.for_file(target.path).context):
+            found.setdefault(normpath(path), []).append(context)
     return found
 
 
-def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability], wanted: CheckOptions, led: Sequence[Facts]) -> int:
+def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability], wanted: CheckOptions, led: Sequence[Context]) -> int:
     """Mend a file, which is written (or, with `--diff`, compared), and say how many findings were fixed."""
     path, name = target.path, shown(target.path)
     try:
@@ -101,9 +101,9 @@ def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability]
 
 
 def fix_text(
-    text: str, name: str, finder: Finder, allowed: frozenset[Applicability], *, comments: bool, led: Sequence[Facts] = ()
+    text: str, name: str, finder: Finder, allowed: frozenset[Applicability], *, comments: bool, led: Sequence[Context] = ()
 ) -> Fixed:
-    """Mend a text as if it were the file `name`, to which trainings with the facts `led` lead."""
+    """Mend a text as if it were the file `name`, to which trainings lead where `led` is known."""
     settings = finder.for_file(name)
 
     def lint(fresh: str) -> FileResult:

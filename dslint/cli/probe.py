@@ -13,8 +13,8 @@ import click
 from dslint.cli.options import SettingType, color_option, read_stdin, settings_options, terminal_width, wants_color, warn
 from dslint.config import resolve
 from dslint.config.detect import FileKind, detect_kind
+from dslint.config.infer import infer
 from dslint.errors import UserError
-from dslint.facts.infer import infer
 from dslint.lint.discovery import shown
 from dslint.probe.filling import assignment
 from dslint.probe.launcher import launched
@@ -177,7 +177,7 @@ def _setup(path: str, finder: Finder, wishes: ProbeOptions) -> PreparedProbe:
         sys.exit(1)
     settings = finder.for_file(path)
     try:
-        return prepare(shown(path), decoded, resolve(document, infer(document, settings.facts)), wishes)
+        return prepare(shown(path), decoded, resolve(document, infer(document, settings.context)), wishes)
     except ValueError as error:
         raise UserError(str(error)) from None
 

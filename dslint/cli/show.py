@@ -10,7 +10,7 @@ from dslint.cli.options import FACTS, color_option, read_stdin, settings_options
 from dslint.config import Config, resolve
 from dslint.config.detect import FileKind, detect_kind
 from dslint.config.effective import as_deepspeed_sees_it, effective
-from dslint.facts.infer import infer
+from dslint.config.infer import infer
 from dslint.lint.discovery import shown
 from dslint.lint.files import is_setup
 from dslint.report import show_page
@@ -55,16 +55,16 @@ def command(path: str, finder: Finder, everything: bool, output_format: str, col
         return
     width = terminal_width(60)
     colored = wants_color(color, sys.stdout)
-    for name, evidence in config.facts.inferred:
+    for name, evidence in config.context.evidence:
         warn(f"assumed --{name.replace('_', '-')} {getattr(config.facts, name)}: {evidence}")
     click.echo(show_page.table(entries, color=colored, width=width), color=colored)
 
 
 def _of_setup(text: str, path: str, finder: Finder) -> Config:
     """The config that a training leads to, with what stands beside it; exits where there is none."""
-    from dslint.setup.lint import read_setups
+    from dslint.lint.setups import read_setups
 
-    found = read_setups(text, path, shown(path), finder.for_file(path).facts, named=True)
+    found = read_setups(text, path, shown(path), finder.for_file(path).context, named=True)
     assert found is not None, "what is named is always read"
     for gathered in found.setups:
         if gathered.config is not None and isinstance(gathered.config.root, Mapping):
@@ -72,7 +72,7 @@ def _of_setup(text: str, path: str, finder: Finder) -> Config:
                 warn(f"{shown(path)}: {found.note}")
             if len(found.setups) > 1:
                 warn(f"{shown(path)}: {len(found.setups)} trainings are in it; this is the config of the first.")
-            return resolve(gathered.config, gathered.facts)
+            return resolve(gathered.config, gathered.context)
     warn(f"{shown(path)}: {found.note}")
     for gathered in found.setups:
         for linked, error in gathered.errors.items():
@@ -93,4 +93,4 @@ def _of_config(text: str, path: str, finder: Finder) -> Config:
         if note:
             warn(f"{shown(path)}: {note}")
         sys.exit(1)
-    return resolve(document, infer(document, finder.for_file(path).facts))
+    return resolve(document, infer(document, finder.for_file(path).context))

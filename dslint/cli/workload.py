@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import click
 
 from dslint.cli.options import FACTS, read_stdin, settings_options, warn
 from dslint.config import Config, resolve
+from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind
+from dslint.config.infer import infer
 from dslint.facts import Facts
-from dslint.facts.infer import infer
 from dslint.lint.discovery import shown
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.plan import STATES, Plan, PlanError, Workload, make_plan, trains_with
@@ -120,8 +120,8 @@ _NAMES = (
 )
 
 
-def read_config(path: str, finder: Finder) -> tuple[Document, Facts]:
-    """A config, and the facts about it. What is no config ends the program with 2, and says why."""
+def read_config(path: str, finder: Finder) -> tuple[Document, Context]:
+    """A config, and what is known beside it. What is no config ends the program with 2, and says why."""
     try:
         text = read_stdin() if path == "-" else read(path)
     except ReadError as error:
@@ -138,7 +138,7 @@ def read_config(path: str, finder: Finder) -> tuple[Document, Facts]:
         if note:
             warn(f"{shown(path)}: {note}")
         sys.exit(2)
-    return document, infer(document, finder.for_file(path).facts)
+    return document, infer(document, finder.for_file(path).context)
 
 
 def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
@@ -161,9 +161,9 @@ def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
 
 def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, Model, Plan]:
     """The config, the model and the plan that a command is asked about; raises `UserError`."""
-    document, facts = read_config(path, finder)
-    found = given_model(said, facts)
-    config = resolve(document, replace(facts, model=found.config or facts.model))
+    document, context = read_config(path, finder)
+    found = given_model(said, context.facts)
+    config = resolve(document, context.but(model=found.config or context.facts.model))
     return config, found.model, planned(config, found.model, said, found.assumed)
 
 

@@ -9,8 +9,8 @@ import math
 from typing import Any, NamedTuple, TypeAlias
 
 from dslint.config.coerce import INVALID, coerce, coerce_1, is_kind
-from dslint.config.values import UNKNOWN
 from dslint.facts import Release
+from dslint.source.unknown import UNKNOWN
 
 Spec: TypeAlias = dict[str, Any]
 Consequence: TypeAlias = tuple[str, ...]

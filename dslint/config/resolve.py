@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dslint.config.context import Context
 from dslint.config.validate import Validator, Violation, default_of
 from dslint.config.values import UNKNOWN, Origin, Value
 from dslint.facts import Facts, Release
-from dslint.rule import Where, path_of
-from dslint.schemas.derive import DERIVED
+from dslint.schemas.derive import DERIVED, Derived
 from dslint.schemas.key_table import KEYS
-from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Where, path_of
 
 if TYPE_CHECKING:
+    from dslint.config.policy import Policy
+    from dslint.facts.checkpoint import CheckpointFacts
     from dslint.setup.arguments import Arguments
     from dslint.setup.model import Setup
-    from dslint.suppress.comments import Ignore
 
 __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 
@@ -28,32 +29,46 @@ __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 class Config:
     """A resolved config.
 
-    `document` is the file it came from, `facts` what it was resolved with, `violations` what the key table has to say against it.
+    `document` is the file it came from, `context` what it was resolved with, `violations` what the key table has to say against it.
     """
 
-    def __init__(self, document: Document, facts: Facts, validator: Validator) -> None:
+    def __init__(self, document: Document, context: Context, validator: Validator) -> None:
         self.document = document
-        self.facts = facts
+        self.context = context
+        self.facts = context.facts
         self.violations = validator.violations
         self._values = validator.values
         self._doubtful = validator.doubtful
         self._derived: dict[str, Value] = {}
         self.mapped = _mapped(validator)
         """What deprecated keys put under the keys that replace them."""
-        self.ignores: list[Ignore] = []
-        """The comments in the file that suppress findings, or mean to."""
-        self.unused_ignores: list[tuple[Ignore, str]] = []
-        """Comments with a word that suppressed nothing; known when all rules but the last have been asked."""
+        self.ignores: list[Any] = []
+        self.unused_ignores: list[tuple[Any, str]] = []
 
     @property
     def setup(self) -> Setup | None:
         """The files that the config was found with."""
-        return self.facts.setup
+        return self.context.setup
+
+    @property
+    def policy(self) -> Policy | None:
+        """What the team requires of its configs."""
+        return self.context.policy
+
+    @property
+    def checkpoint(self) -> CheckpointFacts | None:
+        """The checkpoint that the run resumes from."""
+        return self.context.checkpoint
+
+    @property
+    def evidence(self) -> dict[str, str]:
+        """What each inferred fact was inferred from, by the fact's name."""
+        return dict(self.context.evidence)
 
     @property
     def arguments(self) -> Arguments | None:
         """The training arguments that stand beside the config."""
-        return self.facts.setup.arguments if self.facts.setup else None
+        return self.setup.arguments if self.setup else None
 
     @property
     def release(self) -> Release:
@@ -83,16 +98,16 @@ class Config:
             return written
         if key in DERIVED and key not in self._derived:
             self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation that asks for itself gets no answer
-            self._derived[key] = self._absent(path) or DERIVED[key](self)
+            self._derived[key] = self._absent(path) or _as_value(DERIVED[key](self))
         return self._derived.get(key) or written or self._absent(path) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
 
     def _filled(self, key: str, unknown: Value) -> Value:
         """The value that stands for an "auto", where the arguments of the training or the model say it."""
-        if self.facts.setup is None and self.facts.model is None:
+        if self.setup is None and self.facts.model is None:
             return unknown
-        from dslint.setup.fill import fill
+        from dslint.config.fill import fill
 
-        return fill(self, key, unknown.note) or unknown
+        return fill(self.context, key, unknown.note) or unknown
 
     def _mapped_to(self, path: Path) -> Value | None:
         """The value that a deprecated key puts at a path, or inside the section it fills."""
@@ -165,12 +180,17 @@ class Config:
         return self._values
 
 
-def resolve(document: Document, facts: Facts) -> Config:
-    """Judge a document by the key table and make its effective config. A document whose root is no mapping has no keys."""
-    validator = Validator(facts)
+def resolve(document: Document, given: Facts | Context) -> Config:
+    """Judge a document by the key table and make its effective config. A document whose root is not a mapping has no keys."""
+    context = Context.of(given)
+    validator = Validator(context.facts)
     if isinstance(document.root, Mapping):
         validator.root(document.root)
-    return Config(document, facts, validator)
+    return Config(document, context, validator)
+
+
+def _as_value(derived: Derived) -> Value:
+    return Value(derived[0], Origin.DERIVED, derived[1])
 
 
 def _mapped(validator: Validator) -> dict[Path, Value]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dslint.facts.release import NEWEST, Release
 
 if TYPE_CHECKING:
-    from dslint.facts.checkpoint import CheckpointFacts
     from dslint.facts.gpus import Gpu
     from dslint.facts.model_config import ModelConfig
-    from dslint.registry.policy import Policy
-    from dslint.setup.model import Setup
 
 
 class Integration(StrEnum):
@@ -48,10 +45,8 @@ class Facts:
 
     `world_size` is the number of all ranks, on `nodes` machines. `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how
     they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so
-    far, where only what changes is asked for. `checkpoint` is what the run is to resume, `policy`
-    what the team asks for.
+    far, where only what changes is asked for.
     `loader_release` is the release of the integration.
-    `inferred` maps a fact's name to the evidence it was inferred from. `setup` are the files that the config was found with.
     """
 
     world_size: int | None = None
@@ -66,12 +61,4 @@ class Facts:
     gpu_memory: int | None = None
     host_memory: int | None = None
     model: ModelConfig | None = None
-    policy: Policy | None = None
-    checkpoint: CheckpointFacts | None = None
     loader_release: Release | None = None
-    inferred: tuple[tuple[str, str], ...] = ()
-    setup: Setup | None = field(default=None, compare=False, repr=False)
-
-
-BESIDE = ("inferred", "setup", "loader_release")
-"""The fields of `Facts` that are no facts themselves, or a part of another one."""

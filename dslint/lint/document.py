@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as Table
-from dataclasses import replace
 from typing import NamedTuple
 
 from dslint.config import Config, resolve
+from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind
+from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, Edit, Effect, Fix, Place, Range, Related, Severity
 from dslint.facts import Facts
-from dslint.facts.infer import infer
 from dslint.lint.results import FileResult, Skipped, Suppressed
 from dslint.registry.watches import can_run, signals_of
-from dslint.rule import Finding, FixPlan, RuleInfo, path_of
+from dslint.rule import Finding, FixPlan, RuleInfo
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
-from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, pointer
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, path_of, pointer
 from dslint.suppress.comments import ignores_of, sort_out
 
 INTERNAL_ERROR = "DS000"
@@ -25,14 +25,14 @@ INTERNAL_ERROR = "DS000"
 
 
 def lint_file(
-    path: str, shown: str, facts: Facts, rules: Iterable[RuleInfo], *, named: bool = True, comments: bool = True
+    path: str, shown: str, given: Facts | Context, rules: Iterable[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> FileResult | None:
     """Read and lint one file. Problems with the file itself come back in the result, never as an exception.
 
     Args:
         path: where the file is.
         shown: its name in diagnostics, with forward slashes.
-        facts: what was given beside it.
+        given: what is known beside it.
         rules: the rules to ask.
         named: whether a person named the file. A file that was only found in a directory is left out (None) unless it looks like a config.
         comments: whether comments in the file may suppress findings.
@@ -40,12 +40,12 @@ def lint_file(
     try:
         text = read(path)
     except ReadError as error:
-        return FileResult(shown, FileKind.UNREADABLE, error=str(error), facts=facts)
-    return lint_text(text, shown, facts, rules, named=named, comments=comments)
+        return FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))
+    return lint_text(text, shown, given, rules, named=named, comments=comments)
 
 
 def lint_text(
-    text: str, shown: str, facts: Facts, rules: Iterable[RuleInfo], *, named: bool = True, comments: bool = True
+    text: str, shown: str, given: Facts | Context, rules: Iterable[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> FileResult | None:
     """Lint a text as if it were the file `shown`; see `lint_file`."""
     decoded = decode_base64(text)
@@ -56,10 +56,10 @@ def lint_text(
     if not named and kind is not FileKind.DS_CONFIG:
         return None
     if kind is not FileKind.DS_CONFIG:
-        return FileResult(shown, kind, document, note=note, facts=facts)
-    facts = infer(document, facts)
-    linted = lint_document(document, shown, facts, rules, comments=comments)
-    return FileResult(shown, kind, document, linted.diagnostics, linted.skipped, note, facts=facts, suppressed=linted.suppressed)
+        return FileResult(shown, kind, document, note=note, context=Context.of(given))
+    context = infer(document, given)
+    linted = lint_document(document, shown, context, rules, comments=comments)
+    return FileResult(shown, kind, document, linted.diagnostics, linted.skipped, note, context=context, suppressed=linted.suppressed)
 
 
 class Linted(NamedTuple):
@@ -70,23 +70,25 @@ class Linted(NamedTuple):
     suppressed: tuple[Suppressed, ...]
 
 
-def lint_document(document: Document, shown: str, facts: Facts, rules: Iterable[RuleInfo], *, comments: bool = True) -> Linted:
+def lint_document(document: Document, shown: str, given: Facts | Context, rules: Iterable[RuleInfo], *, comments: bool = True) -> Linted:
     """Ask the rules about a document that is known to be a config."""
     rules = tuple(rules)
-    config = resolve(document, facts)
+    context = Context.of(given)
+    config = resolve(document, context)
     config.ignores = ignores_of(document) if comments else []
     asked: list[RuleInfo] = []
     skipped: list[Skipped] = []
     for rule in rules:
-        missing = next((need for need in rule.needs if getattr(facts, need) is None), None)
+        missing = next((need for need in rule.needs if context.get(need) is None), None)
         if missing is None:
             asked.append(rule)
         else:
             skipped.append(Skipped(rule.code, missing))
     signals = signals_of(config)
     found = [d for rule in asked if not rule.last and can_run(rule.watches, signals) for d in _ask(rule, config, shown)]
-    if facts.upgrade_from is not None:
-        before = lint_document(document, shown, replace(facts, deepspeed=facts.upgrade_from, upgrade_from=None), rules, comments=False)
+    if context.facts.upgrade_from is not None:
+        earlier = context.but(deepspeed=context.facts.upgrade_from, upgrade_from=None)
+        before = lint_document(document, shown, earlier, rules, comments=False)
         known = {(d.code, d.pointer, d.effect) for d in before.diagnostics}
         found = [d for d in found if (d.code, d.pointer, d.effect) not in known]
     if document.problems:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability
-from dslint.facts import Facts
 from dslint.lint.discovery import Target, shown
 from dslint.lint.document import lint_file, lint_text
 from dslint.lint.patterns import matches
@@ -31,9 +31,9 @@ Progress = Callable[[int], None]
 
 def lint_target(target: Target, settings: Settings, *, comments: bool = True) -> list[FileResult]:
     """Lint a file with its settings, and the configs that it leads to. Nothing for a file that was only found, and is no config."""
-    how = settings.facts, rules_for(target.path, settings)
+    how = settings.context, rules_for(target.path, settings)
     if is_setup(target.path):
-        from dslint.setup.lint import lint_setup
+        from dslint.lint.setups import lint_setup
 
         # A hook names every file of a kind: what is not about DeepSpeed is left alone.
         named = target.named and not settings["force-exclude"]
@@ -49,21 +49,21 @@ def is_setup(path: str) -> bool:
     return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")
 
 
-def lint_given(text: str, path: str, settings: Settings, *, comments: bool = True, led: Sequence[Facts] = ()) -> list[FileResult]:
+def lint_given(text: str, path: str, settings: Settings, *, comments: bool = True, led: Sequence[Context] = ()) -> list[FileResult]:
     """Lint a text as if it were the file `path`. The first result is that of the file itself, others are of the configs that it leads to.
 
-    `led` are the facts of the trainings that are known to lead to it; it is judged with each.
+    `led` is what is known in the trainings that lead to it; it is judged with each.
     """
     rules, name = rules_for(path, settings), shown(path)
     found: Iterable[FileResult | None]
     if is_setup(path):
-        from dslint.setup.lint import lint_setup_text
+        from dslint.lint.setups import lint_setup_text
 
-        found = lint_setup_text(text, path, name, settings.facts, rules, comments=comments)
+        found = lint_setup_text(text, path, name, settings.context, rules, comments=comments)
     else:
-        found = [lint_text(text, name, facts, rules, comments=comments) for facts in led or [settings.facts]]
+        found = [lint_text(text, name, given, rules, comments=comments) for given in led or [settings.context]]
     if led:
-        from dslint.setup.lint import merged
+        from dslint.lint.setups import merged
 
         found = merged(result for result in found if result is not None)
     return [_with_severities(result, settings) for result in found if result is not None]
@@ -71,9 +71,9 @@ def lint_given(text: str, path: str, settings: Settings, *, comments: bool = Tru
 
 def lint_launch(command: str, settings: Settings) -> list[FileResult]:
     """Lint what a launch command leads to."""
-    from dslint.setup.lint import lint_command
+    from dslint.lint.setups import lint_command
 
-    return [_with_severities(result, settings) for result in lint_command(command, settings.facts, settings.rules)]
+    return [_with_severities(result, settings) for result in lint_command(command, settings.context, settings.rules)]
 
 
 def rules_for(path: str, settings: Settings) -> Sequence[RuleInfo]:
@@ -112,8 +112,8 @@ def lint_all(
         results += [result for of_target in chunk for result in of_target]
         if progress:
             progress(len(chunk))
-    if any(result.facts.setup is not None for result in results):
-        from dslint.setup.lint import merged
+    if any(result.context.setup is not None for result in results):
+        from dslint.lint.setups import merged
 
         asked = {shown(target.path) for target in targets}
         return [result if result.path in asked else unasked(result) for result in merged(results)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.facts import Facts
 from dslint.source.tree import Document
@@ -59,9 +60,14 @@ class FileResult:
     skipped: tuple[Skipped, ...] = ()
     note: str | None = None
     error: str | None = None
-    facts: Facts = field(default_factory=Facts)
+    context: Context = field(default_factory=Context)
     suppressed: tuple[Suppressed, ...] = ()
     fail_on: str = "warning"
+
+    @property
+    def facts(self) -> Facts:
+        """The facts that the file was judged with."""
+        return self.context.facts
 
     @property
     def fails(self) -> bool:
@@ -75,9 +81,9 @@ class FileResult:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """A whole run: the facts as they were given, the files in order, and the rules that were asked of any of them."""
+    """A whole run: what was given beside the files, the files in order, and the rules that were asked of any of them."""
 
-    facts: Facts
+    context: Context
     files: tuple[FileResult, ...]
     rules: tuple[RuleInfo, ...] = ()
     verbose: bool = False

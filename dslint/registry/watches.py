@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dslint.config import Config
+from dslint.config.context import NEEDS
 from dslint.config.validate import children
-from dslint.facts import Facts
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Node, Scalar, Sequence, Span
 
@@ -43,7 +43,7 @@ def signals_of(config: Config) -> Signals:
     document, root = config.document, config.document.root
     found = _Keys(root if isinstance(root, Mapping) else Mapping(Span(0, 0), []))
     present = found.present
-    present.update(f"fact:{name}" for name in Facts.__slots__ if getattr(config.facts, name) is not None)
+    present.update(f"fact:{name}" for name in NEEDS if config.context.get(name) is not None)
     present.update(f"violation:{violation.kind}" for violation in config.violations)
     if document.departures or document.comments or document.problems or found.twice or not isinstance(root, Mapping):
         present.add("text")

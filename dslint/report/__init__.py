@@ -14,18 +14,8 @@ from dslint.report.style import Style
 if TYPE_CHECKING:
     from dslint.lint.results import Results
 
-FORMATS = {
-    "full": "full",
-    "concise": "concise",
-    "json": "json_format",
-    "jsonl": "jsonl",
-    "github": "github",
-    "gitlab": "gitlab",
-    "sarif": "sarif",
-    "junit": "junit",
-    "markdown": "markdown",
-}
-"""The output formats, the default first, and the module of this package that writes each."""
+MODULES = {"json": "json_format"}
+"""The modules of this package that do not have the name of their format."""
 
 
 def write(results: Results, output_format: str, out: TextIO, *, color: bool, width: int) -> None:
@@ -33,10 +23,10 @@ def write(results: Results, output_format: str, out: TextIO, *, color: bool, wid
 
     Args:
         results: what was found.
-        output_format: a name in `FORMATS`.
+        output_format: a name in `dslint.settings.table.FORMATS`.
         out: where to write; the formats for people hold non-ASCII text, "json" is ASCII alone.
         color: whether to use ANSI colours. Formats for programs have none.
         width: how many columns there are.
     """
-    writer: Callable[[Results, TextIO, Style], None] = import_module(f"{__name__}.{FORMATS[output_format]}").write
+    writer: Callable[[Results, TextIO, Style], None] = import_module(f"{__name__}.{MODULES.get(output_format, output_format)}").write
     writer(results, out, Style(color=color, width=width))

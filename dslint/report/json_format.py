@@ -45,8 +45,9 @@ from dataclasses import fields
 from typing import NamedTuple, TextIO
 
 from dslint import __version__
+from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, Edit, Fix, Place, Range, Related, Severity
-from dslint.facts import BESIDE, Facts
+from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style
 from dslint.report.words import is_judged
@@ -111,7 +112,8 @@ def fingerprinted(results: Results) -> tuple[list[str], list[str]]:
 
 def facts_of(results: Results) -> dict[str, object]:
     """The facts that were given."""
-    return {field.name: _fact(results.facts, field.name) for field in fields(Facts) if field.name not in BESIDE}
+    names = (*(field.name for field in fields(Facts) if field.name != "loader_release"), "policy", "checkpoint")
+    return {name: _fact(results.context, name) for name in names}
 
 
 def skipped_of(results: Results) -> list[dict[str, str]]:
@@ -130,13 +132,13 @@ def summary_of(results: Results) -> dict[str, int]:
     }
 
 
-def _fact(facts: Facts, name: str) -> object:
-    value = getattr(facts, name)
+def _fact(context: Context, name: str) -> object:
+    value = context.get(name)
     return value if value is None or isinstance(value, int | float) else str(value)
 
 
 def _file(file: FileResult) -> dict[str, object]:
-    inferred = [{"fact": fact, "value": _fact(file.facts, fact), "evidence": evidence} for fact, evidence in file.facts.inferred]
+    inferred = [{"fact": fact, "value": _fact(file.context, fact), "evidence": evidence} for fact, evidence in file.context.evidence]
     return {"path": file.path, "kind": str(file.kind), "error": file.error, "note": file.note, "inferred": inferred}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from itertools import groupby
 
-from dslint.facts import BESIDE, Facts
+from dslint.config.context import Context
+from dslint.facts import Facts
 from dslint.facts.gpus import in_words
 from dslint.report.style import Style, columns, wrap
 from dslint.report.words import COLORS, consequence, flag, listed, option
@@ -71,7 +72,7 @@ def _documentation(text: str, width: int) -> Iterator[str]:
 def _title(example: Example) -> str:
     """What is said above an example: whether something is found in it and where, and with which options."""
     where = dotted(example.at or "")
-    words = ["No finding" if example.at is None else "Found", f"at {where}" if where else "", _flags(example.facts)]
+    words = ["No finding" if example.at is None else "Found", f"at {where}" if where else "", _flags(example.context)]
     return " ".join(word for word in words if word)
 
 
@@ -85,14 +86,15 @@ def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
             yield from ("    " + line for line in text.rstrip("\n").split("\n"))
 
 
-def _flags(facts: Facts) -> str:
+def _flags(context: Context) -> str:
     """The options that give the facts, but for what is so anyway."""
-    usual = Facts()
-    beside = {*BESIDE, "gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else BESIDE
-    given = ((field.name, getattr(facts, field.name)) for field in fields(Facts) if field.name not in beside)
+    facts, usual = context.facts, Context()
+    implied = {"loader_release"} | ({"gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else set())
+    names = (*(field.name for field in fields(Facts) if field.name not in implied), "policy", "checkpoint")
+    given = ((name, context.get(name)) for name in names)
     release = {"integration": f"=={facts.loader_release}"} if facts.loader_release else {}
     words = ((name, in_words(value).replace(" ", "") if name.endswith("_memory") and value else value) for name, value in given)
-    flags = " ".join(f"{option(name)} {value}{release.get(name, '')}" for name, value in words if value != getattr(usual, name))
+    flags = " ".join(f"{option(name)} {value}{release.get(name, '')}" for name, value in words if value != usual.get(name))
     return flags and f"with {flags}"
 
 

@@ -151,7 +151,7 @@ def _inferred(results: Results) -> dict[str, str]:
     """What was inferred in some file, as a flag would say it, with the first evidence for each."""
     inferred: dict[str, str] = {}
     for file in results.files:
-        for fact, evidence in file.facts.inferred:
+        for fact, evidence in file.context.evidence:
             inferred.setdefault(f"{option(fact)} {getattr(file.facts, fact)}", evidence)
     return inferred
 

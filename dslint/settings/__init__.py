@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dslint.config.context import Context
 from dslint.diagnostics import Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.facts.find_release import NOTHING, FoundRelease, find
@@ -21,9 +22,9 @@ from dslint.settings.sources import Layer, SettingsError, from_environment, from
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES
 
 if TYPE_CHECKING:
+    from dslint.config.policy import Policy
     from dslint.facts.checkpoint import CheckpointFacts
     from dslint.facts.model_config import ModelConfig
-    from dslint.registry.policy import Policy
 
 __all__ = ["Finder", "InForce", "Layer", "Settings", "SettingsError", "from_environment", "from_options"]
 
@@ -66,7 +67,6 @@ class Settings:
         """The facts as given, and the release as found where none is given; raises `UserError` for a file that cannot be read."""
         given = self["deepspeed"]
         loader, _, loader_release = (self["integration"] or "").partition("==")
-        said = any("deepspeed" in layer.values for layer in self.layers)
         return Facts(
             world_size=self["world-size"],
             integration=Integration(loader) if loader else None,
@@ -81,10 +81,14 @@ class Settings:
             gpu_memory=self["gpu-memory"] or (self["gpu"] and self["gpu"].memory),
             host_memory=self["host-memory"],
             model=self._model(),
-            policy=self._policy(),
-            checkpoint=self._checkpoint(),
-            inferred=() if said else (("deepspeed", self._found.evidence),),
         )
+
+    @cached_property
+    def context(self) -> Context:
+        """The facts, the policy and the checkpoint; raises `UserError` for a file that cannot be read."""
+        given = any("deepspeed" in layer.values for layer in self.layers)
+        evidence = () if given else (("deepspeed", self._found.evidence),)
+        return Context(self.facts, evidence, policy=self._policy(), checkpoint=self._checkpoint())
 
     def _model(self) -> ModelConfig | None:
         if self["model"] is None:
@@ -96,7 +100,7 @@ class Settings:
     def _policy(self) -> Policy | None:
         if self["policy"] is None:
             return None
-        from dslint.registry.policy import load_policy
+        from dslint.config.policy import load_policy
 
         return load_policy(self._path("policy"))
 

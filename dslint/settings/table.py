@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from dslint.diagnostics import Severity
 from dslint.facts import NEWEST, Integration
-from dslint.report import FORMATS
 from dslint.settings.kinds import (
     Choice,
     Count,
@@ -39,6 +38,9 @@ class Setting(NamedTuple):
         """The name of the environment variable."""
         return "DSLINT_" + self.name.replace("-", "_").upper()
 
+
+FORMATS = ("full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "markdown")
+"""The output formats, the default first; `dslint.report` has a module for each."""
 
 _SEVERITIES = tuple(severity.value for severity in Severity)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.config.values import UNKNOWN
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
+from dslint.source.unknown import UNKNOWN
 
 BLOCK = "deepspeed_config"
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dslint.config.values import UNKNOWN
 from dslint.diagnostics import Place, Range, Related
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, Span, pointer
+from dslint.source.unknown import UNKNOWN
 
 DEFAULTS: dict[str, Any] = {
     "per_device_train_batch_size": 8,

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass, field
 from os.path import basename
 
-from dslint.config.values import UNKNOWN
 from dslint.setup.arguments import SourcedValue, as_read, range_of
 from dslint.setup.model import Launch
 from dslint.setup.shell import Script, Word, gpus_per_node
 from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from dslint.source.tree import Document
+from dslint.source.unknown import UNKNOWN
 
 _CLI = {"llamafactory-cli": LLAMA_FACTORY, "lmf": LLAMA_FACTORY, "axolotl": AXOLOTL, "swift": SWIFT, "trl": TRL}
 """The frameworks that have their own command."""

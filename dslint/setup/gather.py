@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind
+from dslint.config.infer import infer
 from dslint.facts import Facts, Integration
-from dslint.facts.infer import infer
 from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.setup.files import find, is_elsewhere
@@ -26,16 +27,21 @@ BUILT_IN = frozenset("zero0 zero1 zero2 zero3 zero2_offload zero3_offload defaul
 class LoadedSetup:
     """One setup, with its config and every file that was read for it.
 
-    `config` is None if none was found; `facts` are the given facts with those inferred from the setup. `documents` are whole files by
+    `config` is None if none was found; `context` is the given one with the facts inferred from the setup. `documents` are whole files by
     their shown names, `kinds` the kinds of those that hold no training arguments, `errors` the files that could not be read.
     """
 
     setup: Setup
-    facts: Facts
+    context: Context
     config: Document | None = None
     documents: dict[str, Document] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, FileKind] = field(default_factory=dict)
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of the context."""
+        return self.context.facts
 
 
 @dataclass(slots=True)
@@ -48,17 +54,17 @@ class Read:
     note: str | None = None
 
 
-def read_yaml(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
+def read_yaml(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a YAML text. None for a file that was discovered, not named, and has nothing to do with DeepSpeed."""
     document = parse_yaml(text)
     if is_accelerate(document):
         accelerate = read_accelerate(document, shown)
-        gathered = LoadedSetup(Setup(accelerate=accelerate), facts, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
+        gathered = LoadedSetup(Setup(accelerate=accelerate), given, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
         follow_accelerate(gathered, path)
         return Read(FileKind.ACCELERATE, document, [settle(gathered)], _said(gathered, "an Accelerate config"))
     framework = framework_of(document)
     if framework is not None:
-        gathered = LoadedSetup(Setup(arguments=read_training(document, shown, framework)), facts, documents={shown: document})
+        gathered = LoadedSetup(Setup(arguments=read_training(document, shown, framework)), given, documents={shown: document})
         if follow_training(gathered, document, path, shown):
             return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, f"training arguments for {framework}"))
         said = f"training arguments for {framework}, without a DeepSpeed config; not checked."
@@ -72,7 +78,7 @@ def read_yaml(text: str, path: str, shown: str, facts: Facts, *, named: bool) ->
     kind, note = (FileKind.UNRELATED, other) if other is not None else detect_kind(document, named=True)
     if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
         note = "a DeepSpeed config in YAML. DeepSpeed reads only JSON: the program must load this file and pass the dict."
-        return Read(kind, document, [LoadedSetup(Setup(config=shown), infer(document, facts), document, {shown: document})], note)
+        return Read(kind, document, [LoadedSetup(Setup(config=shown), infer(document, given), document, {shown: document})], note)
     return Read(FileKind.UNRELATED, document, note=note or "this YAML file has no DeepSpeed settings; not checked.")
 
 
@@ -150,23 +156,20 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str) -> None:
 
 def settle(gathered: LoadedSetup) -> LoadedSetup:
     """Infer the world size, the nodes and the integration from the setup, unless they are given."""
-    setup, facts = gathered.setup, gathered.facts
-    inferred = list(facts.inferred)
-    if facts.world_size is None:
+    setup, context = gathered.setup, gathered.context
+    if context.facts.world_size is None:
         size, evidence = _world_size(setup)
         if size is not None:
-            facts = replace(facts, world_size=size)
-            inferred.append(("world_size", evidence))
+            context = context.inferring(evidence, world_size=size)
     nodes = (setup.launch.nodes if setup.launch else None) or (setup.accelerate.number("num_machines") if setup.accelerate else None)
-    if facts.nodes is None and nodes is not None:
-        facts = replace(facts, nodes=nodes)
-    if facts.integration is None:
+    if context.facts.nodes is None and nodes is not None:
+        context = context.but(nodes=nodes)
+    if context.facts.integration is None:
         integration, evidence = _integration(gathered)
         if integration is not None:
-            facts = replace(facts, integration=integration)
-            inferred.append(("integration", evidence))
+            context = context.inferring(evidence, integration=integration)
     gathered.setup = replace(setup, documents=gathered.documents)
-    gathered.facts = replace(facts, inferred=tuple(inferred), setup=gathered.setup)
+    gathered.context = replace(context, setup=gathered.setup)
     return gathered
 
 

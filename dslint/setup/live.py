@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from dslint.config.values import UNKNOWN
 from dslint.setup.arguments import DEFAULTS, Arguments, SourcedValue
 from dslint.setup.model import Setup
 from dslint.setup.training import ARGUMENTS, TRAINER
+from dslint.source.unknown import UNKNOWN
 
 LIVE = "<TrainingArguments>"
 """The path shown for values that do not come from a file."""

@@ -65,8 +65,3 @@ class Setup:
     """Whether there is no config file, and Accelerate builds the config from its own block."""
     documents: Mapping[str, Document] = field(default_factory=dict, compare=False, repr=False)
     """The files of the setup by their shown names."""
-
-    @property
-    def trains_with_trainer(self) -> bool:
-        """Whether arguments of the Hugging Face Trainer are known."""
-        return self.arguments is not None

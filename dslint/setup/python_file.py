@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.config.values import UNKNOWN
 from dslint.setup.arguments import Arguments, SourcedValue, as_read, range_of
 from dslint.setup.model import Program
 from dslint.setup.training import ARGUMENTS, TRAINER
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Scalar, Sequence, Span
+from dslint.source.unknown import UNKNOWN
 
 CALLS: dict[str, tuple[str, tuple[str, ...], int | None]] = {
     "deepspeed.initialize": ("deepspeed", ("config", "config_params"), None),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.facts import Facts, Integration
+from dslint.facts import Integration
 from dslint.setup.accelerate import AccelerateFile, is_accelerate, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.setup.command import Command, read_command, training_flags
@@ -20,10 +21,8 @@ from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
 from dslint.source.yaml_tree import parse_yaml
 
-LAUNCH_WORDS = ("deepspeed", "torchrun", "accelerate", "srun", "torch.distributed", "llamafactory", "axolotl", "swift", "trl")
 
-
-def read_shell(text: str, path: str, shown: str, facts: Facts, *, named: bool, make: bool = False) -> Read | None:
+def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool, make: bool = False) -> Read | None:
     """Read a shell text. None for a discovered file that launches nothing with DeepSpeed."""
     script = read_script(text, make=make)
     document = Document(text, None, comments=script.comments, language="text")
@@ -33,7 +32,7 @@ def read_shell(text: str, path: str, shown: str, facts: Facts, *, named: bool, m
         command = read_command(words, script, document, shown)
         if command is None:
             continue
-        gathered = gather_command(command, document, path, shown, facts)
+        gathered = gather_command(command, document, path, shown, given)
         if gathered is not None:
             setups.append(settle(gathered))
             said.append(_said(command, gathered))
@@ -51,9 +50,9 @@ def _said(command: Command, gathered: LoadedSetup) -> str:
     return f"{command.launcher} launches {program}{ranks}{config}"
 
 
-def gather_command(command: Command, document: Document, path: str, shown: str, facts: Facts) -> LoadedSetup | None:
+def gather_command(command: Command, document: Document, path: str, shown: str, given: Context) -> LoadedSetup | None:
     """The setup of a launch command; None if it does not use DeepSpeed."""
-    gathered = LoadedSetup(Setup(launch=command.launch), facts, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
+    gathered = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
     _read_accelerate(gathered, command, path)
     _read_program(gathered, command, path)
     training = _read_training_files(gathered, command, path)
@@ -74,11 +73,8 @@ def gather_command(command: Command, document: Document, path: str, shown: str, 
     elif gathered.setup.link is None and gathered.config is None and config is not None and isinstance(config.value, str):
         gathered.setup = replace(gathered.setup, arguments=None)
         if gathered.facts.integration is None and gathered.setup.program is None:
-            gathered.facts = replace(
-                gathered.facts,
-                integration=Integration.DEEPSPEED,
-                inferred=(*gathered.facts.inferred, ("integration", f"{config.shown} ({config.where}) is DeepSpeed's own flag")),
-            )
+            evidence = f"{config.shown} ({config.where}) is DeepSpeed's own flag"
+            gathered.context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED)
         follow(gathered, config, path)
     _follow_rest(gathered, path)
     _follow_hostfile(gathered, command, path)
@@ -180,7 +176,7 @@ def _text(path: str) -> str | None:
 # ---------------------------------------------------------------------- Python
 
 
-def read_program(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
+def read_program(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a Python text. None for a discovered file that passes no config to DeepSpeed."""
     found = read_python(text, shown)
     document = found.document if found else Document(text, None, language="text")
@@ -191,7 +187,7 @@ def read_program(text: str, path: str, shown: str, facts: Facts, *, named: bool)
             else "no call in this program passes a DeepSpeed config, neither a dict literal nor a path"
         )
         return Read(FileKind.UNRELATED, document, note=f"{why}; not checked.") if named else None
-    setups = [gather_call(call, found, path, shown, facts, alone=len(found.calls) == 1) for call in found.calls]
+    setups = [gather_call(call, found, path, shown, given, alone=len(found.calls) == 1) for call in found.calls]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
     return Read(FileKind.PYTHON, document, setups, f"a program: {calls}.")
 
@@ -201,11 +197,11 @@ def _called(call: Call, gathered: LoadedSetup) -> str:
     return f"passes {what} to {Integration(call.integration).label}"
 
 
-def gather_call(call: Call, found: PythonFile, path: str, shown: str, facts: Facts, *, alone: bool) -> LoadedSetup:
+def gather_call(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, alone: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
     program: Program = replace(found.program, loader=call.integration)
     setup = Setup(program=program, arguments=call.arguments, link=call.given)
-    gathered = LoadedSetup(setup, facts, documents={shown: found.document}, kinds={shown: FileKind.PYTHON})
+    gathered = LoadedSetup(setup, given, documents={shown: found.document}, kinds={shown: FileKind.PYTHON})
     if call.config is not None:
         comments = found.document.comments
         gathered.config = Document(found.document.text, call.config, comments=comments, language="python")
@@ -215,8 +211,8 @@ def gather_call(call: Call, found: PythonFile, path: str, shown: str, facts: Fac
             gathered.kinds = {}
     else:
         follow(gathered, call.given, path)
-    if facts.integration is None:
+    if given.facts.integration is None:
         integration = Integration(call.integration)
         evidence = f"{call.given.where} passes it to {integration.label}"
-        gathered.facts = replace(facts, integration=integration, inferred=(*facts.inferred, ("integration", evidence)))
+        gathered.context = given.inferring(evidence, integration=integration)
     return settle(gathered)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dslint.config.values import UNKNOWN
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.source.tree import Document, Mapping, Scalar, plain
+from dslint.source.unknown import UNKNOWN
 
 AXOLOTL = "axolotl"
 LLAMA_FACTORY = "LLaMA-Factory"

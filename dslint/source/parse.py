@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copyreg
+from collections.abc import Callable
+
 from dslint.source.reader import Reader, RefusedError
 from dslint.source.tree import Departure, Document, SyntaxProblem
 
@@ -10,7 +13,7 @@ def parse(text: str) -> Document:
     """The tree of a JSON or HJSON text, with everything that DeepSpeed's loader refuses and everything that strict JSON lacks.
 
     `problems` is empty exactly when `hjson.loads(text)` succeeds, and `departures` too exactly when `json.loads(text)` gives the same, NaN
-    and Infinity refused (see `json_value` for the numbers that the two read differently). Never raises.
+    and Infinity refused (see `dslint.source.scalars` for the numbers that the two read differently). Never raises.
     """
     problems: list[SyntaxProblem] = []
     reader = Reader(text)
@@ -37,6 +40,14 @@ def parse_as(text: str, language: str) -> Document:
 
         return parse_yaml(text)
     return Document(text, None, language=language) if language in ("text", "python") else parse(text)
+
+
+def _reduced(document: Document) -> tuple[Callable[[str, str], Document], tuple[str, str]]:
+    return parse_as, (document.text, document.language)
+
+
+# To another process goes only the text: to parse it again is quicker than to take the tree apart, and no depth is too deep.
+copyreg.pickle(Document, _reduced)
 
 
 def _start(departure: Departure) -> int:

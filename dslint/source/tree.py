@@ -15,6 +15,17 @@ Path: TypeAlias = tuple[str | int, ...]
 """Keys and list indices from the root to a node: `("zero_optimization", "stage")`."""
 
 
+Where: TypeAlias = str | Path
+"""A config path: dotted (`"zero_optimization.stage"`), or a tuple where a key holds a dot or an index is meant. `""` is the root."""
+
+
+def path_of(where: Where) -> Path:
+    """The tuple form of a config path."""
+    if isinstance(where, tuple):
+        return where
+    return tuple(where.split(".")) if where else ()
+
+
 def pointer(path: Path) -> str:
     """A path as an RFC 6901 JSON pointer: `/zero_optimization/offload_param`."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
@@ -186,12 +197,6 @@ class Document:
         self.whole = whole
         self.sources = sources
         self._line_starts: list[int] | None = None
-
-    def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        """To another process goes the text alone: to parse it again is quicker than to take the tree apart, and no depth is too deep."""
-        from dslint.source.parse import parse_as
-
-        return parse_as, (self.text, self.language)
 
     def in_file(self, path: Path) -> Path:
         """Where in the file a path is: another place only where the document is a part of the file, or was made of it (`places`)."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
+from dslint.config.policy import Policy, PolicyError, breaches
 from dslint.diagnostics import Effect, Severity
-from dslint.registry.policy import Policy, PolicyError, breaches
 from dslint.rule import Finding, bad, good, rule
 from dslint.source.tree import plain
 
@@ -29,7 +29,7 @@ def policy_broken(config: Config) -> Iterator[Finding]:
 
     Write what the policy asks for, or ignore the finding there with a reason.
     """
-    policy = config.facts.policy
+    policy = config.policy
     if policy is None or config.document.root is None or config.document.problems:
         return
     try:

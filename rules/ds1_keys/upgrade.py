@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dslint.config import UNKNOWN, Config, Origin, resolve
 from dslint.config.effective import EffectiveEntry, effective
@@ -78,7 +77,7 @@ def _pairs(config: Config) -> Iterator[tuple[EffectiveEntry, EffectiveEntry]]:
     start = config.facts.upgrade_from
     if start is None:
         return
-    before = {entry.path: entry for entry in effective(resolve(config.document, replace(config.facts, deepspeed=start, upgrade_from=None)))}
+    before = {entry.path: entry for entry in effective(resolve(config.document, config.context.but(deepspeed=start, upgrade_from=None)))}
     for new in effective(config):
         old = before.get(new.path)
         came = _came(new.key)

@@ -103,7 +103,7 @@ def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
     Set `"stage": 1`, which is the closest, or load an ordinary checkpoint.
     """
     key = "checkpoint.load_universal"
-    if config.facts.checkpoint is not None and config.facts.checkpoint.universal is None:
+    if config.checkpoint is not None and config.checkpoint.universal is None:
         return  # it raises for another reason before it comes to this
     if config.has(key) and config.value(key) is True and config.value(STAGE) == 0:
         yield Finding(
@@ -130,7 +130,7 @@ def load_universal_left_on(config: Config) -> Iterator[Finding]:
     Write false again for the runs after it.
     """
     key = "checkpoint.load_universal"
-    if config.has(key) and config.value(key) is True and config.value(STAGE) >= 1 and config.facts.checkpoint is None:
+    if config.has(key) and config.value(key) is True and config.value(STAGE) >= 1 and config.checkpoint is None:
         yield Finding(
             key,
             'load_universal loads converted checkpoints alone: on one that this run saves, load_checkpoint raises ValueError "Invalid for universal checkpoint".',

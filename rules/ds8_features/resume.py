@@ -23,7 +23,7 @@ CONVERTED = CheckpointFacts("run", "global_step500", (1, 2), 8, 1, bf16=False, u
 
 def _checkpoint(config: Config, *, universal: bool = False) -> CheckpointFacts | None:
     """The ordinary checkpoint that is to be loaded, or with `universal` the universal one; None where it is the other."""
-    found = config.facts.checkpoint
+    found = config.checkpoint
     if found is None or config.value(UNIVERSAL) is not universal:
         return None
     return None if found.universal == found.tag and not universal else found
@@ -66,7 +66,7 @@ def checkpoint_of_another_stage(config: Config) -> Iterator[Finding]:
 
     Resume at the stage of the checkpoint, or load the weights alone, which `zero_to_fp32.py` puts together.
     """
-    checkpoint, stage = config.facts.checkpoint, config.value(STAGE)
+    checkpoint, stage = config.checkpoint, config.value(STAGE)
     universal = config.value(UNIVERSAL)
     if checkpoint is None or stage is UNKNOWN or checkpoint.pipeline or stage in checkpoint.zero or not isinstance(universal, bool):
         return
@@ -246,7 +246,7 @@ def checkpoint_not_universal(config: Config) -> Iterator[Finding]:
 
     Run `ds_to_universal.py` on the checkpoint, or change `load_universal`.
     """
-    found, wanted = config.facts.checkpoint, config.value(UNIVERSAL)
+    found, wanted = config.checkpoint, config.value(UNIVERSAL)
     if found is None:
         return
     if wanted is True and found.universal is None:

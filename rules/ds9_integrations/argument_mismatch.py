@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
+from dslint.config.fill import LABELS, SOURCES, Filled, from_arguments
 from dslint.diagnostics import Effect, Phase, Related, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
@@ -14,7 +15,6 @@ from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TR
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.setup.arguments import Arguments
-from dslint.setup.fill import LABELS, SOURCES, Filled, from_arguments
 from dslint.source.change import Set
 from dslint.source.tree import plain
 

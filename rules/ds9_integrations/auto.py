@@ -205,7 +205,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of("auto-unfilled"):
         integration = config.facts.integration
         assert isinstance(integration, Integration)
-        inferred = any(name == "integration" for name, _ in config.facts.inferred)
+        inferred = "integration" in config.evidence
         default = violation.spec.get("default")
         prefixed = f"{violation.section}.stage3_{violation.path[-1]}"
         named = (

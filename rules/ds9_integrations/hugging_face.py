@@ -43,7 +43,7 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
         return
     if config.resolved("zero_optimization.stage").note == "misspelt":
         return
-    inferred = any(name == "integration" for name, _ in config.facts.inferred) and config.setup is None
+    inferred = "integration" in config.evidence and config.setup is None
     yield Finding(
         "zero_optimization",
         f'The config has no zero_optimization: {config.facts.integration.label} raises "Please specify the ZeRO optimization config in the DeepSpeed config".',

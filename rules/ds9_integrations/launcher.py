@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Origin
+from dslint.config.fill import from_arguments, hidden_size
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
-from dslint.setup.fill import from_arguments, hidden_size
 from dslint.source.tree import Mapping
 
 ZERO2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -172,7 +172,7 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
         return
     if config.origin(PREFETCH) is not Origin.FILLED or not config.value("zero_optimization.stage") >= 3:
         return
-    size = hidden_size(config)
+    size = hidden_size(config.facts)
     if size is not None and (0.9 * size * size).is_integer():
         return
     number = f"{0.9 * size * size:,}" if size is not None else "a number that is hardly ever whole"

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
+from dslint.config.fill import hidden_size
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
-from dslint.setup.fill import hidden_size
 from dslint.source.tree import Mapping
 
 ZERO2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
@@ -405,7 +405,7 @@ def no_hidden_size(config: Config) -> Iterator[Finding]:
     if (
         model is None
         or config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE)
-        or hidden_size(config) is not None
+        or hidden_size(config.facts) is not None
     ):
         return
     text: Any = model.data.get("text_config")

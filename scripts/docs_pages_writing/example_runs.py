@@ -9,9 +9,10 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 from docs_pages_writing.own_rules import own_rules
+from dslint.config.context import Context
+from dslint.config.infer import infer
 from dslint.diagnostics import Applicability, Diagnostic
-from dslint.facts import BESIDE, LAST_PATCH, RELEASES, Facts, Release
-from dslint.facts.infer import infer
+from dslint.facts import LAST_PATCH, RELEASES, Facts, Release
 from dslint.lint.document import lint_document
 from dslint.lint.results import FileResult, Results
 from dslint.report import full
@@ -21,7 +22,7 @@ from dslint.report.words import option
 from dslint.rule import Example, Rule
 from dslint.source.edit import apply
 from dslint.source.parse import parse
-from tests.setup.beside import facts_of
+from tests.setup.beside import context_of
 
 CONFIG = "ds_config.json"
 WIDTH = 80
@@ -56,15 +57,15 @@ def run(rule: Rule, example: Example) -> Run:
 
 def _lint(text: str, example: Example, rule: Rule) -> FileResult:
     document = parse(text)
-    facts = infer(document, facts_of(example))
+    context = infer(document, context_of(example))
     rules = own_rules() if rule.last else (rule,)
-    diagnostics = lint_document(document, CONFIG, facts, rules).diagnostics
-    return FileResult(CONFIG, "ds_config", document, diagnostics, facts=facts)
+    diagnostics = lint_document(document, CONFIG, context, rules).diagnostics
+    return FileResult(CONFIG, "ds_config", document, diagnostics, context=context)
 
 
 def _printed(result: FileResult) -> str:
     out = io.StringIO()
-    full.write(Results(result.facts, (result,)), out, Style(color=False, width=WIDTH))
+    full.write(Results(result.context, (result,)), out, Style(color=False, width=WIDTH))
     return out.getvalue().rpartition("\n\n")[0]  # the summary is the last block
 
 
@@ -75,18 +76,17 @@ def fix_options(found: Diagnostic) -> str | None:
     return "--fix" if found.fix.applicability is Applicability.SAFE else "--unsafe-fixes"
 
 
-def options(facts: Facts) -> list[str]:
+def options(context: Context) -> list[str]:
     """The options that give the facts of an example, but for what is so anyway."""
-    usual = Facts()
-    given = {field.name: getattr(facts, field.name) for field in fields(Facts) if field.name not in BESIDE}
-    given = {name: value for name, value in given.items() if value != getattr(usual, name)}
+    facts, usual = context.facts, Context()
+    names = (*(field.name for field in fields(Facts) if field.name != "loader_release"), "checkpoint")
+    given = {name: context.get(name) for name in names if context.get(name) != usual.get(name)}
     if facts.gpu and facts.gpu_memory == facts.gpu.memory:
         del given["gpu_memory"]
     if facts.upgrade_from:
         given |= {"deepspeed": f"{given.pop('upgrade_from')}..{facts.deepspeed}"}
     if facts.model:
         given["model"] = "config.json"
-    given.pop("policy", None)
     return [f"{option(name)} {value}" for name, value in given.items()]
 
 
@@ -96,8 +96,9 @@ def beside(example: Example) -> Iterator[tuple[str, str, str]]:
         yield name, {"yaml": "yaml", "py": "py", "sh": "sh"}.get(name.rpartition(".")[2], "text"), text.strip("\n")
     if example.facts.model and example.facts.model.data:
         yield "config.json", "json", json.dumps(example.facts.model.data)
-    if example.facts.policy:
-        yield example.facts.policy.path, "json", json.dumps(example.facts.policy.schema)
+    policy = example.context.policy
+    if policy:
+        yield policy.path, "json", json.dumps(policy.schema)
 
 
 def releases(rule: Rule) -> str | None:
@@ -109,10 +110,10 @@ def releases(rule: Rule) -> str | None:
         return None
     example = rule.bad[0]
     document = parse(example.text)
-    facts = facts_of(example)
+    context = context_of(example)
 
     def is_found(release: Release) -> bool:
-        asked = replace(facts, deepspeed=release)
+        asked = context.but(deepspeed=release)
         return any(d.code == rule.code for d in lint_document(document, CONFIG, asked, (rule,)).diagnostics)
 
     last = [Release(*minor, patch) for minor, patch in LAST_PATCH.items()]

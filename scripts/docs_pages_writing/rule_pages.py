@@ -73,7 +73,7 @@ def _bad(example: Example, shown: Run, *, line_above: bool) -> Iterator[str]:
         yield "---"
     yield _config(shown.text)
     yield from _beside(example)
-    given = options(example.facts)
+    given = options(example.context)
     said = f"With {listed(map(code, given))}, dslint reports:" if given else "dslint reports:"
     if shown.output:
         yield said
@@ -84,7 +84,7 @@ def _bad(example: Example, shown: Run, *, line_above: bool) -> Iterator[str]:
 
 
 def _good(rule: Rule, example: Example) -> Iterator[str]:
-    given = options(example.facts)
+    given = options(example.context)
     if given:
         yield f"With {listed(map(code, given))}:"
     yield _config(run(rule, example).text)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, Phase
 from dslint.facts import Facts
 from dslint.facts.checkpoint import describe
@@ -101,7 +102,7 @@ def saved(ask: Runner, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def said(folder: Path, ranks: int, resumed: dict[str, Any]) -> list[Diagnostic]:
     """What dslint says of the resume itself."""
-    facts = Facts(world_size=ranks, checkpoint=describe(str(folder)))
+    facts = Context(Facts(world_size=ranks), checkpoint=describe(str(folder)))
     found = lint_document(parse(json.dumps(resumed)), "c.json", facts, all_rules()).diagnostics
     about = {rule.code for rule in all_rules() if "checkpoint" in rule.needs}
     return [d for d in found if d.phase is Phase.RESUME or d.code in about]

@@ -52,7 +52,7 @@ def parameters(kind: str) -> list[object]:
 
 @pytest.mark.parametrize(("rule", "example", "name"), parameters("bad"))
 def test_deepspeed_raises_in_the_claimed_phase(rule: Rule, example: Example, name: str, engine: Engine) -> None:
-    found = [d for d in lint_document(parse(example.text), "c.json", example.facts, (rule,)).diagnostics if d.code == rule.code]
+    found = [d for d in lint_document(parse(example.text), "c.json", example.context, (rule,)).diagnostics if d.code == rule.code]
     outcome = outcomes(engine)[name]
     if found[0].effect is not Effect.CRASH:
         return

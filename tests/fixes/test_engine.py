@@ -29,7 +29,7 @@ def mended(rule: Rule, example: Example) -> tuple[str, bool, Upto] | None:
     """The text of an example with the fixes of its rule made, whether all of them are safe, and how far to look; None where that proves nothing."""
 
     def lint(text: str) -> FileResult:
-        result = lint_text(text, "ds.json", example.facts, (rule,))
+        result = lint_text(text, "ds.json", example.context, (rule,))
         assert result is not None
         return result
 

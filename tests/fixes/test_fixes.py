@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration
 from dslint.fix.apply import fix
@@ -44,8 +45,8 @@ def lint(text: str, integration: Integration | None = Integration.DEEPSPEED, wor
     return result
 
 
-def lint_as(text: str, facts: Facts) -> FileResult:
-    result = lint_text(text, "ds.json", facts, RULES)
+def lint_as(text: str, given: Facts | Context) -> FileResult:
+    result = lint_text(text, "ds.json", given, RULES)
     assert result is not None
     return result
 
@@ -68,8 +69,8 @@ def test_every_fix_of_a_bad_example_mends_it(rule: object) -> None:
         if example.files:
             continue
 
-        def lint_example(text: str, facts: Facts = example.facts) -> FileResult:
-            result = lint_text(text, "ds.json", facts, RULES)
+        def lint_example(text: str, given: Context = example.context) -> FileResult:
+            result = lint_text(text, "ds.json", given, RULES)
             assert result is not None
             return result
 
@@ -177,7 +178,7 @@ def mended_after_parsing() -> Sequence[object]:
         for number, example in enumerate(rule.bad):
             if example.facts.deepspeed != NEWEST or example.files or "autotp" in example.text:
                 continue
-            fixed = fix(example.text, partial(lint_as, facts=example.facts), SAFE)
+            fixed = fix(example.text, partial(lint_as, given=example.context), SAFE)
             if rule.code in {d.code for d in fixed.fixed} and not any(d.effect is Effect.CRASH for d in fixed.result.diagnostics):
                 found.append(pytest.param(fixed.text, example.facts.world_size or 1, id=f"{rule.code}-{number}"))
     return found
@@ -227,7 +228,7 @@ def test_a_schedule_in_plain_words_is_the_same_schedule(kind: str, params: dict[
             "scheduler": {"type": kind, "params": params},
         }
     )
-    fixed = fix(text, partial(lint_as, facts=Facts(1, Integration.DEEPSPEED)), SAFE)
+    fixed = fix(text, partial(lint_as, given=Facts(1, Integration.DEEPSPEED)), SAFE)
     assert [d.code for d in fixed.fixed]
     assert rates(fixed.text) == rates(text)
 

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from dslint.config import Config, resolve
+from dslint.config.context import Context
+from dslint.config.infer import infer
 from dslint.config.validate import VIOLATIONS
 from dslint.diagnostics import Effect
 from dslint.facts import Facts, Integration, Release
-from dslint.facts.infer import infer
 from dslint.lint.document import lint_document
 from dslint.registry.rules import loaded_rules
 from dslint.registry.watches import can_run, signals_of
@@ -25,7 +26,7 @@ from dslint.setup.model import Setup
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping
 from tests.rules.test_no_rule_fails import odd_config
-from tests.setup.beside import facts_of
+from tests.setup.beside import context_of
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "scripts"))
 
@@ -42,12 +43,14 @@ FACTS = (
 )
 
 
-def missed(document: Document, facts: Facts) -> list[str]:
+def missed(document: Document, given: Facts | Context) -> list[str]:
     """Rules that find something although none of their watches holds."""
-    config = resolve(document, facts)
+    config = resolve(document, given)
     signals = signals_of(config)
     assert {violation.kind for violation in config.violations} <= VIOLATIONS
-    idle = [rule for rule in RULES if not can_run(rule.watches, signals) and all(getattr(facts, need) is not None for need in rule.needs)]
+    idle = [
+        rule for rule in RULES if not can_run(rule.watches, signals) and all(config.context.get(need) is not None for need in rule.needs)
+    ]
     return [rule.code for rule in idle if list(rule.check(config))]
 
 
@@ -83,9 +86,9 @@ def _with(document: Document, members: list[object]) -> Document:
 def test_no_rule_is_missed_on_an_example(rule: Rule) -> None:
     for example in (*rule.bad, *rule.good):
         whole = parse(example.text)
-        facts = facts_of(example)
+        context = context_of(example)
         for document in with_one_section_less(whole):
-            assert missed(document, infer(document, facts)) == [], example.text
+            assert missed(document, infer(document, context)) == [], example.text
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.*json")), ids=lambda path: path.name)

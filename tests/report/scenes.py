@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from io import StringIO
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Phase, Place, Range, Related, Severity
 from dslint.facts import Facts, Integration
 from dslint.lint.results import FileResult, Results, Skipped, Suppressed, SuppressedBy
@@ -124,11 +125,10 @@ def findings() -> Results:
             range=place(document, '"initial_scale_power": 32'),
         ),
     )
-    inferred = Facts(
-        8, Integration.TRANSFORMERS, inferred=(("integration", '"fp16.enabled" is "auto", which only the Hugging Face Trainer replaces'),)
-    )
+    evidence = '"fp16.enabled" is "auto", which only the Hugging Face Trainer replaces'
+    context = Context(Facts(8)).inferring(evidence, integration=Integration.TRANSFORMERS)
     skipped = (Skipped("DS711", "model"), Skipped("DS712", "model"), Skipped("DS512", "host_memory"))
-    return Results(Facts(world_size=8), (FileResult(path, "ds_config", document, diagnostics, skipped, facts=inferred),))
+    return Results(Context(Facts(world_size=8)), (FileResult(path, "ds_config", document, diagnostics, skipped, context=context),))
 
 
 def files() -> Results:
@@ -161,7 +161,7 @@ def files() -> Results:
         ),
     )
     return Results(
-        Facts(),
+        Context(),
         (
             fine,
             FileResult("accelerate.yaml", "accelerate", yaml),
@@ -193,7 +193,7 @@ def minified() -> Results:
     far = Related("min.json", "it has to do with this one, which stands far from it", None, place(document, '"key_200":200'))
     near = Related("min.json", "and this one is near", None, place(document, '"key_151":151'))
     return Results(
-        Facts(),
+        Context(),
         (FileResult("min.json", "ds_config", document, (at('"stage":0'), at('"key_150":150', near, far), at('"last":1'), at(text))),),
     )
 
@@ -217,20 +217,21 @@ def hostile() -> Results:
         at("\ud800", "half a character: \ud800"),
         at("4", "after everything"),
     )
-    return Results(Facts(), (FileResult(path, "ds_config", document, diagnostics, note="a note\x1b[2J"),))
+    return Results(Context(), (FileResult(path, "ds_config", document, diagnostics, note="a note\x1b[2J"),))
 
 
 def clean() -> Results:
     """Nothing found, and everything known."""
     return Results(
-        Facts(8), (FileResult("a.json", "ds_config", parse('{"train_batch_size": 8}')), FileResult("b.json", "ds_config", parse("{}")))
+        Context(Facts(8)),
+        (FileResult("a.json", "ds_config", parse('{"train_batch_size": 8}')), FileResult("b.json", "ds_config", parse("{}"))),
     )
 
 
 def nothing_judged() -> Results:
     """A file that is no training config."""
     return Results(
-        Facts(),
+        Context(),
         (
             FileResult(
                 "inference.json", "inference", parse("{}"), note="a config for deepspeed.init_inference; dslint judges training configs."
@@ -264,7 +265,7 @@ def suppressed() -> Results:
 
     product = found("a.json", "DS201", "batch-size-product", Effect.CRASH, "4 x 2 is not 32.", phase=Phase.PARSE, pointer="/b")
     return Results(
-        Facts(),
+        Context(),
         (
             FileResult(
                 "a.json",

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Phase, Place, Range, Related, Severity
-from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results, Skipped, Suppressed, SuppressedBy
-from dslint.report import FORMATS
 from dslint.report.style import visible
+from dslint.settings.table import FORMATS
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Sequence, Span
 
 from . import readers
@@ -86,10 +86,10 @@ FILES = st.builds(
     st.lists(st.builds(Skipped, st.just("DS201"), st.sampled_from(["world_size", "model"])), max_size=2).map(tuple),
     st.none() | TEXT,
     st.none() | TEXT,
-    st.builds(Facts, inferred=st.lists(st.tuples(st.just("world_size"), TEXT), max_size=1).map(tuple)),
+    st.builds(Context, evidence=st.lists(st.tuples(st.just("world_size"), TEXT), max_size=1).map(tuple)),
     st.lists(st.builds(Suppressed, diagnostics(), st.sampled_from(SuppressedBy), st.none() | TEXT), max_size=2).map(tuple),
 )
-RESULTS = st.builds(Results, st.just(Facts()), st.lists(FILES, max_size=3).map(tuple), st.sampled_from([(), RULES]))
+RESULTS = st.builds(Results, st.just(Context()), st.lists(FILES, max_size=3).map(tuple), st.sampled_from([(), RULES]))
 
 
 @settings(max_examples=100, deadline=None)

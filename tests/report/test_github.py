@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dslint.config.context import Context
 from dslint.diagnostics import Effect, Place, Range
-from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results
 from dslint.report.github import command, escape
 from dslint.source.parse import parse
@@ -49,7 +49,7 @@ def test_columns_only_within_one_line() -> None:
 def many(count: int, *effects: Effect) -> Results:
     place = Range(Place(1, 1, 0), Place(1, 2, 1))
     diagnostics = tuple(found("a.json", "DS103", f"n{number}", effect, "m", range=place) for number in range(count) for effect in effects)
-    return Results(Facts(), (FileResult("a.json", "ds_config", parse("{}"), diagnostics),))
+    return Results(Context(), (FileResult("a.json", "ds_config", parse("{}"), diagnostics),))
 
 
 def test_no_more_than_github_shows_and_the_loudest_first() -> None:
@@ -81,12 +81,12 @@ def test_paths_start_at_the_root(path: str, expected: str | None, tmp_path: Path
     (repository / "work").mkdir(parents=True)
     monkeypatch.chdir(repository / "work")
     monkeypatch.setenv("GITHUB_WORKSPACE", str(repository))
-    results = Results(Facts(), (FileResult(path, "ds_config", None, (found(path, "DS103", "n", Effect.SLOW, "m"),)),))
+    results = Results(Context(), (FileResult(path, "ds_config", None, (found(path, "DS103", "n", Effect.SLOW, "m"),)),))
     (annotation,) = read(written(results, "github"))[0]
     assert annotation.properties.get("file") == expected
 
 
 def test_an_annotation_says_what_happens_and_what_to_write() -> None:
     diagnostic = found("a.json", "DS501", "n", Effect.IGNORED, "found.", help="do this.", url="https://example.org")
-    (annotation,) = read(written(Results(Facts(), (FileResult("a.json", "ds_config", None, (diagnostic,)),)), "github"))[0]
+    (annotation,) = read(written(Results(Context(), (FileResult("a.json", "ds_config", None, (diagnostic,)),)), "github"))[0]
     assert annotation.message == "found.\nDeepSpeed: ignores the setting\nhelp: do this.\nhttps://example.org"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Effect, Phase, Severity
-from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results
 from dslint.suppress.fingerprints import fingerprints
 
@@ -36,7 +36,7 @@ def test_every_finding_has_what_gitlab_requires(scene: str) -> None:
 def test_severities(effect: Effect, severity: Severity | None, expected: str) -> None:
     phase = Phase.PARSE if effect is Effect.CRASH else None
     one = found("a.json", "DS103", "n", effect, "m", phase=phase, severity=severity or effect.severity)
-    (finding,) = readers.gitlab(written(Results(Facts(), (FileResult("a.json", "ds_config", None, (one,)),)), "gitlab"))
+    (finding,) = readers.gitlab(written(Results(Context(), (FileResult("a.json", "ds_config", None, (one,)),)), "gitlab"))
     assert finding["severity"] == expected
 
 
@@ -56,5 +56,5 @@ def test_paths_start_at_the_root_of_the_project(path: str, expected: str, tmp_pa
     (tmp_path / "project" / "work").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "project" / "work")
     monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path / "project"))
-    results = Results(Facts(), (FileResult(path, "ds_config", None, (found(path, "DS103", "n", Effect.SLOW, "m"),)),))
+    results = Results(Context(), (FileResult(path, "ds_config", None, (found(path, "DS103", "n", Effect.SLOW, "m"),)),))
     assert [finding["location"]["path"] for finding in readers.gitlab(written(results, "gitlab"))] == [expected]

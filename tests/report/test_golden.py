@@ -8,7 +8,7 @@ import pytest
 
 from dslint import __version__
 from dslint.facts import NEWEST
-from dslint.report import FORMATS
+from dslint.settings.table import FORMATS
 
 from . import golden
 from .scenes import SCENES, findings, written

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Edit, Effect, Fix
-from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results
 from dslint.source.parse import parse
 from dslint.suppress.fingerprints import fingerprints
@@ -70,7 +70,7 @@ def test_a_fix_without_a_document_has_no_ranges() -> None:
     fix = Fix("cut", Applicability.UNSAFE, (Edit(0, 1, ""),))
     diagnostic = found("a", "DS001", "n", Effect.SILENT, "m", fix=fix)
     for document, expected in ((None, None), (parse("{}"), {"line": 1, "column": 1, "offset": 0})):
-        output = json.loads(written(Results(Facts(), (FileResult("a", "ds_config", document, (diagnostic,)),)), "json"))
+        output = json.loads(written(Results(Context(), (FileResult("a", "ds_config", document, (diagnostic,)),)), "json"))
         (edit,) = output["diagnostics"][0]["fix"]["edits"]
         assert (edit["range"] and edit["range"]["start"]) == expected
 

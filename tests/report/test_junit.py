@@ -6,8 +6,8 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Effect, Place, Range
-from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results
 
 from . import readers
@@ -53,7 +53,7 @@ def test_a_rule_that_spoke_twice_is_one_test_with_both_places() -> None:
         found("a.json", "DS103", "n", effect, message, range=Range(Place(line, 1, 0), Place(line, 2, 1)))
         for line, effect, message in ((2, Effect.SLOW, "one"), (5, Effect.IGNORED, "two"))
     )
-    root = readers.junit(written(Results(Facts(), (FileResult("a.json", "ds_config", None, (first, second)),)), "junit"))
+    root = readers.junit(written(Results(Context(), (FileResult("a.json", "ds_config", None, (first, second)),)), "junit"))
     (failure,) = root.iter("failure")
     assert (failure.get("type"), failure.get("message")) == ("warning", "one (and 1 more finding)")
     assert "a.json:2:1: info\none\n" in (failure.text or "")

@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Effect
-from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results
 from dslint.report.markdown import LIMIT
 
@@ -30,7 +30,7 @@ def test_it_is_what_it_should_be(scene: str) -> None:
 
 def nasty() -> Results:
     one = found("a|b <i>.json", "DS103", "n", Effect.SLOW, NASTY, help=NASTY)
-    return Results(Facts(), (FileResult("a|b <i>.json", "ds_config", None, (one,), note=NASTY),))
+    return Results(Context(), (FileResult("a|b <i>.json", "ds_config", None, (one,), note=NASTY),))
 
 
 def test_it_reads_as_it_was_written() -> None:
@@ -67,7 +67,7 @@ def test_a_renderer_makes_nothing_of_it() -> None:
 def test_remarks_are_folded_where_they_are_many() -> None:
     assert "<details>" not in written(suppressed(), "markdown")
     many = tuple(FileResult(f"{number}.json", "template", note="a template.") for number in range(300))
-    text = written(Results(Facts(), (*files().files, *many)), "markdown")
+    text = written(Results(Context(), (*files().files, *many)), "markdown")
     readers.markdown(text)
     assert "<summary>302 remarks</summary>\n\n- " in text
     assert text.endswith("- and 102 more\n\n</details>\n")
@@ -81,7 +81,7 @@ def test_a_table_per_file_that_has_findings() -> None:
 def test_the_loudest_stay_where_not_all_fit() -> None:
     effects = (Effect.SLOW, Effect.SILENT, Effect.IGNORED)
     results = Results(
-        Facts(),
+        Context(),
         tuple(
             FileResult(
                 f"{number}.json", "ds_config", None, tuple(found(f"{number}.json", "DS103", "n", effect, "模" * 900) for effect in effects)

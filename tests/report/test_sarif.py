@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Place, Range, Related
-from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.report import sarif
 from dslint.source.parse import parse
@@ -19,7 +19,7 @@ from .scenes import SCENES, files, findings, found, place, suppressed, written
 
 
 def run_of(*diagnostics: Diagnostic, **more: object) -> Results:
-    return Results(Facts(), (FileResult("a.json", "ds_config", parse("{}"), diagnostics, **more),))  # type: ignore[arg-type]
+    return Results(Context(), (FileResult("a.json", "ds_config", parse("{}"), diagnostics, **more),))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("scene", SCENES)
@@ -44,7 +44,7 @@ def test_a_region_is_what_the_finding_underlines() -> None:
 def test_columns_count_code_points() -> None:
     document = parse('{"😀": 1}')
     diagnostic = found("a.json", "DS103", "n", Effect.IGNORED, "m", range=place(document, "1"))
-    run = readers.sarif(written(Results(Facts(), (FileResult("a.json", "ds_config", document, (diagnostic,)),)), "sarif"))
+    run = readers.sarif(written(Results(Context(), (FileResult("a.json", "ds_config", document, (diagnostic,)),)), "sarif"))
     assert run["columnKind"] == "unicodeCodePoints"
     assert run["results"][0]["locations"][0]["physicalLocation"]["region"]["startColumn"] == 7
 
@@ -129,7 +129,7 @@ def test_artifacts_are_addressed_from_the_root(
         monkeypatch.setenv("GITHUB_WORKSPACE", str(repository))
     else:
         path = path.removeprefix("../") if path.startswith("../") else f"work/{path}"
-    results = Results(Facts(), (FileResult(path, "ds_config", None, (found(path, "DS103", "n", Effect.SLOW, "m"),)),))
+    results = Results(Context(), (FileResult(path, "ds_config", None, (found(path, "DS103", "n", Effect.SLOW, "m"),)),))
     (result,) = readers.sarif(written(results, "sarif"))["results"]
     assert result["locations"][0]["physicalLocation"]["artifactLocation"] == expected
 
@@ -137,7 +137,9 @@ def test_artifacts_are_addressed_from_the_root(
 def test_outside_of_the_root_the_address_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "in").mkdir()
     monkeypatch.chdir(tmp_path / "in")
-    results = Results(Facts(), (FileResult("../out x.json", "ds_config", None, (found("../out x.json", "DS103", "n", Effect.SLOW, "m"),)),))
+    results = Results(
+        Context(), (FileResult("../out x.json", "ds_config", None, (found("../out x.json", "DS103", "n", Effect.SLOW, "m"),)),)
+    )
     (result,) = readers.sarif(written(results, "sarif"))["results"]
     artifact = result["locations"][0]["physicalLocation"]["artifactLocation"]
     assert set(artifact) == {"uri"}
@@ -177,7 +179,7 @@ def test_long_texts_and_many_places_are_cut() -> None:
     related = tuple(Related("a.json", f"r{number}") for number in range(2_000))
     many = tuple(FileResult(f"{number}.json", "unreadable", error="e") for number in range(1_500))
     results = run_of(found("a.json", "DS103", "n" * 2_000, Effect.SLOW, "x" * 100_000, related=related))
-    run = readers.sarif(written(Results(Facts(), (*results.files, *many)), "sarif"))
+    run = readers.sarif(written(Results(Context(), (*results.files, *many)), "sarif"))
     (result,) = run["results"]
     assert len(result["relatedLocations"]) == 100
     assert result["message"]["text"].startswith("x" * 3_999 + "…\nSee also: [r0](1)")

@@ -6,22 +6,23 @@ import re
 
 import pytest
 
+from dslint.config.context import PARTS
+from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, Effect
 from dslint.facts import Facts
-from dslint.facts.infer import infer
 from dslint.lint.document import lint_document
 from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
-from tests.setup.beside import facts_of
+from tests.setup.beside import context_of
 
 RULES = loaded_rules()
 
 
 def lint(example: Example) -> tuple[Diagnostic, ...]:
     document = parse(example.text)
-    return lint_document(document, "ds_config.json", infer(document, facts_of(example)), RULES).diagnostics
+    return lint_document(document, "ds_config.json", infer(document, context_of(example)), RULES).diagnostics
 
 
 def cases(kind: str) -> list[object]:
@@ -61,7 +62,7 @@ def test_a_rule_is_whole(rule: Rule) -> None:
     assert rule.summary.endswith("."), "the summary is a sentence"
     assert len(rule.summary) <= 120
     assert len(rule.documentation.split("\n\n")) >= 2, "documentation says more than the summary"
-    assert not set(rule.needs) - set(Facts.__slots__)
+    assert not set(rule.needs) - {*Facts.__slots__, *PARTS}
 
 
 def test_codes_and_names_are_unique_and_sorted_into_chapters() -> None:

@@ -61,7 +61,7 @@ def test_auto_in_a_batch_key_gives_the_loader_away() -> None:
     )
     assert result is not None
     assert result.facts.integration is Integration.TRANSFORMERS
-    assert "train_batch_size" in dict(result.facts.inferred)["integration"]
+    assert "train_batch_size" in dict(result.context.evidence)["integration"]
     assert [d.code for d in result.diagnostics] == []
 
 

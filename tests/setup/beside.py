@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dslint.facts import Facts
+from dslint.config.context import Context
 from dslint.rule import Example
 from dslint.setup.accelerate import read_accelerate
 from dslint.setup.arguments import given_at
@@ -21,10 +21,10 @@ from dslint.source.yaml_tree import parse_yaml
 CONFIG = "ds_config.json"
 
 
-def facts_of(example: Example) -> Facts:
-    """The facts of an example, with the setup that its files make."""
+def context_of(example: Example) -> Context:
+    """What is known beside an example, with the setup that its files make."""
     if not example.files:
-        return example.facts
+        return example.context
     files = dict(example.files)
     setup = Setup(config=CONFIG)
     if "accelerate.yaml" in files:
@@ -47,8 +47,8 @@ def facts_of(example: Example) -> Facts:
         command = read_command(script.commands[0], script, document, "run.sh")
         assert command is not None
         setup = replace(setup, launch=command.launch)
-    gathered = LoadedSetup(setup, example.facts, config=parse(example.text))
-    return settle(gathered).facts
+    gathered = LoadedSetup(setup, example.context, config=parse(example.text))
+    return settle(gathered).context
 
 
 def _value(document: object) -> object:

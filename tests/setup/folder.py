@@ -12,8 +12,8 @@ from dslint.facts import Facts
 from dslint.lint.discovery import Target
 from dslint.lint.files import is_setup
 from dslint.lint.results import FileResult
+from dslint.lint.setups import lint_command, lint_setup, merged
 from dslint.registry.rules import loaded_rules
-from dslint.setup.lint import lint_command, lint_setup, merged
 
 RULES = [rule for rule in loaded_rules() if not rule.pedantic]
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from dslint.facts import Facts
+from dslint.config.context import Context
 from dslint.fix.apply import fix
 from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
 from dslint.rule import Rule
 from tests.command import dslint
-from tests.setup.beside import CONFIG, facts_of
+from tests.setup.beside import CONFIG, context_of
 from tests.setup.folder import RULES, Folder, folder
 
 __all__ = ["folder"]
@@ -74,10 +74,10 @@ def test_what_nobody_asked_for_is_left_as_it_is(folder: Folder) -> None:
 @pytest.mark.parametrize("rule", [rule for rule in RULES if any(example.files for example in rule.bad)], ids=lambda rule: rule.code)
 def test_every_fix_of_an_example_with_files_mends_it(rule: Rule) -> None:
     for example in (example for example in rule.bad if example.files):
-        facts = facts_of(example)
+        context = context_of(example)
 
-        def lint(text: str, facts: Facts = facts) -> FileResult:
-            result = lint_text(text, CONFIG, facts, RULES)
+        def lint(text: str, context: Context = context) -> FileResult:
+            result = lint_text(text, CONFIG, context, RULES)
             assert result is not None
             return replace(result, diagnostics=tuple(d for d in result.diagnostics if d.path == CONFIG))
 

@@ -39,7 +39,7 @@ def test_a_training_and_its_config(folder: Folder, framework: str) -> None:
     line = TRAINERS[framework].splitlines()[other.range.start.line - 1]
     assert line == "gradient_accumulation_steps: 2"
     assert framework in (results["train.yaml"].note or "")
-    assert dict(results["ds.json"].facts.inferred)["integration"].startswith("train.yaml")
+    assert dict(results["ds.json"].context.evidence)["integration"].startswith("train.yaml")
     folder.write({"ds.json": AGREEING})
     assert [d for d in folder.diagnostics("train.yaml") if d.code == "DS904"] == []
 

@@ -97,7 +97,7 @@ def test_a_disk_that_is_full_leaves_the_old_one(project: Path) -> None:
     before = (project / "known.json").read_text(encoding="utf-8")
     folder = project / "known.json"
     program = (
-        "import os, sys\nfrom dslint.fix import atomic_write\n"
+        "import os, sys\n"
         "def full(fd):\n    raise OSError(28, 'No space left on device')\n"
         "os.fsync = full\nfrom dslint.cli import main\nsys.argv = ['dslint', 'check', '--write-baseline']\nmain()\n"
     )

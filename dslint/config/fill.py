@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dslint.config.values import UNKNOWN, Origin, Value
+from dslint.config.context import Context
+from dslint.config.values import Origin, Value
 from dslint.facts import Facts, Integration, Release
 from dslint.setup.arguments import Arguments, SourcedValue
-
-if TYPE_CHECKING:
-    from dslint.config import Config
+from dslint.setup.model import Setup
+from dslint.source.unknown import UNKNOWN
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "train_micro_batch_size_per_gpu": ("per_device_train_batch_size",),
@@ -108,45 +108,45 @@ def _warmup(values: dict[str, Any], least: int) -> Any:
     return max(least, int(steps))
 
 
-def fill(config: Config, key: str, source: str | None) -> Value | None:
+def fill(context: Context, key: str, source: str | None) -> Value | None:
     """The value that replaces "auto" in a key that the integration fills, None if it is not known.
 
     Args:
-        config: the config; its facts name the integration and hold the arguments.
+        context: names the integration, and holds the arguments.
         key: the dotted key.
         source: what it is filled from, for messages.
     """
-    facts = config.facts
+    facts, setup = context.facts, context.setup
     if key in _HIDDEN:
-        return _from_model(config, key)
-    if facts.integration is Integration.TRANSFORMERS and facts.setup is not None and facts.setup.arguments is not None and key in SOURCES:
-        filled = from_arguments(key, facts.setup.arguments, facts)
+        return _from_model(facts, key)
+    if facts.integration is Integration.TRANSFORMERS and setup is not None and setup.arguments is not None and key in SOURCES:
+        filled = from_arguments(key, setup.arguments, facts)
         if filled.value is UNKNOWN or not filled.sure:
             return None
         where = ", ".join(dict.fromkeys(f"{given.name.lstrip('-')} in {given.where}" for given in filled.givens))
         return Value(filled.value, Origin.FILLED, where or f"the default of {' and '.join(SOURCES[key])}")
     if facts.integration is Integration.ACCELERATE:
-        return _from_accelerate(config, key)
+        return _from_accelerate(setup, key)
     return Value(0, Origin.FILLED, source) if key == "scheduler.params.warmup_min_lr" else None
 
 
-def _from_model(config: Config, key: str) -> Value | None:
-    model = config.facts.model
-    size = hidden_size(config)
+def _from_model(facts: Facts, key: str) -> Value | None:
+    model = facts.model
+    size = hidden_size(facts)
     if model is None or size is None:
         return None
     return Value(_HIDDEN[key](size), Origin.FILLED, f"from hidden_size {size:,} in {model.path}")
 
 
-def hidden_size(config: Config) -> int | None:
+def hidden_size(facts: Facts) -> int | None:
     """The hidden size that the integration finds in the model's config.json; None if it finds none, or the model is not known."""
-    model = config.facts.model
+    model = facts.model
     if model is None:
         return None
     data = model.data
     found = _size(data)
-    release = config.facts.loader_release
-    looks = config.facts.integration is Integration.TRANSFORMERS and (release is None or release > _TEXT_CONFIG)
+    release = facts.loader_release
+    looks = facts.integration is Integration.TRANSFORMERS and (release is None or release > _TEXT_CONFIG)
     if found is None and looks and isinstance(data.get("text_config"), dict):
         found = _size(data["text_config"])
     return found
@@ -169,8 +169,7 @@ def _size(data: dict[str, Any]) -> int | None:
     return None
 
 
-def _from_accelerate(config: Config, key: str) -> Value | None:
-    setup = config.facts.setup
+def _from_accelerate(setup: Setup | None, key: str) -> Value | None:
     file = setup.accelerate if setup else None
     if file is None or not file.precision or key not in ("fp16.enabled", "bf16.enabled"):
         return None

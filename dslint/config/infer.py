@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from dslint.config.context import Context
 from dslint.facts import Facts, Integration
 from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Document, Member, Scalar
 
 
-def infer(document: Document, facts: Facts) -> Facts:
-    """The facts with what the document gives away: a key that reads "auto", that DeepSpeed would not survive, and that the Hugging Face
-    Trainer fills, was written for the Trainer (or for Accelerate, which fills fewer).
+def infer(document: Document, given: Facts | Context) -> Context:
+    """What is known, with what the document gives away.
+
+    A key that reads "auto", that DeepSpeed would not survive, and that the Hugging Face Trainer fills, was written for the Trainer (or for
+    Accelerate, which fills fewer).
     """
-    if facts.integration is not None:
-        return facts
+    context = Context.of(given)
+    if context.facts.integration is not None:
+        return context
     for key in FILLED["transformers"]:
         parent = key.rpartition(".")[0]
         if KEYS.get(parent, {}).get("unknown") == "raise":
@@ -23,5 +25,5 @@ def infer(document: Document, facts: Facts) -> Facts:
         found = document.lookup(tuple(key.split(".")))
         if isinstance(found, Member) and isinstance(found.value, Scalar) and found.value.value == "auto":
             evidence = f'"{key}" is "auto", which only the Hugging Face Trainer and Accelerate replace'
-            return replace(facts, integration=Integration.TRANSFORMERS, inferred=(*facts.inferred, ("integration", evidence)))
-    return facts
+            return context.inferring(evidence, integration=Integration.TRANSFORMERS)
+    return context

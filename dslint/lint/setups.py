@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from os.path import basename, normpath
 
+from dslint.config.context import Context
 from dslint.config.detect import FileKind
+from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts
-from dslint.facts.infer import infer
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.results import FileResult, Skipped, Suppressed
 from dslint.rule import RuleInfo
@@ -27,65 +28,67 @@ WORD = "deepspeed"
 
 
 def lint_setup(
-    path: str, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
+    path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> list[FileResult]:
     """Read a file that names configs, and lint them with it. Empty for a discovered file that has nothing to do with DeepSpeed."""
     try:
         text = read(path)
     except ReadError as error:
-        return [FileResult(shown, FileKind.UNREADABLE, error=str(error), facts=facts)] if named else []
-    return lint_setup_text(text, path, shown, facts, rules, named=named, comments=comments)
+        return [FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))] if named else []
+    return lint_setup_text(text, path, shown, given, rules, named=named, comments=comments)
 
 
 def lint_setup_text(
-    text: str, path: str, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
+    text: str, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
 ) -> list[FileResult]:
     """Lint a text as if it were the file `path`; see `lint_setup`. The first result is for the file itself."""
     if not named and WORD not in text.lower():
         return []
-    found = read_setups(text, path, shown, facts, named=named)
-    return [] if found is None else lint_read(found, shown, facts, rules, comments=comments)
+    context = Context.of(given)
+    found = read_setups(text, path, shown, context, named=named)
+    return [] if found is None else lint_read(found, shown, context, rules, comments=comments)
 
 
-def links_of(path: str, shown: str, facts: Facts) -> Iterator[tuple[str, Facts]]:
-    """The separate config files that a file names: their shown paths, each with the facts for linting it."""
+def links_of(path: str, shown: str, given: Context) -> Iterator[tuple[str, Context]]:
+    """The separate config files that a file names: their shown paths, each with what is known beside it."""
     try:
         text = read(path)
     except ReadError:
         return
-    found = read_setups(text, path, shown, facts, named=True) if WORD in text.lower() else None
+    found = read_setups(text, path, shown, given, named=True) if WORD in text.lower() else None
     for gathered in found.setups if found else ():
         config = gathered.setup.config
         if config is not None and gathered.config is not None and config != shown and gathered.documents.get(config) is gathered.config:
-            yield config, infer(gathered.config, gathered.facts)
+            yield config, infer(gathered.config, gathered.context)
 
 
-def read_setups(text: str, path: str, shown: str, facts: Facts, *, named: bool) -> Read | None:
+def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a file by its name and text. None for a discovered file that has nothing to do with DeepSpeed."""
     name = basename(path).lower()
     if name.endswith((".yaml", ".yml")):
-        return read_yaml(text, path, shown, facts, named=named)
+        return read_yaml(text, path, shown, given, named=named)
     from dslint.setup.scripts import read_program, read_shell
 
     if name.endswith(".py"):
-        return read_program(text, path, shown, facts, named=named)
-    return read_shell(text, path, shown, facts, named=named, make="makefile" in name or name.endswith(".mk"))
+        return read_program(text, path, shown, given, named=named)
+    return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))
 
 
-def lint_command(text: str, facts: Facts, rules: Sequence[RuleInfo]) -> list[FileResult]:
+def lint_command(text: str, given: Facts | Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
     """Lint the setup of a launch command, given as text."""
     from dslint.setup.scripts import read_shell
 
-    found = read_shell(text, "command", COMMAND, facts, named=True)
+    context = Context.of(given)
+    found = read_shell(text, "command", COMMAND, context, named=True)
     assert found is not None, "a named text always has a result"
-    return lint_read(found, COMMAND, facts, rules)
+    return lint_read(found, COMMAND, context, rules)
 
 
-def lint_read(found: Read, shown: str, facts: Facts, rules: Sequence[RuleInfo], *, comments: bool = True) -> list[FileResult]:
+def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo], *, comments: bool = True) -> list[FileResult]:
     """Lint a file that was read: one result for the file itself, and one for each file that it names."""
     if found.kind is FileKind.UNREADABLE:
-        return [FileResult(shown, FileKind.UNREADABLE, error=found.note, facts=facts)]
-    results = [FileResult(shown, found.kind, found.document, note=found.note, facts=facts)]
+        return [FileResult(shown, FileKind.UNREADABLE, error=found.note, context=given)]
+    results = [FileResult(shown, found.kind, found.document, note=found.note, context=given)]
     for gathered in found.setups:
         results += _lint_one(gathered, shown, rules, comments=comments)
     return merged(results)
@@ -96,18 +99,18 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo], *, c
     config, at = gathered.config, setup.config or shown
     if config is None:
         asked = [rule for rule in rules if rule.setup]
-        linted = lint_document(Document("", None, language="text"), "", gathered.facts, asked, comments=False)
+        linted = lint_document(Document("", None, language="text"), "", gathered.context, asked, comments=False)
         linted = Linted(tuple(d for d in linted.diagnostics if d.path), (), ())
     else:
         # Comments of a config inside another file are read with the whole file, in _by_file.
         own = comments and config is gathered.documents.get(at)
-        gathered.facts = infer(config, gathered.facts)
-        linted = lint_document(config, at, gathered.facts, rules, comments=own)
+        gathered.context = infer(config, gathered.context)
+        linted = lint_document(config, at, gathered.context, rules, comments=own)
         if setup.made:
             linted = linted._replace(diagnostics=tuple(_in_its_words(d) for d in linted.diagnostics))
     yield from _by_file(gathered, linted, at if config is not None else shown, comments=comments)
     for path, error in gathered.errors.items():
-        yield FileResult(path, FileKind.UNREADABLE, error=error, facts=gathered.facts)
+        yield FileResult(path, FileKind.UNREADABLE, error=error, context=gathered.context)
 
 
 def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
@@ -128,7 +131,7 @@ def _by_file(gathered: LoadedSetup, linted: Linted, at: str, *, comments: bool) 
             suppressed += more
         kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
         skipped: tuple[Skipped, ...] = linted.skipped if path == at else ()
-        yield FileResult(path, kind, document, tuple(of_file), skipped, facts=gathered.facts, suppressed=tuple(suppressed))
+        yield FileResult(path, kind, document, tuple(of_file), skipped, context=gathered.context, suppressed=tuple(suppressed))
 
 
 def merged(results: Iterable[FileResult]) -> list[FileResult]:
@@ -143,8 +146,8 @@ def merged(results: Iterable[FileResult]) -> list[FileResult]:
 
 
 def _merged(results: list[FileResult]) -> FileResult:
-    judged = [result for result in results if result.facts.setup is not None]
-    alone = [result for result in results if result.facts.setup is None]
+    judged = [result for result in results if result.context.setup is not None]
+    alone = [result for result in results if result.context.setup is None]
     if not judged:
         return results[0]
     # The result without a setup knows the kind of the file; the findings come from its setups.
@@ -156,7 +159,7 @@ def _merged(results: list[FileResult]) -> FileResult:
         diagnostics=tuple(sorted(diagnostics, key=_place)),
         skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),
         suppressed=tuple(dict.fromkeys(one for result in judged for one in result.suppressed)),
-        facts=judged[0].facts,
+        context=judged[0].context,
         error=first.error or next((result.error for result in judged if result.error), None),
     )
 

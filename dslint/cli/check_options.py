@@ -1,0 +1,33 @@
+"""What the options of `dslint check` ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOptions:
+    """What to do with the results."""
+
+    paths: tuple[str, ...]
+    command_line: str | None
+    files_from: str | None
+    outputs: tuple[tuple[str, str], ...]
+    write_baseline: bool
+    add_ignores: str | None
+    ignores: bool
+    fix: bool
+    unsafe_fixes: bool
+    fix_only: bool
+    diff: bool
+    statistics: bool
+    verbose: bool
+    exit_zero: bool
+    color: str
+    jobs: int | None
+    stdin_filename: str | None
+
+    @property
+    def fixing(self) -> bool:
+        """Whether something is to be mended."""
+        return self.fix or self.unsafe_fixes or self.fix_only or self.diff

@@ -1,0 +1,53 @@
+"""What is known beside a config: the facts, what they were inferred from, and the files that stand around it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from dslint.facts import Facts
+
+if TYPE_CHECKING:
+    from dslint.config.policy import Policy
+    from dslint.facts.checkpoint import CheckpointFacts
+    from dslint.setup.model import Setup
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What is known beside a config.
+
+    `evidence` names the facts that were inferred, each with what it was inferred from. `setup` are the files that the config was found
+    with, `policy` is what the team requires, `checkpoint` what the run resumes from.
+    """
+
+    facts: Facts = field(default_factory=Facts)
+    evidence: tuple[tuple[str, str], ...] = ()
+    setup: Setup | None = field(default=None, compare=False, repr=False)
+    policy: Policy | None = None
+    checkpoint: CheckpointFacts | None = None
+
+    @classmethod
+    def of(cls, given: Facts | Context) -> Context:
+        """Facts as a context that has nothing else; a context as it is."""
+        return given if isinstance(given, Context) else cls(given)
+
+    def get(self, need: str) -> Any:
+        """A fact, or another part of the context, by the name that rules give it in `needs`; None where it is not known."""
+        return getattr(self, need) if need in PARTS else getattr(self.facts, need)
+
+    def but(self, **facts: Any) -> Context:
+        """The same context with other facts."""
+        return replace(self, facts=replace(self.facts, **facts))
+
+    def inferring(self, evidence: str, **fact: Any) -> Context:
+        """The context with one more fact, inferred from the evidence."""
+        (name,) = fact
+        return replace(self.but(**fact), evidence=(*self.evidence, (name, evidence)))
+
+
+PARTS = ("setup", "policy", "checkpoint")
+"""What rules can need beside facts."""
+
+NEEDS = (*(name for name in Facts.__slots__ if name != "loader_release"), *PARTS)
+"""What rules can need, by name; the release of a loader belongs to the integration."""
