@@ -1,4 +1,4 @@
-"""DS7: activation checkpointing and memory."""
+"""DS7: activation checkpointing."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase, Severity
-from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.loaders import HUGGING_FACE
 
 SECTION = "activation_checkpointing"
 DOCS = "https://deepspeed.readthedocs.io/en/latest/activation-checkpointing.html"
-SOURCE = "deepspeed/runtime/activation_checkpointing/checkpointing.py, configure"
+CONFIGURE_SOURCE = "deepspeed/runtime/activation_checkpointing/checkpointing.py, configure"
 SWITCHES = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
 
 
-def _switched_on(config: Config) -> list[str]:
-    return [key for key in SWITCHES if config.value(f"{SECTION}.{key}") is True]
+def _saves_memory(config: Config) -> bool:
+    """Whether the section enables something that would save memory."""
+    return any(config.value(f"{SECTION}.{key}") is True for key in SWITCHES)
 
 
 @rule(
@@ -29,7 +30,7 @@ def _switched_on(config: Config) -> list[str]:
         "activation_checkpointing.cpu_checkpointing",
         "activation_checkpointing.contiguous_memory_optimization",
     ),
-    references=(DOCS, SOURCE),
+    references=(DOCS, CONFIGURE_SOURCE),
 )
 @bad('{"train_batch_size": "auto", "activation_checkpointing": {"partition_activations": true}}', at=SECTION, integration="transformers")
 @bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}', at=SECTION)
@@ -38,33 +39,34 @@ def _switched_on(config: Config) -> list[str]:
 def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     """The engine does not checkpoint activations, whatever this section says.
 
-    `deepspeed.initialize` reads `activation_checkpointing` and applies none of it. The section only sets how
-    `deepspeed.checkpointing.checkpoint` works once the program has called `deepspeed.checkpointing.configure`, as Megatron-DeepSpeed and DeepSpeed's
-    pipeline modules do. A model that never calls it keeps every activation, and runs out of memory as before.
+    `deepspeed.initialize` reads `activation_checkpointing` and does not apply it. The section only configures
+    `deepspeed.checkpointing.checkpoint`, once the program has called `deepspeed.checkpointing.configure`. Megatron-DeepSpeed and
+    DeepSpeed's pipeline modules do so. A model that never calls `checkpoint` keeps every activation and runs out of memory as before.
 
-    Under the Hugging Face Trainer and Accelerate, switch on gradient checkpointing in the model instead: `gradient_checkpointing=True` in
-    `TrainingArguments`, or `model.gradient_checkpointing_enable()`. In a program of your own, call `deepspeed.checkpointing.configure`
-    and wrap the layers in `deepspeed.checkpointing.checkpoint`, or use `torch.utils.checkpoint`. Lightning forwards the section to
+    Under the Hugging Face Trainer and Accelerate, enable gradient checkpointing in the model instead: `gradient_checkpointing=True` in
+    `TrainingArguments`, or `model.gradient_checkpointing_enable()`. In your own program, call `deepspeed.checkpointing.configure` and
+    wrap the layers in `deepspeed.checkpointing.checkpoint`, or use `torch.utils.checkpoint`. Lightning passes the section to
     `configure`; the model still has to call `checkpoint`.
     """
-    on = _switched_on(config)
-    if not on:
+    if not _saves_memory(config):
         return
-    hugging_face = config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE)
-    if hugging_face:
-        assert config.facts.integration is not None
-        message = f"activation_checkpointing has no effect under {config.facts.integration.label}: DeepSpeed's engine checkpoints no activations by itself, and nothing calls deepspeed.checkpointing."
+    loader = config.facts.integration
+    if loader is not None and loader in HUGGING_FACE:
         yield Finding(
             SECTION,
-            message,
-            help="Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable()), and remove the section.",
+            f"activation_checkpointing has no effect under {loader.label}: DeepSpeed's engine does not checkpoint activations, "
+            "and the loader does not call deepspeed.checkpointing.",
+            help="Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable()), "
+            "and remove the section.",
             fix=without(config, SECTION, Applicability.UNSAFE),
         )
         return
     yield Finding(
         SECTION,
-        "activation_checkpointing saves no memory by itself: the engine reads the section and applies none of it. It takes effect only where the model calls deepspeed.checkpointing.checkpoint, after deepspeed.checkpointing.configure.",
-        help="If the model does not do that, use its own switch (gradient_checkpointing_enable(), torch.utils.checkpoint) and remove the section.",
+        "DeepSpeed's engine does not apply activation_checkpointing. The section has an effect only if the model calls "
+        "deepspeed.checkpointing.checkpoint, after deepspeed.checkpointing.configure.",
+        help="If the model does not, enable its own checkpointing (gradient_checkpointing_enable(), torch.utils.checkpoint) "
+        "and remove the section.",
         effect=Effect.ADVICE,
     )
 
@@ -75,7 +77,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("activation_checkpointing.contiguous_memory_optimization",),
-    references=(DOCS, SOURCE),
+    references=(DOCS, CONFIGURE_SOURCE),
     untried="raised by deepspeed.checkpointing.configure, which the program calls; a test of its own calls it",
 )
 @bad(
@@ -86,38 +88,42 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true, "contiguous_memory_optimization": true, "number_checkpoints": 24}}'
 )
 def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Finding]:
-    """contiguous_memory_optimization needs number_checkpoints, and partition_activations.
+    """`contiguous_memory_optimization` requires `number_checkpoints` and `partition_activations`.
 
-    It copies the checkpoints into one buffer that is allocated up front, and so has to know how many there will be. Without
-    `number_checkpoints`, `deepspeed.checkpointing.configure` raises `AssertionError: Must specify the number of layers with contiguous memory
-    checkpointing`; without `partition_activations` it raises too. A program that never calls `configure` is not affected, since the whole
-    section does nothing there.
+    It copies the checkpoints into one buffer that it allocates up front, and so needs their number. Without `number_checkpoints`,
+    `deepspeed.checkpointing.configure` raises `AssertionError: Must specify the number of layers with contiguous memory checkpointing`;
+    without `partition_activations` it raises too. In a program that never calls `configure` the section does nothing, and DeepSpeed does
+    not raise.
 
-    The buffer is emptied in the backward pass. A program that evaluates has to call `deepspeed.checkpointing.reset()` after each forward
-    pass there, or the buffer runs over.
+    The backward pass empties the buffer. A program that evaluates has to call `deepspeed.checkpointing.reset()` after each forward pass
+    there, or the buffer overflows.
 
-    Set `number_checkpoints` to the number of checkpointed layers per rank, or leave `contiguous_memory_optimization` out.
+    Set `number_checkpoints` to the number of checkpointed layers per rank, or remove `contiguous_memory_optimization`.
     """
     key = f"{SECTION}.contiguous_memory_optimization"
-    if config.value(key) is not True or config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+    if config.value(key) is not True or config.facts.integration in HUGGING_FACE:
         return
     if config.value(f"{SECTION}.partition_activations") is False:
         yield Finding(
             key,
-            'contiguous_memory_optimization works only with partition_activations: deepspeed.checkpointing.configure raises "Contiguous Checkpointing is only available with partitioned activations".',
-            help='Set "partition_activations": true and "number_checkpoints", or leave contiguous_memory_optimization out.',
+            "contiguous_memory_optimization requires partition_activations: deepspeed.checkpointing.configure, which the program may call, "
+            'raises "Contiguous Checkpointing is only available with partitioned activations".',
+            help='Set "partition_activations": true and "number_checkpoints", or remove contiguous_memory_optimization.',
             fix=without(config, key, Applicability.UNSAFE)
             if config.value(f"{SECTION}.number_checkpoints") is None
             else write(config, f"{SECTION}.partition_activations", "true"),
-            severity=Severity.WARNING,  # only the program knows whether it calls configure
+            severity=Severity.WARNING,
+            certain=False,  # only the program knows whether it calls configure
         )
     elif config.value(f"{SECTION}.number_checkpoints") is None:
         yield Finding(
             key,
-            'contiguous_memory_optimization is on without number_checkpoints: deepspeed.checkpointing.configure raises "Must specify the number of layers with contiguous memory checkpointing".',
-            help='Add "number_checkpoints": the number of checkpointed layers per rank, or leave contiguous_memory_optimization out.',
+            "contiguous_memory_optimization requires number_checkpoints: deepspeed.checkpointing.configure, which the program may call, "
+            'raises "Must specify the number of layers with contiguous memory checkpointing".',
+            help='Add "number_checkpoints", the number of checkpointed layers per rank, or remove contiguous_memory_optimization.',
             fix=without(config, key, Applicability.UNSAFE),
-            severity=Severity.WARNING,  # only the program knows whether it calls configure
+            severity=Severity.WARNING,
+            certain=False,  # only the program knows whether it calls configure
         )
 
 
@@ -126,7 +132,7 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
     "partition-activations-without-model-parallelism",
     effect=Effect.ADVICE,
     watches=("activation_checkpointing.partition_activations",),
-    references=(DOCS, SOURCE),
+    references=(DOCS, CONFIGURE_SOURCE),
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}}',
@@ -137,23 +143,25 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": false}}')
 def partition_activations_without_model_parallelism(config: Config) -> Iterator[Finding]:
-    """partition_activations divides activations among tensor-parallel ranks, and with one such rank divides nothing.
+    """`partition_activations` partitions activations among tensor-parallel ranks, and this config configures none.
 
-    The checkpointed activations are split into as many parts as the program's `mpu` has model-parallel ranks. Nothing in the config
-    brings such ranks: unless the program hands an `mpu` to `deepspeed.checkpointing.configure`, as Megatron does, every rank keeps its activations whole.
+    DeepSpeed splits the checkpointed activations into as many parts as the program's `mpu` has model-parallel ranks. The config cannot
+    provide an `mpu`: unless the program passes one to `deepspeed.checkpointing.configure`, as Megatron does, every rank keeps its
+    activations whole.
 
-    Data-parallel ranks do not count, ZeRO or not. To save activation memory without tensor parallelism, checkpoint more layers, or
-    move the checkpoints to the host with `cpu_checkpointing`, which works without it.
+    Data-parallel ranks do not count, with or without ZeRO. To save activation memory without tensor parallelism, checkpoint more layers,
+    or move the checkpoints to the host with `cpu_checkpointing`, which works without it.
     """
     key = f"{SECTION}.partition_activations"
-    if config.value(key) is not True or config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+    if config.value(key) is not True or config.facts.integration in HUGGING_FACE:
         return
     if config.value("tensor_parallel.autotp_size") > 1:
         return
     yield Finding(
         key,
-        "partition_activations divides activations among tensor-parallel ranks, and this config has none: unless the program brings its own mpu (as Megatron does), nothing is divided.",
-        help="Remove it, or run with tensor parallelism. Data-parallel ranks, ZeRO's included, do not count.",
+        "partition_activations partitions activations among tensor-parallel ranks, and this config configures none: "
+        "it does nothing unless the program passes its own mpu, as Megatron does.",
+        help="Remove it, or run with tensor parallelism. Data-parallel ranks do not count, with or without ZeRO.",
         fix=None if config.value(f"{SECTION}.contiguous_memory_optimization") is True else without(config, key, Applicability.UNSAFE),
     )
 
@@ -163,7 +171,7 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
     "number-checkpoints-not-read",
     effect=Effect.IGNORED,
     watches=("activation_checkpointing.number_checkpoints",),
-    references=(SOURCE,),
+    references=(CONFIGURE_SOURCE,),
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true, "number_checkpoints": 24}}',
@@ -173,19 +181,20 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true, "contiguous_memory_optimization": true, "number_checkpoints": 24}}'
 )
 def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
-    """`number_checkpoints` is the size of the contiguous buffer, and without that buffer it is not read.
+    """`number_checkpoints` sets the size of the contiguous buffer; DeepSpeed ignores it without that buffer.
 
-    It does not say how many layers are checkpointed: the model does, by what it wraps in `deepspeed.checkpointing.checkpoint`.
+    It does not set how many layers are checkpointed. The model decides that, by what it wraps in `deepspeed.checkpointing.checkpoint`.
 
     Remove it, or set `contiguous_memory_optimization`.
     """
     key = f"{SECTION}.number_checkpoints"
-    if config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE) or not _switched_on(config):
+    if config.facts.integration in HUGGING_FACE or not _saves_memory(config):
         return
     if config.has(key) and isinstance(config.value(key), int) and config.value(f"{SECTION}.contiguous_memory_optimization") is False:
         yield Finding(
             key,
-            f"number_checkpoints {config.quote(key)} does nothing without contiguous_memory_optimization: the model decides how many layers are checkpointed.",
+            f"DeepSpeed ignores number_checkpoints {config.quote(key)} without contiguous_memory_optimization: "
+            "the model decides how many layers it checkpoints.",
             help="Remove it.",
             fix=without(config, key),
         )
@@ -196,7 +205,7 @@ def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
     "checkpointing-measured",
     effect=Effect.SLOW,
     watches=("activation_checkpointing.profile", "activation_checkpointing.synchronize_checkpoint_boundary"),
-    references=(SOURCE,),
+    references=(CONFIGURE_SOURCE,),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"profile": true}}', at="activation_checkpointing.profile")
 @bad(
@@ -207,21 +216,22 @@ def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
 def checkpointing_measured(config: Config) -> Iterator[Finding]:
     """`profile` and `synchronize_checkpoint_boundary` wait for the GPU at every checkpointed layer.
 
-    `profile` prints the time of each forward and backward pass of a layer, and so has to wait for its end; the other only waits. The GPU idles while the next layer is launched.
+    `profile` logs the time of the forward and backward pass of each layer, and waits for the pass to end. The other key only waits. The
+    GPU idles while the CPU launches the next layer.
 
-    Switch them off once the numbers are known.
+    Disable them after profiling.
     """
-    if config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
+    if config.facts.integration in HUGGING_FACE:
         return
     for name, cost in (
-        ("profile", "waits for the GPU and prints two times for every checkpointed layer"),
+        ("profile", "waits for the GPU and logs two times for every checkpointed layer"),
         ("synchronize_checkpoint_boundary", "waits for the GPU before and after every checkpointed layer"),
     ):
         key = f"{SECTION}.{name}"
         if config.has(key) and config.value(key) is True:
             yield Finding(
                 key,
-                f"{name} {cost}, where the program configures activation checkpointing.",
-                help="Switch it off for the real run.",
+                f"{name} {cost}, if the program configures activation checkpointing.",
+                help="Disable it for the real run.",
                 fix=write(config, key, "false"),
             )

@@ -1,4 +1,4 @@
-"""DS7: what a model needs in memory, where model, ranks and GPU are known. The estimate is imported when a rule asks it, and not before."""
+"""DS7: whether the model fits into the GPU. The rules import the memory estimate only when they run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
 if TYPE_CHECKING:
@@ -17,10 +18,8 @@ if TYPE_CHECKING:
     from dslint.memory.plan import Plan
     from dslint.memory.shapes import Model
 
-LONGEST = 32_768
-"""Tokens of a sample that are reckoned with at most where it is asked whether less is enough."""
-
-OFFLOADS = ("zero_optimization.offload_param", "zero_optimization.offload_optimizer")
+MAX_SAMPLE_LENGTH = 32_768
+"""The longest sample, in tokens, that `more_zero_than_needed` assumes."""
 
 LLAMA_8B = {
     "model_type": "llama",
@@ -40,7 +39,7 @@ NEEDS = ("model", "gpu_memory", "world_size")
 
 
 def _model(config: Config) -> Model | None:
-    """The model, if its weights can be listed and are trained as they are."""
+    """The model, if the shapes of its weights are known and it trains unquantized."""
     from dslint.memory.families import ShapeError, read_shape
 
     facts = config.facts.model
@@ -53,10 +52,10 @@ def _model(config: Config) -> Model | None:
 
 
 def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **workload: Any) -> Plan | None:
-    """The plan for samples of this length; None where the config does not say what decides."""
+    """The plan for samples of this length; None if the config does not set what the plan depends on."""
     from dslint.memory.plan import PlanError, Workload, make_plan
 
-    decisive = (STAGE, "bf16.enabled", "fp16.enabled", *(f"{section}.device" for section in OFFLOADS))
+    decisive = (STAGE, "bf16.enabled", "fp16.enabled", *(f"{section}.device" for section in OFFLOAD_SECTIONS))
     if config.document.problems or any(config.value(key) is UNKNOWN for key in decisive):
         return None
     try:
@@ -91,18 +90,20 @@ def _gib(size: float) -> str:
     gpu="a100",
 )
 def does_not_fit(config: Config) -> Iterator[Finding]:
-    """Parameters, gradients, optimizer states and buffers alone are more than the GPU has.
+    """Parameters, gradients, optimizer states and buffers exceed the memory of the GPU before any activation.
 
-    The first steps are replayed with the sizes of the model's weights, for a single token: no activations, no long samples, no loss to speak of. What is left is
-    the least that this config takes on every rank when all parameters are trained. The job runs out of memory at the latest in its first step.
+    dslint replays the first steps with the sizes of the model's weights and a single token: no activations, no long samples, almost no
+    memory for the loss. The result is the minimum that this config needs on every rank if all parameters are trained. The job runs out
+    of memory in its first step at the latest.
 
-    A config does not say whether adapters (LoRA) are trained: they train few parameters and need less than this, so that the finding is about training in full.
-    Experts (Mixtral, Qwen MoE) count as the parameters that they are. With `expert_parallel`, which divides them once more, nothing is said.
+    A config does not tell whether the program trains adapters (LoRA). Adapters have few parameters and need less memory, so that the
+    finding applies to full training. Experts (Mixtral, Qwen MoE) count with all their parameters. With `expert_parallel`, which
+    partitions them further, dslint reports nothing.
 
-    At stage 3 transformers divides a model while it loads it only where `TrainingArguments` or `HfDeepSpeedConfig` are made before
-    `from_pretrained`, and kept. Otherwise every rank loads all of it first.
+    At stage 3 transformers partitions a model while it loads it only if the program creates `TrainingArguments` or `HfDeepSpeedConfig`
+    before `from_pretrained`, and keeps it. Otherwise every rank loads the whole model first.
 
-    `dslint fit` says what to change: a higher ZeRO stage, offload, more ranks.
+    Run `dslint fit` to see what to change: a higher ZeRO stage, offload, more ranks.
     """
     from dslint.memory.estimate import estimate
 
@@ -112,22 +113,24 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
         return
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return
-    found = estimate(model, plan)
-    if found.device.low <= memory:
+    result = estimate(model, plan)
+    if result.device.low <= memory:
         return
-    parts = [(name, size) for name, size in found.peak.parts.items() if size > 0.02 * found.peak.total]
+    parts = [(name, size) for name, size in result.peak.parts.items() if size > 0.02 * result.peak.total]
     listed = ", ".join(f"{name} {_gib(size)}" for name, size in sorted(parts, key=lambda part: -part[1]))
-    whose = f"{config.facts.gpu}'s " if config.facts.gpu and config.facts.gpu.memory == memory else ""
+    gpu = f"{config.facts.gpu} has" if config.facts.gpu and config.facts.gpu.memory == memory else "GPU has"
     yield Finding(
         STAGE if config.has(STAGE) else "zero_optimization" if config.has("zero_optimization") else "",
-        f"Trained in full on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'}, this model of {model.size / 1e9:.3g} billion parameters needs at least {_gib(found.device.low)} on each GPU before a single activation: {listed}. That does not fit into the {whose}{in_words(memory)}.",
-        help=f"Ask dslint fit, with --model and --gpu, what to change; {_way_out(found)}. Adapters need less: dslint estimate --lora-rank says how much.",
+        f"Full training of this model ({model.size / 1e9:.3g} billion parameters) on {plan.world:,} {'ranks' if plan.world > 1 else 'rank'} "
+        f"needs at least {_gib(result.device.low)} on each GPU before any activation: {listed}. The {gpu} {in_words(memory)}.",
+        help=f"Run dslint fit with --model and --gpu to see what to change; {_advice(result)}. "
+        "Adapters need less: run dslint estimate --lora-rank.",
         fix=_lowest_stage(config, model, plan, memory),
     )
 
 
 def _lowest_stage(config: Config, model: Model, plan: Plan, memory: int) -> FixPlan | None:
-    """The lowest stage of ZeRO above this one at which the model fits, if there is one."""
+    """Write the lowest ZeRO stage above this one at which the model fits, if there is one."""
     from dslint.memory.estimate import estimate
     from dslint.memory.sweep import at_stage
 
@@ -135,13 +138,13 @@ def _lowest_stage(config: Config, model: Model, plan: Plan, memory: int) -> FixP
     return next((write(config, STAGE, str(stage)) for stage in stages if estimate(model, at_stage(plan, stage)).device.low <= memory), None)
 
 
-def _way_out(found: Estimate) -> str:
-    plan = found.plan
+def _advice(result: Estimate) -> str:
+    plan = result.plan
     if plan.stage < 3 and plan.replicas > 1:
-        return "a higher ZeRO stage divides what every rank now holds whole"
+        return "a higher ZeRO stage partitions what every rank now holds whole"
     if plan.optimizer_device is None and plan.stage:
-        return "offload_optimizer takes master weights and states to the host"
-    return "more ranks, each with a smaller part"
+        return "offload_optimizer moves master weights and optimizer states to the host"
+    return "with more ranks each holds a smaller partition"
 
 
 @rule(
@@ -179,47 +182,46 @@ def _way_out(found: Estimate) -> str:
     gpu="h100",
 )
 def more_zero_than_needed(config: Config) -> Iterator[Finding]:
-    """Offload or ZeRO stage 3 costs time at every step, and the model fits without it.
+    """Offload or ZeRO stage 3 slows down every step, and the model fits without it.
 
-    Asked with the longest samples the model takes (at most 32,768 tokens), the micro batch size of this config, no activation checkpointing, and the high end of the
-    estimate: where that fits, shorter samples do as well. Offload moves gradients and parameters over PCIe at every step and updates on the CPU; stage 3 gathers every
-    parameter for every micro batch, twice.
+    dslint estimates with the longest samples that the model takes (at most 32,768 tokens), the micro batch size of this config, no
+    activation checkpointing, and the upper bound of the estimate: if that fits, shorter samples fit too. Offload moves gradients and
+    parameters over PCIe at every step and updates them on the CPU; stage 3 gathers every parameter twice for every micro batch.
 
-    Remove what is not needed, or keep it if you are about to train something larger.
+    Remove what is not needed, or keep it if you plan to train a larger model.
     """
     micro_batch = config.value("train_micro_batch_size_per_gpu")
     model, memory = _model(config), config.facts.gpu_memory
     if model is None or memory is None or not isinstance(micro_batch, int) or not model.vocabulary:
         return
-    length = model.tokens or min(model.positions or LONGEST, LONGEST)
+    length = model.tokens or min(model.positions or MAX_SAMPLE_LENGTH, MAX_SAMPLE_LENGTH)
     plan = _plan(config, model, length, micro_batch)
     if plan is None or plan.sequence > 1 or plan.replicas < 2:
         return
     if plan.parameter_device or plan.optimizer_device:
-        section = next(section for section in OFFLOADS if config.value(f"{section}.device") in ("cpu", "nvme"))
-        less = plan.but(parameter_device=None, optimizer_device=None)
-        place, what = f"{section}.device", f"{section.rpartition('.')[2]} to {config.quote(f'{section}.device')}"
+        section = next(section for section in OFFLOAD_SECTIONS if config.value(f"{section}.device") in ("cpu", "nvme"))
+        cheaper = plan.but(parameter_device=None, optimizer_device=None)
+        key, value, what = f"{section}.device", '"none"', f"{section.rpartition('.')[2]} to {config.quote(f'{section}.device')}"
         without = f"without {'any offload' if plan.parameter_device and plan.optimizer_device else 'it'}"
-        fix = write(config, place, '"none"')
-        cost, help_ = "moves gradients and parameters over PCIe at every step", 'Remove the offload, or set "device": "none".'
+        cost, advice = "moves gradients and parameters over PCIe at every step", 'Remove the offload, or set "device": "none".'
     elif plan.stage == 3:
         from dslint.memory.sweep import at_stage
 
-        less = at_stage(plan, 2)
-        place, what, without = STAGE, "ZeRO stage 3", "at stage 2"
-        fix = write(config, STAGE, "2")
-        cost, help_ = "gathers every parameter for every micro batch, in forward and backward", 'Set "stage": 2.'
+        cheaper = at_stage(plan, 2)
+        key, value, what, without = STAGE, "2", "ZeRO stage 3", "at stage 2"
+        cost, advice = "gathers every parameter for every micro batch, in forward and backward", 'Set "stage": 2.'
     else:
         return
     from dslint.memory.estimate import estimate
 
-    found = estimate(model, less)
-    if found.device.high > memory:
+    result = estimate(model, cheaper)
+    if result.device.high > memory:
         return
     yield Finding(
-        place,
-        f"{what} {cost}, and this model fits {without}: it then takes {_gib(found.device.high)} of {in_words(memory)} at the very most, with a micro batch size of {micro_batch}, samples of {length:,} tokens, fused attention and no activation checkpointing.",
-        help=f"{help_} Training is quicker that way.",
+        key,
+        f"{what} {cost}, and this model fits {without}: it then needs at most {_gib(result.device.high)} of {in_words(memory)}, "
+        f"with a micro batch size of {micro_batch}, samples of {length:,} tokens, fused attention and no activation checkpointing.",
+        help=f"{advice} Training is faster that way.",
         on="value",
-        fix=fix,
+        fix=write(config, key, value),
     )
