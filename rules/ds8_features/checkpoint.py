@@ -1,4 +1,4 @@
-"""DS8: what is written when a run saves, and what it takes to load it."""
+"""DS8: saving checkpoints and model weights."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.zero import STAGE
 from dslint.source.tree import Scalar
 
-STAGE = "zero_optimization.stage"
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
-OTHER_NAME = "zero_optimization.gather_16bit_weights_on_model_save"
-HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
+GATHER_OTHER_NAME = "zero_optimization.gather_16bit_weights_on_model_save"
+TENSOR_PARALLEL = "tensor_parallel.autotp_size"
+WRITER = "checkpoint.writer"
+PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
 
 
 @rule(
     "DS819",
     "weights-not-gathered",
     effect=Effect.SILENT,
+    watches=(STAGE, TENSOR_PARALLEL),
     references=(
         "https://huggingface.co/docs/transformers/deepspeed",
         "accelerate/accelerator.py, Accelerator.get_state_dict",
@@ -43,99 +47,44 @@ HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}')
 def weights_not_gathered(config: Config) -> Iterator[Finding]:
-    """The model is divided among the ranks, and is not put together when it is saved.
+    """The model is partitioned across ranks, and its weights are not gathered when the model is saved.
 
-    At ZeRO stage 3, and with tensor parallelism, no rank has a whole weight. `save_model` of the Hugging Face Trainer then writes no weights that
-    `from_pretrained` could load, only DeepSpeed's own checkpoint with a shard for each rank; `Accelerator.get_state_dict` raises a `ValueError`.
+    At ZeRO stage 3, and with tensor parallelism, no rank holds a complete weight. `save_model` of the Hugging Face Trainer then writes no
+    weights that `from_pretrained` can load, only DeepSpeed's own checkpoint with one shard per rank. `Accelerator.get_state_dict` raises a
+    `ValueError`.
 
-    It is the same for a program that looks at a parameter itself, say to resize embeddings: at stage 3 it is empty outside of
-    `deepspeed.zero.GatheredParameters`.
+    A program that reads a parameter itself, for example to resize embeddings, has the same problem: at stage 3 the parameter is empty
+    outside of `deepspeed.zero.GatheredParameters`.
 
-    Write `"stage3_gather_16bit_weights_on_model_save": true`. It costs host memory for a whole 16-bit copy on rank 0, and time. Where that is too much, leave it
-    false, and turn the checkpoint into weights afterwards with `zero_to_fp32.py`, which DeepSpeed puts beside it.
+    Write `"stage3_gather_16bit_weights_on_model_save": true`. It takes time, and host memory for a complete 16-bit copy on rank 0. If that
+    is too much, leave it false and convert the checkpoint afterwards with `zero_to_fp32.py`, which DeepSpeed saves with it.
     """
-    loader, stage, tensor = config.facts.integration, config.value(STAGE), config.value("tensor_parallel.autotp_size")
-    if loader not in HUGGING_FACE or not (stage == 3 or tensor > 1) or config.value(GATHER) is not False:
+    loader, stage, tensor = config.facts.integration, config.value(STAGE), config.value(TENSOR_PARALLEL)
+    if loader not in (Integration.TRANSFORMERS, Integration.ACCELERATE):
         return
-    if config.has(OTHER_NAME) and config.value(OTHER_NAME) is not False:
-        return  # DeepSpeed takes both names
-    assert loader is not None
-    written = next((key for key in (GATHER, OTHER_NAME) if config.has(key)), None)
-    why = "at ZeRO stage 3" if stage == 3 else f"with autotp_size {tensor}"
-    what = (
+    if not (stage == 3 or tensor > 1) or config.value(GATHER) is not False:
+        return
+    if config.has(GATHER_OTHER_NAME) and config.value(GATHER_OTHER_NAME) is not False:
+        return  # DeepSpeed reads both names
+    written = next((key for key in (GATHER, GATHER_OTHER_NAME) if config.has(key)), None)
+    value = "is false" if written else "defaults to false"
+    cause = "At ZeRO stage 3" if stage == 3 else f"With autotp_size {tensor}"
+    consequence = (
         "the Trainer's save_model writes no weights that from_pretrained can load"
         if loader is Integration.TRANSFORMERS
         else 'Accelerate\'s get_state_dict raises ValueError "Cannot get 16bit model weights"'
     )
-    place = written or ("zero_optimization" if stage == 3 else "tensor_parallel.autotp_size")
+    place = written or ("zero_optimization" if stage == 3 else TENSOR_PARALLEL)
     yield Finding(
         place,
-        f"stage3_gather_16bit_weights_on_model_save is {'false' if written else 'not written, which makes it false'}: {why} every rank has a part of each weight, and {what}.",
+        f"stage3_gather_16bit_weights_on_model_save {value}. {cause} each rank holds a part of every weight, and {consequence}.",
         help='Write "stage3_gather_16bit_weights_on_model_save": true, or convert checkpoints with zero_to_fp32.py afterwards.',
         on="key" if place == "zero_optimization" else "member",
         fix=None if written else write(config, GATHER, "true"),
         effect=Effect.ADVICE if written else None,
         severity=None if written else Severity.WARNING,
+        certain=None if written else False,
     )
-
-
-@rule(
-    "DS820",
-    "universal-checkpoint-without-zero",
-    effect=Effect.CRASH,
-    phase=Phase.RESUME,
-    references=(
-        "deepspeed/runtime/engine.py, DeepSpeedEngine.load_checkpoint",
-        "https://www.deepspeed.ai/tutorials/universal-checkpointing/",
-    ),
-    untried="raised by load_checkpoint; tests/checkpoint loads one",
-)
-@bad(
-    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 0}}',
-    at="checkpoint.load_universal",
-)
-@good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}')
-def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
-    """A universal checkpoint is to be loaded, at ZeRO stage 0.
-
-    Its weights and optimizer states are restored by the optimizers of ZeRO. At stage 0 there is none of them, and `load_checkpoint` raises.
-
-    Set `"stage": 1`, which is the closest, or load an ordinary checkpoint.
-    """
-    key = "checkpoint.load_universal"
-    if config.checkpoint is not None and config.checkpoint.universal is None:
-        return  # it raises for another reason before it comes to this
-    if config.has(key) and config.value(key) is True and config.value(STAGE) == 0:
-        yield Finding(
-            key,
-            "load_universal needs ZeRO, and the stage is 0: load_checkpoint raises AttributeError \"'NoneType' object has no attribute 'copy'\", since nothing restores the optimizer from a universal checkpoint.",
-            help='Set "stage": 1, or load an ordinary checkpoint.',
-            related=((STAGE, "the stage is set here"),) if config.has(STAGE) else (),
-            fix=write(config, STAGE, "1"),
-        )
-
-
-@rule("DS821", "load-universal-left-on", effect=Effect.ADVICE, references=("https://www.deepspeed.ai/tutorials/universal-checkpointing/",))
-@bad(
-    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}',
-    at="checkpoint.load_universal",
-)
-@good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": false}, "zero_optimization": {"stage": 1}}')
-def load_universal_left_on(config: Config) -> Iterator[Finding]:
-    """`load_universal` is for the one run that resumes from a converted checkpoint.
-
-    While it is true, `load_checkpoint` looks for the file `latest_universal` and a folder `zero` that `ds_to_universal.py` makes; the checkpoints that this very run saves
-    have neither, and cannot be loaded by it.
-
-    Write false again for the runs after it.
-    """
-    key = "checkpoint.load_universal"
-    if config.has(key) and config.value(key) is True and config.value(STAGE) >= 1 and config.checkpoint is None:
-        yield Finding(
-            key,
-            'load_universal loads converted checkpoints alone: on one that this run saves, load_checkpoint raises ValueError "Invalid for universal checkpoint".',
-            help="Keep it for the run that resumes from a converted checkpoint, and write false afterwards.",
-        )
 
 
 @rule(
@@ -143,16 +92,17 @@ def load_universal_left_on(config: Config) -> Iterator[Finding]:
     "datastates-cannot-be-switched-off",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=("datastates_ckpt",),
     references=("deepspeed/runtime/checkpoint_engine/datastates_checkpoint_engine.py", "deepspeed/datastates/config.py"),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": {"enabled": false}}', at="datastates_ckpt")
 @bad('{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": null}', at="datastates_ckpt")
 @good('{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": false}')
 def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
-    """`datastates_ckpt` is on unless it is false itself.
+    """Every value of `datastates_ckpt` except false enables the DataStates checkpoint engine.
 
-    DeepSpeed asks only whether the value is `false`. `{"enabled": false}` and null switch the DataStates engine on; without its package `deepspeed.initialize` raises
-    a `RuntimeError`.
+    DeepSpeed only checks whether the value itself is `false`, so `{"enabled": false}` and null enable the engine. Without the DataStates
+    package `deepspeed.initialize` raises a `RuntimeError`.
 
     Remove the key, or write `"datastates_ckpt": false`.
     """
@@ -160,12 +110,14 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     node = config.node(key)
     if node is None or any(violation.path == (key,) and violation.kind == "too-new" for violation in config.violations):
         return
-    inner = config.node(f"{key}.enabled")
-    off = inner if inner is not None else node
-    if isinstance(off, Scalar) and off.value in (None, False, "false", 0) and not (off is node and off.value is False):
+    enabled = config.node(f"{key}.enabled")
+    switch = node if enabled is None else enabled
+    if not isinstance(switch, Scalar) or switch.value not in (None, False, "false", 0):
+        return
+    if switch is not node or switch.value is not False:
         yield Finding(
             key,
-            f'datastates_ckpt {config.quote(key) if off is node else config.document.text[node.span.start : node.span.end]} switches DataStates on: everything but false does. Without its package DeepSpeed raises RuntimeError "Please install DataStates" in deepspeed.initialize.',
+            f'datastates_ckpt {config.quote(key)} enables DataStates, as does every value except false. Without its package DeepSpeed raises RuntimeError "Please install DataStates" in deepspeed.initialize.',
             help='Remove it, or write "datastates_ckpt": false.',
             fix=without(config, key),
         )
@@ -176,36 +128,37 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     "fast-writer-outside-the-launcher",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
+    watches=(WRITER,),
     references=("deepspeed/runtime/model_checkpointing/utils.py", "deepspeed/launcher/launch.py"),
 )
 @bad('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "FAST"}}}', at="checkpoint.writer")
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"tag_validation": "WARN"}}')
 def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
-    """The writer reads environment variables that only the launcher `deepspeed` sets.
+    """`checkpoint.writer` requires environment variables that only the `deepspeed` launcher sets.
 
-    `CROSS_SIZE` and `CROSS_RANK` count the machines. Under torchrun, Slurm or MPI they are missing, and DeepSpeed raises `KeyError: 'CROSS_SIZE'`. The type FAST also
-    compiles an operation that needs libaio.
+    `CROSS_SIZE` and `CROSS_RANK` are the number of machines and the index of this one. Under torchrun, Slurm or MPI they are missing, and
+    DeepSpeed raises `KeyError: 'CROSS_SIZE'`. The type FAST also compiles an operator that requires libaio.
 
-    Start the run with `deepspeed`, or export both variables, or leave the writer out.
+    Start the run with `deepspeed`, export both variables, or remove the writer.
     """
-    key = "checkpoint.writer"
-    if (
-        config.has(key)
-        and config.quote(key) not in ("null", '"auto"')
-        and not any(v.path == ("checkpoint", "writer") for v in config.violations)
-    ):
-        yield Finding(
-            key,
-            "checkpoint.writer needs the environment variables CROSS_SIZE and CROSS_RANK, which only the launcher deepspeed sets: elsewhere DeepSpeed raises KeyError \"'CROSS_SIZE'\" in deepspeed.initialize.",
-            help="Start with deepspeed, or export both (machines, and the number of this one), or leave the writer out.",
-            severity=Severity.WARNING,
-        )
+    if not config.has(WRITER) or config.is_null(WRITER) or config.is_auto(WRITER):
+        return
+    if any(violation.path == ("checkpoint", "writer") for violation in config.violations):
+        return
+    yield Finding(
+        WRITER,
+        "checkpoint.writer reads the environment variables CROSS_SIZE and CROSS_RANK, which only the deepspeed launcher sets: deepspeed.initialize may raise KeyError \"'CROSS_SIZE'\".",
+        help="Start the run with deepspeed, export both variables (number of machines, index of this machine), or remove the writer.",
+        severity=Severity.WARNING,
+        certain=False,
+    )
 
 
 @rule(
     "DS825",
     "parallel-write-without-a-pipeline",
     effect=Effect.IGNORED,
+    watches=(PARALLEL_WRITE,),
     references=("deepspeed/runtime/pipe/module.py, PipelineModule.save_state_dict",),
 )
 @bad(
@@ -216,18 +169,47 @@ def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"parallel_write": {"pipeline_stage": true}}, "zero_optimization": {"stage": 1}}'
 )
 def parallel_write_without_a_pipeline(config: Config) -> Iterator[Finding]:
-    """Parallel writing of a pipeline's layers, in a run that can have no pipeline.
+    """`parallel_write.pipeline_stage` is set, but this ZeRO stage does not support pipelines.
 
-    `parallel_write.pipeline_stage` lets the data-parallel ranks of a pipeline stage share the writing. A pipeline goes with ZeRO stages 0 and 1 only.
+    With it, the data-parallel ranks of a pipeline stage share the writing of the layers. Pipelines work only with ZeRO stages 0 and 1.
 
     Remove it.
     """
-    key, stage = "checkpoint.parallel_write.pipeline_stage", config.value(STAGE)
-    if config.has(key) and config.value(key) in (True, 1) and stage >= 2:
+    stage = config.value(STAGE)
+    if config.has(PARALLEL_WRITE) and config.value(PARALLEL_WRITE) in (True, 1) and stage >= 2:
         yield Finding(
-            key,
-            f"parallel_write.pipeline_stage does nothing at ZeRO stage {stage}, with which there is no pipeline.",
+            PARALLEL_WRITE,
+            f"parallel_write.pipeline_stage has no effect at ZeRO stage {stage}, which does not support pipelines.",
             help="Remove it.",
             related=((STAGE, "the stage is set here"),),
-            fix=without(config, key),
+            fix=without(config, PARALLEL_WRITE),
+        )
+
+
+@rule(
+    "DS860",
+    "checkpoints-on-several-machines",
+    effect=Effect.ADVICE,
+    needs=("nodes",),
+    watches=(STAGE,),
+    references=("https://www.deepspeed.ai/docs/config-json/#checkpoint-options", "https://github.com/deepspeedai/DeepSpeed/issues/2319"),
+    pedantic=True,
+)
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}}}', at="", nodes=2)
+@good(f'{{{MINIMAL}, "checkpoint": {{"use_node_local_storage": true}}, "zero_optimization": {{"stage": 2}}}}', nodes=2)
+def checkpoints_on_several_machines(config: Config) -> Iterator[Finding]:
+    """With several machines, a checkpoint requires storage that all of them share.
+
+    Each rank writes its part of the optimizer states. If every machine writes to its own disk, each has only some of the files, and a
+    resume fails because the others are missing. With `use_node_local_storage` each machine also writes the model states and loads from its
+    own disk; on shared storage the machines then overwrite each other's files.
+
+    Save to shared storage. If each machine has its own disk, write `"checkpoint": {"use_node_local_storage": true}`.
+    """
+    nodes, local = config.facts.nodes, config.value("checkpoint.use_node_local_storage")
+    if nodes is not None and nodes > 1 and local is False and config.value(STAGE) >= 1:
+        yield Finding(
+            "",
+            f"{nodes} machines each save a part of the checkpoint: unless they save to shared storage, no machine can resume from it.",
+            help='Save to shared storage, or add "checkpoint": {"use_node_local_storage": true} if each machine has its own disk.',
         )

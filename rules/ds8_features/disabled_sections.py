@@ -1,55 +1,54 @@
-"""DS8: checkpoints, parallelism, monitors, other sections."""
+"""DS8: sections that do nothing unless `enabled` is true."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import UNKNOWN, Config, Origin
-from dslint.diagnostics import Effect, Phase
+from dslint.config import Config
+from dslint.config.validate import is_habit
+from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.source.tree import Scalar
+from dslint.source.tree import Mapping
 
-SOURCE = "deepspeed/runtime/data_pipeline/config.py"
-NEEDS = (
-    (
-        "data_efficiency.data_sampling.curriculum_learning",
-        "curriculum_metrics",
-        "Curriculum learning is enabled, curriculum_metrics must be specified",
-    ),
-    ("data_efficiency.data_sampling.dynamic_batching", "max_tokens", "Dynamic batching is enabled, so max_tokens must be specified"),
+OBSERVING = ("tensorboard", "wandb", "csv_monitor", "comet", "flops_profiler", "comms_logger")
+"""Sections that observe training and do not change how it is done."""
+OFF_BY_DEFAULT = (*OBSERVING, "hybrid_engine", "expert_parallel", "torch_autocast", "autotuning")
+"""Sections with an `enabled` that defaults to false."""
+
+
+@rule(
+    "DS802",
+    "section-not-enabled",
+    effect=Effect.IGNORED,
+    watches=OFF_BY_DEFAULT,
+    references=("https://www.deepspeed.ai/docs/config-json/",),
 )
+@bad('{"train_micro_batch_size_per_gpu": 4, "wandb": {"project": "llama"}}', at="wandb")
+@bad('{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"profile_step": 5, "detailed": true}}', at="flops_profiler")
+@good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "llama"}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "wandb": {"enabled": false, "project": "llama"}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "wandb": {}}')
+def section_not_enabled(config: Config) -> Iterator[Finding]:
+    """A section has settings but no `enabled`, so it does nothing.
 
+    `enabled` defaults to false: writing the section does not enable it. DeepSpeed prints neither an error nor a warning.
 
-@rule("DS801", "enabled-without-its-settings", effect=Effect.CRASH, phase=Phase.PARSE, references=(SOURCE,))
-@bad(
-    '{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": true}}}}',
-    at="data_efficiency.data_sampling.dynamic_batching.enabled",
-)
-@good(
-    '{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": true, "max_tokens": 4096}}}}'
-)
-def enabled_without_its_settings(config: Config) -> Iterator[Finding]:
-    """A feature is switched on without the setting it cannot work without.
-
-    Curriculum learning needs `curriculum_metrics`, dynamic batching needs `max_tokens`. DeepSpeed asserts it while it parses the config, whether or
-    not `data_efficiency` itself is enabled.
-
-    Add the setting, or switch the feature off.
+    Add `"enabled": true`, or `"enabled": false` to show that it is off on purpose.
     """
-    for section, key, error in NEEDS:
-        if config.origin(section) is Origin.DROPPED:
-            continue  # this release does not read it
-        on = config.value(f"{section}.enabled")
-        if (on is True or (on is UNKNOWN and _is_truthy(config, f"{section}.enabled"))) and not config.has(f"{section}.{key}"):
-            yield Finding(
-                f"{section}.enabled",
-                f'{section.rpartition(".")[2]} is enabled without "{key}": DeepSpeed raises AssertionError "{error}".',
-                help=f'Add "{key}", or write "enabled": false.',
-                fix=write(config, f"{section}.enabled", "false"),
-            )
-
-
-def _is_truthy(config: Config, key: str) -> bool:
-    node = config.node(key)
-    return isinstance(node, Scalar) and bool(node.value)
+    for section in OFF_BY_DEFAULT:
+        node = config.node(section)
+        if not isinstance(node, Mapping) or config.has(f"{section}.enabled"):
+            continue
+        names = [member.key.value for member in node.members if not is_habit(member.key.value)]
+        if not names or any(violation.meant == (section, "enabled") for violation in config.violations_of("unknown-key", "misplaced-key")):
+            continue
+        if config.value(section) is None or any(violation.path == (section,) for violation in config.violations):
+            continue
+        yield Finding(
+            section,
+            f'{section} has no "enabled", which defaults to false: DeepSpeed ignores {"its settings" if len(names) > 1 else names[0]}.',
+            help='Add "enabled": true.',
+            on="key",
+            fix=write(config, f"{section}.enabled", "true") if section in OBSERVING else None,
+        )

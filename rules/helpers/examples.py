@@ -12,3 +12,7 @@ ADAMW = f'{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}'
 def trained(rest: str) -> str:
     """The text of a config that DeepSpeed trains with AdamW, with these members beside."""
     return f"{{{ADAMW}, {rest}}}"
+
+
+GROUPED_QUERY_MODEL = {"num_attention_heads": 32, "num_key_value_heads": 4, "hidden_size": 4096}
+"""The config.json of a model with fewer key-value heads than query heads, as far as rules read it."""

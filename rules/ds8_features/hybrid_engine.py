@@ -1,0 +1,92 @@
+"""DS8: the hybrid engine, which generates text between training steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.fixes import without
+from dslint.rules.helpers.zero import STAGE
+
+ENABLED = "hybrid_engine.enabled"
+CUDA_GRAPH = "hybrid_engine.enable_cuda_graph"
+RELEASE_CACHE = "hybrid_engine.release_inference_cache"
+TENSOR_PARALLEL = "hybrid_engine.inference_tp_size"
+
+
+@rule(
+    "DS854",
+    "cuda-graph-not-used",
+    effect=Effect.IGNORED,
+    watches=(CUDA_GRAPH,),
+    references=("deepspeed/runtime/hybrid_engine_graph.py, validate_cuda_graph_support",),
+)
+@bad(
+    f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true, "enable_cuda_graph": true}}, "zero_optimization": {{"stage": 3}}}}',
+    at=CUDA_GRAPH,
+)
+@good(f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true, "enable_cuda_graph": true}}, "zero_optimization": {{"stage": 2}}}}')
+def cuda_graph_not_used(config: Config) -> Iterator[Finding]:
+    """The hybrid engine cannot use CUDA graphs with these settings.
+
+    A graph replays the buffers that it was recorded with. ZeRO stage 3 gathers the weights into new buffers for each call,
+    `release_inference_cache` frees the cache, and an `inference_tp_size` above 1 makes the ranks exchange buffers. In these cases DeepSpeed
+    logs a warning and generates without graphs.
+
+    Remove `enable_cuda_graph`, or change the setting that excludes it.
+    """
+    if config.enabled("hybrid_engine") is not True or not config.has(CUDA_GRAPH) or config.value(CUDA_GRAPH) is not True:
+        return
+    exclusions = (
+        (STAGE, config.value(STAGE) == 3, "at ZeRO stage 3"),
+        (RELEASE_CACHE, config.value(RELEASE_CACHE) is True, "with release_inference_cache"),
+        (TENSOR_PARALLEL, config.value(TENSOR_PARALLEL) > 1, "with an inference_tp_size above 1"),
+    )
+    for other, excluded, condition in exclusions:
+        if excluded:
+            yield Finding(
+                CUDA_GRAPH,
+                f"DeepSpeed ignores enable_cuda_graph {condition}: the hybrid engine generates without graphs.",
+                help=f"Remove it, or change {other.rpartition('.')[2]}.",
+                related=((other, "set here"),),
+                fix=without(config, CUDA_GRAPH),
+            )
+            return
+
+
+@rule(
+    "DS857",
+    "hybrid-engine-with-grouped-queries",
+    effect=Effect.ADVICE,
+    needs=("model",),
+    watches=(ENABLED,),
+    references=("https://github.com/deepspeedai/DeepSpeedExamples/issues/864",),
+)
+@bad(
+    f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true}}, "zero_optimization": {{"stage": 3}}}}',
+    at=ENABLED,
+    model={"num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096},
+)
+@good(
+    f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true}}, "zero_optimization": {{"stage": 3}}}}',
+    model={"num_attention_heads": 32, "num_key_value_heads": 32, "hidden_size": 4096},
+)
+def hybrid_engine_with_grouped_queries(config: Config) -> Iterator[Finding]:
+    """Users report wrong generations from the hybrid engine for models with grouped-query attention at ZeRO stage 3.
+
+    Models such as Llama 2 70B share key-value heads among query heads. The reports describe output that repeats the same tokens.
+
+    Compare a few generations with those of a run without the hybrid engine. If they differ, disable it and generate with another engine.
+    """
+    model = config.facts.model
+    if model is None or not config.has(ENABLED) or config.value(ENABLED) is not True or not config.value(STAGE) >= 3:
+        return
+    if model.heads and model.kv_heads and model.kv_heads < model.heads:
+        yield Finding(
+            ENABLED,
+            f"The model shares {model.kv_heads} key-value heads among {model.heads} query heads. Users report that the hybrid engine then generates repeated tokens at ZeRO stage 3.",
+            help="Compare a few generations with those of a run without the hybrid engine.",
+        )

@@ -1,0 +1,115 @@
+"""DS8: sequence parallelism (Ulysses)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import GROUPED_QUERY_MODEL, MINIMAL
+from dslint.rules.helpers.fixes import write
+
+SIZE = "sequence_parallel_size"
+DATA_PARALLEL = "data_parallel_size"
+INITIALIZE = "deepspeed/__init__.py, initialize"
+
+
+@rule(
+    "DS838",
+    "sequence-parallel-builds-no-groups",
+    effect=Effect.ADVICE,
+    watches=(SIZE,),
+    references=(INITIALIZE, "deepspeed/runtime/config.py, DeepSpeedConfig"),
+)
+@bad(f'{{{MINIMAL}, "sequence_parallel_size": 2}}', at=SIZE)
+@good(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 4}}')
+@good(f'{{{MINIMAL}, "sequence_parallel_size": 1}}')
+@good(f'{{{MINIMAL}, "sequence_parallel_size": 2, "compile": {{"deepcompile": true, "passes": ["autosp"]}}}}')
+def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
+    """Without `data_parallel_size`, `sequence_parallel_size` changes the batch computation but creates no groups of ranks.
+
+    DeepSpeed divides the world size by it to compute the batch sizes. It creates the groups only if the config also has
+    `data_parallel_size`, or if the program passes an `mpu` or a mesh, as `UlyssesSPAttentionHF` and Accelerate do. Otherwise all ranks are
+    data-parallel, and the real batch is larger than the one that DeepSpeed computes.
+
+    Add `"data_parallel_size"`: the world size divided by `sequence_parallel_size`. Leave it out if the program passes its own groups.
+    """
+    size, passes = config.value(SIZE), config.value("compile.passes")
+    if isinstance(passes, list) and "autosp" in passes:
+        return  # this pass creates the groups
+    if config.has(SIZE) and size > 1 and not config.has(DATA_PARALLEL):
+        ranks = config.facts.world_size
+        data_parallel = str(ranks // size) if ranks and ranks % size == 0 else None
+        yield Finding(
+            SIZE,
+            f"sequence_parallel_size {config.quote(SIZE)} divides the world size in the batch computation but creates no groups: unless the program passes an mpu or a mesh, the ranks share no sequence.",
+            help=f'Add "data_parallel_size": {data_parallel or "the world size divided by it"}, unless the program creates its own groups.',
+            fix=write(config, DATA_PARALLEL, data_parallel) if data_parallel else None,
+        )
+
+
+@rule(
+    "DS839",
+    "mesh-larger-than-world",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    needs=("world_size",),
+    watches=(SIZE,),
+    references=(INITIALIZE,),
+)
+@bad(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 8}}', at=DATA_PARALLEL, world_size=8)
+@good(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 4}}', world_size=8)
+def mesh_larger_than_world(config: Config) -> Iterator[Finding]:
+    """`data_parallel_size` times `sequence_parallel_size` is more than the world size.
+
+    DeepSpeed creates a device mesh of that size, and raises a `RuntimeError` if there are fewer ranks.
+
+    Write sizes with the world size as their product.
+    """
+    data, size, ranks = config.value(DATA_PARALLEL), config.value(SIZE), config.facts.world_size
+    if ranks is None or not isinstance(data, int) or not isinstance(size, int) or not config.has(SIZE):
+        return
+    if data * size > ranks:
+        possible = str(ranks // size) if ranks % size == 0 else None
+        yield Finding(
+            DATA_PARALLEL,
+            f'data_parallel_size {data} * sequence_parallel_size {size} = {data * size} is more than the world size {ranks}: DeepSpeed raises RuntimeError "Mesh should not be bigger than default world size {ranks}, but found {data * size} ranks!" in deepspeed.initialize.',
+            help=f'Write "data_parallel_size": {possible}.' if possible else "Write sizes with the world size as their product.",
+            related=((SIZE, "the other size"),),
+            fix=write(config, DATA_PARALLEL, possible) if possible else None,
+        )
+
+
+@rule(
+    "DS840",
+    "sequence-parallel-and-heads",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    needs=("model",),
+    watches=(SIZE,),
+    references=(
+        "deepspeed/runtime/sequence_parallel/ulysses_sp.py, UlyssesSPAttentionHF",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5177",
+    ),
+    untried="needs a model with attention over several ranks",
+)
+@bad(f'{{{MINIMAL}, "sequence_parallel_size": 3, "data_parallel_size": 1}}', at=SIZE, model=GROUPED_QUERY_MODEL)
+@good(f'{{{MINIMAL}, "sequence_parallel_size": 4, "data_parallel_size": 2}}', model=GROUPED_QUERY_MODEL)
+def sequence_parallel_and_heads(config: Config) -> Iterator[Finding]:
+    """`sequence_parallel_size` does not divide the number of attention heads.
+
+    While attention is computed, Ulysses gives each rank the same number of whole heads. `UlyssesSPAttentionHF` raises if the number of
+    heads is not a multiple of the size.
+
+    Write a divisor of the number of heads.
+    """
+    model, size = config.facts.model, config.value(SIZE)
+    if model is not None and model.heads and config.has(SIZE) and isinstance(size, int) and size > 1 and model.heads % size:
+        yield Finding(
+            SIZE,
+            f"sequence_parallel_size {config.quote(SIZE)} does not divide the model's {model.heads} attention heads: Ulysses cannot give every rank the same number, and may raise at the first step.",
+            help=f"Write one of {', '.join(str(n) for n in range(2, min(model.heads, 16) + 1) if model.heads % n == 0)}.",
+            severity=Severity.WARNING,
+            certain=False,
+        )

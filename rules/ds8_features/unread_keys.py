@@ -1,0 +1,79 @@
+"""DS8: keys that DeepSpeed parses and never uses in training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.facts import Release
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.fixes import without
+from dslint.source.tree import Mapping
+
+UNREAD = {
+    "pipeline.stages": "PipelineModule takes the number of stages as its argument num_stages",
+    "pipeline.partition": "PipelineModule divides the layers by its argument partition_method",
+    "pipeline.seed_layers": "PipelineModule takes seed_layers as an argument",
+    "vocabulary_size": "DeepSpeed only warns if it is not a multiple of 8",
+    "disable_allgather": "no release reads it",
+}
+"""Keys that DeepSpeed parses and does not use, with what decides instead."""
+
+
+@rule(
+    "DS855",
+    "key-without-a-reader",
+    effect=Effect.IGNORED,
+    watches=tuple(UNREAD),
+    references=("deepspeed/runtime/config.py", "deepspeed/runtime/pipe/module.py, PipelineModule"),
+)
+@bad(f'{{{MINIMAL}, "pipeline": {{"stages": 4}}}}', at="pipeline.stages")
+@bad(f'{{{MINIMAL}, "vocabulary_size": 50257}}', at="vocabulary_size")
+@bad(f'{{{MINIMAL}, "disable_allgather": true}}', at="disable_allgather")
+@good(f'{{{MINIMAL}, "pipeline": {{"activation_checkpoint_interval": 1}}, "disable_allgather": false}}')
+def key_without_a_reader(config: Config) -> Iterator[Finding]:
+    """DeepSpeed accepts this key but never uses its value.
+
+    Keys such as `pipeline.stages` look as if they configured a pipeline. The program does that, with `PipelineModule` and its arguments.
+
+    Remove the key, and set the value where it is read.
+    """
+    for key, reason in UNREAD.items():
+        if not config.has(key) or config.is_null(key) or config.is_auto(key) or config.literal(key) is False:
+            continue
+        if any(violation.path == tuple(key.split(".")) for violation in config.violations):
+            continue
+        yield Finding(key, f"{key} {config.quote(key)} has no effect: {reason}.", help="Remove it.", fix=without(config, key))
+
+
+@rule(
+    "DS856",
+    "weight-quantization-not-read",
+    effect=Effect.IGNORED,
+    watches=("weight_quantization",),
+    references=("deepspeed/runtime/zero/partition_parameters.py, Init",),
+)
+@bad(f'{{{MINIMAL}, "weight_quantization": {{"enabled": true, "num_bits": 8}}}}', at="weight_quantization")
+@good(f'{{{MINIMAL}, "weight_quantization": {{"quantized_initialization": {{"num_bits": 8}}}}}}')
+def weight_quantization_not_read(config: Config) -> Iterator[Finding]:
+    """Training reads only `quantized_initialization` from `weight_quantization`.
+
+    `zero.Init` uses it to build a quantized model. `enabled`, `num_bits`, `q_type`, `q_groups` and `post_init_quant` are for inference: in
+    training they quantize nothing.
+
+    Move the settings to `quantized_initialization`, or remove the section.
+    """
+    node = config.node("weight_quantization")
+    if not isinstance(node, Mapping) or config.release < Release(0, 19, 0) or config.has("weight_quantization.quantized_initialization"):
+        return
+    names = [member.key.value for member in node.members]
+    if names and not any(violation.path[:1] == ("weight_quantization",) for violation in config.violations):
+        yield Finding(
+            "weight_quantization",
+            f"Training ignores {', '.join(names)} in weight_quantization and reads only quantized_initialization: no weight is quantized.",
+            help='Write "quantized_initialization": {...}, or remove the section.',
+            on="key",
+            fix=without(config, "weight_quantization"),
+        )
