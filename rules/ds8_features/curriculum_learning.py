@@ -90,7 +90,8 @@ def curriculum_schedule_incomplete(config: Config) -> Iterator[Finding]:
 
 def _schedule_findings(config: Config, metric: str) -> Iterator[Finding]:
     """What is wrong with the schedule of a metric that has a
-    type."""
+    type.
+    """
     key, section = f"{metric}.schedule_type", f"{metric}.schedule_config"
     schedule_type = config.literal(key)
     if schedule_type not in SETTINGS_OF_TYPE:
@@ -116,8 +117,7 @@ def _schedule_findings(config: Config, metric: str) -> Iterator[Finding]:
 
 
 def _list_findings(config: Config, section: str) -> Iterator[Finding]:
-    """A schedule "fixed_discrete" in which the lengths of the two
-    lists do not match."""
+    """Findings of a schedule "fixed_discrete" with lists of lengths that do not match."""
     levels, ends = config.value(f"{section}.difficulty"), config.value(f"{section}.max_step")
     if not isinstance(levels, list) or not isinstance(ends, list) or (ends and len(levels) == len(ends) + 1):
         return
