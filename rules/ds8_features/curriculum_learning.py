@@ -89,9 +89,7 @@ def curriculum_schedule_incomplete(config: Config) -> Iterator[Finding]:
 
 
 def _schedule_findings(config: Config, metric: str) -> Iterator[Finding]:
-    """What is wrong with the schedule of a metric that has a
-    type.
-    """
+    """Findings of a metric that has a schedule type."""
     key, section = f"{metric}.schedule_type", f"{metric}.schedule_config"
     schedule_type = config.literal(key)
     if schedule_type not in SETTINGS_OF_TYPE:

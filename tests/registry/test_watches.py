@@ -106,7 +106,7 @@ def test_no_rule_is_missed_on_an_odd_config(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("watches", "text", "facts", "runs"),
+    ("watches", "text", "given", "runs"),
     [
         ((), "{}", Facts(), True),
         (("always: it is about the whole file",), "{}", Facts(), True),
@@ -135,11 +135,11 @@ def test_no_rule_is_missed_on_an_odd_config(seed: int) -> None:
         (("text",), '{"bf16": {}, "bf16": {}}', Facts(), True),
         (("text",), "[]", Facts(), True),
         (("setup",), "{}", Facts(), False),
-        (("setup",), "{}", Facts(setup=Setup(config="ds_config.json")), True),
+        (("setup",), "{}", Context(setup=Setup(config="ds_config.json")), True),
     ],
 )
-def test_each_watch_holds_where_it_says(watches: tuple[str, ...], text: str, facts: Facts, runs: bool) -> None:
-    assert can_run(watches, signals_of(resolve(parse(text), facts))) is runs
+def test_each_watch_holds_where_it_says(watches: tuple[str, ...], text: str, given: Facts | Context, runs: bool) -> None:
+    assert can_run(watches, signals_of(resolve(parse(text), given))) is runs
 
 
 @pytest.mark.parametrize(
