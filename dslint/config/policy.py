@@ -102,23 +102,29 @@ def breaches(policy: Policy, config: Any) -> Iterator[Breach]:
 
 def _breaches(error: Any) -> Iterator[Breach]:
     path: Path = tuple(error.absolute_path)
+    key = _name(path)
     schema = error.schema if isinstance(error.schema, dict) else {}
     reason = schema.get("description")
     if error.validator == "required" and isinstance(error.instance, dict):
         for name in error.validator_value:
             if name not in error.instance:
                 of_key = schema.get("properties", {}).get(name, {})
-                said = of_key.get("description") if isinstance(of_key, dict) else None
-                yield Breach((*path, name), "is not written, and has to be", said or reason)
+                description = of_key.get("description") if isinstance(of_key, dict) else None
+                yield Breach((*path, name), f"requires {_name((*path, name))}", description or reason)
     elif error.validator == "additionalProperties" and isinstance(error.instance, dict):
         patterns = schema.get("patternProperties", {})
         for name in error.instance:
             if name not in schema.get("properties", {}) and not any(re.search(pattern, name) for pattern in patterns):
-                yield Breach((*path, name), "may not be written", reason)
+                yield Breach((*path, name), f"forbids {_name((*path, name))}", reason)
     elif error.validator in ("const", "enum"):
         allowed = [error.validator_value] if error.validator == "const" else error.validator_value
-        yield Breach(path, f"has to be {' or '.join(json.dumps(value) for value in allowed)}", reason)
+        yield Breach(path, f"requires {key} to be {' or '.join(json.dumps(value) for value in allowed)}", reason)
     elif error.validator == "not" and error.validator_value == {}:
-        yield Breach(path, "may not be written", reason)
+        yield Breach(path, f"forbids {key}", reason)
     else:
-        yield Breach(path, f"breaks it: {error.message}", reason)
+        yield Breach(path, f"rejects {key}: {error.message}", reason)
+
+
+def _name(path: Path) -> str:
+    """A place in the config, for messages."""
+    return ".".join(map(str, path)) or "the config"

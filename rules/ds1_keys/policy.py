@@ -1,4 +1,4 @@
-"""DS1: what a team asks of its configs, as a JSON Schema of its own (`policy` in the settings)."""
+"""DS1: what a team requires of its configs, written as a JSON Schema (`policy` in the settings)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from dslint.diagnostics import Effect, Severity
 from dslint.rule import Finding, bad, good, rule
 from dslint.source.tree import plain
 
-_TWO = Policy(
+_EXAMPLE = Policy(
     "team.schema.json",
     {"required": ["gradient_clipping"], "properties": {"gradient_clipping": {"maximum": 1, "description": "Agreed in May."}}},
 )
 
 
-@rule("DS118", "policy-broken", effect=Effect.ADVICE, watches=("fact:policy",))
-@bad('{"train_micro_batch_size_per_gpu": 4}', at="gradient_clipping", policy=_TWO)
-@bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 5.0}', at="gradient_clipping", policy=_TWO)
-@good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0}', policy=_TWO)
+@rule(
+    "DS118",
+    "policy-broken",
+    effect=Effect.ADVICE,
+    references=("https://json-schema.org/draft/2020-12/json-schema-validation",),
+    watches=("fact:policy",),
+)
+@bad('{"train_micro_batch_size_per_gpu": 4}', at="gradient_clipping", policy=_EXAMPLE)
+@bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 5.0}', at="gradient_clipping", policy=_EXAMPLE)
+@good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0}', policy=_EXAMPLE)
 @good('{"train_micro_batch_size_per_gpu": 4}')
 def policy_broken(config: Config) -> Iterator[Finding]:
-    """The config breaks the team's own policy.
+    """The config breaks the policy of your team.
 
-    `policy = "team.schema.json"` in the settings names a JSON Schema, which every config is held against as it is written: "the stage has to be
-    2", "clipping is required". DeepSpeed has no opinion on it. What the policy says at that place (`description`) is quoted.
+    The setting `policy = "team.schema.json"` names a JSON Schema. dslint validates every config against it as written: it can require a
+    stage of 2, or gradient clipping. DeepSpeed does not read it. The help quotes the `description` that the policy has at that place.
 
-    Write what the policy asks for, or ignore the finding there with a reason.
+    Write what the policy requires, or ignore the finding with a reason.
     """
     policy = config.policy
     if policy is None or config.document.root is None or config.document.problems:
@@ -35,13 +41,13 @@ def policy_broken(config: Config) -> Iterator[Finding]:
     try:
         found = list(breaches(policy, plain(config.document.root)))
     except PolicyError as error:
-        yield Finding("", f"{error}. Nothing was held against it.", severity=Severity.ERROR)
+        text = str(error)
+        yield Finding("", f"{text[:1].upper()}{text[1:]}; dslint did not check the config against it.", severity=Severity.ERROR)
         return
     for breach in found:
-        key = ".".join(map(str, breach.path)) or "the config"
         yield Finding(
             breach.path,
-            f"{key} {breach.message}: so says the policy {policy}.",
+            f"Policy {policy} {breach.message}.",
             help=breach.reason,
             on="value",
             severity=Severity.ERROR,

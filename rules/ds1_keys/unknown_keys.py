@@ -1,6 +1,6 @@
-"""DS1: keys that DeepSpeed does not know.
+"""DS1: keys that DeepSpeed does not know: in a section that rejects them, misspelt or in the wrong section, or simply ignored.
 
-The judging is done by the key table (`dslint/config/validate.py`); the rules here put it into words, one rule for each thing that DeepSpeed does.
+`dslint/config/validate.py` finds the violations by the key table; the rules here report them, one rule for each outcome.
 """
 
 from __future__ import annotations
@@ -12,40 +12,45 @@ from dslint.config.validate import children, dotted
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import NEWEST
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
+from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import corrected_key, moved_together
 from dslint.rules.helpers.messages import shown_value
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.change import Move, Remove
-from dslint.source.tree import Mapping
+from dslint.source.tree import Mapping, Path
 
-MINIMAL = '"train_micro_batch_size_per_gpu": 4'
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
+
+MANY_MISPLACED = 3
+"""From this many on, keys of one section that are written in another are one finding: the writer forgot the section."""
 
 
 def _section(violation: Violation) -> str:
     return f"`{dotted(violation.path[:-1])}`" if len(violation.path) > 1 else "the top level"
 
 
-def _in(violation: Violation) -> str:
-    """Where a violation stands: "at the top level", "in `aio`"."""
-    return f"in {_section(violation)}" if len(violation.path) > 1 else "at the top level"
+def _unknown_key(config: Config, violation: Violation) -> str:
+    """The subject of a message: `Unknown top-level key "x"`, `Unknown key "x" in `aio``."""
+    name = violation.path[-1]
+    subject = f'Unknown key "{name}" in {_section(violation)}' if len(violation.path) > 1 else f'Unknown top-level key "{name}"'
+    return f"{subject} as of DeepSpeed {NEWEST}" if _is_newer_release(config) else subject
 
 
-def _may_be_new(config: Config) -> Severity | None:
-    """A release that dslint does not know yet may know the key."""
-    return Severity.WARNING if config.release > NEWEST else None
+def _is_newer_release(config: Config) -> bool:
+    """Whether the target release is newer than all that dslint supports, and so may know the key."""
+    return config.release > NEWEST
 
 
 def _allowed(violation: Violation) -> str:
-    """The keys of the section a violation stands in, for a help text: all of them if they are few."""
+    """The help that lists the keys of the section; empty where they are many."""
     names = [
         name
         for name, key in children().get(violation.section, {}).items()
         if "until" not in KEYS[key] and name == key.rpartition(".")[2] and name != "*"
     ]
-    return f"{_section(violation).capitalize()} takes " + ", ".join(sorted(names)) + "." if 0 < len(names) <= 12 else ""
+    return f"Use one of the keys of {_section(violation)}: {', '.join(sorted(names))}." if 0 < len(names) <= 12 else ""
 
 
 def _suggestion(violation: Violation) -> str | None:
@@ -53,13 +58,12 @@ def _suggestion(violation: Violation) -> str | None:
         return None
     if violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
         return "Remove it: only `fp16` has it."
-    if violation.kind == "misplaced-key":
-        return (
-            f"It belongs in `{dotted(violation.meant[:-1])}`."
-            if len(violation.meant) > 1
-            else f'"{violation.meant[0]}" is a key of the top level.'
-        )
-    return f'Did you mean "{violation.meant[-1]}"?'
+    *section, name = violation.meant
+    if violation.kind != "misplaced-key":
+        return f'Did you mean "{name}"?'
+    if name != violation.path[-1]:
+        return f'Write it as "{name}" in `{dotted(tuple(section))}`.'
+    return f"Move it into `{dotted(tuple(section))}`." if section else "Move it to the top level."
 
 
 @rule(
@@ -67,35 +71,42 @@ def _suggestion(violation: Violation) -> str | None:
     "unknown-key-refused",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
-    references=(DOCS,),
+    references=(DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"),
     watches=("violation:unknown-key", "violation:misplaced-key"),
 )
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_sise": 5e8}}}}', at="zero_optimization.reduce_bucket_sise")
 @bad(f'{{{MINIMAL}, "bf16": {{"enabled": true, "loss_scale": 0}}}}', at="bf16.loss_scale")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
 def unknown_key_refused(config: Config) -> Iterator[Finding]:
-    """A key that the section does not have, in a section that admits no others.
+    """An unknown key in a section that rejects unknown keys.
 
-    DeepSpeed parses `zero_optimization`, `fp16`, `bf16`, the monitors and some more with pydantic models that forbid unknown keys: it raises
-    `ValidationError: Extra inputs are not permitted` while it parses the config. Notes such as `_comment` are refused there too.
+    DeepSpeed parses `zero_optimization`, `fp16`, `bf16`, the monitors and some other sections with pydantic models that forbid unknown
+    keys: it raises `ValidationError: Extra inputs are not permitted` while it parses the config. Notes such as `_comment` are rejected
+    there too.
 
     Correct the spelling, move the key to its section, or remove it.
     """
     for violation in config.violations_of("unknown-key", "misplaced-key"):
         if violation.raises:
-            name = violation.path[-1]
+            newer = _is_newer_release(config)
+            outcome = f"DeepSpeed {config.release} may reject it and raise" if newer else "DeepSpeed rejects unknown keys there and raises"
             yield Finding(
                 violation.path,
-                f'{_section(violation)} has no key "{name}", and refuses unknown keys: DeepSpeed raises "Extra inputs are not permitted".',
+                f'{_unknown_key(config, violation)}: {outcome} "Extra inputs are not permitted".',
                 help=" ".join(filter(None, (_suggestion(violation), "" if violation.meant else _allowed(violation)))) or "Remove it.",
                 on="key",
                 fix=corrected_key(config, violation),
-                severity=_may_be_new(config),
+                severity=Severity.WARNING if newer else None,
+                certain=False if newer else None,
             )
 
 
 @rule(
-    "DS102", "misspelt-key-dropped", effect=Effect.SILENT, references=(DOCS,), watches=("violation:unknown-key", "violation:misplaced-key")
+    "DS102",
+    "misspelt-key-dropped",
+    effect=Effect.SILENT,
+    references=(DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"),
+    watches=("violation:unknown-key", "violation:misplaced-key"),
 )
 @bad(f'{{{MINIMAL}, "zero_optimisation": {{"stage": 3}}}}', at="zero_optimisation")
 @bad('{"train_micro_bach_size_per_gpu": 4}', at="train_micro_bach_size_per_gpu")
@@ -108,111 +119,118 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
-    """A key that is misspelt or stands in the wrong section, where DeepSpeed drops what it does not know.
+    """A key is misspelt or in the wrong section, where DeepSpeed silently ignores unknown keys.
 
-    At the top level, and in the sections that it reads by hand, DeepSpeed looks up the keys it knows and never at the others. A misspelt
-    `zero_optimization` means training without ZeRO, a misspelt `bf16` training in fp32: no error, no warning.
+    At the top level, and in the sections that it reads without a model, DeepSpeed looks up only the keys that it knows. With a misspelt
+    `zero_optimization` it trains without ZeRO, with a misspelt `bf16` in fp32. There is no error and no warning.
 
-    Correct the spelling or move the key. Keys that begin with `_`, `$`, `//` or `comment` are taken for notes and left alone.
+    Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
-    strays = _strays(config)
-    for section, together in strays.items():
+    newer = _is_newer_release(config)
+    verb = f"DeepSpeed {config.release} may silently ignore" if newer else "DeepSpeed silently ignores"
+    severity, certain = (Severity.WARNING, False) if newer else (None, None)
+    groups = _misplaced_together(config)
+    for section, together in groups.items():
+        names = ", ".join(str(violation.path[-1]) for violation in together)
+        place = f"in {_section(together[0])}" if len(together[0].path) > 1 else "at the top level"
         yield Finding(
             together[0].path,
-            f"{len(together)} keys of `{dotted(section)}` stand {_in(together[0])}, where DeepSpeed drops them without a word: {', '.join(str(v.path[-1]) for v in together)}.",
+            f"{len(together)} keys of `{dotted(section)}` are written {place}, where {verb} them: {names}.",
             help=f"Move them into `{dotted(section)}`.",
             on="key",
-            related=tuple((v.path, "dropped too") for v in together[1:]),
-            fix=moved_together(config, [v.path for v in together], section),
-            severity=_may_be_new(config),
+            related=tuple((violation.path, "ignored too") for violation in together[1:]),
+            fix=moved_together(config, [violation.path for violation in together], section),
+            severity=severity,
+            certain=certain,
         )
     for violation in config.violations_of("unknown-key", "misplaced-key"):
-        if violation.raises or violation.meant is None or any(violation in lost for lost in strays.values()):
+        if violation.raises or violation.meant is None or any(violation in together for together in groups.values()):
             continue
-        name, where = violation.path[-1], _section(violation)
         fatal = _leaves_no_batch_size(config, violation)
-        lost = (
-            ', and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"' if fatal else _lost(violation)
-        )
         yield Finding(
             violation.path,
-            f'"{name}" is not a key of {where}; DeepSpeed drops it without a word{lost}.',
+            f"{_unknown_key(config, violation)}: {verb} it{NO_BATCH_SIZE if fatal else _consequence(violation)}.",
             help=_suggestion(violation),
             on="key",
             fix=corrected_key(config, violation),
             effect=Effect.CRASH if fatal else None,
             phase=Phase.PARSE if fatal else None,
-            severity=_may_be_new(config),
+            severity=severity,
+            certain=certain,
         )
 
 
-def _strays(config: Config) -> dict[tuple[str | int, ...], list[Violation]]:
-    """Dropped keys that belong into one other section, by that section, where they are so many that they were forgotten together."""
-    strays: dict[tuple[str | int, ...], list[Violation]] = {}
+def _misplaced_together(config: Config) -> dict[Path, list[Violation]]:
+    """Ignored keys that belong in one other section, by that section, where they are at least `MANY_MISPLACED`."""
+    by_section: dict[Path, list[Violation]] = {}
     for violation in config.violations_of("misplaced-key"):
         if not violation.raises and violation.meant is not None and len(violation.meant) > 1 and violation.meant[-1] == violation.path[-1]:
-            strays.setdefault(violation.meant[:-1], []).append(violation)
-    return {section: lost for section, lost in strays.items() if len(lost) > 2}
+            by_section.setdefault(violation.meant[:-1], []).append(violation)
+    return {section: together for section, together in by_section.items() if len(together) >= MANY_MISPLACED}
 
 
 def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
-    """Whether the dropped key was the only batch size, without which DeepSpeed does not start."""
+    """Whether the ignored key is the only batch size, without which DeepSpeed does not start."""
     return violation.meant in ((TRAIN,), (MICRO,)) and not config.has(TRAIN) and not config.has(MICRO)
 
 
-def _lost(violation: Violation) -> str:
-    """What is lost with a dropped key, where it can be said."""
+NO_BATCH_SIZE = ', and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"'
+
+
+def _consequence(violation: Violation) -> str:
+    """What DeepSpeed does instead, as the end of a sentence; empty where that is not known."""
     assert violation.meant is not None
     key = dotted(violation.meant)
-    if key in LOST:
-        return f", and {LOST[key]}"
+    if key in CONSEQUENCES:
+        return f" and {CONSEQUENCES[key]}"
     default = KEYS.get(key, {}).get("default", UNKNOWN)
     if default is UNKNOWN or isinstance(default, dict | list) or default is None:
         return ""
-    return f", and uses {shown_value(default)}, the default of {violation.meant[-1]}"
+    return f" and uses {shown_value(default)}, the default of {violation.meant[-1]}"
 
 
-LOST = {
+CONSEQUENCES = {
     "zero_optimization": "trains without ZeRO",
     "zero_optimization.stage": "trains without ZeRO",
     "bf16": "trains in fp32",
     "fp16": "trains in fp32",
-    "optimizer": "has no optimizer unless the program brings one",
-    "scheduler": "keeps the learning rate constant unless the program brings a scheduler",
+    "optimizer": "has no optimizer unless the program passes one",
+    "scheduler": "keeps the learning rate constant unless the program passes a scheduler",
 }
+"""By ignored key: what DeepSpeed does without it."""
 
 
 @rule("DS103", "unknown-key-ignored", effect=Effect.IGNORED, references=(DOCS,), watches=("violation:unknown-key",))
 @bad(f'{{{MINIMAL}, "my_own_switch": true}}', at="my_own_switch")
 @good(f'{{{MINIMAL}, "_my_own_note": true}}')
 def unknown_key_ignored(config: Config) -> Iterator[Finding]:
-    """A key that DeepSpeed does not know and drops.
+    """An unknown key, which DeepSpeed silently ignores.
 
-    At the top level and in the sections that it reads by hand, DeepSpeed never looks at keys it does not know. If the program itself reads the key
-    from the config, all is well; otherwise the setting does nothing.
+    At the top level and in the sections that it reads without a model, DeepSpeed looks up only the keys that it knows. If your program
+    reads the key from the config itself, nothing is wrong; otherwise the setting does nothing.
 
-    Remove it, or let its name begin with `_` to say that it is a note.
+    Remove it, or begin its name with `_` to mark it as a note.
     """
     for violation in config.violations_of("unknown-key"):
         if not violation.raises and violation.meant is None:
             yield Finding(
                 violation.path,
-                f'DeepSpeed knows no key "{violation.path[-1]}" {_in(violation)} and drops it without a word.',
+                f"{_unknown_key(config, violation)}: DeepSpeed silently ignores it.",
                 help=_allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.',
                 on="key",
-                fix=_into_params(config, violation) or _taken_out(config, violation),
+                fix=_move_into_params(config, violation) or _remove(config, violation),
             )
 
 
-def _taken_out(config: Config, violation: Violation) -> FixPlan | None:
-    """The removal of a key that does nothing; a whole section may be meant for something, and stays."""
+def _remove(config: Config, violation: Violation) -> FixPlan | None:
+    """Remove a key that does nothing; None for a whole section, which the program may read."""
     if isinstance(config.node(violation.path), Mapping):
         return None
     return unsafe(f'remove "{violation.path[-1]}"', Remove(violation.path))
 
 
-def _into_params(config: Config, violation: Violation) -> FixPlan | None:
-    """The move of a parameter that stands beside the type it is for, where DeepSpeed does not see it."""
+def _move_into_params(config: Config, violation: Violation) -> FixPlan | None:
+    """Move a parameter that is written next to the `type` it is for, where DeepSpeed does not read it."""
     section, name = violation.section, str(violation.path[-1])
     if section not in ("optimizer", "scheduler") or name not in (params_of(section, config.value(f"{section}.type")) or {}):
         return None

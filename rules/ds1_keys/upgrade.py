@@ -1,4 +1,4 @@
-"""DS1: what another DeepSpeed release makes of the same file. Asked with `--deepspeed 0.14.5..0.19.8` alone."""
+"""DS1: what changes when DeepSpeed is upgraded. These rules run only with `--deepspeed OLD..NEW`, such as 0.14.5..0.19.8."""
 
 from __future__ import annotations
 
@@ -14,85 +14,86 @@ from dslint.rules.helpers.messages import shown_value
 from dslint.schemas.key_table import KEYS
 
 READ = (Origin.WRITTEN, Origin.MAPPED, Origin.FILLED)
-"""Origins of what is written and used."""
+"""Origins of values that DeepSpeed reads from the config."""
+
+RELEASES = "https://github.com/deepspeedai/DeepSpeed/releases"
 
 
-@rule("DS116", "default-changed", effect=Effect.SILENT, watches=("fact:upgrade_from",))
+@rule("DS116", "default-changed", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
 @bad('{"train_micro_batch_size_per_gpu": 4}', at="gradient_clipping", deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0.0}', deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4}', deepspeed="0.18.8..0.18.9")
 def default_changed(config: Config) -> Iterator[Finding]:
-    """A key that is not written gets another default from a later release on: the same file trains otherwise.
+    """A key that is not written has another default in the newer release, which changes the training.
 
-    Asked with `--deepspeed OLD..NEW` alone, of the keys that matter in the file: those that every training has, and those of the sections
-    that are written.
+    The rule runs only with `--deepspeed OLD..NEW`. It compares the keys that every training has and those of the sections in the file.
 
-    Write the value that is meant; then every release does the same.
+    Write the value that you mean; then every release uses it.
     """
     for old, new in _pairs(config):
         if old.origin is new.origin is Origin.DEFAULT and old.value != new.value:
             release = _changed_at(new.key, config.facts.upgrade_from, config.release)
+            before, after = shown_value(old.value), shown_value(new.value)
             yield Finding(
                 new.path,
-                f"{new.key} is not written, and its default is {shown_value(new.value)} from DeepSpeed {release} on; up to then it was {shown_value(old.value)}.",
-                help=f'Write "{new.path[-1]}": {shown_value(old.value)} to keep what DeepSpeed {config.facts.upgrade_from} does.',
-                fix=write(config, new.path, shown_value(old.value)),
+                f"{new.key} is not written, and DeepSpeed {release} changed its default from {before} to {after}.",
+                help=f'Write "{new.path[-1]}": {before} to keep the behavior of DeepSpeed {config.facts.upgrade_from}.',
+                fix=write(config, new.path, before),
                 severity=Severity.WARNING,
             )
 
 
-@rule("DS117", "value-taken-otherwise", effect=Effect.SILENT, watches=("fact:upgrade_from",))
+@rule("DS117", "value-read-differently", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "fp16": {"enabled": "false"}}',
     at="fp16.enabled",
     deepspeed="0.14.5..0.19.8",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "fp16": {"enabled": true}}', deepspeed="0.14.5..0.19.8")
-def value_taken_otherwise(config: Config) -> Iterator[Finding]:
-    """What is written becomes another value in a later release: the same file trains otherwise.
+def value_read_differently(config: Config) -> Iterator[Finding]:
+    """The newer release reads a written value differently, which changes the training.
 
-    Asked with `--deepspeed OLD..NEW` alone. A string where a boolean belongs was true in a section that was read by hand, and is something
-    else, or nothing, since DeepSpeed parses the section; a key that was overlooked begins to count.
+    The rule runs only with `--deepspeed OLD..NEW`. Where a release began to parse a section with a pydantic model, a string in place of a
+    boolean no longer counts as true, and a key that DeepSpeed ignored before takes effect.
 
-    Write the value that is meant, in the type that the key takes.
+    Write the value that you mean, in the type that the key expects.
     """
     old_release = config.facts.upgrade_from
-    spoken_of = {violation.path for violation in config.violations}
+    reported = {violation.path for violation in config.violations}
     for old, new in _pairs(config):
-        if new.written is None or new.path in spoken_of or new.value is UNKNOWN or new.value == old.value:
+        if new.written is None or new.path in reported or new.value is UNKNOWN or new.value == old.value:
             continue
         if old.value is not UNKNOWN and old.origin in READ:
-            message = f"{new.key} is {new.written}: DeepSpeed {old_release} takes it for {shown_value(old.value)}, {config.release} for {shown_value(new.value)}."
-            yield Finding(
-                new.path, message, help=f"Write {shown_value(old.value)} or {shown_value(new.value)}, as it is meant.", on="value"
-            )
+            before, after = shown_value(old.value), shown_value(new.value)
+            message = f"{new.key} is {new.written}: DeepSpeed {old_release} reads it as {before}, {config.release} as {after}."
+            yield Finding(new.path, message, help=f"Write {before} or {after}, whichever you mean.", on="value")
         elif old.lost and new.origin in READ:
-            came = _came(new.key) or config.release
-            message = f"{new.key} begins to count: DeepSpeed {old_release} drops it without a word, {came} and later use {shown_value(new.value)}."
-            yield Finding(new.path, message, help="Make sure that the value is still meant.", severity=Severity.WARNING)
+            since = _added_in(new.key) or config.release
+            message = f"DeepSpeed {old_release} silently ignores {new.key}; {since} and newer releases use {shown_value(new.value)}."
+            yield Finding(new.path, message, help="Check that you still mean this value.", severity=Severity.WARNING)
 
 
 def _pairs(config: Config) -> Iterator[tuple[EffectiveEntry, EffectiveEntry]]:
-    """Each key that matters, as the release before and as the release after has it; none without an upgrade."""
+    """Each key that matters, as the old and as the new release resolve it; nothing without an upgrade."""
     start = config.facts.upgrade_from
     if start is None:
         return
     before = {entry.path: entry for entry in effective(resolve(config.document, config.context.but(deepspeed=start, upgrade_from=None)))}
     for new in effective(config):
         old = before.get(new.path)
-        came = _came(new.key)
-        if old is not None and (new.written is not None or came is None or came <= start):
+        since = _added_in(new.key)
+        if old is not None and (new.written is not None or since is None or since <= start):
             yield old, new
 
 
-def _came(key: str) -> Release | None:
-    """The release that a key came with; None for one that was always there."""
-    came = KEYS.get(key, {}).get("since")
-    return Release.parse(came) if came else None
+def _added_in(key: str) -> Release | None:
+    """The release that added a key; None for a key that the oldest supported release has."""
+    since = KEYS.get(key, {}).get("since")
+    return Release.parse(since) if since else None
 
 
 def _changed_at(key: str, start: Release | None, to: Release) -> Release:
-    """The release in which a default changed, of those after `start` up to `to` the first."""
+    """The first release after `start`, up to `to`, that changed the default of a key."""
     assert start is not None
     changes = (Release.parse(word) for word, _ in KEYS[key].get("defaults", ()) if word != "0")
     return min((release for release in changes if start < release <= to), default=to)

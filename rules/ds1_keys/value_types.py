@@ -1,4 +1,4 @@
-"""DS1: values that are not what a key takes: their type, their range, their choices."""
+"""DS1: values that a key does not accept: wrong types, numbers out of range, unknown words, null."""
 
 from __future__ import annotations
 
@@ -11,18 +11,28 @@ from dslint.config.validate import default_of
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
+from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import closest, removed, write
 from dslint.rules.helpers.json_syntax import intended_json
 from dslint.rules.helpers.messages import expected, raises, shown_value
-from dslint.rules.helpers.offload import to_nvme
+from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.source.change import Set
 from dslint.source.tree import Node, Scalar, plain
 
-MINIMAL = '"train_micro_batch_size_per_gpu": 4'
+DOCS = "https://www.deepspeed.ai/docs/config-json/"
+MODEL = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"
+CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
 
 
-@rule("DS104", "wrong-type", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:wrong-type",))
+@rule(
+    "DS104",
+    "wrong-type",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(DOCS, MODEL, CONFIG_CLASS),
+    watches=("violation:wrong-type",),
+)
 @bad('{"train_batch_size": "sixteen"}', at="train_batch_size")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": "three"}}}}', at="zero_optimization.stage")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": "5e8"}}}}', at="zero_optimization.reduce_bucket_size")
@@ -30,24 +40,27 @@ MINIMAL = '"train_micro_batch_size_per_gpu": 4'
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": ["0.9", "0.999"]}}}}}}', at="optimizer.params.betas")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
 def wrong_type(config: Config) -> Iterator[Finding]:
-    """A value of a type that DeepSpeed cannot use there.
+    """A value has a type that DeepSpeed cannot use.
 
-    In sections with a pydantic model DeepSpeed raises a `ValidationError` while parsing. Keys that it reads by hand fail where the value is
-    first used, with messages like `'>' not supported between instances of 'str' and 'int'` that name no key.
+    In sections with a pydantic model, DeepSpeed raises a `ValidationError` while parsing. A key without a model fails where DeepSpeed
+    first uses the value, with an error such as `'>' not supported between instances of 'str' and 'int'` that names no key.
 
-    Numbers want no quotes; `5e8` is fine for an integer.
+    Write numbers without quotes. `5e8` is valid for an integer.
     """
     for violation in config.violations_of("wrong-type"):
-        if violation.key.startswith("aio.") and not any(to_nvme(config, block) for block in ("offload_optimizer", "offload_param")):
-            continue  # nothing reads the section, which is a finding of its own
+        if violation.key.startswith("aio.") and not any(to_nvme(config, section) for section in OFFLOAD_SECTIONS):
+            continue  # nothing reads the section, which another rule reports
         if violation.key == "steps_per_print" and config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
-            continue  # Accelerate writes infinity over it
+            continue  # Accelerate overwrites it with infinity
         if violation.raises and violation.key in RATES and lr_is_replaced(config):
-            message = f"{violation.key} is {config.quote(violation.path)}, and is never used: {config.value('scheduler.type')} sets the rate before the first step."
-            yield Finding(violation.path, message, help="Write a number, or leave it out.", on="value", effect=Effect.IGNORED)
+            scheduler = config.value("scheduler.type")
+            message = (
+                f"DeepSpeed never uses {violation.key} {config.quote(violation.path)}: {scheduler} sets the rate before the first step."
+            )
+            yield Finding(violation.path, message, help="Write a number, or remove the key.", on="value", effect=Effect.IGNORED)
         elif violation.raises:
             word = _unquoted(config, violation)
-            yield _refused(
+            yield _rejected(
                 config,
                 violation,
                 help=_without_quotes(config, violation),
@@ -55,14 +68,14 @@ def wrong_type(config: Config) -> Iterator[Finding]:
             )
 
 
-def _refused(config: Config, violation: Violation, *, help: str | None, fix: FixPlan | None = None) -> Finding:  # noqa: A002 - the name that Finding has
-    """The finding for a value that makes DeepSpeed raise: what is written, what the key takes, what is raised and when."""
+def _rejected(config: Config, violation: Violation, *, help: str | None, fix: FixPlan | None = None) -> Finding:  # noqa: A002 - the name that Finding has
+    """The finding for a value that makes DeepSpeed raise: what is written, what the key expects, the error and when it comes."""
     assert violation.consequence is not None
     _, phase, error = violation.consequence
     error = _as_raised(error, config.node(violation.path))
     return Finding(
         violation.path,
-        f"{violation.key} is {config.quote(violation.path)}; it takes {expected(violation.spec)}. DeepSpeed {raises(error, phase)}.",
+        f"{violation.key} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. DeepSpeed {raises(error, phase)}.",
         help=help,
         on="value",
         fix=fix,
@@ -71,7 +84,7 @@ def _refused(config: Config, violation: Violation, *, help: str | None, fix: Fix
 
 
 def _as_raised(error: str, node: Node | None) -> str:
-    """An error of the key table with the type and the length of what is written."""
+    """An error of the key table with the type and the length of the written value."""
     value = plain(node) if node is not None else None
     if "must be a mapping, not str" in error:
         return error.replace("not str", f"not {type(value).__name__}")
@@ -81,16 +94,16 @@ def _as_raised(error: str, node: Node | None) -> str:
 
 
 def _without_quotes(config: Config, violation: Violation) -> str | None:
-    """What to write for a number or a boolean that stands in quotes, or that took in what stands behind it."""
+    """The help for a number or a boolean in quotes, or for a value that includes the comma or the comment after it."""
     node = config.node(violation.path)
     if isinstance(node, Scalar) and (meant := intended_json(node)) is not None:
-        return f"Without quotes the value runs to the end of the line; write {meant}."
+        return f"Write {meant}: a value without quotes runs to the end of the line."
     word = _unquoted(config, violation)
     return f"Write {word} without quotes." if word else None
 
 
 def _unquoted(config: Config, violation: Violation) -> str | None:
-    """The number or boolean that stands in quotes."""
+    """The number or boolean that is written in quotes; None for every other value."""
     node = config.node(violation.path)
     text = node.value if isinstance(node, Scalar) and intended_json(node) is None else None
     if not isinstance(text, str):
@@ -103,48 +116,54 @@ def _unquoted(config: Config, violation: Violation) -> str | None:
         number = float(word)
     except ValueError:
         return None
-    return word if any(is_kind(number, kind) for kind in kinds if kind in ("int", "float")) and _is_json(word) else None
+    return word if any(is_kind(number, kind) for kind in kinds if kind in ("int", "float")) and _is_json_number(word) else None
 
 
-def _is_json(word: str) -> bool:
+def _is_json_number(word: str) -> bool:
     return re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?", word) is not None
 
 
-@rule("DS105", "wrong-type-taken-otherwise", effect=Effect.SILENT, watches=("violation:wrong-type", "violation:null"))
+@rule(
+    "DS105",
+    "wrong-type-misread",
+    effect=Effect.SILENT,
+    references=(DOCS, CONFIG_CLASS),
+    watches=("violation:wrong-type", "violation:null"),
+)
 @bad(f'{{{MINIMAL}, "prescale_gradients": "false"}}', at="prescale_gradients")
 @bad('{"train_micro_batch_size_per_gpu": 2.5}', at="train_micro_batch_size_per_gpu")
 @good(f'{{{MINIMAL}, "prescale_gradients": false}}')
-def wrong_type_taken_otherwise(config: Config) -> Iterator[Finding]:
-    """A value of the wrong type that DeepSpeed takes for something else.
+def wrong_type_misread(config: Config) -> Iterator[Finding]:
+    """A value of the wrong type that DeepSpeed accepts and reads as another value.
 
-    Keys that DeepSpeed reads by hand are used as they stand. As a condition any non-empty string is true, "false" and "off" too; as a
-    number `true` counts as 1, and 2.5 accumulation steps are computed with. No error, no warning.
+    DeepSpeed does not check the types of keys without a pydantic model. As a condition, every non-empty string is true, "false" and "off"
+    included. As a number, `true` counts as 1, and DeepSpeed computes with 2.5 accumulation steps. There is no error and no warning.
 
-    Write `true` and `false` without quotes, and whole numbers where things are counted.
+    Write `true` and `false` without quotes, and whole numbers for counts.
     """
     for violation in config.violations_of("wrong-type", "null"):
         if violation.raises or (violation.kind == "null" and violation.consequence != ("truthy",)):
             continue
         node = config.node(violation.path)
         if isinstance(node, Scalar) and intended_json(node) is not None:
-            continue  # swallowed-line says it
+            continue  # DS005 reports it
         if violation.consequence == ("truthy",):
-            if violation.becomes is _meant(config, violation):
+            if violation.becomes is _meant_boolean(config, violation):
                 continue
-            outcome = f"DeepSpeed only asks whether it is empty, and takes it for {shown_value(violation.becomes)}"
+            outcome = f"DeepSpeed only tests whether it is empty, and reads it as {shown_value(violation.becomes)}"
         else:
             outcome = (violation.consequence[1] if violation.consequence else "") or "DeepSpeed does not check it"
         yield Finding(
             violation.path,
-            f"{violation.key} is {config.quote(violation.path)}; it takes {expected(violation.spec)}. {outcome}.",
+            f"{violation.key} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. {outcome[:1].upper()}{outcome[1:]}.",
             help=_without_quotes(config, violation),
             on="value",
             fix=unsafe(f"write {word}", Set(violation.path, word)) if (word := _unquoted(config, violation)) else None,
         )
 
 
-def _meant(config: Config, violation: Violation) -> bool | None:
-    """What the writer of a value that is no boolean means by it, if it is plain: 1 and "true" mean true."""
+def _meant_boolean(config: Config, violation: Violation) -> bool | None:
+    """The boolean that the writer of another value plainly meant: 1 and "true" mean true. None where that is not plain."""
     node = config.node(violation.path)
     value = node.value if isinstance(node, Scalar) else None
     if isinstance(value, str):
@@ -152,23 +171,39 @@ def _meant(config: Config, violation: Violation) -> bool | None:
     return bool(value) if value in (0, 1) else None
 
 
-@rule("DS106", "value-out-of-range", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:out-of-range", "violation:forbidden"))
+@rule(
+    "DS106",
+    "value-out-of-range",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(DOCS, MODEL),
+    watches=("violation:out-of-range", "violation:forbidden"),
+)
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": -1}}}}', at="zero_optimization.allgather_bucket_size")
 @bad('{"train_micro_batch_size_per_gpu": 0}', at="train_micro_batch_size_per_gpu")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}}}')
 def value_out_of_range(config: Config) -> Iterator[Finding]:
-    """A number outside of what the key takes.
+    """A number is outside the range that the key accepts.
 
-    DeepSpeed checks ranges while it parses the config and raises, or uses the number in a way that cannot work.
+    DeepSpeed checks most ranges while it parses the config and raises an error. Without a check, it fails where it first uses the number.
+
+    Write a number in the range that the message gives, or remove the key to use its default.
     """
     for violation in config.violations_of("out-of-range", "forbidden"):
         if violation.raises:
             default = default_of(violation.spec, config.release)
             known = is_kind(default, "int") or is_kind(default, "float")
-            yield _refused(config, violation, help=None, fix=write(config, violation.path, shown_value(default)) if known else None)
+            yield _rejected(config, violation, help=None, fix=write(config, violation.path, shown_value(default)) if known else None)
 
 
-@rule("DS107", "not-a-choice", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:not-a-choice",))
+@rule(
+    "DS107",
+    "not-a-choice",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(DOCS, MODEL),
+    watches=("violation:not-a-choice",),
+)
 @bad(
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}', at="zero_optimization.offload_param.device"
 )
@@ -176,29 +211,38 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}', at="zero_optimization.stage")
 @good(f'{{{MINIMAL}, "communication_data_type": "fp16"}}')
 def not_a_choice(config: Config) -> Iterator[Finding]:
-    """A word that is not one of those the key takes.
+    """A value is not one of those that the key accepts.
 
-    DeepSpeed compares the word with a fixed list, in most keys to the letter, and raises.
+    DeepSpeed compares the value with a fixed list and raises an error. For most keys the comparison is case-sensitive.
+
+    Write one of the values that the message lists.
     """
     for violation in config.violations_of("not-a-choice"):
         if violation.raises:
             close = closest(config, violation)
-            kind = unsafe if close == "none" else safe  # whoever writes "gpu" may mean something else
-            fix = kind(f"write {shown_value(close)}", Set(violation.path, shown_value(close))) if close else None
-            yield _refused(config, violation, help=f'Did you mean "{close}"?' if close else None, fix=fix)
+            make_fix = unsafe if close == "none" else safe  # the writer of "gpu" may want another device than "none"
+            fix = make_fix(f"write {shown_value(close)}", Set(violation.path, shown_value(close))) if close else None
+            yield _rejected(config, violation, help=f'Did you mean "{close}"?' if close else None, fix=fix)
 
 
-@rule("DS108", "null-value", effect=Effect.CRASH, phase=Phase.PARSE, watches=("violation:null",))
+@rule(
+    "DS108",
+    "null-value",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(DOCS, MODEL, CONFIG_CLASS),
+    watches=("violation:null",),
+)
 @bad(f'{{{MINIMAL}, "zero_optimization": null}}', at="zero_optimization")
 @bad(f'{{{MINIMAL}, "gradient_clipping": null}}', at="gradient_clipping")
 @good(f'{{{MINIMAL}, "communication_data_type": null}}')
 def null_value(config: Config) -> Iterator[Finding]:
-    """Null where DeepSpeed needs a value.
+    """A key is null where DeepSpeed requires a value.
 
-    null does not mean "use the default": DeepSpeed takes it as a value, and raises where it cannot use it.
+    null does not mean "use the default": DeepSpeed takes it as the value, and raises an error where it cannot use it.
 
-    Leave the key out to get its default.
+    Remove the key to use its default.
     """
     for violation in config.violations_of("null"):
         if violation.raises:
-            yield _refused(config, violation, help="Leave the key out to get its default.", fix=removed(violation.path))
+            yield _rejected(config, violation, help="Remove the key to use its default.", fix=removed(violation.path))

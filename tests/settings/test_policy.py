@@ -47,22 +47,22 @@ def test_each_breach_stands_at_its_key(tmp_path: Path) -> None:
         (
             "/steps_per_print",
             1,
-            "steps_per_print is not written, and has to be: so says the policy team.schema.json.",
+            "Policy team.schema.json requires steps_per_print.",
             "The dashboards read the log.",
         ),
         (
             "/gradient_clipping",
             3,
-            "gradient_clipping breaks it: 5 is greater than the maximum of 1: so says the policy team.schema.json.",
+            "Policy team.schema.json rejects gradient_clipping: 5 is greater than the maximum of 1.",
             None,
         ),
         (
             "/zero_optimization/stage",
             5,
-            "zero_optimization.stage has to be 2: so says the policy team.schema.json.",
+            "Policy team.schema.json requires zero_optimization.stage to be 2.",
             "The cluster's network is too slow for stage 3.",
         ),
-        ("/wandb", 7, "wandb may not be written: so says the policy team.schema.json.", None),
+        ("/wandb", 7, "Policy team.schema.json forbids wandb.", None),
     ]
 
 

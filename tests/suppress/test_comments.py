@@ -93,7 +93,7 @@ def test_unused_is_only_said_of_rules_that_were_asked() -> None:
 
 def test_a_comment_with_nothing_below_it() -> None:
     text = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2\n // dslint: ignore[DS501] x\n}, "steps_per_print": 10}'
-    assert [d.message for d in lint(text).diagnostics] == ["This comment ignores DS501, but there is nothing below it."]
+    assert [d.message for d in lint(text).diagnostics] == ["This comment ignores DS501, but no key follows it."]
 
 
 def test_no_ignores_reports_everything(tmp_path) -> None:  # type: ignore[no-untyped-def]
