@@ -1,1 +1,1 @@
-"""DS2: batch size, micro batch size, gradient accumulation and world size."""
+"""DS2: batch size, micro batch size, gradient accumulation steps and world size."""

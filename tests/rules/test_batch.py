@@ -9,7 +9,7 @@ import pytest
 from dslint.config import resolve
 from dslint.facts import Facts
 from dslint.lint.document import lint_document
-from dslint.rules.ds2_batch.batch_size import batch_size_product
+from dslint.rules.ds2_batch.batch_product import batch_size_product
 from dslint.source.parse import parse
 
 TRIAD = '{"train_batch_size": %d, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}'

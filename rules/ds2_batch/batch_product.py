@@ -1,0 +1,194 @@
+"""DS2: batch keys that DeepSpeed's equation rejects: on this number of GPUs, on every number, on every number but one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import UNKNOWN, Config
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys
+from dslint.rules.helpers.fixes import without, write
+from dslint.schemas.derive import TRAIN, batch_world_size
+
+SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion"
+
+
+def _related(written: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The other batch keys, as related places of a finding at the train batch size."""
+    return tuple((key, "part of the product") for key in written if key != TRAIN)
+
+
+def _grouped(value: Any) -> str:
+    """A number for messages, with thousands separators from five digits on."""
+    return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
+
+
+@rule(
+    "DS201",
+    "batch-size-product",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    needs=("world_size",),
+    references=(BATCH_DOCS, SOURCE),
+    watches=("train_batch_size",),
+)
+@bad('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size", world_size=8)
+@bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4}', at="train_batch_size", world_size=8)
+@bad('{"train_batch_size": 4, "gradient_accumulation_steps": 1}', at="train_batch_size", world_size=8)
+@bad('{"train_batch_size": 100}', at="train_batch_size", world_size=8)
+@bad(
+    '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "sequence_parallel_size": 4}',
+    at="train_batch_size",
+    world_size=4,
+    integration="transformers",
+)
+@good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', world_size=8)
+@good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4}', world_size=8)
+@good('{"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 5}', world_size=7)
+def batch_size_product(config: Config) -> Iterator[Finding]:
+    """The train batch size is not micro batch size x gradient accumulation steps x world size.
+
+    DeepSpeed computes the keys that are not written with integer division, and then asserts the product. If it fails, every rank raises
+    `AssertionError: Check batch related parameters`, or an AssertionError for the key that becomes 0.
+
+    Write only the micro batch size and the gradient accumulation steps, and DeepSpeed computes the train batch size: such a config runs on
+    any number of GPUs. With a sequence parallel size, DeepSpeed first divides the world size by it.
+    """
+    if config.arguments is not None:
+        return  # the Trainer compares the batch with its arguments before DeepSpeed reads it, which another rule reports
+    written, ranks = written_batch_keys(config), batch_world_size(config)
+    if not written or ranks is UNKNOWN or TRAIN not in written or any(value <= 0 for value in written.values()):
+        return
+    train, micro, steps = (config.value(key) for key in BATCH_KEYS)
+    if any(value is UNKNOWN for value in (train, micro, steps)):
+        return
+    if train == micro * steps * ranks and micro > 0 and steps > 0:
+        return
+    yield Finding(
+        TRAIN,
+        _mismatch(train, micro, steps, ranks, _gpus(config, ranks), computed=len(written) < len(BATCH_KEYS)),
+        help=_correct_values(written, ranks),
+        fix=_write_product(config, written, ranks),
+        related=_related(written),
+    )
+
+
+def _gpus(config: Config, ranks: float) -> str:
+    """The ranks that the batch is divided by, in words."""
+    world_size = config.facts.world_size
+    gpus = f"{world_size:,} GPU{'' if world_size == 1 else 's'}"
+    return gpus if ranks == world_size else f"{ranks:.3g} data-parallel ranks on {gpus}"
+
+
+def _mismatch(train: Any, micro: Any, steps: Any, ranks: float, gpus: str, *, computed: bool) -> str:
+    """The message: which of the assertions fails, with the numbers that DeepSpeed computes."""
+    if micro < 1:
+        return f"train_batch_size {_grouped(train)} is too small for {gpus}: the micro batch size becomes {micro}, and DeepSpeed asserts that it is greater than 0."
+    if steps < 1:
+        return f"train_batch_size {_grouped(train)} is less than one micro batch of {_grouped(micro)} on each of {gpus}: DeepSpeed computes {steps} gradient accumulation steps and asserts that there is at least one."
+    product = f"{_grouped(micro)} x {_grouped(steps)} x {_grouped(ranks)} = {_grouped(micro * steps * ranks)}"
+    how = " (DeepSpeed computes the missing key)" if computed else ""
+    return f"train_batch_size is {_grouped(train)}, but micro batch size x gradient accumulation steps x world size is {product}{how}; DeepSpeed raises an AssertionError."
+
+
+def _write_product(config: Config, written: dict[str, Any], ranks: float) -> FixPlan | None:
+    """Write the nearest train batch size that satisfies the equation."""
+    if not all(isinstance(number, int) for number in (*written.values(), ranks)):
+        return None
+    train, micro, steps = (written.get(key) for key in BATCH_KEYS)
+    if micro is not None and steps is not None:
+        return write(config, TRAIN, str(micro * steps * ranks))
+    return write(config, TRAIN, str(_nearest_multiple(train, (micro or steps or 1) * ranks)))
+
+
+def _nearest_multiple(number: Any, unit: Any) -> int:
+    """The multiple of a unit nearest to a number, and at least the unit."""
+    return int(max(1, round((number or 0) / unit)) * unit)
+
+
+def _correct_values(written: dict[str, Any], ranks: float) -> str:
+    """The help: a train batch size that satisfies the equation, with the written micro batch size, which has to fit into memory."""
+    if not isinstance(ranks, int):
+        return "Make sequence_parallel_size a divisor of the world size."
+    train, micro, steps = (written.get(key) for key in BATCH_KEYS)
+    if micro is not None and steps is not None:
+        return f"Write {_grouped(micro * steps * ranks)}, or remove train_batch_size, and DeepSpeed computes it."
+    per_step = (micro or steps or 1) * ranks
+    unit = f"{_grouped(micro or steps)} x {ranks:,} = {_grouped(per_step)}" if micro or steps else f"{ranks:,}"
+    return f"Write a multiple of {unit}, such as {_grouped(_nearest_multiple(train, per_step))}."
+
+
+@rule(
+    "DS202",
+    "batch-size-never-multiplies",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=(BATCH_DOCS, SOURCE),
+    watches=("train_batch_size",),
+)
+@bad('{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size")
+@bad('{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4}', at="train_batch_size")
+@good('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8}')
+@good('{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 7}')
+def batch_size_never_multiplies(config: Config) -> Iterator[Finding]:
+    """The train batch size is not a multiple of the other batch keys, so no number of GPUs satisfies the equation.
+
+    For every world size, DeepSpeed's assertion `train_batch_size == micro_batch_per_gpu * gradient_acc_step * world_size` fails while it
+    parses the config. If the world size is known, `batch-size-product` reports the product for it instead.
+
+    Write a multiple of the product of the other keys, or remove `train_batch_size`.
+    """
+    written = written_batch_keys(config)
+    if not written or TRAIN not in written or config.facts.world_size is not None or any(value <= 0 for value in written.values()):
+        return
+    others = {key: value for key, value in written.items() if key != TRAIN}
+    unit = 1
+    for value in others.values():
+        unit *= value
+    train = written[TRAIN]
+    if not others or train % unit == 0:
+        return
+    factors = " x ".join(_grouped(value) for value in others.values())
+    product = f"{factors} = {_grouped(unit)}" if len(others) > 1 else f"{next(iter(others))} {factors}"
+    nearest = _nearest_multiple(train, unit)
+    yield Finding(
+        TRAIN,
+        f"train_batch_size {_grouped(train)} is not a multiple of {product}: no number of GPUs satisfies this batch configuration, and DeepSpeed raises an AssertionError.",
+        help=f"Write a multiple of {_grouped(unit)}, such as {_grouped(nearest)}, or remove train_batch_size, and DeepSpeed computes it.",
+        fix=without(config, TRAIN, Applicability.UNSAFE) if len(others) == 2 else write(config, TRAIN, str(nearest)),
+        related=_related(written),
+    )
+
+
+@rule("DS203", "batch-size-fixes-world-size", effect=Effect.ADVICE, references=(BATCH_DOCS,), watches=("train_batch_size",))
+@bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', at="train_batch_size")
+@bad('{"train_batch_size": 256, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size")
+@good('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', world_size=1)
+@good('{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}')
+def batch_size_fixes_world_size(config: Config) -> Iterator[Finding]:
+    """All three batch keys are written, so the config runs on exactly one number of GPUs.
+
+    On any other number DeepSpeed raises `AssertionError: Check batch related parameters` before training starts. Configs that are copied
+    from a guide often run on one GPU only, because the product leaves out the world size.
+
+    Remove `train_batch_size`, and DeepSpeed computes it for every number of GPUs. Or pass `--world-size`, and dslint checks the product.
+    """
+    written = written_batch_keys(config)
+    if not written or len(written) < 3 or config.facts.world_size is not None or any(value <= 0 for value in written.values()):
+        return
+    train, micro, steps = (written[key] for key in BATCH_KEYS)
+    if train % (micro * steps):
+        return
+    ranks = int(train // (micro * steps))
+    gpus = "one GPU" if ranks == 1 else f"{ranks:,} GPUs"
+    product = f"{_grouped(train)} = {_grouped(micro)} x {_grouped(steps)} x {ranks:,}"
+    other = 16 if ranks == 8 else 8
+    yield Finding(
+        TRAIN,
+        f"This batch configuration runs only on {gpus} ({product}); on any other number DeepSpeed raises an AssertionError.",
+        help=f"Remove train_batch_size, and DeepSpeed computes it ({_grouped(micro * steps * other)} on {other} GPUs), or pass --world-size {ranks} if the job always has that many.",
+        fix=without(config, TRAIN, Applicability.UNSAFE),
+        related=_related(written),
+    )

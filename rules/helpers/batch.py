@@ -1,0 +1,31 @@
+"""The three batch keys: train_batch_size = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks.
+
+DeepSpeed computes the keys that are not written (`schemas/derive.py` does the same) and then asserts the equation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslint.config import Config
+from dslint.facts import Release
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.schemas.key_table import KEYS
+
+BATCH_KEYS = (TRAIN, MICRO, ACCUMULATION)
+BATCH_DOCS = "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters"
+
+
+def written_batch_keys(config: Config) -> dict[str, Any] | None:
+    """The batch keys that are written with a value other than null; None where one is not a number, or elasticity computes them."""
+    if elasticity_computes_batch(config):
+        return None
+    values = {key: config.value(key) for key in BATCH_KEYS if config.has(key) and not config.is_null(key)}
+    values = {key: value for key, value in values.items() if value is not None}
+    return values if all(isinstance(value, int | float) for value in values.values()) else None
+
+
+def elasticity_computes_batch(config: Config) -> bool:
+    """Whether `elasticity` is enabled, in a release that has it."""
+    last = Release.parse(KEYS["elasticity"]["until"]["release"])
+    return config.release <= last and bool(config.literal("elasticity.enabled"))
