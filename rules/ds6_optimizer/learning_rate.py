@@ -185,7 +185,7 @@ def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS627",
-    "learning-rate-destroys",
+    "learning-rate-too-high",
     effect=Effect.ADVICE,
     watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
     references=(OPTIMIZERS_DOCS,),
@@ -193,7 +193,7 @@ def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3}}}}}}', at=LR)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-2}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 3}}}}}}')
-def learning_rate_destroys(config: Config) -> Iterator[Finding]:
+def learning_rate_too_high(config: Config) -> Iterator[Finding]:
     """With Adam or Lion, a learning rate of 1 or more changes every weight by 1 or more at each step.
 
     The size of an Adam or Lion step is about the learning rate, whatever the gradient is. Weights of about 0.02 are lost after one step.

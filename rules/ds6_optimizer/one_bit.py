@@ -54,7 +54,7 @@ def one_bit_optimizer_with_zero(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS617",
-    "one-bit-optimizer-outside-its-ground",
+    "one-bit-optimizer-not-effective",
     effect=Effect.ADVICE,
     watches=("optimizer.type",),
     references=(OPTIMIZER_SOURCE, "https://www.deepspeed.ai/tutorials/onebit-adam/"),
@@ -73,7 +73,7 @@ def one_bit_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4, "freeze_step": 400}}}}, "fp16": {{"enabled": true}}}}',
     deepspeed="0.18.9",
 )
-def one_bit_optimizer_outside_its_ground(config: Config) -> Iterator[Finding]:
+def one_bit_optimizer_not_effective(config: Config) -> Iterator[Finding]:
     """A 1-bit optimizer runs without fp16, or starts to compress only after 100,000 steps.
 
     The convergence of the 1-bit optimizers was verified only with fp16; without it DeepSpeed warns. They compress communication only

@@ -15,13 +15,13 @@ from dslint.schemas.typed import find_type
 from dslint.source.change import Set
 
 
-@rule("DS641", "one-cycle-upside-down", effect=Effect.SILENT, watches=("scheduler.params.cycle_min_lr",), references=(SCHEDULES_SOURCE,))
+@rule("DS641", "one-cycle-starts-high", effect=Effect.SILENT, watches=("scheduler.params.cycle_min_lr",), references=(SCHEDULES_SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-3, "cycle_max_lr": 1e-5}}}}}}',
     at="scheduler.params.cycle_min_lr",
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3}}}}}}')
-def one_cycle_upside_down(config: Config) -> Iterator[Finding]:
+def one_cycle_starts_high(config: Config) -> Iterator[Finding]:
     """`cycle_min_lr` is not below `cycle_max_lr`: the cycle starts with a falling learning rate.
 
     DeepSpeed goes from `cycle_min_lr` to `cycle_max_lr` and back, even if the first is larger, and stays at `cycle_min_lr` after the cycle.

@@ -42,7 +42,7 @@ def range_test_as_schedule(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS645",
-    "range-test-stands-still",
+    "range-test-constant",
     effect=Effect.SILENT,
     watches=("scheduler.params.lr_range_test_min_lr", "scheduler.params.lr_range_test_step_rate"),
     references=(SCHEDULES_SOURCE,),
@@ -56,7 +56,7 @@ def range_test_as_schedule(config: Config) -> Iterator[Finding]:
     at="scheduler.params.lr_range_test_step_rate",
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "LRRangeTest", "params": {{"lr_range_test_min_lr": 1e-5}}}}}}')
-def range_test_stands_still(config: Config) -> Iterator[Finding]:
+def range_test_constant(config: Config) -> Iterator[Finding]:
     """LRRangeTest multiplies the learning rate: with a start of 0 or a rate of 0 it never changes.
 
     The learning rate is `lr_range_test_min_lr` times 1 + step_rate * steps / step_size. If it starts at 0, it stays at 0.

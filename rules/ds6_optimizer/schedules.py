@@ -149,13 +149,19 @@ def cosine_that_does_not_fall(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS640", "late-schedule", effect=Effect.ADVICE, watches=("scheduler.params.last_batch_iteration",), references=(SCHEDULES_SOURCE,))
+@rule(
+    "DS640",
+    "schedule-starts-late",
+    effect=Effect.ADVICE,
+    watches=("scheduler.params.last_batch_iteration",),
+    references=(SCHEDULES_SOURCE,),
+)
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100, "last_batch_iteration": 500}}}}}}',
     at="scheduler.params.last_batch_iteration",
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100, "last_batch_iteration": -1}}}}}}')
-def late_schedule(config: Config) -> Iterator[Finding]:
+def schedule_starts_late(config: Config) -> Iterator[Finding]:
     """With `last_batch_iteration` a new run starts in the middle of the schedule.
 
     The run then skips the warm-up or a part of it, and its first step uses the optimizer's own learning rate. A run that resumes reads

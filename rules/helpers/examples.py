@@ -10,7 +10,7 @@ ADAMW = f'{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}'
 
 
 def trained(rest: str) -> str:
-    """The text of a config that DeepSpeed trains with AdamW, with these members beside."""
+    """The text of a config that DeepSpeed trains with AdamW, and these members."""
     return f"{{{ADAMW}, {rest}}}"
 
 
