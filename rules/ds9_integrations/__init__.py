@@ -1,1 +1,1 @@
-"""DS9: who loads the config, and what stands beside it: "auto", training arguments, launchers, programs."""
+"""DS9: the integration that loads the config, and the files around it: "auto", training arguments, launch commands, programs."""

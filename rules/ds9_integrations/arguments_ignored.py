@@ -1,4 +1,4 @@
-"""DS9, continued: training arguments that DeepSpeed never hears of, because the config is silent or says something else."""
+"""DS9: training arguments that have no effect, because the config lacks the key or sets something else."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule, unsafe
-from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, ZERO_2, trainer_arguments
+from dslint.rules.helpers.examples import ZERO_2
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
 from dslint.schemas.derive import ACCUMULATION, TRAIN
 from dslint.setup.arguments import SourcedValue
 from dslint.source.change import Insert
 from dslint.source.tree import Mapping
+
+_AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
 
 
 @rule("DS906", "accumulation-not-taken-over", effect=Effect.SILENT, watches=("setup",), references=(ACCELERATE_SOURCE,))
 @bad(
     f'{{"train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
-    training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 8\n",
+    training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
 )
 @bad(
     f'{{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
-    training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 8\n",
+    training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
 )
 @bad(
     f'{{"train_micro_batch_size_per_gpu": 2, {ZERO_2}}}',
@@ -34,40 +37,38 @@ from dslint.source.tree import Mapping
 )
 @good(
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
-    training="base_model: m\nmicro_batch_size: 2\ngradient_accumulation_steps: 8\n",
+    training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
 )
 def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
-    """The training accumulates gradients, and the config does not have the key.
+    """The training arguments set gradient accumulation steps, and the config does not have the key.
 
-    The Hugging Face integrations replace "auto" and add no key but this one, with the value 1. Without a `train_batch_size` DeepSpeed then runs with one accumulation
-    step, a fraction of the batch that was meant, and nobody says so. With a `train_batch_size` it raises `AssertionError: Check batch related parameters`.
+    The Hugging Face integrations replace "auto", and add only this key if it is missing, with the value 1. Without `train_batch_size`
+    DeepSpeed then silently runs with one accumulation step, a fraction of the intended batch. With `train_batch_size` it raises
+    `AssertionError: Check batch related parameters`.
 
     Add `"gradient_accumulation_steps": "auto"`.
     """
     arguments = trainer_arguments(config)
     given = arguments.get(ACCUMULATION) if arguments else _of_accelerator(config)
     steps = given.value if given else UNKNOWN
-    if (
-        given is None
-        or not isinstance(steps, int)
-        or steps <= 1
-        or config.has(ACCUMULATION)
-        or not isinstance(config.document.root, Mapping)
-    ):
+    if given is None or not isinstance(steps, int) or steps <= 1:
+        return
+    if config.has(ACCUMULATION) or not isinstance(config.document.root, Mapping):
         return
     if config.document.problems or config.resolved(ACCUMULATION).note == "misspelt":
         return
-    crashes = config.has(TRAIN) and config.quote(TRAIN) != "null"
+    crashes = config.has(TRAIN) and not config.is_null(TRAIN)
     outcome = (
-        'which does not multiply out with train_batch_size: DeepSpeed raises "Check batch related parameters"'
+        'which contradicts train_batch_size, and DeepSpeed raises "Check batch related parameters"'
         if crashes
-        else f"and nothing says so: the batch is {steps} times smaller than was meant"
+        else f"and the batch is silently {steps} times smaller than intended"
     )
     yield Finding(
         ACCUMULATION,
-        f"{given.where} accumulates {steps} steps ({given.shown}), but the config has no gradient_accumulation_steps: Accelerate adds it with the value 1, {outcome}.",
+        f"{given.where} sets {steps} gradient accumulation steps ({given.shown}), but the config has no gradient_accumulation_steps: "
+        f"Accelerate adds it with the value 1, {outcome}.",
         help='Add "gradient_accumulation_steps": "auto".',
-        related=(given.related("not taken over"),),
+        related=(given.related("not used"),),
         fix=unsafe('add "gradient_accumulation_steps": "auto"', Insert((), ACCUMULATION, '"auto"')),
         effect=Effect.CRASH if crashes else None,
         phase=Phase.PARSE if crashes else None,
@@ -75,7 +76,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
 
 
 def _of_accelerator(config: Config) -> SourcedValue | None:
-    """`Accelerator(gradient_accumulation_steps=...)` of a program without the Trainer."""
+    """`Accelerator(gradient_accumulation_steps=...)` in a program without the Trainer."""
     program = config.setup.program if config.setup else None
     return program.accumulation if program and config.facts.integration is Integration.ACCELERATE else None
 
@@ -87,27 +88,20 @@ def _of_accelerator(config: Config) -> SourcedValue | None:
     watches=("setup",),
     references=(TRAINER_SOURCE, "deepspeed/runtime/config.py, get_gradient_clipping"),
 )
+@bad(f'{{"train_batch_size": "auto", {ZERO_2}}}', at="gradient_clipping", training=_AXOLOTL + "max_grad_norm: 0.3\n")
 @bad(
     f'{{"train_batch_size": "auto", {ZERO_2}}}',
     at="gradient_clipping",
-    training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 0.3\n",
-)
-@bad(
-    f'{{"train_batch_size": "auto", {ZERO_2}}}',
-    at="gradient_clipping",
-    training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 1.0\n",
+    training=_AXOLOTL + "max_grad_norm: 1.0\n",
     deepspeed="0.18.9",
 )
-@good(
-    f'{{"train_batch_size": "auto", "gradient_clipping": "auto", {ZERO_2}}}',
-    training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 0.3\n",
-)
-@good(f'{{"train_batch_size": "auto", {ZERO_2}}}', training="base_model: m\nmicro_batch_size: 2\nmax_grad_norm: 1.0\n")
+@good(f'{{"train_batch_size": "auto", "gradient_clipping": "auto", {ZERO_2}}}', training=_AXOLOTL + "max_grad_norm: 0.3\n")
+@good(f'{{"train_batch_size": "auto", {ZERO_2}}}', training=_AXOLOTL + "max_grad_norm: 1.0\n")
 def clipping_not_taken_over(config: Config) -> Iterator[Finding]:
-    """The training clips gradients, and the config does not have the key.
+    """The training arguments set gradient clipping, and the config does not have the key.
 
-    Under DeepSpeed the engine clips, and it knows its config alone: `max_grad_norm` is not looked at where `gradient_clipping` is missing. DeepSpeed's default is no
-    clipping up to release 0.19.2, and 1.0 from 0.19.3 on.
+    With DeepSpeed the engine clips gradients, and it reads only the config: without `gradient_clipping`, `max_grad_norm` has no effect.
+    DeepSpeed's default is no clipping up to release 0.19.2, and 1.0 from 0.19.3 on.
 
     Add `"gradient_clipping": "auto"`.
     """
@@ -118,13 +112,14 @@ def clipping_not_taken_over(config: Config) -> Iterator[Finding]:
     used = config.value("gradient_clipping")
     if not isinstance(given.value, int | float) or not isinstance(used, int | float) or given.value == used:
         return
-    does = f"clips at its own default, {used:g}" if used else "does not clip at all"
+    outcome = f"clips at its default, {used:g}" if used else "does not clip"
     yield Finding(
         "gradient_clipping",
-        f"{given.where} wants gradients clipped at {given.value:g} ({given.shown}), but the config has no gradient_clipping: DeepSpeed {config.release} {does}.",
+        f"{given.where} sets gradient clipping to {given.value:g} ({given.shown}), but the config has no gradient_clipping: "
+        f"DeepSpeed {config.release} {outcome}.",
         help='Add "gradient_clipping": "auto".',
         fix=unsafe('add "gradient_clipping": "auto"', Insert((), "gradient_clipping", '"auto"')),
-        related=(given.related("not taken over"),),
+        related=(given.related("not used"),),
     )
 
 
@@ -136,12 +131,15 @@ _SAME_OPTIMIZER = {
     "adagrad": ("adagrad",),
     "muon": ("muon",),
 }
+"""Beginnings of the Trainer's `optim`, each with DeepSpeed's types that do the same."""
+
 _SAME_SCHEDULE = {
     "linear": ("warmupdecaylr",),
     "constant_with_warmup": ("warmuplr",),
     "cosine": ("warmupcosinelr",),
     "constant": (),
 }
+"""Values of the Trainer's `lr_scheduler_type`, each with DeepSpeed's types that do the same."""
 
 
 @rule(
@@ -154,7 +152,7 @@ _SAME_SCHEDULE = {
 @bad(
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
     at=("optimizer",),
-    training="base_model: m\nmicro_batch_size: 2\noptimizer: adafactor\n",
+    training=_AXOLOTL + "optimizer: adafactor\n",
 )
 @bad(
     f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": "auto"}}}}, {ZERO_2}}}',
@@ -163,18 +161,16 @@ _SAME_SCHEDULE = {
 )
 @good(
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
-    training="base_model: m\nmicro_batch_size: 2\noptimizer: adamw_torch\n",
+    training=_AXOLOTL + "optimizer: adamw_torch\n",
 )
-@good(
-    f'{{"train_batch_size": "auto", {ZERO_2}}}', training="base_model: m\nmicro_batch_size: 2\noptimizer: adafactor\nlr_scheduler: cosine\n"
-)
+@good(f'{{"train_batch_size": "auto", {ZERO_2}}}', training=_AXOLOTL + "optimizer: adafactor\nlr_scheduler: cosine\n")
 def argument_overridden(config: Config) -> Iterator[Finding]:
-    """The training names an optimizer or a schedule, and the config has another one.
+    """The training arguments name an optimizer or a schedule, and the config sets another one.
 
-    Where the config has a section `optimizer`, the Hugging Face Trainer leaves the optimizer to DeepSpeed and does not look at `optim`; the same with `scheduler` and
-    `lr_scheduler_type`. The training runs with what the config says, without a word.
+    If the config has a section `optimizer`, the Hugging Face Trainer lets DeepSpeed create the optimizer and silently ignores `optim`; the
+    same holds for `scheduler` and `lr_scheduler_type`.
 
-    Take the section out of the config, so that the argument counts; or take out the argument.
+    Remove the section from the config to use the argument, or remove the argument.
     """
     arguments = trainer_arguments(config)
     if arguments is None:
@@ -190,13 +186,12 @@ def argument_overridden(config: Config) -> Iterator[Finding]:
             None,
         )
         if family is None or kind.lower() in family:
-            continue  # not a word that is known, or one that means the same
+            continue  # an unknown word, or one that means the same
+        owner = f"the config {config.setup.config}" if config.setup and config.setup.config else "the config"
         yield Finding(
             section,
-            f"{given.shown} has no effect: the config {config.setup.config if config.setup else ''} has a section {section}, and DeepSpeed's {kind} is what trains.".replace(
-                "  ", " "
-            ),
-            help=f"Take the section {section} out of the config, or this argument out of the training.",
+            f"{given.shown} has no effect: {owner} has a section {section}, and the training uses DeepSpeed's {kind}.",
+            help=f"Remove the section {section} from the config to use this argument, or remove the argument.",
             elsewhere=given.related(""),
-            related=((f"{section}.type", "counts"),),
+            related=((f"{section}.type", "this one is used"),),
         )

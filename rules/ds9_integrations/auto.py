@@ -1,9 +1,8 @@
-"""DS9: integrations, and files that must agree. Here: "auto", and who replaces it."""
+"""DS9: "auto" in keys that no integration fills in."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dslint.config import UNKNOWN, Config, Violation
 from dslint.config.validate import default_of, drops_auto, forbids_unknown
@@ -17,7 +16,7 @@ from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.change import Rename
 
 HF_DOCS = "https://huggingface.co/docs/transformers/deepspeed"
-MATTERS = {
+CONSEQUENCES = {
     "fp16.enabled": "trains in fp32",
     "bf16.enabled": "trains in fp32",
     "bfloat16.enabled": "trains in fp32",
@@ -27,29 +26,15 @@ MATTERS = {
     "zero_optimization.offload_optimizer.device": "offloads nothing",
     "zero_optimization.offload_param.device": "offloads nothing",
 }
-"""Keys whose default, in the place of a dropped "auto", changes what is trained or what fits, and how."""
+"""Keys for which DeepSpeed's default changes the training or its memory, and what DeepSpeed does with that default."""
 
+REQUIRED = ("type", "params")
+"""Keys without which their section has no effect."""
 
-NEEDED = ("type", "params")
-"""Keys whose section is nothing without them."""
+ADDED_BY_LIGHTNING = (MICRO, ACCUMULATION, "gradient_clipping")
+"""Keys that Lightning adds from its own arguments if they are missing."""
 
-OF_LIGHTNING = (MICRO, ACCUMULATION, "gradient_clipping")
-"""Keys that Lightning adds from its own arguments where they are missing."""
-
-
-def _default(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, int | float) and value >= 10_000:
-        return f"{value:,.0f}"
-    return f'"{value}"' if isinstance(value, str) else str(value)
-
-
-def _dropped(violation: Violation) -> str:
-    """What DeepSpeed does with "auto" where it drops it."""
-    key = violation.key
-    used = "" if violation.becomes is UNKNOWN or violation.becomes is None else f" (uses {_default(violation.becomes)})"
-    return f"{MATTERS[key]}{used}" if key in MATTERS else f"uses its default{f', {_default(violation.becomes)}' if used else ''}"
+NAME_THE_LOADER = " If the Trainer or Accelerate loads this file, pass --integration transformers or --integration accelerate."
 
 
 @rule(
@@ -65,63 +50,77 @@ def _dropped(violation: Violation) -> str:
 @good('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', integration="deepspeed")
 def auto_dropped(config: Config) -> Iterator[Finding]:
-    """An "auto" that nobody replaces, where DeepSpeed drops the key and uses the default.
+    """DeepSpeed drops an "auto" that no integration replaces, and uses the default.
 
-    "auto" is a word of the Hugging Face integrations: the Trainer and Accelerate put a value in its place before DeepSpeed sees the config.
-    DeepSpeed itself removes every "auto" from `zero_optimization`, `fp16`, `bf16` and the other sections that it parses with pydantic, so
-    that `"bf16": {"enabled": "auto"}` trains in fp32, without a word. (Up to 0.17.0 the string counted as true for fp16 and bf16.) Lightning
-    replaces nothing either.
+    "auto" is a feature of the Hugging Face integrations: the Trainer and Accelerate replace it before DeepSpeed reads the config. DeepSpeed
+    itself removes every "auto" from `zero_optimization`, `fp16`, `bf16` and the other sections that it parses with pydantic, so
+    `"bf16": {"enabled": "auto"}` silently trains in fp32. (Up to 0.17.0 the string counted as true for fp16 and bf16.) Lightning does not
+    replace "auto" either.
 
-    Write the value. If the Trainer or Accelerate does load the file, say so: `--integration transformers`. While that is not known, the
-    finding is a warning.
+    Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`. As long as
+    the integration is not known, the finding is a warning.
     """
     for violation in config.violations_of("auto-dropped", "auto-undecided"):
         if violation.kind == "auto-undecided" and not _drops(config, violation):
             continue
         key = violation.key
+        changes_training = key in CONSEQUENCES
         known = violation.kind == "auto-dropped"
-        who = "Nobody replaces it" if known else "Only the Hugging Face Trainer and Accelerate replace it"
-        alone = "" if known else " alone"
+        drops = f"DeepSpeed {config.release} drops the key and {_consequence_of_default(violation)}"
+        message = (
+            f'{key} is "auto", and no integration replaces it: {drops}.'
+            if known
+            else f'{key} is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them {drops}.'
+        )
         yield Finding(
             violation.path,
-            f'{key} is "auto". {who}: DeepSpeed {config.release}{alone} drops the key and {_dropped(violation)}.',
-            help=_advice(violation)
-            + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
-            fix=_default_written(config, violation, Applicability.UNSAFE if key in MATTERS else Applicability.SAFE) if known else None,
+            message,
+            help=_advice(violation, known=known),
+            fix=_write_default(config, violation, Applicability.UNSAFE if changes_training else Applicability.SAFE) if known else None,
             on="value",
-            effect=Effect.SILENT if key in MATTERS else Effect.IGNORED,
-            severity=None if known else Severity.WARNING if key in MATTERS else Severity.INFO,
+            effect=Effect.SILENT if changes_training else Effect.IGNORED,
+            severity=None if known else Severity.WARNING if changes_training else Severity.INFO,
+            certain=known,
         )
 
 
+def _consequence_of_default(violation: Violation) -> str:
+    """What DeepSpeed does after it dropped an "auto": `trains without ZeRO (default: 0)`."""
+    default = "" if violation.becomes is UNKNOWN or violation.becomes is None else shown_value(violation.becomes)
+    if violation.key in CONSEQUENCES:
+        return CONSEQUENCES[violation.key] + (f" (default: {default})" if default else "")
+    return f"uses its default, {default}" if default else "uses its default"
+
+
 def _drops(config: Config, violation: Violation) -> bool:
-    """Whether DeepSpeed itself drops an "auto" there, as it does in the sections that it parses with a model."""
+    """Whether DeepSpeed itself drops an "auto" there, as it does in the sections that it parses with pydantic."""
     release, section = config.release, violation.section
     return "hand" not in violation.spec and forbids_unknown(section, release) and drops_auto(section, release)
 
 
-def _advice(violation: Violation) -> str:
-    return "Write true or false." if "bool" in violation.spec.get("types", ()) else "Write the value."
+def _advice(violation: Violation, *, known: bool) -> str:
+    write = "Write true or false." if "bool" in violation.spec.get("types", ()) else "Write the value."
+    return write if known else write + NAME_THE_LOADER
 
 
-def _default_written(config: Config, violation: Violation, kind: Applicability) -> FixPlan | None:
-    """DeepSpeed's default in place of an "auto"; where that is nothing that can be written, the key goes. None for a key that is needed."""
+def _write_default(config: Config, violation: Violation, kind: Applicability) -> FixPlan | None:
+    """Write DeepSpeed's default, or remove the key if the default cannot be written. None for a required key."""
     default = default_of(violation.spec, config.release)
     if isinstance(default, bool | int | float | str | list | tuple):
         return write(config, violation.path, shown_value(default), kind)
-    return without(config, violation.path, kind) if violation.path[-1] not in NEEDED and default is not UNKNOWN else None
+    return without(config, violation.path, kind) if violation.path[-1] not in REQUIRED and default is not UNKNOWN else None
 
 
-def _default_for(config: Config, violation: Violation, *, crash: bool) -> FixPlan | None:
-    """What does for an "auto" that reaches DeepSpeed: its default, or that somebody else computes the value when the key is not there."""
+def _replace_kept(config: Config, violation: Violation, *, crash: bool) -> FixPlan | None:
+    """Replace an "auto" that reaches DeepSpeed: remove the key if its value is then computed, otherwise write the default."""
     kind, key = Applicability.SAFE if crash else Applicability.UNSAFE, violation.key
     others = {TRAIN: MICRO, MICRO: TRAIN}
     computed = key == ACCUMULATION or (key in others and isinstance(config.value(others[key]), int))
-    if computed or (config.facts.integration is Integration.LIGHTNING and key in OF_LIGHTNING):
+    if computed or (config.facts.integration is Integration.LIGHTNING and key in ADDED_BY_LIGHTNING):
         return without(config, violation.path, kind)
     if key in others or (violation.section.endswith(".params") and key in FILLED[Integration.TRANSFORMERS]):
-        return None  # only the writer knows
-    return _default_written(config, violation, kind)
+        return None  # only the author of the config knows the value
+    return _write_default(config, violation, kind)
 
 
 @rule(
@@ -137,38 +136,46 @@ def _default_for(config: Config, violation: Violation, *, crash: bool) -> FixPla
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_batch_size": 8}', integration="deepspeed")
 def auto_kept(config: Config) -> Iterator[Finding]:
-    """An "auto" that nobody replaces, in a key that DeepSpeed reads as it stands.
+    """DeepSpeed reads an "auto" that no integration replaces as a string.
 
-    At the top level, in `optimizer.params` and `scheduler.params` and the other sections that DeepSpeed reads by hand, the string reaches the code
-    that wants a number: `TypeError: '>' not supported between instances of 'str' and 'int'`. A boolean counts as true.
+    DeepSpeed reads top-level keys, `optimizer.params`, `scheduler.params` and some other sections without a type check. The string reaches
+    code that expects a number and raises `TypeError: '>' not supported between instances of 'str' and 'int'`; where a boolean is expected
+    it counts as true.
 
-    Write the value; or, if the Hugging Face Trainer or Accelerate loads the file, say so with `--integration`.
+    Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`.
     """
     for violation in config.violations_of("auto-kept", "auto-undecided"):
         if violation.kind == "auto-undecided" and _drops(config, violation):
             continue
         known = violation.kind == "auto-kept"
-        who = "Nobody replaces it" if known else "Unless an integration replaces it"
-        wrong = violation.consequence or ("passes", "")
-        crash = wrong[0] == "raises"
-        outcome = (
-            raises(wrong[2], wrong[1])
-            if crash
-            else "takes the string for true"
-            if wrong[0] == "truthy"
-            else (wrong[1] or "keeps the string")
+        outcome = _outcome_of_string(violation)
+        message = (
+            f'{violation.key} is "auto", and no integration replaces it: DeepSpeed {outcome}.'
+            if known
+            else f'{violation.key} is "auto". Unless an integration replaces it, DeepSpeed {outcome}.'
         )
+        raised = violation.consequence if violation.raises else None
         yield Finding(
             violation.path,
-            f'{violation.key} is "auto". {who}{":" if known else ","} DeepSpeed {outcome}.',
-            help=_advice(violation)
-            + ("" if known else " If the Trainer or Accelerate loads this file, pass --integration transformers (or accelerate)."),
-            fix=_default_for(config, violation, crash=crash) if known else None,
+            message,
+            help=_advice(violation, known=known),
+            fix=_replace_kept(config, violation, crash=raised is not None) if known else None,
             on="value",
-            effect=None if crash else Effect.SILENT,
-            phase=Phase(wrong[1]) if crash else None,
+            effect=None if raised else Effect.SILENT,
+            phase=Phase(raised[1]) if raised else None,
             severity=None if known else Severity.WARNING,
+            certain=known,
         )
+
+
+def _outcome_of_string(violation: Violation) -> str:
+    """What DeepSpeed does with the string "auto", from the key table."""
+    consequence = violation.consequence or ("passes", "")
+    if consequence[0] == "raises":
+        return raises(consequence[2], consequence[1])
+    if consequence[0] == "truthy":
+        return "treats the string as true"
+    return consequence[1] or "keeps the string"
 
 
 @rule(
@@ -195,37 +202,38 @@ def auto_kept(config: Config) -> Iterator[Finding]:
     integration="transformers",
 )
 def auto_not_filled(config: Config) -> Iterator[Finding]:
-    """An "auto" in a key that the integration has no value for.
+    """An "auto" stands in a key for which the integration has no value.
 
-    The Hugging Face Trainer and Accelerate replace "auto" in a fixed set of keys. For any other they raise `ValueError: ... not found in kwargs. Please specify it
-    without "auto"`, and only after the model is loaded.
+    The Hugging Face Trainer and Accelerate replace "auto" in a fixed set of keys. For any other key they raise `ValueError: ... not found in
+    kwargs. Please specify it without "auto"`, and only after the model is loaded.
 
-    Write a value, or leave the key out to get DeepSpeed's default.
+    Write a value, or remove the key to use DeepSpeed's default.
     """
     for violation in config.violations_of("auto-unfilled"):
         integration = config.facts.integration
         assert isinstance(integration, Integration)
         inferred = "integration" in config.evidence
+        raising = "may raise" if inferred else "raises"
         default = violation.spec.get("default")
-        prefixed = f"{violation.section}.stage3_{violation.path[-1]}"
-        named = (
-            f'Write "stage3_{violation.path[-1]}": the integrations fill it under that name alone. '
-            if prefixed in FILLED[integration]
-            else ""
-        )
+        advice = "Write a value, or remove the key" + (f" (DeepSpeed then uses {shown_value(default)})." if default is not None else ".")
+        other_name = f"stage3_{violation.path[-1]}"
+        if f"{violation.section}.{other_name}" in FILLED[integration]:
+            advice = f'Write "{other_name}", the only name that the integrations fill in. {advice}'
+            fix = _rename(config, violation, other_name)
+        else:
+            fix = _write_default(config, violation, Applicability.SAFE)
         yield Finding(
             violation.path,
-            f'{violation.key} is "auto", and {integration.label} has no value for it: once the model is loaded it raises ValueError "not found in kwargs".',
-            help=f"{named}Write a value, or leave the key out"
-            + (f" (DeepSpeed then uses {_default(default)})." if default is not None else "."),
-            fix=_under(config, violation, f"stage3_{violation.path[-1]}")
-            if prefixed in FILLED[integration]
-            else _default_written(config, violation, Applicability.SAFE),
+            f'{violation.key} is "auto", but {integration.label} has no value for it: '
+            f'it {raising} ValueError "not found in kwargs" after the model is loaded.',
+            help=advice,
+            fix=fix,
             on="value",
             severity=Severity.WARNING if inferred else None,
+            certain=not inferred,
         )
 
 
-def _under(config: Config, violation: Violation, name: str) -> FixPlan | None:
-    """The other name of a key."""
+def _rename(config: Config, violation: Violation, name: str) -> FixPlan | None:
+    """Rename a key, unless the other name is used already."""
     return None if config.has((*violation.path[:-1], name)) else safe(f'rename to "{name}"', Rename(violation.path, name))

@@ -1,29 +1,96 @@
-"""DS9, continued: arguments of Lightning's Trainer and strategy beside a config."""
+"""DS9: arguments of Lightning's Trainer and strategy, and a config for the strategy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.config import UNKNOWN, Config
+from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
-from dslint.setup.model import Program
+from dslint.rules.helpers.loaders import RAISED_BY_LIGHTNING, lightning_program
+from dslint.source.tree import Mapping
 
 SOURCE = "lightning/pytorch/strategies/deepspeed.py, DeepSpeedStrategy"
-ZERO = '{"zero_optimization": {"stage": 2}}'
-CLIPPED = '{"gradient_clipping": 0.5, "zero_optimization": {"stage": 2}}'
-HEAD = "from lightning.pytorch import Trainer\nfrom lightning.pytorch.strategies import DeepSpeedStrategy\n"
+_STAGE_2 = '{"zero_optimization": {"stage": 2}}'
+_CLIPPING = '{"gradient_clipping": 0.5, "zero_optimization": {"stage": 2}}'
 
 
-def program_of(*, trainer: str = "", strategy: str = "") -> str:
-    """A program with arguments for Lightning's Trainer and its strategy."""
-    return f"{HEAD}trainer = Trainer(strategy=DeepSpeedStrategy(config='ds_config.json'{strategy}){trainer})\n"
+def _program(*, trainer: str = "", strategy: str = "") -> str:
+    """A program with these arguments for Lightning's Trainer and its strategy, for examples."""
+    return (
+        "from lightning.pytorch import Trainer\nfrom lightning.pytorch.strategies import DeepSpeedStrategy\n"
+        f"trainer = Trainer(strategy=DeepSpeedStrategy(config='ds_config.json'{strategy}){trainer})\n"
+    )
 
 
-def _program(config: Config) -> Program | None:
-    setup = config.setup
-    return setup.program if setup and config.facts.integration is Integration.LIGHTNING else None
+@rule(
+    "DS927",
+    "accumulation-under-lightning",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("fact:integration",),
+    references=(f"{SOURCE}._format_batch_size_and_grad_accum_config",),
+    untried=RAISED_BY_LIGHTNING,
+)
+@bad('{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}', at="gradient_accumulation_steps", integration="lightning")
+@good(_STAGE_2, integration="lightning")
+def accumulation_under_lightning(config: Config) -> Iterator[Finding]:
+    """The config sets `gradient_accumulation_steps`, which Lightning's Trainer sets itself.
+
+    The Trainer raises "Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the
+    `accumulate_grad_batches` argument passed via the Lightning Trainer." Lightning Fabric has no such argument and accepts the key.
+
+    Remove the key, and pass `accumulate_grad_batches` to the Trainer.
+    """
+    if config.facts.integration is Integration.LIGHTNING and config.has("gradient_accumulation_steps"):
+        yield Finding(
+            "gradient_accumulation_steps",
+            "Lightning's Trainer raises \"Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the "
+            '`accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
+            help="Remove it, and pass accumulate_grad_batches to the Trainer.",
+            severity=Severity.WARNING,
+            certain=False,
+        )
+
+
+@rule(
+    "DS933",
+    "precision-under-lightning",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=("lightning/fabric/strategies/deepspeed.py, _format_precision_config",),
+)
+@bad(
+    '{"bf16": {"enabled": false}, "zero_optimization": {"stage": 2}}',
+    at="bf16.enabled",
+    program=_program(trainer=", precision='bf16-mixed'"),
+)
+@good(_STAGE_2, program=_program(trainer=", precision='bf16-mixed'"))
+def precision_under_lightning(config: Config) -> Iterator[Finding]:
+    """Lightning's Trainer gets a precision, but the config has the section of that precision and does not enable it.
+
+    Lightning writes the section `bf16` or `fp16` only if the config has none, and does not change an existing one: DeepSpeed then trains in
+    fp32, and Lightning casts the model's inputs to the precision of the argument.
+
+    Remove the section, or set `"enabled": true`.
+    """
+    program = lightning_program(config)
+    given = program.trainer.get("precision") if program else None
+    if given is None or not isinstance(config.document.root, Mapping):
+        return
+    kind = next((kind for word, kind in (("bf16", "bf16"), ("16", "fp16")) if str(given.value).startswith(word)), None)
+    if kind is None or not config.has(kind) or config.enabled(kind) is UNKNOWN or config.enabled(kind) is True:
+        return
+    if config.is_auto(f"{kind}.enabled"):
+        return  # DS901 reports it
+    yield Finding(
+        f"{kind}.enabled",
+        f"{given.where} sets precision {given.raw}, but the config has a section {kind} that is not enabled: "
+        "Lightning does not change it, and DeepSpeed trains in fp32.",
+        help=f'Remove the section {kind}, so that Lightning writes it, or set "enabled": true.',
+        related=(given.related(f"selects {kind}"),),
+    )
 
 
 @rule(
@@ -33,35 +100,32 @@ def _program(config: Config) -> Program | None:
     watches=("setup",),
     references=(f"{SOURCE}._format_batch_size_and_grad_accum_config",),
 )
-@bad(CLIPPED, at="", program=program_of(trainer=", gradient_clip_val=1.0"))
-@good(CLIPPED, program=program_of(trainer=", gradient_clip_val=0.5"))
-@good(ZERO, program=program_of(trainer=", gradient_clip_val=1.0"))
+@bad(_CLIPPING, at="", program=_program(trainer=", gradient_clip_val=1.0"))
+@good(_CLIPPING, program=_program(trainer=", gradient_clip_val=0.5"))
+@good(_STAGE_2, program=_program(trainer=", gradient_clip_val=1.0"))
 def clipping_under_lightning(config: Config) -> Iterator[Finding]:
-    """Lightning's Trainer is told to clip gradients, and the config says another number.
+    """Lightning's Trainer gets a value for gradient clipping, and the config sets another one.
 
-    Lightning writes `gradient_clip_val` into the config where that has no `gradient_clipping`. One that is there it leaves as it is, and DeepSpeed clips by it: the argument
-    does nothing.
+    Lightning writes `gradient_clip_val` into the config only if it has no `gradient_clipping`. Otherwise DeepSpeed clips at the value of the
+    config, and the argument has no effect.
 
     Keep one of the two.
     """
-    program = _program(config)
+    program = lightning_program(config)
     given = program.trainer.get("gradient_clip_val") if program else None
     used = config.value("gradient_clipping")
-    if (
-        given is None
-        or not config.has("gradient_clipping")
-        or not isinstance(given.value, int | float)
-        or not isinstance(used, int | float)
-    ):
+    if given is None or not config.has("gradient_clipping"):
         return
-    if given.value != used:
-        yield Finding(
-            "",
-            f"{given.shown} has no effect: the config says gradient_clipping {config.quote('gradient_clipping')}, which Lightning leaves as it is.",
-            help="Take gradient_clipping out of the config, or this argument out of the program.",
-            elsewhere=given.related(""),
-            related=(("gradient_clipping", "counts"),),
-        )
+    if not isinstance(given.value, int | float) or not isinstance(used, int | float) or given.value == used:
+        return
+    yield Finding(
+        "",
+        f"{given.shown} has no effect: the config sets gradient_clipping to {config.quote('gradient_clipping')}, "
+        "which Lightning does not change.",
+        help="Remove gradient_clipping from the config, or this argument from the program.",
+        elsewhere=given.related(""),
+        related=(("gradient_clipping", "this value is used"),),
+    )
 
 
 @rule(
@@ -71,48 +135,55 @@ def clipping_under_lightning(config: Config) -> Iterator[Finding]:
     phase=Phase.LOAD,
     watches=("setup",),
     references=(f"{SOURCE}.init_deepspeed",),
-    untried="raised by Lightning, not by DeepSpeed",
+    untried=RAISED_BY_LIGHTNING,
 )
-@bad(ZERO, at="", program=program_of(trainer=", gradient_clip_val=0.5, gradient_clip_algorithm='value'"))
-@good(ZERO, program=program_of(trainer=", gradient_clip_val=0.5, gradient_clip_algorithm='norm'"))
+@bad(_STAGE_2, at="", program=_program(trainer=", gradient_clip_val=0.5, gradient_clip_algorithm='value'"))
+@good(_STAGE_2, program=_program(trainer=", gradient_clip_val=0.5, gradient_clip_algorithm='norm'"))
 def clipping_by_value(config: Config) -> Iterator[Finding]:
-    """Lightning's Trainer is told to clip each gradient by its value, which DeepSpeed cannot.
+    """Lightning's Trainer should clip each gradient by value, which DeepSpeed does not support.
 
-    It clips by the norm of all gradients. Lightning raises `MisconfigurationException: DeepSpeed does not support clipping gradients by value.`
+    DeepSpeed clips by the norm of all gradients. Lightning raises `MisconfigurationException: DeepSpeed does not support clipping gradients
+    by value.`
 
-    Leave `gradient_clip_algorithm` out, or write "norm".
+    Remove `gradient_clip_algorithm`, or write "norm".
     """
-    program = _program(config)
+    program = lightning_program(config)
     given = program.trainer.get("gradient_clip_algorithm") if program else None
     if given is not None and given.value == "value":
         yield Finding(
             "",
             'gradient_clip_algorithm is "value": Lightning raises "DeepSpeed does not support clipping gradients by value".',
-            help='Leave it out, or write "norm".',
+            help='Remove it, or write "norm".',
             elsewhere=given.related(""),
         )
 
 
-@rule("DS938", "strategy-arguments-beside-config", effect=Effect.IGNORED, watches=("setup",), references=(f"{SOURCE}.__init__",))
-@bad(ZERO, at="", program=program_of(strategy=", stage=3, offload_optimizer=True"))
-@good(ZERO, program=program_of(strategy=", load_full_weights=True"))
+@rule(
+    "DS938",
+    "strategy-arguments-beside-config",
+    effect=Effect.IGNORED,
+    watches=("setup",),
+    references=(f"{SOURCE}.__init__",),
+)
+@bad(_STAGE_2, at="", program=_program(strategy=", stage=3, offload_optimizer=True"))
+@good(_STAGE_2, program=_program(strategy=", load_full_weights=True"))
 def strategy_arguments_beside_config(config: Config) -> Iterator[Finding]:
-    """Lightning's `DeepSpeedStrategy` gets a config, and arguments of which it would have made one.
+    """Lightning's `DeepSpeedStrategy` gets a config, and arguments that it uses only without a config.
 
-    `stage`, `offload_optimizer` and some thirty others are for strategies without a config. Beside one they are not looked at, without a word: `stage=3` trains with the
-    stage of the config.
+    The strategy builds a config from `stage`, `offload_optimizer` and some thirty other arguments if it is given none. With a config it
+    silently ignores them: `stage=3` trains with the stage of the config.
 
-    Write what they say in the config, and take them out.
+    Set the same in the config, and remove the arguments.
     """
-    program = _program(config)
+    program = lightning_program(config)
     if program is None or not program.strategy:
         return
     first, *others = program.strategy
     names = ", ".join(given.name for given in program.strategy)
     yield Finding(
         "",
-        f"{names} {'has' if not others else 'have'} no effect: the strategy is given a config, and then makes none of its arguments.",
-        help="Say it in the config, and take the arguments out.",
+        f"{names} {'have' if others else 'has'} no effect: the strategy is given a config and ignores the arguments that would build one.",
+        help="Set the same in the config, and remove the arguments.",
         elsewhere=first.related(""),
-        related=tuple(given.related("this one too") for given in others),
+        related=tuple(given.related("also ignored") for given in others),
     )

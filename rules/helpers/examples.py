@@ -1,4 +1,4 @@
-"""What the examples of several chapters are written with."""
+"""Parts of the examples of several chapters."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ MINIMAL = '"train_micro_batch_size_per_gpu": 4'
 """The member that every config needs to train."""
 
 ADAMW = f'{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}'
-"""The members of a config that trains with an optimizer of its own."""
+"""The members of a config with an optimizer."""
+
+ZERO_2 = '"zero_optimization": {"stage": 2}'
+"""The member without which the Hugging Face loaders raise."""
+
+BF16_ZERO_2 = f'{{{MINIMAL}, "gradient_accumulation_steps": 1, "bf16": {{"enabled": true}}, {ZERO_2}}}'
+"""A config that every loader accepts."""
+
+ACCELERATE_HEAD = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\n"
+"""The first lines of an Accelerate file for 8 processes on one machine."""
 
 
 def trained(rest: str) -> str:
-    """The text of a config that DeepSpeed trains with AdamW, and these members."""
+    """The text of a config that trains with AdamW and has these other members."""
     return f"{{{ADAMW}, {rest}}}"
 
 

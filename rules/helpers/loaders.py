@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from dslint.config import Config
 from dslint.facts import Integration
+from dslint.setup.accelerate import AccelerateFile
 from dslint.setup.arguments import Arguments
+from dslint.setup.model import Program
 
 HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 """The integrations that replace "auto"."""
 
 TRAINER_SOURCE = "transformers/integrations/deepspeed.py, HfTrainerDeepSpeedConfig"
 ACCELERATE_SOURCE = "accelerate/utils/dataclasses.py, DeepSpeedPlugin"
+ACCELERATE_LAUNCH = "accelerate/commands/launch.py and accelerate/utils/launch.py"
 
 RAISED_BY_LOADER = "raised by transformers or Accelerate, not by DeepSpeed; tests/setup runs them"
 """Why the tests of DeepSpeed cannot try a crash of a Hugging Face loader."""
 
-ZERO_2 = '"zero_optimization": {"stage": 2}'
-"""The section without which the Hugging Face loaders raise, for examples."""
+RAISED_BY_LIGHTNING = "raised by Lightning, not by DeepSpeed"
+"""Why the tests of DeepSpeed cannot try a crash of Lightning."""
 
 
 def trainer_arguments(config: Config) -> Arguments | None:
     """The training arguments, if the Hugging Face Trainer loads the config."""
     return config.arguments if config.facts.integration is Integration.TRANSFORMERS else None
+
+
+def accelerate_file(config: Config) -> AccelerateFile | None:
+    """The Accelerate file of the setup, if there is one."""
+    return config.setup.accelerate if config.setup else None
+
+
+def lightning_program(config: Config) -> Program | None:
+    """The program of the setup, if it trains with Lightning."""
+    return config.setup.program if config.setup and config.facts.integration is Integration.LIGHTNING else None

@@ -34,7 +34,7 @@ def test_a_directory_has_its_pairs_found(here: Path) -> None:
     lines = [line for line in done.stdout.splitlines() if "DS904" in line]
     assert len(lines) == 1
     assert lines[0].startswith("ds.json:1:")
-    assert "by train.yaml:3 (gradient_accumulation_steps: 2)" in lines[0]
+    assert "from train.yaml:3 (gradient_accumulation_steps: 2)" in lines[0]
     assert "train.yaml:1:1: info [training] training arguments for axolotl; DeepSpeed config: ds.json." in done.stdout
     assert "other.yaml" not in done.stdout
     assert "compose.yml" not in done.stdout

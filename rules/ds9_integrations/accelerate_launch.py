@@ -1,0 +1,148 @@
+"""DS9: fields of an Accelerate file that `accelerate launch` accepts and that have another effect than written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.facts import Integration
+from dslint.rule import Finding, bad, good, rule, safe
+from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
+from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
+from dslint.setup.accelerate import BLOCK
+from dslint.source.change import Remove
+from dslint.source.tree import Mapping
+
+STAGE = "zero_optimization.stage"
+
+
+@rule(
+    "DS912",
+    "accelerate-precision-off",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.set_mixed_precision",),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
+    at="bf16.enabled",
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    program="from accelerate import Accelerator\naccelerator = Accelerator()\n",
+)
+@good(
+    BF16_ZERO_2,
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    program="from accelerate import Accelerator\naccelerator = Accelerator()\n",
+)
+def accelerate_precision_off(config: Config) -> Iterator[Finding]:
+    """Accelerate fills in false for `fp16.enabled` and `bf16.enabled`, because no mixed precision is set.
+
+    With `deepspeed_config_file` the YAML file must not set `mixed_precision`, so Accelerate uses "no" unless the program or the command
+    line sets it. It then replaces `"enabled": "auto"` by false in both sections, and silently trains in fp32. The Hugging Face Trainer
+    fills in its own arguments instead.
+
+    Write true for the precision you want, or start with `accelerate launch --mixed_precision bf16`.
+    """
+    file = accelerate_file(config)
+    if file is None or file.config_file is None or file.precision != "no" or config.facts.integration is not Integration.ACCELERATE:
+        return
+    program = config.setup.program if config.setup else None
+    known = program is not None and program.loader == "accelerate"
+    outcome = "fills in false and trains in fp32" if known else "may fill in false and train in fp32"
+    for kind in ("bf16", "fp16"):
+        if config.is_auto(f"{kind}.enabled"):
+            yield Finding(
+                f"{kind}.enabled",
+                f'{kind}.enabled is "auto", and {file.path} cannot set mixed_precision together with deepspeed_config_file. '
+                f"Accelerate {outcome}, unless the program or --mixed_precision sets the precision.",
+                help=f'To train in {kind}, write "enabled": true.',
+                on="value",
+                related=(file.config_file.related("this config is named here"),),
+                severity=None if known else Severity.INFO,
+                certain=known,
+            )
+            return
+
+
+@rule(
+    "DS913",
+    "accelerate-nvme-path-lost",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=(ACCELERATE_LAUNCH,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "offload_param_device"),
+    accelerate=ACCELERATE_HEAD
+    + "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: nvme\n  offload_param_nvme_path: /local_nvme\n",
+)
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: cpu\n")
+def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
+    """The Accelerate file offloads to NVMe, but Accelerate does not pass the path to DeepSpeed.
+
+    `accelerate launch` passes its fields in environment variables, and has none for `offload_optimizer_nvme_path` and
+    `offload_param_nvme_path` (checked in the releases 0.20 to 1.15). DeepSpeed gets the path "none": it creates a folder with that name in
+    the working directory, or fails there.
+
+    Write a DeepSpeed config with `nvme_path`, and name it in `deepspeed_config_file`.
+    """
+    file = accelerate_file(config)
+    if file is None or file.config_file is not None:
+        return
+    for kind in ("optimizer", "param"):
+        given = file.block.get(f"offload_{kind}_device")
+        path = file.block.get(f"offload_{kind}_nvme_path")
+        if given is None or given.value != "nvme":
+            continue
+        lost = f"{path.name} ({path.raw})" if path else "a path"
+        yield Finding(
+            "",
+            f"{given.name} is nvme, but Accelerate does not pass {lost} to DeepSpeed. "
+            'DeepSpeed gets nvme_path "none" and, if it can, offloads into a folder of that name in the working directory.',
+            help="Write a DeepSpeed config with nvme_path, and name it in deepspeed_config_file.",
+            elsewhere=given.related(""),
+            related=(path.related("not passed to DeepSpeed"),) if path else (),
+            effect=Effect.SILENT,
+        )
+
+
+@rule(
+    "DS918",
+    "zero3-init-below-stage-3",
+    effect=Effect.IGNORED,
+    watches=("setup",),
+    references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__",),
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "zero3_init_flag"),
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: true\n",
+)
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: false\n")
+def zero3_init_below_stage_3(config: Config) -> Iterator[Finding]:
+    """`zero3_init_flag` is on, but the ZeRO stage is below 3.
+
+    Accelerate warns "DeepSpeed Zero3 Init flag is only applicable for ZeRO Stage 3. Setting it to False." and continues: every rank creates
+    the whole model.
+
+    Remove the flag, or use stage 3.
+    """
+    file = accelerate_file(config)
+    given = file.block.get("zero3_init_flag") if file else None
+    stage = config.value(STAGE)
+    if given is None or given.value is not True or stage not in (0, 1, 2) or not isinstance(config.document.root, Mapping):
+        return
+    yield Finding(
+        "",
+        f"zero3_init_flag is true, but the ZeRO stage is {stage}: Accelerate sets the flag to false, and every rank creates the whole model.",
+        help="Remove it, or use stage 3.",
+        elsewhere=given.related(""),
+        fix=safe(f'remove "{given.name}"', Remove((BLOCK, given.name))),
+        related=((STAGE, "the stage is set here"),) if config.has(STAGE) else (),
+    )

@@ -1,0 +1,234 @@
+"""DS9: "auto" for which an integration computes a value that DeepSpeed refuses, or finds none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import Config, Origin
+from dslint.config.fill import from_arguments, hidden_size
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.facts import Integration, Release
+from dslint.rule import Finding, bad, good, rule, unsafe
+from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.source.change import Remove
+from dslint.source.tree import Mapping
+
+TRAINER_FINALIZE = "transformers/integrations/deepspeed.py, trainer_config_finalize"
+ACCELERATE_PREPARE = "accelerate/accelerator.py, _prepare_deepspeed"
+NOT_INSTALLED = "requires a release of the integration that the tests do not install; taken from its source"
+
+WARMUP = "scheduler.params.warmup_num_steps"
+PREFETCH = "zero_optimization.stage3_prefetch_bucket_size"
+
+_FROM_HIDDEN_SIZE = ("zero_optimization.reduce_bucket_size", PREFETCH, "zero_optimization.stage3_param_persistence_threshold")
+_HIDDEN_SIZE_NAMES = ("hidden_size", "hidden_sizes", "n_embd", "n_embed", "d_model", "dim")
+
+_MULTIMODAL = {"model_type": "llava", "text_config": {"hidden_size": 4096}}
+
+
+@rule(
+    "DS928",
+    "no-hidden-size",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("fact:model",),
+    references=(TRAINER_FINALIZE, ACCELERATE_PREPARE),
+    untried=RAISED_BY_LOADER,
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto"}}',
+    at="zero_optimization.reduce_bucket_size",
+    integration="accelerate",
+    model=_MULTIMODAL,
+)
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}',
+    integration="transformers",
+    model=_MULTIMODAL,
+)
+def no_hidden_size(config: Config) -> Iterator[Finding]:
+    """An "auto" is computed from the model's hidden size, but the model's config has none.
+
+    The integrations compute the bucket sizes from `hidden_size`, or from the largest of `hidden_sizes`. The Trainer also looks in
+    `text_config`; Accelerate does not, and raises "Can find neither `model.config.hidden_size` nor `model.config.hidden_sizes`" for a
+    model of text and images.
+
+    Write numbers.
+    """
+    model, integration = config.facts.model, config.facts.integration
+    if model is None or integration not in HUGGING_FACE or hidden_size(config.facts) is not None:
+        return
+    text: Any = model.data.get("text_config")
+    searched = [model.data, *([text] if isinstance(text, dict) and integration is Integration.TRANSFORMERS else [])]
+    if any(name in data for data in searched for name in _HIDDEN_SIZE_NAMES) or not isinstance(config.document.root, Mapping):
+        return  # the model's class may map another name to hidden_size
+    keys = [key for key in _FROM_HIDDEN_SIZE if config.is_auto(key)]
+    if not keys:
+        return
+    error = (
+        "Can find neither `model.config.hidden_size` nor `model.config.hidden_sizes`"
+        if integration is Integration.ACCELERATE
+        else "The model's config file has neither `hidden_size` nor `hidden_sizes` entry"
+    )
+    first, *others = keys
+    also = f", also for {', '.join(key.rpartition('.')[2] for key in others)}" if others else ""
+    yield Finding(
+        first,
+        f'{first} is "auto", which is computed from the hidden size, but {model.path} has none at the top level: '
+        f'{integration.label} raises "{error}".',
+        help=f"Write a number{also}.",
+        on="value",
+        related=tuple((key, 'also "auto"') for key in others),
+    )
+
+
+_DECAY = (
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "scheduler": {"type": "WarmupDecayLR", "params": '
+    '{"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}, "zero_optimization": {"stage": 2}}'
+)
+
+
+@rule(
+    "DS931",
+    "warmup-of-no-steps",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=("transformers/training_args.py, get_warmup_steps", "deepspeed/runtime/lr_schedules.py"),
+    untried=NOT_INSTALLED,
+)
+@bad(_DECAY, at=WARMUP, training="base_model: m\nmicro_batch_size: 2\n", integration="transformers", loader_release=Release(4, 57, 6))
+@good(_DECAY, training="base_model: m\nmicro_batch_size: 2\n", integration="transformers", loader_release=Release(5, 23, 0))
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+    training="base_model: m\nmicro_batch_size: 4\n",
+    integration="transformers",
+    loader_release=Release(4, 57, 6),
+)
+@good(
+    _DECAY, training="base_model: m\nmicro_batch_size: 2\nwarmup_steps: 10\n", integration="transformers", loader_release=Release(4, 57, 6)
+)
+def warmup_of_no_steps(config: Config) -> Iterator[Finding]:
+    """An older transformers fills in 0 warm-up steps, but DeepSpeed requires at least 1.
+
+    transformers up to 5.15 fills in `warmup_num_steps` from the warm-up arguments as they are, and their default is 0. DeepSpeed from 0.19.3
+    on raises `ValueError: warmup_num_steps must be a positive integer, got 0`. Later releases of transformers fill in at least 1. This rule
+    runs only if the release is given: `--integration transformers==4.57`.
+
+    Set `warmup_steps` to 1 or more in the arguments, or remove the section `scheduler`.
+    """
+    release, arguments = config.facts.loader_release, config.arguments
+    if release is None or arguments is None or config.facts.integration is not Integration.TRANSFORMERS or not config.has(WARMUP):
+        return
+    if release > Release(5, 15, 99) or config.release < Release(0, 19, 3) or config.origin(WARMUP) is not Origin.FILLED:
+        return
+    filled = from_arguments(WARMUP, arguments, config.facts)
+    if filled.value == 0 and filled.sure:
+        yield Finding(
+            WARMUP,
+            f'warmup_num_steps is "auto", and the warm-up in {arguments.path} has 0 steps: transformers {release} fills in 0, and DeepSpeed '
+            'raises "warmup_num_steps must be a positive integer, got 0".',
+            help="Set warmup_steps to 1 or more in the arguments, or use transformers 5.19 or later.",
+            on="value",
+            related=tuple(given.related("no warm-up") for given in filled.givens),
+        )
+
+
+_STAGE_3 = (
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": "auto", '
+    '"stage3_gather_16bit_weights_on_model_save": true}}'
+)
+
+
+@rule(
+    "DS932",
+    "fractional-bucket-size",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    watches=(PREFETCH,),
+    references=(TRAINER_FINALIZE, ACCELERATE_PREPARE),
+    untried=NOT_INSTALLED,
+)
+@bad(_STAGE_3, at=PREFETCH, integration="transformers", loader_release=Release(4, 36, 2))
+@bad(_STAGE_3, at=PREFETCH, integration="accelerate", loader_release=Release(0, 30, 0), model={"hidden_size": 4096})
+@good(_STAGE_3, integration="transformers", loader_release=Release(4, 57, 6))
+@good(_STAGE_3, integration="transformers", loader_release=Release(4, 36, 2), model={"hidden_size": 5120})
+def fractional_bucket_size(config: Config) -> Iterator[Finding]:
+    """An older integration fills in a bucket size with a fractional part, which DeepSpeed refuses.
+
+    The bucket size is 0.9 times the squared hidden size: 15,099,494.4 for 4096. transformers up to 4.40 and Accelerate up to 0.30 do not
+    round it, and DeepSpeed from 0.15 on raises "Input should be a valid integer, got a number with a fractional part". This rule runs only
+    if the release is given: `--integration transformers==4.40`.
+
+    Write a whole number.
+    """
+    release, integration = config.facts.loader_release, config.facts.integration
+    last_unrounded = {Integration.TRANSFORMERS: Release(4, 40, 99), Integration.ACCELERATE: Release(0, 30, 99)}
+    if release is None or integration not in last_unrounded or release > last_unrounded[integration] or config.release < Release(0, 15, 0):
+        return
+    if config.origin(PREFETCH) is not Origin.FILLED or not config.value("zero_optimization.stage") >= 3:
+        return
+    size = hidden_size(config.facts)
+    if size is not None and (0.9 * size * size).is_integer():
+        return
+    number = f"{0.9 * size * size:,}" if size is not None else "which is rarely a whole number"
+    raising = "raises" if size is not None else "may raise"
+    yield Finding(
+        PREFETCH,
+        f'{PREFETCH} is "auto", and {integration.value} {release} fills in 0.9 times the squared hidden size, {number}: '
+        f'DeepSpeed {raising} "Input should be a valid integer, got a number with a fractional part".',
+        help="Write a whole number, such as 15000000.",
+        on="value",
+        severity=None if size is not None else Severity.WARNING,
+        certain=size is not None,
+    )
+
+
+_AMP = '{"train_batch_size": "auto", "gradient_clipping": "auto", "amp": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'
+
+
+@rule(
+    "DS935",
+    "auto-in-amp",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("amp",),
+    references=(
+        "transformers/integrations/deepspeed.py, trainer_config_process",
+        "accelerate/utils/dataclasses.py, deepspeed_config_process",
+    ),
+    untried=RAISED_BY_LOADER,
+)
+@bad(_AMP, at="amp.enabled", integration="transformers", loader_release=Release(5, 2, 0), deepspeed="0.18.9")
+@good(_AMP, integration="transformers", loader_release=Release(4, 57, 6), deepspeed="0.18.9")
+def auto_in_amp(config: Config) -> Iterator[Finding]:
+    """An "auto" stands in the section `amp`, which only transformers 4 fills in.
+
+    `amp` configures NVIDIA's apex. transformers 5 and Accelerate do not fill it in, and raise `ValueError: ... not found in kwargs` for an
+    "auto" that is left. DeepSpeed itself refuses the section from 0.19.8 on.
+
+    Remove the section, and use `bf16` or `fp16`.
+    """
+    release, integration = config.facts.loader_release, config.facts.integration
+    if integration not in HUGGING_FACE or not config.has("amp") or config.origin("amp") is Origin.REFUSED:
+        return
+    if integration is Integration.TRANSFORMERS and release is not None and release < Release(5, 0, 0):
+        return
+    key = next((key for key in ("amp.enabled", "amp.opt_level") if config.is_auto(key)), None)
+    if key is None:
+        return
+    known = integration is Integration.ACCELERATE or release is not None
+    loader = f"transformers {release}" if release is not None else integration.label
+    error = 'ValueError "not found in kwargs" after the model is loaded'
+    yield Finding(
+        key,
+        f'{key} is "auto", but {loader} has no value for it: it raises {error}.'
+        if known
+        else f'{key} is "auto", which only transformers 4 fills in: transformers 5 raises {error}.',
+        help="Remove the section amp, and use bf16 or fp16.",
+        on="value",
+        fix=unsafe('remove "amp"', Remove(("amp",))),
+        severity=None if known else Severity.WARNING,
+        certain=known,
+    )

@@ -1,0 +1,95 @@
+"""DS9: calls in a program that do not fit the config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+
+_ADAMW = (
+    '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, '
+    '"optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
+)
+_STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+
+
+@rule(
+    "DS926",
+    "optimizer-in-config-and-program",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("accelerate/accelerator.py, Accelerator._prepare_deepspeed",),
+    untried=RAISED_BY_LOADER,
+)
+@bad(
+    _ADAMW,
+    at="optimizer",
+    program="import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
+    "opt = torch.optim.AdamW(model.parameters())\naccelerator.prepare(model, opt)\n",
+    integration="accelerate",
+)
+@good(
+    _ADAMW,
+    program="from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim\naccelerator = Accelerator()\n"
+    "opt = DummyOptim(model.parameters())\n",
+    integration="accelerate",
+)
+def optimizer_in_config_and_program(config: Config) -> Iterator[Finding]:
+    """The config has an optimizer, and the program passes a torch optimizer to Accelerate.
+
+    Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time. Please remove the optimizer from
+    the config file or create `accelerate.utils.DummyOptim` in the code."
+
+    Remove the section `optimizer` from the config, or create a `DummyOptim` in the program.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or program.loader != "accelerate" or not config.has("optimizer"):
+        return
+    created = program.torch_optimizer
+    if created is None or program.dummy_optimizer:
+        return
+    yield Finding(
+        "optimizer",
+        f"The config has an optimizer, and {created.where} creates another one ({created.raw}). If the program passes it to Accelerate, "
+        'Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
+        help="Remove the section from the config, or create an accelerate.utils.DummyOptim in the program.",
+        related=(created.related("created here"),),
+        severity=Severity.WARNING,
+        certain=False,
+    )
+
+
+@rule(
+    "DS929",
+    "config-params-keyword",
+    effect=Effect.ADVICE,
+    watches=("setup",),
+    references=("deepspeed/__init__.py, initialize",),
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config_params=ds_config)\n",
+    integration="deepspeed",
+)
+@good(_STAGE_2, program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config=ds_config)\n", integration="deepspeed")
+def config_params_keyword(config: Config) -> Iterator[Finding]:
+    """A program passes the config to `deepspeed.initialize` under the old name `config_params`.
+
+    It means the same as `config`, and exists for backwards compatibility. If both are given, DeepSpeed uses `config`.
+
+    Write `config=`.
+    """
+    given = config.setup.program.legacy_keyword if config.setup and config.setup.program else None
+    if given is not None:
+        yield Finding(
+            "",
+            "config_params is the old name of the argument config of deepspeed.initialize, kept for backwards compatibility.",
+            help="Write config=.",
+            elsewhere=given.related(""),
+        )

@@ -1,0 +1,253 @@
+"""DS9: training arguments that the Hugging Face Trainer refuses together with DeepSpeed, or that DeepSpeed makes slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.facts import Integration, Release
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+
+STAGE = "zero_optimization.stage"
+SOURCE = "transformers/training_args.py, TrainingArguments.__post_init__, and transformers/trainer.py"
+
+_STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+_STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+_AXOLOTL = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
+_LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\n"
+_EVALUATION = _LLAMA_FACTORY + "do_train: false\ndo_eval: true\nbf16: true\nfp16: false\n"
+_GENERATION = _LLAMA_FACTORY + "per_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+
+
+@rule(
+    "DS920",
+    "fsdp-with-deepspeed",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(SOURCE,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(_STAGE_2, at=("fsdp",), training=_AXOLOTL + "fsdp:\n  - full_shard\n")
+@good(_STAGE_2, training=_AXOLOTL + "fsdp: []\n")
+def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
+    """The training arguments select both FSDP and DeepSpeed.
+
+    transformers raises `ValueError: Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags.`, axolotl
+    "deepspeed and fsdp cannot be used together."
+
+    Remove one of them.
+    """
+    arguments = config.arguments
+    given = arguments.get("fsdp") if arguments else None
+    if arguments is None or given is None or config.setup is None or config.setup.link is None:
+        return
+    if given.empty or given.value in (False, "", None):
+        return
+    error = (
+        "deepspeed and fsdp cannot be used together"
+        if arguments.framework == "axolotl"
+        else "Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags"
+    )
+    yield Finding(
+        "",
+        f'fsdp and deepspeed ({config.setup.link.where}) are both set: {arguments.framework} raises "{error}".',
+        help="Remove fsdp or deepspeed.",
+        elsewhere=given.related(""),
+        related=(config.setup.link.related("deepspeed is set here"),),
+    )
+
+
+@rule(
+    "DS921",
+    "auto-batch-size-at-stage-3",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
+@bad(_STAGE_3, at=("auto_find_batch_size",), training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n")
+def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
+    """`auto_find_batch_size` is on, which the Trainer does not support at ZeRO stage 3.
+
+    It raises "`auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3."
+
+    Write a batch size, or use stage 2.
+    """
+    given = config.arguments.get("auto_find_batch_size") if config.arguments else None
+    if given is not None and given.value is True and config.value(STAGE) == 3:
+        yield Finding(
+            "",
+            "auto_find_batch_size is on, and the ZeRO stage is 3: "
+            'the Trainer raises "`auto_find_batch_size` isn\'t supported yet with DeepSpeed Zero-3".',
+            help="Write per_device_train_batch_size, or use stage 2.",
+            elsewhere=given.related(""),
+            related=((STAGE, "stage 3"),),
+        )
+
+
+@rule(
+    "DS922",
+    "save-only-model-and-load-best",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(SOURCE,),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(_STAGE_2, at=("save_only_model",), training=_AXOLOTL + "save_only_model: true\nload_best_model_at_end: true\n")
+@good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
+def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
+    """`save_only_model` and `load_best_model_at_end` are both on, which the Trainer refuses with DeepSpeed.
+
+    With DeepSpeed the Trainer cannot load a checkpoint without the state of the engine, and raises "DeepSpeed can't be used with
+    `save_only_model` along with `load_best_model_at_end`."
+
+    Remove one of them.
+    """
+    arguments, setup = config.arguments, config.setup
+    first, second = (arguments.get(name) if arguments else None for name in ("save_only_model", "load_best_model_at_end"))
+    if not first or not second or setup is None or not (setup.link or setup.accelerate):
+        return
+    if first.value is True and second.value is True:
+        yield Finding(
+            "",
+            "save_only_model and load_best_model_at_end are both on: "
+            'the Trainer raises "DeepSpeed can\'t be used with `save_only_model` along with `load_best_model_at_end`".',
+            help="Remove one of them.",
+            elsewhere=first.related(""),
+            related=(second.related("also on"),),
+        )
+
+
+@rule(
+    "DS923",
+    "evaluation-below-stage-3",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(SOURCE, "transformers/integrations/deepspeed.py, deepspeed_init"),
+    untried=RAISED_BY_LOADER,
+)
+@bad(_STAGE_2, at=("zero_optimization", "stage"), training=_EVALUATION)
+@good(_STAGE_3, training=_EVALUATION)
+def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
+    """A run that only evaluates uses a ZeRO stage below 3.
+
+    ZeRO stages 1 and 2 divide only what training needs. The Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please
+    adjust your config".
+
+    Use stage 3, or run the evaluation without DeepSpeed.
+    """
+    arguments, stage = config.arguments, config.value(STAGE)
+    train, evaluate = (arguments.get(name) if arguments else None for name in ("do_train", "do_eval"))
+    if not train or not evaluate or stage not in (0, 1, 2) or not config.has(STAGE):
+        return
+    if train.value is False and evaluate.value is True:
+        yield Finding(
+            STAGE,
+            f"The run only evaluates ({train.where}, {evaluate.where}), but the ZeRO stage is {stage}: "
+            'the Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
+            help="Use stage 3, or run the evaluation without DeepSpeed.",
+            related=(train.related("training is off"), evaluate.related("evaluation is on")),
+        )
+
+
+@rule(
+    "DS924",
+    "argument-gone-in-transformers-5",
+    effect=Effect.ADVICE,
+    watches=("setup",),
+    references=("transformers/training_args.py",),
+    setup=True,
+)
+@bad(_STAGE_2, at=("half_precision_backend",), training=_AXOLOTL + "half_precision_backend: auto\n")
+@bad(
+    _STAGE_2,
+    at=("warmup_ratio",),
+    training="per_device_train_batch_size: 2\nlearning_rate: 1e-5\nwarmup_ratio: 0.03\n",
+    integration="transformers",
+    loader_release=Release(5, 23, 0),
+)
+@good(_STAGE_2, training=_AXOLOTL + "bf16: true\n")
+def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
+    """A training argument was removed in transformers 5.
+
+    `fp16_backend`, `half_precision_backend` and `fp16_opt_level` configured apex: from transformers 5.0 on they are unknown arguments.
+    `warmup_ratio` was removed in 5.23; `warmup_steps` below 1 is a fraction of all steps instead. The crash is reported as certain if the
+    release is given: `--integration transformers==5.23`.
+
+    Remove the argument, and use `bf16` or `fp16`.
+    """
+    arguments, release = config.arguments, config.facts.loader_release
+    five = release is not None and release >= Release(5, 0, 0) and config.facts.integration is Integration.TRANSFORMERS
+    ratio = arguments.get("warmup_ratio") if arguments and "Trainer" in arguments.framework else None
+    if ratio is not None and five and release is not None and release >= Release(5, 23, 0):
+        yield Finding(
+            "",
+            f"transformers {release} has no argument warmup_ratio: "
+            "TrainingArguments raises \"got an unexpected keyword argument 'warmup_ratio'\".",
+            help=f"Write the same fraction as warmup_steps: {ratio.raw}.",
+            elsewhere=ratio.related(""),
+            effect=Effect.CRASH,
+            phase=Phase.LOAD,
+        )
+    for name in ("fp16_backend", "half_precision_backend", "fp16_opt_level"):
+        given = arguments.get(name) if arguments else None
+        if given is not None and (five or release is None):
+            yield Finding(
+                "",
+                f"transformers 5.0 removed the argument {given.name}, and raises for an unknown argument.",
+                help="Remove it.",
+                elsewhere=given.related(""),
+                effect=Effect.CRASH if five else None,
+                phase=Phase.LOAD if five else None,
+            )
+
+
+@rule(
+    "DS939",
+    "generation-at-stage-3",
+    effect=Effect.SLOW,
+    watches=("setup",),
+    references=("https://github.com/huggingface/trl/issues/3858",),
+    setup=True,
+)
+@bad(_STAGE_3, at=("predict_with_generate",), training=_GENERATION + "predict_with_generate: true\n")
+@bad(_STAGE_3, at=("ds3_gather_for_generation",), training=_GENERATION + "ds3_gather_for_generation: false\n")
+@good(_STAGE_2, training=_GENERATION + "predict_with_generate: true\n")
+@good(_STAGE_3, training=_GENERATION + "ds3_gather_for_generation: true\n")
+def generation_at_stage_3(config: Config) -> Iterator[Finding]:
+    """The training generates text while ZeRO stage 3 keeps the parameters divided.
+
+    `generate` runs the model once per token, and stage 3 gathers every parameter again each time. Evaluation with `predict_with_generate`
+    takes many times as long as training; a TRL trainer with `ds3_gather_for_generation: false` can appear to hang at its first step.
+
+    Evaluate by the loss, use stage 2, generate with another engine (vLLM), or gather the parameters first if they fit on one GPU.
+    """
+    arguments = config.arguments
+    if arguments is None or not config.value(STAGE) >= 3:
+        return
+    for name, slow, advice in (
+        ("predict_with_generate", True, "Use stage 2, or generate with vLLM."),
+        (
+            "ds3_gather_for_generation",
+            False,
+            "Remove it to gather the parameters once, if they fit on one GPU; or generate with vLLM.",
+        ),
+    ):
+        given = arguments.get(name)
+        if given is not None and given.value is slow:
+            yield Finding(
+                "",
+                f"{given.shown} at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",
+                help=advice,
+                elsewhere=given.related(""),
+                severity=Severity.WARNING,
+            )
