@@ -27,7 +27,7 @@ PACKAGE = "dslint.rules."
 FLAGS = ("last", "pedantic", "setup")
 
 WORDS = frozenset(("=auto", "text", "setup"))
-KINDS = {"fact": frozenset(NEEDS), "violation": VIOLATIONS}
+KINDS = {"fact": frozenset(NEEDS) - WORDS, "violation": VIOLATIONS}
 PARAMS = frozenset(
     f"{section}.params.{name}"
     for section in ("optimizer", "scheduler")

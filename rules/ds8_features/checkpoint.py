@@ -70,14 +70,14 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
     value = "is false" if written else "defaults to false"
     cause = "At ZeRO stage 3" if stage == 3 else f"With autotp_size {tensor}"
     consequence = (
-        "the Trainer's save_model writes no weights that from_pretrained can load"
+        "a call to the Trainer's save_model writes no weights that from_pretrained can load"
         if loader is Integration.TRANSFORMERS
-        else 'Accelerate\'s get_state_dict raises ValueError "Cannot get 16bit model weights"'
+        else 'a call to Accelerate\'s get_state_dict raises ValueError "Cannot get 16bit model weights"'
     )
     place = written or ("zero_optimization" if stage == 3 else TENSOR_PARALLEL)
     yield Finding(
         place,
-        f"stage3_gather_16bit_weights_on_model_save {value}. {cause} each rank holds a part of every weight, and {consequence}.",
+        f"stage3_gather_16bit_weights_on_model_save {value}. {cause} each rank holds only a part of every weight, so {consequence}.",
         help='Write "stage3_gather_16bit_weights_on_model_save": true, or convert checkpoints with zero_to_fp32.py afterwards.',
         on="key" if place == "zero_optimization" else "member",
         fix=None if written else write(config, GATHER, "true"),

@@ -50,7 +50,7 @@ def cuda_graph_not_used(config: Config) -> Iterator[Finding]:
             yield Finding(
                 CUDA_GRAPH,
                 f"DeepSpeed ignores enable_cuda_graph {condition}: the hybrid engine generates without graphs.",
-                help=f"Remove it, or change {other.rpartition('.')[2]}.",
+                help=f'Remove it, or change "{other.rpartition(".")[2]}".',
                 related=((other, "set here"),),
                 fix=without(config, CUDA_GRAPH),
             )

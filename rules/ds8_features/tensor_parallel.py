@@ -124,7 +124,7 @@ def tensor_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
         yield Finding(
             SIZE,
             f"autotp_size {size} does not divide the world size {ranks:,}: DeepSpeed raises AssertionError in deepspeed.initialize.",
-            help=f"Write {' or '.join(map(str, divisors))}." if divisors else f"Run on a multiple of {size} ranks, or write 1.",
+            help=f"Write one of {', '.join(map(str, divisors))}." if divisors else f"Run on a multiple of {size} ranks, or write 1.",
             fix=write(config, SIZE, str(divisors[0])) if len(divisors) == 1 else None,
         )
 
