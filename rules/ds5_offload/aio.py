@@ -1,4 +1,4 @@
-"""DS5: the asynchronous input and output of NVMe."""
+"""DS5: the `aio` section: asynchronous reading and writing of NVMe."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from dslint.rules.helpers.zero import STAGE, related_stage
 )
 @good(trained('"zero_optimization": {"stage": 1}'))
 def aio_without_nvme(config: Config) -> Iterator[Finding]:
-    """The `aio` section tunes reading and writing of NVMe, and nothing is on NVMe.
+    """The `aio` section tunes reading and writing of NVMe, and this config does not use NVMe.
 
-    It is read by offload to NVMe, at ZeRO stage 3, and by the FAST checkpoint writer. Elsewhere it does nothing.
+    DeepSpeed reads the section for offload to NVMe, at ZeRO stage 3, and for the FAST checkpoint writer. Otherwise the section does nothing.
 
     Remove it.
     """
     members = getattr(config.node("aio"), "members", None)
     if not members or config.has("checkpoint.writer"):
         return
-    devices = [config.value(f"{block}.device") for block in OFFLOAD_SECTIONS]
+    devices = [config.value(f"{section}.device") for section in OFFLOAD_SECTIONS]
     if config.value(STAGE) in (0, 1, 2) or (config.value(STAGE) == 3 and all(device in (None, "none", "cpu") for device in devices)):
         yield Finding(
             "aio",
-            "aio tunes the reading and writing of NVMe, and this config has nothing there: nothing reads the section.",
+            "aio tunes the reading and writing of NVMe: DeepSpeed does not read it, because this config offloads nothing to NVMe.",
             help="Remove it.",
             fix=without(config, "aio"),
             on="key",
@@ -71,18 +71,18 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"aio": {"intra_op_parallelism": 0}, "zero_optimization": {"stage": 2}'))
 def aio_not_positive(config: Config) -> Iterator[Finding]:
-    """Reading and writing of NVMe with 0 threads.
+    """`aio.intra_op_parallelism` must be at least 1.
 
-    DeepSpeed aligns each buffer to 1024 bytes for each of `intra_op_parallelism` threads, and divides by that: 0 raises a `ZeroDivisionError` where the
-    first buffer is made.
+    DeepSpeed aligns each buffer to 1024 bytes for each of `intra_op_parallelism` threads, and divides by the product: 0 raises a `ZeroDivisionError` when it
+    creates the first buffer.
 
     Write 1, the default, or more.
     """
     key = "aio.intra_op_parallelism"
-    if config.release >= (0, 16, 4) and config.value(key) == 0 and any(to_nvme(config, block) for block in OFFLOAD_SECTIONS):
+    if config.release >= (0, 16, 4) and config.value(key) == 0 and any(to_nvme(config, section) for section in OFFLOAD_SECTIONS):
         yield Finding(
             key,
-            "intra_op_parallelism 0 leaves no thread to read and write: DeepSpeed raises ZeroDivisionError in deepspeed.initialize.",
+            "intra_op_parallelism 0 leaves no thread for reading and writing: DeepSpeed raises ZeroDivisionError in deepspeed.initialize.",
             help="Write 1, the default, or more.",
             fix=write(config, key, "1", Applicability.SAFE),
         )
@@ -93,7 +93,7 @@ def aio_not_positive(config: Config) -> Iterator[Finding]:
     "aio-makes-no-progress",
     effect=Effect.SILENT,
     watches=("aio.block_size", "aio.queue_depth"),
-    references=("csrc/aio/common/deepspeed_aio_common.cpp, do_aio_operation_sequential", "deepspeed/ops/csrc/aio"),
+    references=("deepspeed/ops/csrc/aio/common/deepspeed_aio_common.cpp, do_aio_operation_sequential",),
 )
 @bad(
     trained(
@@ -108,20 +108,21 @@ def aio_not_positive(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"aio": {"block_size": 0}, "zero_optimization": {"stage": 2}'))
 def aio_makes_no_progress(config: Config) -> Iterator[Finding]:
-    """Blocks of 0 bytes, or a queue of no requests: nothing can be read or written.
+    """With `block_size` or `queue_depth` 0, reads and writes of NVMe make no progress.
 
-    DeepSpeed accepts any integer. The library below it divides what is transferred by `block_size` and keeps `queue_depth` requests under way; with 0 or less
-    there is nothing that it can do, and it has no check of its own.
+    DeepSpeed accepts any integer. Its AIO library divides each transfer into blocks of `block_size` bytes and keeps `queue_depth` requests in flight. With 0 or
+    less there is nothing to transfer, and the library does not check the values.
 
-    Leave them out, or write what a benchmark of the disk says; the defaults are blocks of 1 MiB and a queue of 8.
+    Remove them, or write the values that a benchmark of the disk recommends. The defaults are blocks of 1 MiB and a queue of 8.
     """
     for name, default in (("block_size", 1_048_576), ("queue_depth", 8)):
         key = f"aio.{name}"
-        if config.has(key) and config.value(key) <= 0 and any(to_nvme(config, block) for block in OFFLOAD_SECTIONS):
+        if config.has(key) and config.value(key) <= 0 and any(to_nvme(config, section) for section in OFFLOAD_SECTIONS):
             yield Finding(
                 key,
-                f"{name} {config.quote(key)} transfers nothing: DeepSpeed accepts it, and the library that reads and writes NVMe has no check of its own.",
-                help=f"Write {default}, the default, or leave it out.",
+                f"With {name} {config.quote(key)} reads and writes of NVMe may transfer nothing or hang: neither DeepSpeed nor its AIO library checks the value.",
+                help=f"Write {default}, the default, or remove it.",
                 fix=write(config, key, str(default)),
                 severity=Severity.WARNING,
+                certain=False,
             )

@@ -1,4 +1,4 @@
-"""DS5: offload to host memory and NVMe."""
+"""DS5: the device of offload, and the ZeRO stages at which it is used."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.offload import CPU_OPTIMIZERS, offload_to_cpu
+from dslint.rules.helpers.offload import CPU_OPTIMIZERS, OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu
+from dslint.rules.helpers.zero import STAGE, related_stage
 
-OFF = (None, "none")
+ENGINE = "deepspeed/runtime/engine.py, DeepSpeedEngine"
+NO_OFFLOAD = (None, "none")
+LOWEST_STAGE = ((OFFLOAD_OPTIMIZER, 1), (OFFLOAD_PARAM, 3))
+"""The offload sections with the lowest ZeRO stage at which each works."""
+
+
+def _name(section: str) -> str:
+    return section.partition(".")[2]
 
 
 @rule(
@@ -20,10 +28,7 @@ OFF = (None, "none")
     "offload-param-below-stage-3",
     effect=Effect.IGNORED,
     watches=("zero_optimization.offload_param",),
-    references=(
-        "https://www.deepspeed.ai/docs/config-json/#parameter-offloading",
-        "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",
-    ),
+    references=(OFFLOAD_DOCS, f"{ENGINE}._configure_zero_optimizer"),
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
@@ -36,62 +41,25 @@ OFF = (None, "none")
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "none"}}}')
 def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
-    """Parameter offload works at ZeRO stage 3 alone; below it the parameters stay on the GPU.
+    """Parameter offload works only at ZeRO stage 3. Below it the parameters stay on the GPU.
 
-    Stages 1 and 2 keep a whole copy of the parameters on every rank, and their optimizer never looks at `offload_param`. No error, no
-    warning: the memory that was meant to be saved is not.
+    Stages 1 and 2 keep a whole copy of the parameters on every rank, and their optimizer does not read `offload_param`. DeepSpeed prints neither an error nor
+    a warning, and uses all the memory that offload should save.
 
-    Set `"stage": 3` to offload parameters, or remove the block. To save memory at stages 1 and 2, `offload_optimizer` moves the optimizer
-    states and the fp32 master weights to the host.
+    Set `"stage": 3` to offload parameters, or remove the section. To save memory at stages 1 and 2, use `offload_optimizer`: it moves the optimizer states
+    and the fp32 master weights to the host.
     """
-    stage, device = config.value("zero_optimization.stage"), config.value("zero_optimization.offload_param.device")
-    if not (stage < 3 and isinstance(device, str)) or device in OFF:
+    stage, device = config.value(STAGE), config.value(f"{OFFLOAD_PARAM}.device")
+    if not (stage < 3 and isinstance(device, str)) or device in NO_OFFLOAD:
         return
-    written = config.has("zero_optimization.stage")
+    stage_written = config.has(STAGE)
     yield Finding(
-        "zero_optimization.offload_param",
-        f'offload_param to "{device}" does nothing at ZeRO stage {stage}{"" if written else ", the default"}: the parameters stay on the GPU, whole, on every rank.',
-        help='Set "stage": 3 to offload parameters, or remove the block; at stages 1 and 2 offload_optimizer is what saves memory.',
-        fix=without(config, "zero_optimization.offload_param") if written else None,
-        related=(("zero_optimization.stage", "the stage is set here"),) if written else (),
+        OFFLOAD_PARAM,
+        f'offload_param to "{device}" does nothing at ZeRO stage {stage}{"" if stage_written else ", the default"}: every rank keeps all parameters on its GPU.',
+        help='Set "stage": 3 to offload parameters, or remove the section. To save memory at stages 1 and 2, use offload_optimizer.',
+        fix=without(config, OFFLOAD_PARAM) if stage_written else None,
+        related=related_stage(config),
     )
-
-
-@rule(
-    "DS502",
-    "offload-ratio-below-stage-3",
-    effect=Effect.CRASH,
-    phase=Phase.PARSE,
-    watches=("zero_optimization.offload_optimizer.ratio",),
-    references=("deepspeed/runtime/zero/config.py, offload_ratio_check",),
-)
-@bad(
-    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
-    at="zero_optimization.offload_optimizer.ratio",
-)
-@good(
-    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}'
-)
-def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
-    """A part of the optimizer is to be offloaded, below ZeRO stage 3.
-
-    `offload_optimizer.ratio` below 1 keeps a part of the optimizer states on the GPU. Stage 3 alone can do that; at the others DeepSpeed raises a
-    `ValidationError` while it parses the config, whatever the device.
-
-    Set `"stage": 3`, or remove the ratio.
-    """
-    key = "zero_optimization.offload_optimizer.ratio"
-    stage = config.value("zero_optimization.stage")
-    if config.release < (0, 15, 0):
-        return  # the check is there since 0.12.3 and looks at nothing
-    if config.has(key) and config.value(key) < 1 and stage < 3:
-        yield Finding(
-            key,
-            f'offload_optimizer.ratio {config.quote(key)} needs ZeRO stage 3, and the stage is {stage}: DeepSpeed raises ValidationError "Partial offloading only supported for ZeRO Stage 3".',
-            help='Set "stage": 3, or remove "ratio".',
-            fix=without(config, key, Applicability.UNSAFE),
-            related=(("zero_optimization.stage", "the stage is set here"),) if config.has("zero_optimization.stage") else (),
-        )
 
 
 @rule(
@@ -99,7 +67,7 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
     "nvme-offload-below-stage-3",
     effect=Effect.SILENT,
     watches=("zero_optimization.offload_optimizer.device",),
-    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
+    references=(f"{ENGINE}._configure_zero_optimizer",),
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}}}',
@@ -110,22 +78,21 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}}}'
 )
 def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
-    """Optimizer states are to go to NVMe, and go to host memory: NVMe works at ZeRO stage 3 alone.
+    """Optimizer offload to NVMe works only at ZeRO stage 3. At stages 1 and 2 the states go to host memory.
 
-    At stages 1 and 2 DeepSpeed treats every device but "none" as host memory, and never opens `nvme_path`. The host then holds 12 bytes for each
-    parameter of the rank's share, which nobody has planned for.
+    At stages 1 and 2 DeepSpeed treats every device except "none" as host memory, and never opens `nvme_path`. The host must then hold 12 bytes for each
+    parameter of the rank's share.
 
-    Set `"stage": 3`, or write `"device": "cpu"` if host memory is enough.
+    Set `"stage": 3`, or write `"device": "cpu"` if the host has enough memory.
     """
-    key = "zero_optimization.offload_optimizer.device"
-    stage = config.value("zero_optimization.stage")
+    key, stage = f"{OFFLOAD_OPTIMIZER}.device", config.value(STAGE)
     if config.value(key) == "nvme" and stage < 3 and stage > 0:
         yield Finding(
             key,
-            f'offload_optimizer to "nvme" works at ZeRO stage 3 alone: at stage {stage} the optimizer states go to host memory, and nvme_path is not read.',
+            f'offload_optimizer to "nvme" works only at ZeRO stage 3: at stage {stage} DeepSpeed moves the optimizer states to host memory and does not read nvme_path.',
             help='Set "stage": 3, or write "device": "cpu".',
             fix=write(config, key, '"cpu"'),
-            related=(("zero_optimization.stage", "the stage is set here"),),
+            related=((STAGE, "the stage is set here"),),
         )
 
 
@@ -134,10 +101,7 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
     "offload-optimizer-without-zero",
     effect=Effect.IGNORED,
     watches=("zero_optimization.offload_optimizer",),
-    references=(
-        "deepspeed/runtime/engine.py, DeepSpeedEngine.zero_use_cpu_optimizer",
-        "deepspeed/ops/adam/cpu_adam.py, DeepSpeedCPUAdam.step",
-    ),
+    references=(f"{ENGINE}.zero_use_cpu_optimizer", "deepspeed/ops/adam/cpu_adam.py, DeepSpeedCPUAdam.step"),
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}',
@@ -147,34 +111,29 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "none"}}}')
 def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
-    """Optimizer offload is part of ZeRO; at stage 0 nothing is offloaded.
+    """Optimizer offload is part of ZeRO. At stage 0 DeepSpeed offloads nothing.
 
-    The optimizer states stay where the parameters are. For an Adam, AdamW, Adagrad or Lion of the config DeepSpeed builds its CPU optimizer all the same, and that
-    asserts at the first step that the parameters are on the CPU: on a GPU they are not.
+    The optimizer states stay on the device of the parameters. For Adam, AdamW, Adagrad or Lion in the config DeepSpeed still builds its CPU optimizer, which
+    asserts at the first step that the parameters are on the CPU. On a GPU they are not.
 
-    Set `"stage": 1` or higher, or remove the block.
+    Set `"stage": 1` or higher, or remove the section.
     """
-    key, name = "zero_optimization.offload_optimizer", config.value("optimizer.type")
-    device = config.value(f"{key}.device")
-    if (
-        not (config.value("zero_optimization.stage") == 0 and isinstance(device, str))
-        or device in OFF
-        or not config.has("zero_optimization.stage")
-    ):
+    device, name = config.value(f"{OFFLOAD_OPTIMIZER}.device"), config.value("optimizer.type")
+    if not (config.value(STAGE) == 0 and isinstance(device, str)) or device in NO_OFFLOAD or not config.has(STAGE):
         return
-    kind = CPU_OPTIMIZERS.get(name.lower()) if config.has("optimizer.type") and isinstance(name, str) else None
-    crashes = kind is not None and not getattr(config.node("optimizer.params.torch_adam"), "value", False)
+    optimizer = CPU_OPTIMIZERS.get(name.lower()) if config.has("optimizer.type") and isinstance(name, str) else None
+    crashes = optimizer is not None and not getattr(config.node("optimizer.params.torch_adam"), "value", False)
     consequence = (
-        f"the parameters stay on the GPU, and the first step raises AssertionError \"{kind} param is on cuda:0 and must be 'cpu'\"."
+        f"the parameters stay on the GPU, and the first step raises AssertionError \"{optimizer} param is on cuda:0 and must be 'cpu'\"."
         if crashes
         else "the optimizer states stay on the GPU."
     )
     yield Finding(
-        key,
+        OFFLOAD_OPTIMIZER,
         f'offload_optimizer to "{device}" offloads nothing at ZeRO stage 0: {consequence}',
-        help='Set "stage": 1 or higher, or remove the block.',
-        fix=without(config, key, Applicability.UNSAFE if crashes else Applicability.SAFE),
-        related=(("zero_optimization.stage", "the stage is set here"),),
+        help='Set "stage": 1 or higher, or remove the section.',
+        fix=without(config, OFFLOAD_OPTIMIZER, Applicability.UNSAFE if crashes else Applicability.SAFE),
+        related=((STAGE, "the stage is set here"),),
         effect=Effect.CRASH if crashes else None,
         phase=Phase.STEP if crashes else None,
     )
@@ -192,26 +151,25 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none", "pin_memory": true}}'))
 @good(trained('"zero_optimization": {"stage": 0, "offload_optimizer": {"pin_memory": true}}'))
 def offload_without_device(config: Config) -> Iterator[Finding]:
-    """An offload block without a device offloads nothing: the device is "none".
+    """An offload section without a device offloads nothing: the default device is "none".
 
-    The block is a section and no switch. DeepSpeed accepts it with any of its settings, and everything stays on the GPU.
+    The section does not enable offload by itself. DeepSpeed accepts it with any of its settings, and everything stays on the GPU.
 
-    Write `"device": "cpu"`, or "none" if that is meant.
+    Write `"device": "cpu"`, or `"device": "none"` to offload nothing.
     """
-    stage = config.value("zero_optimization.stage")
-    for name, least in (("offload_optimizer", 1), ("offload_param", 3)):
-        block = f"zero_optimization.{name}"
-        members = getattr(config.node(block), "members", None)
-        stays = config.value(f"{block}.device") == "none"
-        if members is None or config.has(f"{block}.device") or not stage >= least or not stays:
+    for section, lowest in LOWEST_STAGE:
+        key = f"{section}.device"
+        members = getattr(config.node(section), "members", None)
+        defaults_to_none = not config.has(key) and config.value(key) == "none"
+        if members is None or not defaults_to_none or not config.value(STAGE) >= lowest:
             continue
-        if any(violation.raises or violation.meant == (*block.split("."), "device") for violation in config.violations):
+        if any(violation.raises or violation.meant == (*section.split("."), "device") for violation in config.violations):
             continue
         yield Finding(
-            block,
-            f'{name} has no device, which makes it "none": nothing is offloaded, and what was to leave the GPU stays there.',
-            help='Add "device": "cpu"; or "none", if nothing is to be offloaded.',
-            fix=offload_to_cpu(config, block),
+            section,
+            f'{_name(section)} has no device: DeepSpeed uses "none" and offloads nothing.',
+            help='Add "device": "cpu", or "device": "none" to offload nothing.',
+            fix=offload_to_cpu(config, section),
             on="key",
             effect=None if members else Effect.IGNORED,
         )
@@ -232,21 +190,22 @@ def offload_without_device(config: Config) -> Iterator[Finding]:
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'), integration="transformers")
 @good(trained('"zero_optimization": {"stage": 2, "offload_param": {"device": "auto"}}'), integration="transformers")
 def automatic_offload_device(config: Config) -> Iterator[Finding]:
-    """The offload device "auto" becomes "none" under the Trainer and Accelerate: nothing is offloaded.
+    """The Trainer and Accelerate replace the offload device "auto" by "none" unless it is set elsewhere.
 
-    They put in what `DeepSpeedPlugin` was given, or the variables `ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE` and `..._PARAM_DEVICE`, and "none" where there is
-    neither. `accelerate launch` sets none of them beside a config file.
+    They use the device that `DeepSpeedPlugin` or the variables `ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE` and `..._PARAM_DEVICE` give, and "none" without
+    them: DeepSpeed then offloads nothing. `accelerate launch` does not set these variables if there is a config file.
 
-    Write `"device": "cpu"`, or "none" if that is meant.
+    Write `"device": "cpu"`, or `"device": "none"` to offload nothing.
     """
     if config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):
         return
-    for name, least in (("offload_optimizer", 1), ("offload_param", 3)):
-        key = f"zero_optimization.{name}.device"
-        if config.has(key) and config.quote(key) == '"auto"' and config.value("zero_optimization.stage") >= least:
+    for section, lowest in LOWEST_STAGE:
+        key = f"{section}.device"
+        if config.has(key) and config.is_auto(key) and config.value(STAGE) >= lowest:
             yield Finding(
                 key,
-                f'The device of {name} is "auto", which {config.facts.integration.label} fills from its plug-in or the environment, and with "none" where neither says more: nothing is offloaded then.',
-                help='Write "device": "cpu"; or "none", if nothing is to be offloaded.',
+                f'{_name(section)} has the device "auto", which may offload nothing: {config.facts.integration.label} fills in "none" unless its plug-in or the environment sets a device.',
+                help='Write "device": "cpu", or "device": "none" to offload nothing.',
                 severity=Severity.WARNING,
+                certain=False,
             )

@@ -1,4 +1,4 @@
-"""DS5: ZenFlow, which updates the important part of the parameters on the GPU and the rest, now and then, on the host."""
+"""DS5: ZenFlow, which updates the important parameters on the GPU in every step and the others on the host from time to time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
 ZENFLOW = f"{ZERO}.zenflow"
 CONFIGURE = "deepspeed/runtime/zenflow/engine.py, configure_zenflow"
 STAGE_1_AND_2 = "deepspeed/runtime/zenflow/zenflow_stage_1_and_2.py, ZenFlowZeroOptimizer"
-STEPWISE = '"offload_optimizer": {"device": "cpu"}, "overlap_comm": true'
+OFFLOADED_WITH_OVERLAP = '"offload_optimizer": {"device": "cpu"}, "overlap_comm": true'
+"""Members of `zero_optimization` that the examples share."""
 
 
 def has_zenflow(config: Config) -> bool:
-    """Whether ZenFlow is on: the section is there, even if it is empty, in a release that has it."""
+    """Whether ZenFlow is on: the section is written, even if empty, and the release supports it."""
     return config.release >= (0, 17, 5) and getattr(config.node(ZENFLOW), "members", None) is not None
 
 
@@ -35,10 +36,10 @@ def has_zenflow(config: Config) -> bool:
 @bad(trained('"zero_optimization": {"stage": 0, "zenflow": {"topk_ratio": 0.1}}'), at="zero_optimization.zenflow")
 @good(trained('"zero_optimization": {"stage": 2}'))
 def zenflow_without_offload(config: Config) -> Iterator[Finding]:
-    """ZenFlow is a way to offload the optimizer, and the optimizer is not offloaded.
+    """ZenFlow requires optimizer offload and a ZeRO stage.
 
-    At stages 1 and 2 DeepSpeed raises `ValueError: Zenflow must be used with cpu offload`. At stage 0 there is no optimizer that could do it, and the first
-    backward pass raises an `AttributeError`.
+    Without offload DeepSpeed raises `ValueError: Zenflow must be used with cpu offload` at stages 1 and 2. At stage 0 the optimizer has no ZenFlow methods, and
+    the first backward pass raises an `AttributeError`.
 
     Add `"offload_optimizer": {"device": "cpu"}` and a ZeRO stage, or remove `zenflow`.
     """
@@ -52,8 +53,8 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
     ):
         yield Finding(
             ZENFLOW,
-            'zenflow needs an offloaded optimizer: DeepSpeed raises ValueError "Zenflow must be used with cpu offload".',
-            help='Add "offload_optimizer": {"device": "cpu"}, or remove it.',
+            'zenflow requires optimizer offload: DeepSpeed raises ValueError "Zenflow must be used with cpu offload".',
+            help='Add "offload_optimizer": {"device": "cpu"}, or remove zenflow.',
             fix=offload_to_cpu(config, OFFLOAD_OPTIMIZER),
             on="key",
             related=related_stage(config),
@@ -61,8 +62,8 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
     elif stage == 0:
         yield Finding(
             ZENFLOW,
-            "zenflow needs ZeRO, and the stage is 0: the first step raises AttributeError, since the optimizer has nothing of ZenFlow.",
-            help='Set "stage": 1, 2 or 3 with "offload_optimizer": {"device": "cpu"}, or remove it.',
+            "zenflow requires ZeRO, and the stage is 0: the first step raises AttributeError, because the optimizer has no ZenFlow methods.",
+            help='Set "stage": 1, 2 or 3 with "offload_optimizer": {"device": "cpu"}, or remove zenflow.',
             on="key",
             related=related_stage(config),
             phase=Phase.STEP,
@@ -78,27 +79,27 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
     references=(CONFIGURE,),
 )
 @bad(
-    trained(f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_interval": 5}}}}'),
+    trained(f'"zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_interval": 5}}}}'),
     at="zero_optimization.zenflow.select_interval",
 )
 @bad(
-    trained(f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step"}}}}'),
+    trained(f'"zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step"}}}}'),
     at="zero_optimization.zenflow.select_strategy",
 )
 @bad(
     trained(
-        f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step", "select_interval": 4, "update_interval": 8}}}}'
+        f'"zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step", "select_interval": 4, "update_interval": 8}}}}'
     ),
     at="zero_optimization.zenflow.select_interval",
 )
 @good(trained('"zero_optimization": {"stage": 2}'))
 def zenflow_intervals(config: Config) -> Iterator[Finding]:
-    """ZenFlow's strategy and its intervals contradict each other.
+    """ZenFlow's `select_strategy` and its intervals contradict each other.
 
-    With the strategy "auto" the interval is DeepSpeed's, and a number is refused; with "step" or "epoch" it has to be a number, and with "step" no less than
-    `update_interval`. DeepSpeed raises in `deepspeed.initialize`, in the first case a `Warning`, which ends the program as any exception does.
+    With the strategy "auto" DeepSpeed chooses the interval and rejects a number. With "step" or "epoch" the interval must be a number, and with "step" it must
+    be at least `update_interval`. DeepSpeed raises an exception in `deepspeed.initialize`. In the first case it is a `Warning`, which also ends the program.
 
-    Leave both out, or write both.
+    Remove both keys, or write both.
     """
     if not has_zenflow(config):
         return
@@ -107,14 +108,14 @@ def zenflow_intervals(config: Config) -> Iterator[Finding]:
     if strategy == "auto" and isinstance(interval, int):
         yield Finding(
             key,
-            f'select_interval {interval} does not go with the strategy "auto": DeepSpeed raises Warning "If use auto select strategy, select_interval will be set to 1", which ends the program.',
+            f'select_interval {interval} conflicts with the strategy "auto": DeepSpeed raises Warning "If use auto select strategy, select_interval will be set to 1", which ends the program.',
             help='Remove it, or write "select_strategy": "step".',
             fix=without(config, key, Applicability.SAFE if config.has(f"{ZENFLOW}.select_strategy") else Applicability.UNSAFE),
         )
     elif strategy in ("step", "epoch") and interval == "auto":
         yield Finding(
             f"{ZENFLOW}.select_strategy",
-            f'select_strategy "{strategy}" needs select_interval, a number: DeepSpeed raises ValueError "If don\'t use auto select strategy, select_interval must be a number".',
+            f'select_strategy "{strategy}" requires a number in select_interval: DeepSpeed raises ValueError "If don\'t use auto select strategy, select_interval must be a number".',
             help='Add "select_interval", a number, or remove select_strategy.',
             fix=without(config, f"{ZENFLOW}.select_strategy", Applicability.UNSAFE),
         )
@@ -142,10 +143,10 @@ def zenflow_intervals(config: Config) -> Iterator[Finding]:
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
 def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
-    """ZenFlow's own offload needs `overlap_comm`.
+    """`zenflow.offload` requires `overlap_comm`.
 
-    `zenflow.offload` moves the states of the important parameters to the host as well, and fetches them while gradients are reduced. Without `overlap_comm`, which
-    is false at stages 1 and 2 unless it is written, DeepSpeed raises an `AssertionError`.
+    `zenflow.offload` also moves the states of the important parameters to the host, and fetches them while DeepSpeed reduces gradients. Without `overlap_comm`,
+    which is false by default at stages 1 and 2, DeepSpeed raises an `AssertionError`.
 
     Write `"overlap_comm": true` in `zero_optimization`.
     """
@@ -154,58 +155,60 @@ def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
     if has_zenflow(config) and stage >= 1 and offloaded and config.value(key) is True and config.value(overlap) is False:
         yield Finding(
             key,
-            f'zenflow.offload needs overlap_comm, which is false{"" if config.has(overlap) else f" at stage {stage} by default"}: DeepSpeed raises AssertionError "offload selective optimizer should be used with overlap_comm".',
+            f'zenflow.offload requires overlap_comm, which is false{"" if config.has(overlap) else f" at stage {stage} by default"}: DeepSpeed raises AssertionError "offload selective optimizer should be used with overlap_comm".',
             help='Write "overlap_comm": true in zero_optimization.',
             fix=write(config, overlap, "true", Applicability.UNSAFE if config.has(overlap) else Applicability.SAFE),
-            related=((overlap, "it is set here"),) if config.has(overlap) else (),
+            related=((overlap, "overlap_comm is false here"),) if config.has(overlap) else (),
         )
 
 
 @rule("DS518", "zenflow-sets-accumulation", effect=Effect.SILENT, watches=("zero_optimization.zenflow",), references=(CONFIGURE,))
 @bad(
     trained(
-        f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
+        f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
     ),
     at="gradient_accumulation_steps",
 )
 @bad(
-    trained(f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}'),
+    trained(
+        f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}'
+    ),
     at="gradient_accumulation_steps",
 )
 @good(
     trained(
-        f'"gradient_accumulation_steps": 4, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
+        f'"gradient_accumulation_steps": 4, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
     )
 )
-@good(trained(f'"zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}'))
+@good(trained(f'"zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}'))
 def zenflow_sets_accumulation(config: Config) -> Iterator[Finding]:
-    """ZenFlow replaces the accumulation steps by its own update interval.
+    """ZenFlow replaces `gradient_accumulation_steps` by its own update interval.
 
-    DeepSpeed writes `zenflow.update_interval` over `gradient_accumulation_steps` when it builds the engine. With "auto", the default, the number of steps between
-    updates is found while training, and what is written is not used at all.
+    DeepSpeed overwrites `gradient_accumulation_steps` with `zenflow.update_interval` when it builds the engine. With "auto", the default, ZenFlow determines the
+    number of steps between updates during training, and DeepSpeed does not use the written number.
 
-    Write the same number in both, or leave `gradient_accumulation_steps` out.
+    Write the same number in both, or remove `gradient_accumulation_steps`.
     """
     key = "gradient_accumulation_steps"
     steps, update = config.value(key), config.value(f"{ZENFLOW}.update_interval")
     if not has_zenflow(config) or not config.value(STAGE) >= 1 or not config.has(key) or not isinstance(steps, int | float) or steps == 1:
         return
     if isinstance(update, int) and update != steps:
-        what = f"replaced by zenflow.update_interval, {update}"
+        reason = f"replaces it by zenflow.update_interval, {update}"
     elif update == "auto":
-        what = 'not used: with update_interval "auto" ZenFlow finds the number of steps between updates while training'
+        reason = 'does not use it: with update_interval "auto" ZenFlow determines the number of steps between updates during training'
     else:
         return
     yield Finding(
         key,
-        f"gradient_accumulation_steps {config.quote(key)} is {what}.",
-        help=f'Write "update_interval": {config.quote(key)} in zenflow, or leave gradient_accumulation_steps out.',
+        f"With ZenFlow gradient_accumulation_steps {config.quote(key)} has no effect: DeepSpeed {reason}.",
+        help=f'Write "update_interval": {config.quote(key)} in zenflow, or remove gradient_accumulation_steps.',
         related=((ZENFLOW, "ZenFlow is on here"),),
     )
 
 
-OF_CPU_ADAM = {"bias_correction": "true", "adam_w_mode": "true", "fp32_optimizer_states": "true", "torch_adam": "false"}
-"""What DeepSpeed's Adam takes and torch's does not, with the defaults."""
+CPU_ADAM_PARAMS = {"bias_correction": True, "adam_w_mode": True, "fp32_optimizer_states": True, "torch_adam": False}
+"""Parameters of DeepSpeed's Adam that torch's AdamW does not accept, with their defaults."""
 
 
 @rule(
@@ -217,45 +220,45 @@ OF_CPU_ADAM = {"bias_correction": "true", "adam_w_mode": "true", "fp32_optimizer
     references=(f"{STAGE_1_AND_2}.__init__", "deepspeed/ops/adam/zenflow_torch_adam.py, ZenFlowSelectiveAdamW"),
 )
 @bad(
-    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "bias_correction": true}}}}, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "bias_correction": true}}}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
     at="optimizer.params.bias_correction",
 )
 @bad(
-    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": true}}}}, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": true}}}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
     at="optimizer.params.fp32_optimizer_states",
 )
 @bad(
-    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW"}}, "zero_optimization": {{"stage": 2, {STEPWISE}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
+    f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW"}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
     at="zero_optimization.zenflow",
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
 def zenflow_optimizer(config: Config) -> Iterator[Finding]:
-    """`optimizer.params` are not what ZenFlow's selective AdamW takes.
+    """ZenFlow's selective AdamW does not accept these `optimizer.params`.
 
-    At stages 1 and 2 they go to two optimizers: the CPU Adam on the host, and ZenFlow's AdamW for the important parameters, which has the parameters of
-    torch's AdamW. It raises a `TypeError` for any other, and where there are no `params` at all.
+    At stages 1 and 2 DeepSpeed passes `optimizer.params` to two optimizers: its CPU Adam on the host, and ZenFlow's AdamW for the important parameters. The
+    latter accepts the parameters of torch's AdamW. It raises a `TypeError` for any other, and if `params` is missing.
 
-    Remove what is DeepSpeed's own; write `params`, with `lr` at least.
+    Remove the parameters that only DeepSpeed's Adam accepts. Write `params` with at least `lr`.
     """
     if not has_zenflow(config) or config.value(STAGE) not in (1, 2) or config.value(f"{OFFLOAD_OPTIMIZER}.device") not in ("cpu", "nvme"):
         return
     if config.has("optimizer.type") and not config.has("optimizer.params"):
         yield Finding(
             ZENFLOW,
-            'ZenFlow builds an optimizer of its own from optimizer.params, which is missing: DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType".',
-            help='Add "params", with "lr" at least, to the optimizer.',
+            'ZenFlow builds a second optimizer from optimizer.params, which is missing: DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType".',
+            help='Add "params" with at least "lr" to the optimizer.',
             on="key",
-            related=(("optimizer", "the optimizer is here"),),
+            related=(("optimizer", "the optimizer is set here"),),
         )
         return
-    for name, default in OF_CPU_ADAM.items():
+    for name, default in CPU_ADAM_PARAMS.items():
         key = f"optimizer.params.{name}"
         if config.has(key):
             yield Finding(
                 key,
-                f"ZenFlow's AdamW takes no {name}: DeepSpeed raises TypeError \"AdamW.__init__() got an unexpected keyword argument '{name}'\".",
+                f"ZenFlow's AdamW does not accept {name}: DeepSpeed raises TypeError \"AdamW.__init__() got an unexpected keyword argument '{name}'\".",
                 help="Remove it.",
-                fix=without(config, key, Applicability.SAFE if config.quote(key) == default else Applicability.UNSAFE),
+                fix=without(config, key, Applicability.SAFE if config.literal(key) is default else Applicability.UNSAFE),
                 related=((ZENFLOW, "ZenFlow is on here"),),
             )
             return

@@ -18,6 +18,11 @@ CPU_OPTIMIZERS = {"adam": "CPUAdam", "adamw": "CPUAdam", "adagrad": "CPUAdagrad"
 """By optimizer type: the name of DeepSpeed's optimizer for the CPU, as its assertion gives it."""
 
 
+def offloads_optimizer(config: Config) -> bool:
+    """Whether ZeRO certainly offloads optimizer states."""
+    return config.value(f"{OFFLOAD_OPTIMIZER}.device") in ("cpu", "nvme") and bool(config.value(STAGE) >= 1)
+
+
 def to_nvme(config: Config, section: str) -> bool:
     """Whether an offload section sends something to NVMe, which only ZeRO stage 3 does."""
     return bool(config.value(STAGE) == 3 and config.value(f"{section}.device") == "nvme")

@@ -1,0 +1,88 @@
+"""DS5: partial offload of the optimizer, with `offload_optimizer.ratio`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import without
+from dslint.rules.helpers.offload import OFFLOAD_OPTIMIZER, offloads_optimizer
+from dslint.rules.helpers.precision import cpu_adam
+from dslint.rules.helpers.zero import STAGE, related_stage
+
+RATIO = f"{OFFLOAD_OPTIMIZER}.ratio"
+
+
+@rule(
+    "DS502",
+    "offload-ratio-below-stage-3",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    watches=("zero_optimization.offload_optimizer.ratio",),
+    references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig.offload_ratio_check",),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
+    at="zero_optimization.offload_optimizer.ratio",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}'
+)
+def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
+    """`offload_optimizer.ratio` below 1 requires ZeRO stage 3.
+
+    A ratio below 1 keeps a part of the optimizer states on the GPU, which only stage 3 supports. At the other stages DeepSpeed raises a `ValidationError` while
+    it parses the config, for every device.
+
+    Set `"stage": 3`, or remove the ratio.
+    """
+    stage = config.value(STAGE)
+    if config.release < (0, 15, 0):
+        return  # the check exists since 0.12.3, but until 0.15.0 it checks nothing
+    if config.has(RATIO) and config.value(RATIO) < 1 and stage < 3:
+        yield Finding(
+            RATIO,
+            f'offload_optimizer.ratio {config.quote(RATIO)} requires ZeRO stage 3, and the stage is {stage}: DeepSpeed raises ValidationError "Partial offloading only supported for ZeRO Stage 3".',
+            help='Set "stage": 3, or remove "ratio".',
+            fix=without(config, RATIO, Applicability.UNSAFE),
+            related=related_stage(config),
+        )
+
+
+@rule(
+    "DS520",
+    "offload-ratio-without-cpu-adam",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("zero_optimization.offload_optimizer.ratio",),
+    references=("deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3.__init__",),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
+    at="zero_optimization.offload_optimizer.ratio",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
+    at="zero_optimization.offload_optimizer.ratio",
+)
+@good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}'))
+def offload_ratio_without_cpu_adam(config: Config) -> Iterator[Finding]:
+    """`offload_optimizer.ratio` below 1 requires DeepSpeed's CPU Adam.
+
+    With a ratio below 1 DeepSpeed updates some partitions on the GPU with torch's AdamW, which must have the same parameters as the optimizer on the CPU.
+    DeepSpeed asserts that the latter is its CPU Adam. Lion, Adagrad, torch's Adam and ZenFlow raise an `AssertionError`.
+
+    Use Adam or AdamW without `torch_adam`, or remove the ratio.
+    """
+    partial = config.value(STAGE) == 3 and offloads_optimizer(config) and config.value(RATIO) < 1
+    if config.release >= (0, 12, 3) and partial and cpu_adam(config) is False:
+        yield Finding(
+            RATIO,
+            f'offload_optimizer.ratio {config.quote(RATIO)} requires DeepSpeed\'s CPU Adam: DeepSpeed raises AssertionError "Hybrid Optimizer Only Supports DeepSpeedCPUAdam".',
+            help='Use the type "AdamW" without torch_adam, or remove "ratio".',
+            fix=without(config, RATIO, Applicability.UNSAFE),
+            related=(("optimizer.type", "the optimizer is set here"),),
+        )
