@@ -249,7 +249,7 @@ def test_help_version_and_rules() -> None:
     assert all(r.code in listed for r in all_rules())
     page = dslint("rule", "ds501").stdout
     assert "offload-param-below-stage-3" in page
-    assert "Parameter offload works at ZeRO stage 3 alone" in page
+    assert "Parameter offload works only at ZeRO stage 3" in page
     unknown = dslint("rule", "offload-param")
     assert unknown.returncode == 2
     assert "Did you mean" in unknown.stderr
