@@ -16,12 +16,15 @@ from dslint.config.effective import as_deepspeed_sees_it
 from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration, Release
-from dslint.lint.document import lint_document
+from dslint.lint.document import lint_config, lint_document
+from dslint.lint.files import rules_for
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import Selection, check_words, choose, is_name_of
+from dslint.settings import Finder
 from dslint.source.parse import parse
 from dslint.source.read import decode_base64, read
 from dslint.source.tree import Document
+from dslint.suppress.run import suppress
 
 if TYPE_CHECKING:
     from dslint.schemas.root import DeepSpeedConfig
@@ -58,11 +61,13 @@ def check(
         ignore: codes, names or chapters of rules to leave out.
 
     Returns:
-        The diagnostics, by place. Of a dict, places are those in its text as `json.dumps(config, indent=2)` writes it.
+        The diagnostics, by place, without those that comments in the file, or `ignores` and `per-file-ignores` of its settings file,
+        suppress. Of a dict, places are those in its text as `json.dumps(config, indent=2)` writes it.
 
     Raises:
         TypeError: the dict holds something that JSON has no form for; the text names its path.
         ValueError: an unknown integration, release or rule.
+        dslint.errors.UserError: the settings file cannot be used.
         dslint.source.read.ReadError: the file cannot be read.
     """
     chosen, left_out = tuple(select), tuple(ignore)
@@ -70,8 +75,12 @@ def check(
     offered = (r for r in all_rules() if not r.pedantic or any(is_name_of(word, r) for word in chosen))
     asked = choose(offered, [Selection(chosen or None, left_out)])
     document, shown = _document(config)
-    context = infer(document, _facts(world_size, integration, deepspeed))
-    return list(lint_document(document, shown, context, asked).diagnostics)
+    facts = _facts(world_size, integration, deepspeed)
+    if isinstance(config, Mapping):
+        return list(lint_config(document, shown, facts, asked).diagnostics)
+    finder, path = Finder(), os.fspath(config)
+    result = lint_config(document, shown, facts, rules_for(path, finder.for_file(path), asked))
+    return list(suppress([result], finder)[0].diagnostics)
 
 
 def check_training_arguments(

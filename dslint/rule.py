@@ -22,7 +22,6 @@ from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.source.tree import Span, Where, path_of
 
 if TYPE_CHECKING:
-    from dslint.config.resolve import Config
     from dslint.source.change import Change
 
 
@@ -94,7 +93,8 @@ class Example:
 
 __all__ = ["Example", "Finding", "FixPlan", "Rule", "Where", "bad", "good", "path_of", "rule", "safe", "unsafe"]
 
-Check: TypeAlias = "Callable[[Config], Iterable[Finding]]"
+Check: TypeAlias = "Callable[[Any], Iterable[Finding]]"
+"""What a rule does with a `Config`, or with `IgnoreComments` if it watches "ignores"."""
 
 Told: TypeAlias = "tuple[str, Where | None, dict[str, Any]]"
 """An example as it is written: its text, its place if it is a bad one, and its facts."""
@@ -103,7 +103,7 @@ Told: TypeAlias = "tuple[str, Where | None, dict[str, Any]]"
 class RuleInfo:
     """What selecting, listing and scheduling a rule needs: everything but its code and documentation, which `load` brings."""
 
-    __slots__ = ("code", "effect", "last", "module", "name", "needs", "pedantic", "phase", "setup", "watches")
+    __slots__ = ("code", "effect", "module", "name", "needs", "pedantic", "phase", "setup", "watches")
 
     def __init__(
         self,
@@ -114,7 +114,6 @@ class RuleInfo:
         *,
         needs: tuple[str, ...] = (),
         watches: tuple[str, ...] = (),
-        last: bool = False,
         pedantic: bool = False,
         setup: bool = False,
         module: str = "",
@@ -125,7 +124,6 @@ class RuleInfo:
         self.phase = phase
         self.needs = needs
         self.watches = watches
-        self.last = last
         self.pedantic = pedantic
         self.setup = setup
         self.module = module
@@ -207,7 +205,6 @@ def rule(
     needs: tuple[str, ...] = (),
     references: tuple[str, ...] = (),
     untried: str | None = None,
-    last: bool = False,
     pedantic: bool = False,
     setup: bool = False,
     watches: tuple[str, ...] = (),
@@ -222,7 +219,6 @@ def rule(
         needs: names of the facts without which the rule cannot be asked; it is then skipped and counted.
         references: addresses or DeepSpeed source places (`deepspeed/runtime/engine.py`) that back the rule.
         untried: why the suite cannot try a crash on a CPU, if it cannot.
-        last: whether the rule is asked once all others were: it is about what became of their findings.
         pedantic: whether experts disagree, so that the rule is asked of those alone who want to hear it.
         setup: whether the rule is about the files beside a config, and so is asked where there is no config, too.
         watches: what must be there for the rule to have anything to say; it runs, and its module is imported, where one of these holds:
@@ -234,6 +230,7 @@ def rule(
             `"violation:unknown-key"`: the config has a violation of this kind (`dslint.config.validate.VIOLATIONS`);
             `"text"`: the text is not strict JSON, has comments, syntax errors or a key written twice, or holds no object at its top;
             `"setup"`: training arguments, a launcher or a program stand beside the config;
+            `"ignores"`: the rule checks the ignore comments of a file (`dslint.source.ignores.IgnoreComments`), and runs once all others did;
             `"always: why"`: the rule runs on every config, for the reason given.
     """
     if (effect is Effect.CRASH) != (phase is not None):
@@ -251,7 +248,6 @@ def rule(
             needs=needs,
             references=references,
             untried=untried,
-            last=last,
             pedantic=pedantic,
             setup=setup,
             watches=watches,

@@ -24,10 +24,10 @@ from dslint.schemas.typed import registry
 
 INDEX = Path(__file__).resolve().parent.parent / "rules/index.py"
 PACKAGE = "dslint.rules."
-FLAGS = ("last", "pedantic", "setup")
+FLAGS = ("pedantic", "setup")
 
-WORDS = frozenset(("=auto", "text", "setup"))
-KINDS = {"fact": frozenset(NEEDS) - WORDS, "violation": VIOLATIONS}
+WORDS = frozenset(("=auto", "text", "setup", "ignores"))
+KINDS = {"fact": frozenset(NEEDS), "violation": VIOLATIONS}
 PARAMS = frozenset(
     f"{section}.params.{name}"
     for section in ("optimizer", "scheduler")

@@ -222,8 +222,7 @@ def holding(key: str, value: Any) -> dict[str, Any]:
 def crashes(text: str, context: Context) -> list[Diagnostic]:
     """The findings of effect crash in a config."""
     document = parse(text)
-    rules = [rule for rule in loaded_rules() if not rule.last]
-    found = lint_document(document, "c.json", infer(document, context), rules).diagnostics
+    found = lint_document(document, "c.json", infer(document, context), loaded_rules()).diagnostics
     return [diagnostic for diagnostic in found if diagnostic.effect is Effect.CRASH and diagnostic.certain]
 
 

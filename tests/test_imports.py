@@ -78,8 +78,6 @@ def layer(module: str) -> int:
 
 @pytest.mark.parametrize("name", FILES)
 def test_imports_go_one_way(name: str) -> None:
-    if name == "dslint.rules.ds0_files.ignore_comments":
-        pytest.xfail("DS006 and DS007 move to the suppression pass")
     assert not [used for used in GRAPH[name] if layer(used) > layer(name)]
     if not name.startswith("dslint.probe.child."):
         assert not [used for used in OUTSIDE[name] if used.split(".")[0] in ("torch", "deepspeed")]

@@ -13,9 +13,9 @@ from dslint.cli.check_options import CheckOptions
 from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed
-from dslint.lint.document import INTERNAL_ERROR
 from dslint.lint.files import lint_all, lint_given, lint_launch
 from dslint.lint.results import FileResult, Results
+from dslint.lint.run import INTERNAL_ERROR
 from dslint.report import write
 from dslint.report.words import count
 from dslint.settings import Finder
@@ -174,12 +174,12 @@ def _found(finder: Finder, wanted: CheckOptions) -> Discovered:
 
 
 def _without_ignored(files: list[FileResult], finder: Finder, wanted: CheckOptions) -> list[FileResult]:
-    """The results without what the settings and the baseline suppress; the baseline is written where that is wanted."""
+    """The results without what comments, settings and the baseline suppress; the baseline is written where that is wanted."""
     if wanted.ignores:
-        from dslint.suppress import entries
+        from dslint.suppress.run import suppress
 
         searched = [path for path in wanted.paths or (".",) if os.path.isdir(path)] if wanted.files_from is None else []
-        files = entries.apply(files, finder, searched)
+        files = suppress(files, finder, searched=searched)
     settings = run_settings(finder)
     baseline = settings["baseline"] and os.path.join(settings.based("baseline")[0][0], settings["baseline"])
     if wanted.write_baseline and not baseline:
@@ -226,7 +226,7 @@ def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool) -> 
 
 def _lint(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileResult]:
     """Lint what is wanted: standard input, a command, files."""
-    given = _lint_stdin(wanted.stdin_filename or "<stdin>", finder, comments=wanted.ignores) if "-" in wanted.paths else []
+    given = _lint_stdin(wanted.stdin_filename or "<stdin>", finder) if "-" in wanted.paths else []
     if wanted.command_line is not None:
         given += lint_launch(wanted.command_line, run_settings(finder))
     return given + _lint_files(found, finder, wanted)
@@ -235,7 +235,7 @@ def _lint(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileR
 def _lint_files(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileResult]:
     total, done = len(found.targets), 0
     if total < PROGRESS_FROM or not sys.stderr.isatty():
-        return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs)
+        return lint_all(found.targets, finder, jobs=wanted.jobs)
     try:
         with click.progressbar(length=total, label="Checking", file=sys.stderr, show_pos=True) as bar:
 
@@ -244,16 +244,16 @@ def _lint_files(found: Discovered, finder: Finder, wanted: CheckOptions) -> list
                 done += more
                 bar.update(more)
 
-            return lint_all(found.targets, finder, comments=wanted.ignores, jobs=wanted.jobs, progress=progress)
+            return lint_all(found.targets, finder, jobs=wanted.jobs, progress=progress)
     except KeyboardInterrupt:
         click.echo(err=True)
         warn(f"interrupted after {done:,} of {total:,} files; nothing is reported.")
         raise
 
 
-def _lint_stdin(name: str, finder: Finder, *, comments: bool) -> list[FileResult]:
+def _lint_stdin(name: str, finder: Finder) -> list[FileResult]:
     try:
-        return lint_given(read_stdin(), name, finder.for_file(name), comments=comments)
+        return lint_given(read_stdin(), name, finder.for_file(name))
     except ReadError as error:
         return [FileResult(name, "unreadable", error=str(error), context=finder.for_file(name).context)]
 

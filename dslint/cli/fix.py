@@ -19,7 +19,7 @@ from dslint.lint.results import FileResult
 from dslint.report.words import count
 from dslint.settings import Finder
 from dslint.source.read import ReadError, decode_base64, read
-from dslint.suppress import entries
+from dslint.suppress.run import suppress
 
 if TYPE_CHECKING:
     from dslint.cli.check_options import CheckOptions
@@ -47,9 +47,9 @@ def mend(targets: Iterable[Target], finder: Finder, wanted: CheckOptions) -> tup
     if "-" in wanted.paths:
         name = wanted.stdin_filename or "<stdin>"
         text = read_stdin()
-        fixed = fix_text(text, name, finder, allowed, comments=wanted.ignores)
+        fixed = fix_text(text, name, finder, allowed, ignores=wanted.ignores)
         number += len(fixed.fixed)
-        results += lint_given(fixed.text, name, finder.for_file(name), comments=wanted.ignores)
+        results += lint_given(fixed.text, name, finder.for_file(name))
         _write("".join(_diff(name, text, fixed.text)) if wanted.diff else fixed.text)
     targets = list(targets)
     leading = [target for target in targets if is_setup(target.path)]
@@ -64,7 +64,7 @@ def mend(targets: Iterable[Target], finder: Finder, wanted: CheckOptions) -> tup
             failed.append(error)
     if number:
         warn(f"{count(number, 'finding')} {'would be' if wanted.diff else 'was' if number == 1 else 'were'} fixed.")
-    return results + lint_all(targets, finder, comments=wanted.ignores), number, failed
+    return results + lint_all(targets, finder), number, failed
 
 
 def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Context]]:
@@ -87,9 +87,9 @@ def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability]
         return 0  # the result says so
     if decode_base64(text):
         return 0
-    if not target.named and not led and not lint_target(target, finder.for_file(path), comments=wanted.ignores):
+    if not target.named and not led and not lint_target(target, finder.for_file(path)):
         return 0  # it was only found, and is no config
-    fixed = fix_text(text, path, finder, allowed, comments=wanted.ignores, led=led)
+    fixed = fix_text(text, path, finder, allowed, ignores=wanted.ignores, led=led)
     if wanted.diff:
         _write("".join(_diff(name, text, fixed.text)))
     elif fixed.fixed:
@@ -101,14 +101,14 @@ def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability]
 
 
 def fix_text(
-    text: str, name: str, finder: Finder, allowed: frozenset[Applicability], *, comments: bool, led: Sequence[Context] = ()
+    text: str, name: str, finder: Finder, allowed: frozenset[Applicability], *, ignores: bool, led: Sequence[Context] = ()
 ) -> Fixed:
     """Mend a text as if it were the file `name`, to which trainings lead where `led` is known."""
     settings = finder.for_file(name)
 
     def lint(fresh: str) -> FileResult:
-        found = lint_given(fresh, name, settings, comments=comments, led=led)[:1]
-        return entries.apply(found, finder, [])[0] if comments else found[0]  # what the settings ignore is not mended
+        found = lint_given(fresh, name, settings, led=led)[:1]
+        return suppress(found, finder)[0] if ignores else found[0]  # what is suppressed is not fixed
 
     return fix(text, lint, allowed)
 

@@ -16,8 +16,8 @@ from dslint.lint.results import FileResult
 from dslint.report.words import count, is_judged, listed
 from dslint.settings import Finder, Layer
 from dslint.source.read import decode_base64, read
-from dslint.suppress import entries
 from dslint.suppress.adding import settings_file, with_comments, with_entries
+from dslint.suppress.run import suppress
 
 
 def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> None:
@@ -58,7 +58,7 @@ def _comment(file: FileResult, finder: Finder, reason: str) -> Sequence[Diagnost
     settings = finder.for_file(file.path)
 
     def lint(fresh: str) -> FileResult:
-        return entries.apply(lint_given(fresh, file.path, settings), finder, [])[0]
+        return suppress(lint_given(fresh, file.path, settings)[:1], finder)[0]
 
     commented = with_comments(text, file, reason, lint)
     if commented == text:

@@ -46,7 +46,7 @@ class Context:
         return replace(self.but(**fact), evidence=(*self.evidence, (name, evidence)))
 
 
-PARTS = ("setup", "policy", "checkpoint")
+PARTS = ("policy", "checkpoint")
 """What rules can need beside facts."""
 
 NEEDS = (*(name for name in Facts.__slots__ if name != "loader_release"), *PARTS)

@@ -42,8 +42,6 @@ class Config:
         self._derived: dict[str, Value] = {}
         self.mapped = _mapped(validator)
         """What deprecated keys put under the keys that replace them."""
-        self.ignores: list[Any] = []
-        self.unused_ignores: list[tuple[Any, str]] = []
 
     @property
     def setup(self) -> Setup | None:

@@ -29,7 +29,7 @@ Progress = Callable[[int], None]
 """Told how many more files are done."""
 
 
-def lint_target(target: Target, settings: Settings, *, comments: bool = True) -> list[FileResult]:
+def lint_target(target: Target, settings: Settings) -> list[FileResult]:
     """Lint a file with its settings, and the configs that it leads to. Nothing for a file that was only found, and is no config."""
     how = settings.context, rules_for(target.path, settings)
     if is_setup(target.path):
@@ -37,10 +37,10 @@ def lint_target(target: Target, settings: Settings, *, comments: bool = True) ->
 
         # A hook names every file of a kind: what is not about DeepSpeed is left alone.
         named = target.named and not settings["force-exclude"]
-        found: Iterable[FileResult | None] = lint_setup(target.path, shown(target.path), *how, named=named, comments=comments)
+        found: Iterable[FileResult | None] = lint_setup(target.path, shown(target.path), *how, named=named)
     else:
-        found = [lint_file(target.path, shown(target.path), *how, named=target.named, comments=comments)]
-    return [_with_severities(result, settings) for result in found if result is not None]
+        found = [lint_file(target.path, shown(target.path), *how, named=target.named)]
+    return [with_severities(result, settings) for result in found if result is not None]
 
 
 def is_setup(path: str) -> bool:
@@ -49,7 +49,7 @@ def is_setup(path: str) -> bool:
     return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")
 
 
-def lint_given(text: str, path: str, settings: Settings, *, comments: bool = True, led: Sequence[Context] = ()) -> list[FileResult]:
+def lint_given(text: str, path: str, settings: Settings, *, led: Sequence[Context] = ()) -> list[FileResult]:
     """Lint a text as if it were the file `path`. The first result is that of the file itself, others are of the configs that it leads to.
 
     `led` is what is known in the trainings that lead to it; it is judged with each.
@@ -59,46 +59,44 @@ def lint_given(text: str, path: str, settings: Settings, *, comments: bool = Tru
     if is_setup(path):
         from dslint.lint.setups import lint_setup_text
 
-        found = lint_setup_text(text, path, name, settings.context, rules, comments=comments)
+        found = lint_setup_text(text, path, name, settings.context, rules)
     else:
-        found = [lint_text(text, name, given, rules, comments=comments) for given in led or [settings.context]]
+        found = [lint_text(text, name, given, rules) for given in led or [settings.context]]
     if led:
         from dslint.lint.setups import merged
 
         found = merged(result for result in found if result is not None)
-    return [_with_severities(result, settings) for result in found if result is not None]
+    return [with_severities(result, settings) for result in found if result is not None]
 
 
 def lint_launch(command: str, settings: Settings) -> list[FileResult]:
     """Lint what a launch command leads to."""
     from dslint.lint.setups import lint_command
 
-    return [_with_severities(result, settings) for result in lint_command(command, settings.context, settings.rules)]
+    return [with_severities(result, settings) for result in lint_command(command, settings.context, settings.rules)]
 
 
-def rules_for(path: str, settings: Settings) -> Sequence[RuleInfo]:
-    """The rules to ask of a file: the chosen ones without its `per-file-ignores`."""
+def rules_for(path: str, settings: Settings, chosen: Sequence[RuleInfo] | None = None) -> Sequence[RuleInfo]:
+    """The rules to run on a file: the chosen ones (by default those of the settings) without its `per-file-ignores`."""
+    rules = settings.rules if chosen is None else chosen
     tables = settings.based("per-file-ignores")
     unwanted = [words for base, table in tables for pattern, words in table.items() if matches(path, base, [pattern])]
-    return choose(settings.rules, [Selection(ignore=tuple(word for words in unwanted for word in words))]) if unwanted else settings.rules
+    return choose(rules, [Selection(ignore=tuple(word for words in unwanted for word in words))]) if unwanted else rules
 
 
-def _with_severities(result: FileResult, settings: Settings) -> FileResult:
+def with_severities(result: FileResult, settings: Settings) -> FileResult:
     """The result with the severities that the settings give, and the one from which it fails."""
     chosen = settings.severity
     judged = tuple(replace(d, severity=chosen.get(d.code, d.severity)) for d in result.diagnostics) if chosen else result.diagnostics
     return replace(result, diagnostics=judged, fail_on=settings["fail-on"])
 
 
-def lint_all(
-    targets: Sequence[Target], finder: Finder, *, comments: bool = True, jobs: int | None = None, progress: Progress | None = None
-) -> list[FileResult]:
+def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = None, progress: Progress | None = None) -> list[FileResult]:
     """Lint files, and give back the results in the order of the files.
 
     Args:
         targets: the files.
         finder: where their settings are.
-        comments: whether comments in the files may suppress findings.
         jobs: how many processes; None for what the number of files and of cores suggest.
         progress: told, now and then, how many more files are done.
     """
@@ -106,9 +104,7 @@ def lint_all(
         jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
     chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]
     results: list[FileResult] = []
-    for chunk in (
-        _in_processes(chunks, (finder, comments), jobs) if jobs > 1 else (_lint_chunk(chunk, finder, comments) for chunk in chunks)
-    ):
+    for chunk in _in_processes(chunks, finder, jobs) if jobs > 1 else (_lint_chunk(chunk, finder) for chunk in chunks):
         results += [result for of_target in chunk for result in of_target]
         if progress:
             progress(len(chunk))
@@ -126,40 +122,41 @@ def unasked(result: FileResult) -> FileResult:
     return replace(result, diagnostics=tuple(shown_only))
 
 
-def _lint_chunk(targets: Iterable[Target], finder: Finder, comments: bool) -> list[list[FileResult]]:  # noqa: FBT001 - private
-    return [lint_target(target, finder.for_file(target.path), comments=comments) for target in targets]
+def _lint_chunk(targets: Iterable[Target], finder: Finder) -> list[list[FileResult]]:
+    return [lint_target(target, finder.for_file(target.path)) for target in targets]
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _in_processes(chunks: Iterable[Sequence[Target]], how: tuple[Finder, bool], jobs: int) -> Iterator[list[list[FileResult]]]:
+def _in_processes(chunks: Iterable[Sequence[Target]], finder: Finder, jobs: int) -> Iterator[list[list[FileResult]]]:
     from multiprocessing import get_all_start_methods, get_context
 
     # A fork starts at once with all that is imported, and is safe as there are no threads here.
     context = get_context("fork" if "fork" in get_all_start_methods() and os.name == "posix" else None)
-    with context.Pool(jobs, _begin, (how,)) as pool:
+    with context.Pool(jobs, _begin, (finder,)) as pool:
         yield from pool.imap(_lint_in_process, chunks)
 
 
-_how: tuple[Finder, bool]
-"""In a process: where the settings are, and whether comments may suppress findings."""
+_finder: Finder
+"""In a process: where the settings are."""
 
 
-def _begin(how: tuple[Finder, bool]) -> None:
+def _begin(finder: Finder) -> None:
     """Prepare a process: an interrupt is the parent's business."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    global _how  # noqa: PLW0603 - what the initializer of a pool is for
-    _how = how
+    global _finder  # noqa: PLW0603 - what the initializer of a pool is for
+    _finder = finder
 
 
 def _lint_in_process(targets: Sequence[Target]) -> list[list[FileResult]]:
-    return [[_without_ballast(result) for result in of_target] for of_target in _lint_chunk(targets, *_how)]
+    return [[_without_ballast(result) for result in of_target] for of_target in _lint_chunk(targets, _finder)]
 
 
 def _without_ballast(result: FileResult) -> FileResult:
-    """The result without the document where no report will quote it."""
-    return result if result.diagnostics or result.suppressed else replace(result, document=None)
+    """The result without the document where no report quotes it, and no comment in it speaks to dslint."""
+    speaks = result.document is not None and any("dslint" in comment.text for comment in result.document.comments)
+    return result if result.diagnostics or speaks else replace(result, document=None)

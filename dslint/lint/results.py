@@ -50,6 +50,7 @@ class FileResult:
     `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
     `fail_on` is the least severity for which the file fails, or "never".
     `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
+    `ran` are the codes of the rules that were selected and not skipped.
     `document` is None when the file could not be read; `error` is then the sentence that says why.
     """
 
@@ -62,6 +63,7 @@ class FileResult:
     error: str | None = None
     context: Context = field(default_factory=Context)
     suppressed: tuple[Suppressed, ...] = ()
+    ran: frozenset[str] = frozenset()
     fail_on: str = "warning"
 
     @property

@@ -12,13 +12,13 @@ from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts
 from dslint.lint.document import Linted, lint_document
-from dslint.lint.results import FileResult, Skipped, Suppressed
+from dslint.lint.place import by_place
+from dslint.lint.results import FileResult, Skipped
 from dslint.rule import RuleInfo
 from dslint.setup.accelerate import NAMES
 from dslint.setup.gather import LoadedSetup, Read, read_yaml
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
-from dslint.suppress.comments import ignores_of, sort_out
 
 COMMAND = "<command>"
 """The name under which a command from the command line is reported."""
@@ -27,26 +27,24 @@ WORD = "deepspeed"
 """A word that every file about DeepSpeed contains."""
 
 
-def lint_setup(
-    path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
-) -> list[FileResult]:
+def lint_setup(path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True) -> list[FileResult]:
     """Read a file that names configs, and lint them with it. Empty for a discovered file that has nothing to do with DeepSpeed."""
     try:
         text = read(path)
     except ReadError as error:
         return [FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))] if named else []
-    return lint_setup_text(text, path, shown, given, rules, named=named, comments=comments)
+    return lint_setup_text(text, path, shown, given, rules, named=named)
 
 
 def lint_setup_text(
-    text: str, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True, comments: bool = True
+    text: str, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True
 ) -> list[FileResult]:
     """Lint a text as if it were the file `path`; see `lint_setup`. The first result is for the file itself."""
     if not named and WORD not in text.lower():
         return []
     context = Context.of(given)
     found = read_setups(text, path, shown, context, named=named)
-    return [] if found is None else lint_read(found, shown, context, rules, comments=comments)
+    return [] if found is None else lint_read(found, shown, context, rules)
 
 
 def links_of(path: str, shown: str, given: Context) -> Iterator[tuple[str, Context]]:
@@ -84,31 +82,29 @@ def lint_command(text: str, given: Facts | Context, rules: Sequence[RuleInfo]) -
     return lint_read(found, COMMAND, context, rules)
 
 
-def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo], *, comments: bool = True) -> list[FileResult]:
+def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
     """Lint a file that was read: one result for the file itself, and one for each file that it names."""
     if found.kind is FileKind.UNREADABLE:
         return [FileResult(shown, FileKind.UNREADABLE, error=found.note, context=given)]
     results = [FileResult(shown, found.kind, found.document, note=found.note, context=given)]
     for gathered in found.setups:
-        results += _lint_one(gathered, shown, rules, comments=comments)
+        results += _lint_one(gathered, shown, rules)
     return merged(results)
 
 
-def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo], *, comments: bool) -> Iterable[FileResult]:
+def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> Iterable[FileResult]:
     setup = gathered.setup
     config, at = gathered.config, setup.config or shown
     if config is None:
         asked = [rule for rule in rules if rule.setup]
-        linted = lint_document(Document("", None, language="text"), "", gathered.context, asked, comments=False)
-        linted = Linted(tuple(d for d in linted.diagnostics if d.path), (), ())
+        linted = lint_document(Document("", None, language="text"), "", gathered.context, asked)
+        linted = linted._replace(diagnostics=tuple(d for d in linted.diagnostics if d.path), skipped=())
     else:
-        # Comments of a config inside another file are read with the whole file, in _by_file.
-        own = comments and config is gathered.documents.get(at)
         gathered.context = infer(config, gathered.context)
-        linted = lint_document(config, at, gathered.context, rules, comments=own)
+        linted = lint_document(config, at, gathered.context, rules)
         if setup.made:
             linted = linted._replace(diagnostics=tuple(_in_its_words(d) for d in linted.diagnostics))
-    yield from _by_file(gathered, linted, at if config is not None else shown, comments=comments)
+    yield from _by_file(gathered, linted, at if config is not None else shown)
     for path, error in gathered.errors.items():
         yield FileResult(path, FileKind.UNREADABLE, error=error, context=gathered.context)
 
@@ -121,17 +117,13 @@ def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
     return replace(diagnostic, message=str(said[0]), help=said[1])
 
 
-def _by_file(gathered: LoadedSetup, linted: Linted, at: str, *, comments: bool) -> Iterable[FileResult]:
+def _by_file(gathered: LoadedSetup, linted: Linted, at: str) -> Iterable[FileResult]:
     for path in dict.fromkeys([at, *gathered.documents, *(d.path for d in linted.diagnostics)]):
         document = gathered.documents.get(path)
         of_file = [d for d in linted.diagnostics if d.path == path]
-        suppressed: list[Suppressed] = list(linted.suppressed) if path == at else []
-        if comments and document is not None and document is not gathered.config:
-            of_file, more, _ = sort_out(of_file, ignores_of(document), ())
-            suppressed += more
         kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
         skipped: tuple[Skipped, ...] = linted.skipped if path == at else ()
-        yield FileResult(path, kind, document, tuple(of_file), skipped, context=gathered.context, suppressed=tuple(suppressed))
+        yield FileResult(path, kind, document, tuple(of_file), skipped, context=gathered.context, ran=linted.ran)
 
 
 def merged(results: Iterable[FileResult]) -> list[FileResult]:
@@ -156,13 +148,9 @@ def _merged(results: list[FileResult]) -> FileResult:
     return replace(
         first,
         document=first.document or next((result.document for result in judged if result.document), None),
-        diagnostics=tuple(sorted(diagnostics, key=_place)),
+        diagnostics=tuple(sorted(diagnostics, key=by_place)),
         skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),
-        suppressed=tuple(dict.fromkeys(one for result in judged for one in result.suppressed)),
+        ran=frozenset().union(*(result.ran for result in judged)),
         context=judged[0].context,
         error=first.error or next((result.error for result in judged if result.error), None),
     )
-
-
-def _place(diagnostic: Diagnostic) -> tuple[int, int, str]:
-    return (diagnostic.range.start.offset, -diagnostic.severity.rank, diagnostic.code) if diagnostic.range else (-1, 0, diagnostic.code)

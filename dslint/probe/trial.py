@@ -239,7 +239,7 @@ def _result(setup: PreparedProbe, question: Question, answer: Answer, notes: tup
     if answer.raised is not None and not answer.out_of_memory:
         from dslint.registry.rules import default_rules
 
-        linted = lint_document(config.document, setup.path, config.context, default_rules(), comments=False)
+        linted = lint_document(config.document, setup.path, config.context, default_rules())
         explained = explain(answer.raised, linted.diagnostics)
     elif answer.started:
         predicted = predict(config, question, answer)

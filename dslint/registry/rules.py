@@ -27,7 +27,6 @@ class IndexedRule(RuleInfo):
             Phase(phase) if phase else None,
             needs=needs,
             watches=watches,
-            last="last" in flags,
             pedantic="pedantic" in flags,
             setup="setup" in flags,
             module=f"dslint.rules.{module}",

@@ -1,152 +1,67 @@
-"""Findings that somebody does not want to hear of, and said so in a comment of the file itself.
-
-    // dslint: ignore[offload-param-below-stage-3] the stage is raised later     at the end of a line: for this line
-    // dslint: ignore[DS501, DS502] reason                                       on a line of its own: for the member below, and all in it
-    // dslint: ignore-file[DS002] reason                                         anywhere: for the whole file
-
-There is no form without rules. A comment that begins with "dslint:" and is none of these is a finding, and so is one that ignores nothing.
-"""
+"""Suppresses findings by the comments of their file, and finds comments that are malformed or suppress nothing."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import replace
 
+from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic
-from dslint.lint.results import Suppressed, SuppressedBy
-from dslint.registry.selection import is_name_of
-from dslint.rule import RuleInfo
-from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
+from dslint.lint.place import by_place, in_broken_text
+from dslint.lint.results import FileResult, Suppressed, SuppressedBy
+from dslint.lint.run import IGNORES, findings_of
+from dslint.registry.rules import all_rules
+from dslint.registry.selection import is_name_of, no_such_rule
+from dslint.source.ignores import Ignore, IgnoreComments, IgnoreUse, ignores_of
 
-MARK = re.compile(r"(?://|#|/\*)[\s*]*dslint\s*:\s*(?P<rest>.*?)\s*(?:\*/)?\s*", re.DOTALL)
-FORM = re.compile(r"(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*)\]\s*(?P<reason>.*)", re.DOTALL)
 
+def apply_comments(file: FileResult) -> FileResult:
+    """The result without the findings that comments suppress, and with those about the comments.
 
-class Ignore(NamedTuple):
-    """A comment that ignores, or means to.
-
-    `words` are codes and names of rules. It is for findings on `line`, or else at and below `path`, or else (both None) in the whole file;
-    where it is for a member that is not there (`nothing`), it is for nothing. `problem` is what is wrong with the comment, for people.
+    Only a file that is a config has findings about its comments, and not where two releases are compared: only what changes is reported.
     """
-
-    comment: Comment
-    words: tuple[str, ...] = ()
-    reason: str = ""
-    line: int | None = None
-    path: Path | None = None
-    inside: Span | None = None
-    nothing: bool = False
-    problem: str | None = None
-
-    def covers(self, diagnostic: Diagnostic) -> bool:
-        """Whether a finding is at a place that the comment is for, and of a rule that it names."""
-        if not any(word.upper() == diagnostic.code or word.lower() == diagnostic.name for word in self.words):
-            return False
-        where = diagnostic.range
-        if self.line is not None:
-            return where is not None and where.start.line <= self.line <= where.end.line
-        if self.path is None:
-            return not self.nothing
-        above = pointer(self.path)
-        if diagnostic.pointer and (diagnostic.pointer + "/").startswith(above + "/"):
-            return True
-        return where is not None and self.inside is not None and self.inside.start <= where.start.offset < self.inside.end
+    document = file.document
+    ignores = ignores_of(document) if document is not None else []
+    if document is None or not ignores:
+        return file
+    sorted_out = _Sorted(ignores)
+    sorted_out.add(file.diagnostics)
+    if file.kind == FileKind.DS_CONFIG and file.facts.upgrade_from is None:
+        # Malformed comments come first: a comment that suppresses such a finding is used.
+        for rule in (rule for rule in all_rules() if IGNORES in rule.watches and rule.code in file.ran):
+            uses = tuple(sorted_out.use(ignore, file.ran - {rule.code}) for ignore in ignores)
+            found = findings_of(rule, IgnoreComments(document, uses), document, file.path)
+            sorted_out.add(d for d in found if not in_broken_text(d, document))
+    return replace(
+        file,
+        diagnostics=tuple(sorted(sorted_out.kept, key=by_place)),
+        suppressed=(*file.suppressed, *sorted(sorted_out.suppressed, key=lambda one: by_place(one.diagnostic))),
+    )
 
 
-def ignores_of(document: Document) -> list[Ignore]:
-    """The comments of a file that speak to dslint, in their order."""
-    found = ((comment, MARK.fullmatch(comment.text)) for comment in document.comments)
-    return [_ignore(document, comment, match["rest"]) for comment, match in found if match]
+class _Sorted:
+    """Findings, sorted into those to report and those that comments suppress; and which comments did so, for which rules."""
 
+    def __init__(self, ignores: list[Ignore]) -> None:
+        self.ignores = ignores
+        self.kept: list[Diagnostic] = []
+        self.suppressed: list[Suppressed] = []
+        self.used: set[tuple[Ignore, str]] = set()
 
-def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
-    form = FORM.fullmatch(rest)
-    if form is None:
-        return Ignore(comment, nothing=True, problem=_misformed(rest))
-    words = tuple(word.strip() for word in form["rules"].split(",") if word.strip())
-    if not words:
-        return Ignore(comment, nothing=True, problem=f'"{form["verb"]}[]" names no rule')
-    reason = " ".join(form["reason"].split())
-    if form["verb"] == "ignore-file":
-        return Ignore(comment, words, reason)
-    if not _stands_alone(document, comment.span):
-        return Ignore(comment, words, reason, line=document.position(comment.span.start).line)
-    path, node = _below(document, comment.span)
-    if node is None:
-        return Ignore(comment, words, reason, nothing=True)
-    return Ignore(comment, words, reason, path=path, inside=node.span)
+    def add(self, diagnostics: Iterable[Diagnostic]) -> None:
+        for diagnostic in diagnostics:
+            covering = [ignore for ignore in self.ignores if ignore.covers(diagnostic)]
+            self.used.update((ignore, diagnostic.code) for ignore in covering)
+            if covering:
+                reason = next((ignore.reason for ignore in covering if ignore.reason), None)
+                self.suppressed.append(Suppressed(diagnostic, SuppressedBy.COMMENT, reason))
+            else:
+                self.kept.append(diagnostic)
 
-
-def _misformed(rest: str) -> str:
-    if re.match(r"ignore(-file)?\b", rest):
-        return "it names no rules in brackets, and there is no form for all of them"
-    return f'"{rest.split(maxsplit=1)[0] if rest else ""}" is nothing that dslint can be told'
-
-
-def _stands_alone(document: Document, span: Span) -> bool:
-    """Whether nothing but comments stands on the lines of a comment."""
-    others = [comment.span for comment in document.comments]
-    before = document.text[: span.start].rpartition("\n")[2].rpartition("\r")[2]
-    after = re.match(r"[^\r\n]*", document.text[span.end :])
-    assert after is not None
-    blank = "\ufeff \t"
-    behind_another = any(other.end <= span.start and not document.text[other.end : span.start].strip(blank) for other in others)
-    return (behind_another or not before.strip(blank)) and (not after[0].strip(blank) or after[0].lstrip().startswith(("//", "#", "/*")))
-
-
-def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | None]:
-    """The first member or item after a comment, in the section that the comment stands in."""
-    path: Path = ()
-    node = document.root
-    if node is not None and comment.end <= node.span.start and document.text[node.span.start : node.span.start + 1] in "{[":
-        return (), node
-    while node is not None and not isinstance(node, Scalar):
-        children = ((m.key.value, m) for m in node.members) if isinstance(node, Mapping) else enumerate(node.items)
-        after = next(((step, child) for step, child in children if child.span.end > comment.start), None)
-        if after is None:
-            return path, None
-        step, child = after
-        path = (*path, step)
-        if child.span.start >= comment.end:
-            return path, child
-        node = child.value if isinstance(child, Member) else child
-    return path, None
-
-
-class Sorted(NamedTuple):
-    """Findings, sorted into those to report and those that comments suppress; and the words of comments that suppressed nothing."""
-
-    kept: list[Diagnostic]
-    suppressed: list[Suppressed]
-    unused: list[tuple[Ignore, str]]
-
-
-def sort_out(diagnostics: Iterable[Diagnostic], ignores: list[Ignore], asked: Iterable[RuleInfo]) -> Sorted:
-    """Sort findings by the comments of their file.
-
-    Args:
-        diagnostics: what the rules found.
-        ignores: the comments.
-        asked: the rules that were asked: only of these can a comment be said to ignore nothing.
-    """
-    kept: list[Diagnostic] = []
-    suppressed: list[Suppressed] = []
-    used: set[tuple[int, str]] = set()
-    for diagnostic in diagnostics:
-        covering = [ignore for ignore in ignores if ignore.covers(diagnostic)]
-        if covering:
-            suppressed.append(
-                Suppressed(diagnostic, SuppressedBy.COMMENT, next((ignore.reason for ignore in covering if ignore.reason), None))
-            )
-            used.update((ignore.comment.span.start, word) for ignore in covering for word in (diagnostic.code, diagnostic.name))
-        else:
-            kept.append(diagnostic)
-    rules = tuple(asked)
-    unused = [
-        (ignore, word)
-        for ignore in ignores
-        for word in ignore.words
-        if any(is_name_of(word, rule) and (ignore.comment.span.start, rule.code) not in used for rule in rules)
-    ]
-    return Sorted(kept, suppressed, unused)
+    def use(self, ignore: Ignore, ran: frozenset[str]) -> IgnoreUse:
+        """What a comment is used for so far. Only of a rule that ran can it be said that the comment suppresses nothing."""
+        rules = all_rules()
+        codes = {word: rule.code for word in ignore.words for rule in rules if is_name_of(word, rule)}
+        unknown = next((no_such_rule(word, rules) for word in ignore.words if word not in codes), None)
+        unused = tuple(word for word, code in codes.items() if code in ran and (ignore, code) not in self.used)
+        return IgnoreUse(ignore, unused, unknown)

@@ -8,38 +8,71 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dslint.diagnostics import Diagnostic
-from dslint.lint.document import diagnostic
-from dslint.lint.files import rules_for
 from dslint.lint.patterns import matches
+from dslint.lint.place import place
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of
-from dslint.rule import Finding
-from dslint.rules.ds0_files.ignore_comments import unused_ignore
+from dslint.rule import Finding, RuleInfo
 from dslint.settings import Finder, Layer
 from dslint.settings.kinds import IgnoreEntry
 from dslint.source.tree import Document, Span, pointer
 
+UNUSED = "DS007"
+"""The rule about what suppresses nothing."""
+
 HEADER = re.compile(r"^[ \t]*\[\[\s*(?:tool\s*\.\s*\"?dslint\"?\s*\.\s*)?ignores\s*\]\]", re.MULTILINE)
 
 
-def apply(files: Iterable[FileResult], finder: Finder, searched: Iterable[str]) -> list[FileResult]:
-    """Take out of the results what the settings' `ignores` cover; add a result for each settings file with an entry that covers nothing.
+class Entries:
+    """The entries of the settings files of a run, as they are met, and which of them suppressed something."""
 
-    Args:
-        files: the results.
-        finder: where the settings are.
-        searched: the directories that were searched. An entry for a pattern of files is only called unused when all that its settings file
-            speaks for was looked at.
-    """
-    entries: dict[tuple[str, int], _Entry] = {}
-    results = [_apply(file, finder, entries) for file in files]
-    covered = [os.path.join(os.path.abspath(folder), "") for folder in searched]
-    by_file: dict[str, list[_Entry]] = {}
-    for known in entries.values():
-        if known.is_unused(covered):
-            by_file.setdefault(known.layer.source, []).append(known)
-    return results + [_complain(of_file) for of_file in by_file.values()]
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+        self._known: dict[tuple[str, int], _Entry] = {}
+        self._reported: set[str] = set()
+
+    def apply(self, file: FileResult) -> FileResult:
+        """The result without what the entries of its settings cover."""
+        entries = self._of(file)
+        if not entries:
+            return file
+        mine = [entry for entry in entries if matches(file.path, entry.layer.base, entry.entry.files)]
+        rules = [rule for rule in all_rules() if rule.code in file.ran]
+        for entry in mine:
+            entry.matched = True
+            entry.ran |= any(is_name_of(word, rule) for word in entry.entry.rules for rule in rules)
+        kept: list[Diagnostic] = []
+        suppressed: list[Suppressed] = []
+        for found in file.diagnostics:
+            covering = [entry for entry in mine if entry.covers(found)]
+            for entry in covering:
+                entry.used = True
+            if covering:
+                suppressed.append(Suppressed(found, SuppressedBy.SETTINGS, covering[0].entry.reason))
+            else:
+                kept.append(found)
+        return replace(file, diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
+
+    def _of(self, file: FileResult) -> list[_Entry]:
+        """The entries of the settings for a file."""
+        found: list[_Entry] = []
+        for layer in self._finder.for_file(file.path).layers:
+            for number, entry in enumerate(layer.values.get("ignores", ())):
+                found.append(self._known.setdefault((layer.source, number), _Entry(layer, number, entry)))
+            if UNUSED in file.ran:
+                self._reported.add(layer.source)
+        return found
+
+    def unused(self, searched: Iterable[str]) -> list[FileResult]:
+        """A result for each settings file with entries that cover nothing, where the rule about them ran; see `suppress`."""
+        covered = [os.path.join(os.path.abspath(folder), "") for folder in searched]
+        by_file: dict[str, list[_Entry]] = {}
+        for known in self._known.values():
+            if known.layer.source in self._reported and known.is_unused(covered):
+                by_file.setdefault(known.layer.source, []).append(known)
+        rule = next((rule for rule in all_rules() if rule.code == UNUSED), None)
+        return [_result(of_file, rule) for of_file in by_file.values()] if rule else []
 
 
 class _Entry:
@@ -50,12 +83,11 @@ class _Entry:
         self.number = number
         self.entry = entry
         self.matched = False
-        self.asked = False
+        self.ran = False
         self.used = False
-        self.wanted = False
 
     def covers(self, found: Diagnostic) -> bool:
-        if not any(is_name_of(word, rule) for word in self.entry.rules for rule in all_rules() if rule.code == found.code):
+        if not any(word.upper() == found.code.upper() or word.lower() == found.name for word in self.entry.rules):
             return False
         if self.entry.pointer is None:
             return True
@@ -63,44 +95,14 @@ class _Entry:
         return ((found.pointer or "") + "/").startswith(place.rstrip("/") + "/")
 
     def is_unused(self, covered: Iterable[str]) -> bool:
-        """Whether it can be said that the entry covers nothing: its files were all looked at, its rules asked, and nothing was found."""
-        if self.used or not self.wanted:
+        """Whether it can be said that the entry covers nothing: its files were all looked at, its rules ran, and nothing was found."""
+        if self.used:
             return False
         whole = any(os.path.join(self.layer.base, "").startswith(folder) for folder in covered)
-        return (self.asked and (whole or not any(set(file) & set("*?[") for file in self.entry.files))) or (whole and not self.matched)
+        return (self.ran and (whole or not any(set(file) & set("*?[") for file in self.entry.files))) or (whole and not self.matched)
 
 
-def _apply(file: FileResult, finder: Finder, known: dict[tuple[str, int], _Entry]) -> FileResult:
-    settings = finder.for_file(file.path)
-    entries: list[_Entry] = []
-    for layer in settings.layers:
-        for number, entry in enumerate(layer.values.get("ignores", ())):
-            entries.append(known.setdefault((layer.source, number), _Entry(layer, number, entry)))
-    if not entries:
-        return file
-    rules = rules_for(file.path, settings)
-    asked = {rule.code for rule in rules} - {skip.code for skip in file.skipped}
-    mine: list[_Entry] = []
-    for one in entries:
-        one.wanted |= any(rule.code == unused_ignore.code for rule in rules)
-        if matches(file.path, one.layer.base, one.entry.files):
-            mine.append(one)
-            one.matched = True
-            one.asked |= file.error is None and any(is_name_of(w, rule) for w in one.entry.rules for rule in rules if rule.code in asked)
-    kept: list[Diagnostic] = []
-    suppressed: list[Suppressed] = []
-    for found in file.diagnostics:
-        covering = [one for one in mine if one.covers(found)]
-        if covering:
-            suppressed.append(Suppressed(found, SuppressedBy.SETTINGS, covering[0].entry.reason))
-        else:
-            kept.append(found)
-        for one in covering:
-            one.used = True
-    return replace(file, diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
-
-
-def _complain(unused: list[_Entry]) -> FileResult:
+def _result(unused: list[_Entry], rule: RuleInfo) -> FileResult:
     """A result for a settings file: its entries that cover nothing."""
     layer = unused[0].layer
     document = Document(layer.text, None)
@@ -111,5 +113,5 @@ def _complain(unused: list[_Entry]) -> FileResult:
         reason = f"{rules} finds nothing there" if one.matched else "no file that was checked is of that name"
         span = headers[one.number] if one.number < len(headers) else None
         message = f'Entry {one.number + 1} of ignores is for {rules} in "{files}", but {reason}.'
-        found.append(diagnostic(unused_ignore, Finding("", message, help="Delete it.", span=span), document, layer.source))
+        found.append(place(rule, Finding("", message, help="Delete it.", span=span), document, layer.source))
     return FileResult(layer.source, "settings", document, tuple(found))

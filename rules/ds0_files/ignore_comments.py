@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
 from dslint.diagnostics import Effect, Severity
-from dslint.registry.selection import is_name_of, no_such_rule
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.json_syntax import HJSON_SYNTAX
 from dslint.source.change import Replace
-from dslint.suppress.comments import Ignore
+from dslint.source.ignores import Ignore, IgnoreComments, IgnoreUse
+from dslint.source.tree import Document
 
 
-@rule("DS006", "malformed-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("text",))
+@rule("DS006", "malformed-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
 @bad('// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}', at="", integration="deepspeed")
 @bad('// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @good('// dslint: ignore-file[DS201] the batch is set by the program\n{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
-def malformed_ignore(config: Config) -> Iterator[Finding]:
+def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
     """A comment that begins with "dslint:" does not name the rules to ignore, or gives no reason.
 
     dslint understands three forms:
@@ -31,15 +30,11 @@ def malformed_ignore(config: Config) -> Iterator[Finding]:
     Name the rules by code or name. There is no form for all rules at once, because it would hide new mistakes together with the known
     one. A comment without a reason works, but a later reader cannot tell whether it can be deleted.
     """
-    from dslint.registry.rules import all_rules
-
-    known = all_rules()
-    for ignore in config.ignores:
-        unknown = [word for word in ignore.words if not any(is_name_of(word, rule) for rule in known)]
+    for ignore, _, unknown in comments.uses:
         if ignore.problem:
             message = f"This comment ignores nothing: {ignore.problem}."
         elif unknown:
-            message = f"Unknown rule in ignore comment: {no_such_rule(unknown[0], known)}"
+            message = f"Unknown rule in ignore comment: {unknown}"
         elif not ignore.reason:
             message = f"This comment ignores {' and '.join(ignore.words)} without a reason."
         else:
@@ -50,14 +45,14 @@ def malformed_ignore(config: Config) -> Iterator[Finding]:
 _FORM = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule."
 
 
-@rule("DS007", "unused-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), last=True, watches=("text",))
+@rule("DS007", "unused-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
 @bad('// dslint: ignore-file[DS501] we will raise the stage\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,\n'
     ' // dslint: ignore[offload-param-below-stage-3] we will raise the stage\n "offload_param": {"device": "cpu"}}}',
     integration="deepspeed",
 )
-def unused_ignore(config: Config) -> Iterator[Finding]:
+def unused_ignore(comments: IgnoreComments) -> Iterator[Finding]:
     """A comment ignores a rule that finds nothing there.
 
     The mistake that it was written for has been fixed or has moved. An unused comment hides the next mistake of the same kind. dslint
@@ -65,29 +60,30 @@ def unused_ignore(config: Config) -> Iterator[Finding]:
 
     Delete the comment, or the name of the rule from it.
     """
-    for ignore, word in config.unused_ignores:
+    for use, word in ((use, word) for use in comments.uses for word in use.unused):
+        ignore = use.ignore
         reason = "no key follows it" if ignore.nothing else f"{word} finds nothing {_scope(ignore)}"
         yield Finding(
             "",
             f"This comment ignores {word}, but {reason}.",
             help="Delete it.",
             span=ignore.comment.span,
-            fix=_delete_unused(config, ignore),
+            fix=_delete_unused(comments.document, use),
             severity=Severity.WARNING,
         )
 
 
-def _delete_unused(config: Config, ignore: Ignore) -> FixPlan:
+def _delete_unused(document: Document, use: IgnoreUse) -> FixPlan:
     """Delete the unused rules from a comment, or the whole comment if it names no others."""
     from dslint.source.edit import without
 
-    unused = {word for other, word in config.unused_ignores if other is ignore}
-    left = [word for word in ignore.words if word not in unused]
+    ignore = use.ignore
+    left = [word for word in ignore.words if word not in use.unused]
     if not left:
-        return safe("delete the comment", without(config.document, ignore.comment.span))
+        return safe("delete the comment", without(document, ignore.comment.span))
     before, _, after = ignore.comment.text.partition("[")
     return safe(
-        f"delete {' and '.join(sorted(unused))}", Replace(ignore.comment.span, f"{before}[{', '.join(left)}]{after.partition(']')[2]}")
+        f"delete {' and '.join(sorted(use.unused))}", Replace(ignore.comment.span, f"{before}[{', '.join(left)}]{after.partition(']')[2]}")
     )
 
 

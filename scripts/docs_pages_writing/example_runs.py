@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from docs_pages_writing.own_rules import own_rules
 from dslint.config.context import Context
-from dslint.config.infer import infer
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.facts import LAST_PATCH, RELEASES, Facts, Release
-from dslint.lint.document import lint_document
+from dslint.lint.document import lint_config, lint_document
 from dslint.lint.results import FileResult, Results
+from dslint.lint.run import IGNORES
 from dslint.report import full
 from dslint.report.rule_page import laid_out
 from dslint.report.style import Style
@@ -22,6 +22,7 @@ from dslint.report.words import option
 from dslint.rule import Example, Rule
 from dslint.source.edit import apply
 from dslint.source.parse import parse
+from dslint.suppress.comments import apply_comments
 from tests.setup.beside import context_of
 
 CONFIG = "ds_config.json"
@@ -57,10 +58,9 @@ def run(rule: Rule, example: Example) -> Run:
 
 def _lint(text: str, example: Example, rule: Rule) -> FileResult:
     document = parse(text)
-    context = infer(document, context_of(example))
-    rules = own_rules() if rule.last else (rule,)
-    diagnostics = lint_document(document, CONFIG, context, rules).diagnostics
-    return FileResult(CONFIG, "ds_config", document, diagnostics, context=context)
+    context = context_of(example)
+    rules = own_rules() if IGNORES in rule.watches else (rule,)
+    return apply_comments(lint_config(document, CONFIG, context, rules))
 
 
 def _printed(result: FileResult) -> str:
@@ -106,7 +106,7 @@ def releases(rule: Rule) -> str | None:
 
     The minor releases are asked first, by their last patch, and the patches only where the answer changes between two of them.
     """
-    if not rule.bad or rule.last or rule.bad[0].facts.upgrade_from:
+    if not rule.bad or IGNORES in rule.watches or rule.bad[0].facts.upgrade_from:
         return None
     example = rule.bad[0]
     document = parse(example.text)

@@ -10,6 +10,7 @@ from docs_pages_writing.markdown import blocks, code, escape, fence, prose, tabl
 from docs_pages_writing.own_rules import own_rules
 from docs_pages_writing.watched import Watched
 from dslint.diagnostics import Effect
+from dslint.lint.run import IGNORES
 from dslint.report.rule_page import CHAPTER_TITLES
 from dslint.report.words import consequence, flag, listed
 from dslint.rule import Example, Rule
@@ -130,7 +131,7 @@ def _more(rule: Rule, watched: Watched) -> Iterator[str]:
 def _ignoring(rule: Rule, runs: list[Run]) -> Iterator[str]:
     found = next((shown.found for shown in runs if shown.found), None)
     yield "## Suppressing it"
-    if rule.last or found is None:
+    if IGNORES in rule.watches or found is None:
         yield f'For all files, in the settings: `extend-ignore = ["{rule.name}"]`. See [suppressing findings](../suppressing.md).'
         return
     if found.path == CONFIG:

@@ -86,3 +86,14 @@ def test_load_refuses_what_deepspeed_refuses() -> None:
 def test_a_file_that_is_not_there() -> None:
     with pytest.raises(ReadError):
         dslint.check("no/such/file.json")
+
+
+def test_a_file_is_checked_with_what_its_settings_suppress(tmp_path: Path) -> None:
+    text = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}, "bf61": {}}'
+    (tmp_path / "ds.json").write_text(text, encoding="utf-8")
+    (tmp_path / "dslint.toml").write_text(
+        'per-file-ignores = {"*.json" = ["DS102"]}\n[[ignores]]\nfile = "ds.json"\nrules = ["DS501"]\nreason = "known"\n', encoding="utf-8"
+    )
+    assert dslint.check(tmp_path / "ds.json", integration="deepspeed") == []
+    (tmp_path / "dslint.toml").unlink()
+    assert [d.code for d in dslint.check(tmp_path / "ds.json", integration="deepspeed")] == ["DS501", "DS102"]

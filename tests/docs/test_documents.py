@@ -18,10 +18,11 @@ from typing import NamedTuple
 import pytest
 
 from dslint.facts import Facts, Integration
-from dslint.lint.document import lint_document
+from dslint.lint.document import lint_config
 from dslint.registry.rules import default_rules
 from dslint.settings.sources import read_file
 from dslint.source.parse import parse
+from dslint.suppress.comments import apply_comments
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -142,6 +143,6 @@ def test_relative_links_lead_to_files_of_the_repository(document: Path) -> None:
 def test_the_comments_in_the_page_on_suppressing_suppress_findings() -> None:
     page = (ROOT / "docs" / "suppressing.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```hjson\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    linted = lint_document(parse(block), "c.hjson", Facts(integration=Integration.DEEPSPEED), default_rules())
+    linted = apply_comments(lint_config(parse(block), "c.hjson", Facts(integration=Integration.DEEPSPEED), default_rules()))
     assert linted.diagnostics == ()
     assert [suppressed.diagnostic.code for suppressed in linted.suppressed] == ["DS501", "DS102"]

@@ -19,6 +19,7 @@ from dslint.config.validate import VIOLATIONS
 from dslint.diagnostics import Effect
 from dslint.facts import Facts, Integration, Release
 from dslint.lint.document import lint_document
+from dslint.lint.run import IGNORES
 from dslint.registry.rules import loaded_rules
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import Finding, Rule
@@ -51,7 +52,7 @@ def missed(document: Document, given: Facts | Context) -> list[str]:
     idle = [
         rule for rule in RULES if not can_run(rule.watches, signals) and all(config.context.get(need) is not None for need in rule.needs)
     ]
-    return [rule.code for rule in idle if list(rule.check(config))]
+    return [rule.code for rule in idle if IGNORES not in rule.watches and list(rule.check(config))]
 
 
 def with_one_section_less(document: Document) -> Iterator[Document]:

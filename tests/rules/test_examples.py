@@ -7,14 +7,14 @@ import re
 import pytest
 
 from dslint.config.context import PARTS
-from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, Effect
 from dslint.facts import Facts
-from dslint.lint.document import lint_document
+from dslint.lint.document import lint_config
 from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
+from dslint.suppress.comments import apply_comments
 from tests.setup.beside import context_of
 
 RULES = loaded_rules()
@@ -22,7 +22,7 @@ RULES = loaded_rules()
 
 def lint(example: Example) -> tuple[Diagnostic, ...]:
     document = parse(example.text)
-    return lint_document(document, "ds_config.json", infer(document, context_of(example)), RULES).diagnostics
+    return apply_comments(lint_config(document, "ds_config.json", context_of(example), RULES)).diagnostics
 
 
 def cases(kind: str) -> list[object]:

@@ -9,7 +9,8 @@ import pytest
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Facts, Integration
-from dslint.lint.document import INTERNAL_ERROR, lint_document, lint_text
+from dslint.lint.document import lint_document, lint_text
+from dslint.lint.run import INTERNAL_ERROR
 from dslint.registry.rules import default_rules
 from dslint.rule import Finding, rule
 from dslint.source.parse import parse

@@ -14,6 +14,7 @@ from dslint.lint.files import is_setup
 from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_command, lint_setup, merged
 from dslint.registry.rules import loaded_rules
+from dslint.suppress.comments import apply_comments
 
 RULES = [rule for rule in loaded_rules() if not rule.pedantic]
 
@@ -35,7 +36,7 @@ class Folder:
         found: list[FileResult] = lint_command(command, facts, RULES) if command is not None else []
         for target in (Target(name, named) for name in names):
             found += lint_one(target, facts)
-        return {result.path: result for result in merged(found)}
+        return {result.path: apply_comments(result) for result in merged(found)}
 
     def found(self, *names: str, command: str | None = None, facts: Facts | None = None) -> list[tuple[str, str, int]]:
         """Codes, files and lines of what is found."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
-from dslint.facts import Facts, Integration
-from dslint.lint.document import Linted, lint_document
+from dslint.facts import Facts, Integration, Release
+from dslint.lint.document import lint_config
+from dslint.lint.results import FileResult
 from dslint.registry.rules import default_rules
+from dslint.rule import RuleInfo
 from dslint.source.parse import parse
+from dslint.suppress.comments import apply_comments
 from tests.command import dslint
 
 ALONE = Facts(integration=Integration.DEEPSPEED)
 
 
-def lint(text: str) -> Linted:
-    return lint_document(parse(text), "c.hjson", ALONE, default_rules())
+def lint(text: str, rules: Sequence[RuleInfo] = default_rules()) -> FileResult:
+    return apply_comments(lint_config(parse(text), "c.hjson", ALONE, rules))
 
 
 def codes(text: str) -> tuple[list[str], list[tuple[str, str | None]]]:
@@ -87,7 +93,7 @@ def test_unused_is_only_said_of_rules_that_were_asked() -> None:
     text = '// dslint: ignore-file[DS201, DS501] x\n{"train_micro_batch_size_per_gpu": 4}'
     said = [d.message for d in lint(text).diagnostics if d.code == "DS007"]
     assert said == ["This comment ignores DS501, but DS501 finds nothing in this file."]
-    without = lint_document(parse(text), "c", ALONE, [rule for rule in default_rules() if rule.code != "DS501"])
+    without = lint(text, [rule for rule in default_rules() if rule.code != "DS501"])
     assert [d.code for d in without.diagnostics] == []
 
 
@@ -105,3 +111,23 @@ def test_no_ignores_reports_everything(tmp_path) -> None:  # type: ignore[no-unt
     loud = dslint("check", file, "--integration", "deepspeed", "--no-ignores")
     assert loud.returncode == 1
     assert "DS501" in loud.stdout
+
+
+def test_one_comment_may_be_for_the_findings_about_comments() -> None:
+    text = '// dslint: ignore-file[DS006, DS007] ours\n// dslint: ignore[DS501]\n{"train_micro_batch_size_per_gpu": 4}'
+    assert codes(text) == ([], [("DS006", "ours"), ("DS007", "ours")])
+
+
+def test_an_upgrade_reports_no_comments() -> None:
+    text = '// dslint: ignore-file[DS501] x\n{"train_micro_batch_size_per_gpu": 4}'
+    between = Facts(integration=Integration.DEEPSPEED, upgrade_from=Release(0, 14, 5))
+    assert [d.code for d in lint(text).diagnostics] == ["DS007"]
+    changes = apply_comments(lint_config(parse(text), "c.hjson", between, default_rules()))
+    assert not [d for d in changes.diagnostics if d.code == "DS007"]
+
+
+def test_a_comment_that_one_training_needs_is_used(tmp_path: Path) -> None:
+    (tmp_path / "ds.hjson").write_text('{train_batch_size: "auto" // dslint: ignore[DS903] the second training\n}', encoding="utf-8")
+    for name, steps in (("a", 1), ("b", 2)):
+        (tmp_path / f"{name}.yaml").write_text(f"deepspeed: ds.hjson\ngradient_accumulation_steps: {steps}\n", encoding="utf-8")
+    assert "DS007" not in dslint("check", "--integration", "deepspeed", cwd=tmp_path).stdout

@@ -1,0 +1,105 @@
+"""Findings speak in config paths; here they get the lines and columns of a text, and their fixes become edits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Table
+
+from dslint.diagnostics import Diagnostic, Edit, Effect, Fix, Place, Range, Related
+from dslint.rule import Finding, FixPlan, RuleInfo
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, path_of, pointer
+
+
+def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, beside: Table[str, Document] | None = None) -> Diagnostic:
+    """Place a finding in the text: that of the config, or of one of the files beside it."""
+    path = path_of(finding.at)
+    effect = finding.effect or rule.effect
+    span = finding.span or locate(document, path, finding.on)
+    severity = finding.severity or effect.severity
+    of_finding = document if finding.elsewhere is None else (beside or {}).get(finding.elsewhere.path)
+    elsewhere = finding.elsewhere or Related(shown, "", pointer(document.in_file(path)), range_of(document, span))
+    return Diagnostic(
+        elsewhere.path,
+        rule.code,
+        rule.name,
+        severity,
+        effect,
+        (finding.phase or rule.phase) if effect is Effect.CRASH else None,
+        finding.message,
+        finding.help,
+        pointer=elsewhere.pointer,
+        range=elsewhere.range,
+        related=tuple(one if isinstance(one, Related) else _related(*one, document, shown) for one in finding.related),
+        fix=_fix(finding.fix, of_finding) if finding.fix and of_finding is not None else None,
+        certain=finding.certain if finding.certain is not None else severity.rank >= effect.severity.rank,
+    )
+
+
+def _fix(repair: FixPlan, document: Document) -> Fix | None:
+    """The edits that make a repair; None where they cannot be made to this text."""
+    from dslint.source.edit import CannotChange, edits_for
+
+    if document.problems:
+        return None
+    title, changes = repair.title, repair.changes
+    try:
+        if document.whole is not None:
+            from dslint.source.whole import title_of, to_whole
+
+            changes = tuple(to_whole(document, changes))
+            title = title if document.sources is None else ", ".join(title_of(change) for change in changes)
+        edits = edits_for(document.whole or document, changes)
+    except CannotChange:
+        return None
+    return Fix(title, repair.applicability, tuple(Edit(*edit) for edit in edits))
+
+
+def _related(where: str | Path | Span, message: str, document: Document, shown: str) -> Related:
+    if isinstance(where, Span):
+        return Related(shown, message, range=range_of(document, where))
+    path = path_of(where)
+    return Related(shown, message, pointer(document.in_file(path)), range_of(document, locate(document, path, "member")))
+
+
+def locate(document: Document, path: Path, on: str) -> Span | None:
+    """The stretch of text to underline for a path, or for its nearest ancestor that is in the file. None in an empty document."""
+    found: Member | Node | None = None
+    while (found := document.lookup(path)) is None and path:
+        path = path[:-1]
+        on = "member"
+    if found is None:
+        return None
+    if not isinstance(found, Member):
+        return _opening(found)
+    if on == "key" or (on == "member" and not _is_flat(found.value)):
+        return found.key.span
+    return found.span if on == "member" else _opening(found.value)
+
+
+def _is_flat(node: Node) -> bool:
+    return not isinstance(node, Mapping) and "\n" not in getattr(node, "raw", "")
+
+
+def _opening(node: Node) -> Span:
+    """The node's own span; of a section only the brace that opens it."""
+    return Span(node.span.start, min(node.span.start + 1, node.span.end)) if isinstance(node, Mapping) else node.span
+
+
+def range_of(document: Document, span: Span | None) -> Range | None:
+    """A stretch of a document with lines and columns."""
+    if span is None:
+        return None
+    return Range(Place(*document.position(span.start)), Place(*document.position(span.end)))
+
+
+def by_place(diagnostic: Diagnostic) -> tuple[int, int, str]:
+    """The order of findings in a file: by place, at one place the most severe first."""
+    return (diagnostic.range.start.offset, -diagnostic.severity.rank, diagnostic.code) if diagnostic.range else (-1, 0, diagnostic.code)
+
+
+def in_broken_text(diagnostic: Diagnostic, document: Document) -> bool:
+    """Whether a diagnostic is about a stretch of text that is no syntax in the first place: one cause gives one finding."""
+    if diagnostic.range is None or not document.problems:
+        return False
+    start, end = diagnostic.range.start.offset, diagnostic.range.end.offset
+    spans = {problem.span for problem in document.problems}
+    return Span(start, end) not in spans and any(start < span.end and span.start < end for span in spans)

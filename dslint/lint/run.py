@@ -1,0 +1,80 @@
+"""Runs rules on a config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Mapping as Table
+
+from dslint.config import Config
+from dslint.config.context import Context
+from dslint.diagnostics import Diagnostic, Effect, Severity
+from dslint.lint.place import place
+from dslint.lint.results import Skipped
+from dslint.registry.watches import can_run, signals_of
+from dslint.rule import RuleInfo
+from dslint.source.ignores import IgnoreComments
+from dslint.source.tree import Document
+
+INTERNAL_ERROR = "DS000"
+"""The code of the diagnostic for a rule that raised."""
+
+IGNORES = "ignores"
+"""What a rule watches that checks the ignore comments of a file. It runs with the suppression of findings, not with the other rules."""
+
+
+def by_needs(rules: Iterable[RuleInfo], context: Context) -> tuple[list[RuleInfo], list[Skipped]]:
+    """The rules that can run, and those that are skipped because a fact is missing."""
+    able: list[RuleInfo] = []
+    skipped: list[Skipped] = []
+    for rule in rules:
+        missing = next((need for need in rule.needs if context.get(need) is None), None)
+        if missing is None:
+            able.append(rule)
+        else:
+            skipped.append(Skipped(rule.code, missing))
+    return able, skipped
+
+
+def run_rules(rules: Iterable[RuleInfo], config: Config, shown: str) -> list[Diagnostic]:
+    """What the rules find in a config. Only rules that can have something to say are run, and imported."""
+    signals = signals_of(config)
+    beside = config.setup.documents if config.setup else None
+    return [d for rule in rules if can_run(rule.watches, signals) for d in findings_of(rule, config, config.document, shown, beside)]
+
+
+def findings_of(
+    rule: RuleInfo, subject: Config | IgnoreComments, document: Document, shown: str, beside: Table[str, Document] | None = None
+) -> list[Diagnostic]:
+    """What a rule finds, placed in the text. A rule that raises gives one diagnostic, which says so.
+
+    Args:
+        rule: the rule.
+        subject: what it checks: a config; the comments of a file for a rule that watches `IGNORES`.
+        document: the file.
+        shown: its name in diagnostics.
+        beside: the files around it, by their names.
+    """
+    try:
+        return [place(rule, finding, document, shown, beside) for finding in rule.load().check(subject)]
+    except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still run
+        return [_internal_error(rule, shown, error)]
+
+
+def _internal_error(rule: RuleInfo, shown: str, error: Exception) -> Diagnostic:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name})" if trace is not None else ""
+    return Diagnostic(
+        shown,
+        INTERNAL_ERROR,
+        "internal-error",
+        Severity.ERROR,
+        Effect.ADVICE,
+        None,
+        f"rule {rule.code} ({rule.name}) failed on this file: {type(error).__name__}: {error}{where}. The other rules were asked as usual.",
+        help="This is a defect of dslint. Please report it with the file, or the part of it that brings this about."
+        if rule.module.startswith("dslint.")
+        else f"It comes from outside of dslint: {rule.module}.",
+        pointer="",
+    )
