@@ -230,7 +230,7 @@ def rule(
             `"violation:unknown-key"`: the config has a violation of this kind (`dslint.config.validate.VIOLATIONS`);
             `"text"`: the text is not strict JSON, has comments, syntax errors or a key written twice, or holds no object at its top;
             `"setup"`: training arguments, a launcher or a program stand beside the config;
-            `"ignores"`: the rule checks the ignore comments of a file (`dslint.source.ignores.IgnoreComments`), and runs once all others did;
+            `"ignores"`: the rule checks the ignore comments of a file (`dslint.source.ignores.IgnoreComments`), after all other rules;
             `"always: why"`: the rule runs on every config, for the reason given.
     """
     if (effect is Effect.CRASH) != (phase is not None):

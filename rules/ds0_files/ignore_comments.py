@@ -60,7 +60,7 @@ def unused_ignore(comments: IgnoreComments) -> Iterator[Finding]:
 
     Delete the comment, or the name of the rule from it.
     """
-    for use, word in ((use, word) for use in comments.uses for word in use.unused):
+    for use, word in [(used, word) for used in comments.uses for word in used.unused]:
         ignore = use.ignore
         reason = "no key follows it" if ignore.nothing else f"{word} finds nothing {_scope(ignore)}"
         yield Finding(
