@@ -202,7 +202,7 @@ def _outcome_of_string(violation: Violation) -> str:
     integration="transformers",
 )
 def auto_not_filled(config: Config) -> Iterator[Finding]:
-    """An "auto" stands in a key for which the integration has no value.
+    """A key is "auto", but the integration has no value for it.
 
     The Hugging Face Trainer and Accelerate replace "auto" in a fixed set of keys. For any other key they raise `ValueError: ... not found in
     kwargs. Please specify it without "auto"`, and only after the model is loaded.

@@ -203,7 +203,7 @@ _AMP = '{"train_batch_size": "auto", "gradient_clipping": "auto", "amp": {"enabl
 @bad(_AMP, at="amp.enabled", integration="transformers", loader_release=Release(5, 2, 0), deepspeed="0.18.9")
 @good(_AMP, integration="transformers", loader_release=Release(4, 57, 6), deepspeed="0.18.9")
 def auto_in_amp(config: Config) -> Iterator[Finding]:
-    """An "auto" stands in the section `amp`, which only transformers 4 fills in.
+    """The section `amp` contains an "auto", which only transformers 4 fills in.
 
     `amp` configures NVIDIA's apex. transformers 5 and Accelerate do not fill it in, and raise `ValueError: ... not found in kwargs` for an
     "auto" that is left. DeepSpeed itself refuses the section from 0.19.8 on.

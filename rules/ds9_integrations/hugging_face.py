@@ -33,7 +33,7 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
     Accelerate, which the Trainer uses, raises `ValueError: Please specify the ZeRO optimization config in the DeepSpeed config.` DeepSpeed
     itself would train without ZeRO.
 
-    Add `"zero_optimization": {"stage": 0}` to train without ZeRO, or with the stage you want.
+    Add `"zero_optimization": {"stage": 0}` to train without ZeRO, or use the stage you want.
     """
     if config.facts.integration not in HUGGING_FACE or config.document.problems:
         return

@@ -1,4 +1,4 @@
-"""Repairs that several rules make alike: correct a name, move a key to its section, take one out, write a value without quotes."""
+"""Fixes that several rules share: rename a key, move it to its section, remove it, write a value."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dslint.source.tree import Path
 
 
 def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
-    """The right name, or the right section, for a key; nothing where that key is written already.
+    """Rename a misspelt key, or move it to the section that it belongs to. None if the correct key is written already.
 
-    What DeepSpeed refuses may be corrected unasked; what it drops would begin to count.
+    Safe for a key that DeepSpeed refuses. Unsafe for a key that it ignores, because the corrected key takes effect.
     """
     if violation.meant is None or config.has(violation.meant):
         return None
@@ -30,33 +30,33 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
 
 
 def moved_together(config: Config, paths: list[Path], section: Path) -> FixPlan | None:
-    """Keys that stand in the wrong section, one by one: the first goes first, the others in the next rounds."""
+    """Move the first of several keys in the wrong section. The fix loop moves the others in its next rounds."""
     target = (*section, paths[0][-1])
     return None if config.has(target) else FixPlan(f"move to {'.'.join(map(str, section))}", (Move(paths[0], target),))
 
 
 def removed(path: Path) -> FixPlan:
-    """Take out what DeepSpeed refuses, or what does nothing."""
+    """Remove a key that DeepSpeed refuses, or that has no effect."""
     return safe(f'remove "{path[-1]}"', Remove(path))
 
 
 def put(config: Config, where: Where, text: str) -> Change:
-    """Another value for a key that is written, or the key with it: `text` is JSON."""
+    """Change the value of a key, or add the key with that value. `text` is JSON."""
     path = path_of(where)
     return Set(path, text) if config.has(path) else Insert(path[:-1], str(path[-1]), text)
 
 
 def write(config: Config, where: Where, text: str, kind: Applicability = Applicability.UNSAFE) -> FixPlan | None:
-    """Write a value, whether or not the key is there: `text` is JSON. Unless `kind` says otherwise it changes training.
+    """Write a value, whether or not the key is written. `text` is JSON. Unsafe by default.
 
-    None where something else in the file gives the key a value, which would then stand there twice.
+    None if another name of the key, or a deprecated key that maps to it, already sets the value.
     """
     path = path_of(where)
     return FixPlan(f"write {_shown(config, path, text)}", (put(config, path, text),), kind) if _is_free(config, path) else None
 
 
 def _shown(config: Config, path: Path, text: str) -> str:
-    """A key with its value as it will stand there, in the sections that come with it; an item of a list is the value alone."""
+    """A key with its value, inside the sections that the fix adds. For an item of a list only the value."""
     if isinstance(path[-1], int):
         return text
     while len(path) > 1 and not config.has(path[:-1]):
@@ -65,7 +65,7 @@ def _shown(config: Config, path: Path, text: str) -> str:
 
 
 def _is_free(config: Config, path: Path) -> bool:
-    """Whether a key may be written: it is there, or has no value from another of its names or from a deprecated key."""
+    """Whether a key can be written: it is written already, or neither another of its names nor a deprecated key sets it."""
     if config.has(path):
         return True
     others = KEYS.get(".".join(map(str, path)), {}).get("also", ())
@@ -74,14 +74,14 @@ def _is_free(config: Config, path: Path) -> bool:
 
 
 class Spelling(NamedTuple):
-    """The word that a wrong one stands for. `sure` is whether it differs in its case alone, or no other word comes near it."""
+    """The word that a misspelt word means. `sure` means that only the case differs, or that no other word is similar."""
 
     word: str
     sure: bool
 
 
 def spelling(word: str, words: Iterable[str]) -> Spelling | None:
-    """The word of a list that a misspelt one was meant to be, if one comes near."""
+    """The word of a list that is similar to a misspelt word, if there is one."""
     from difflib import get_close_matches
 
     words = list(words)
@@ -91,13 +91,13 @@ def spelling(word: str, words: Iterable[str]) -> Spelling | None:
 
 
 NOTHING_WHEN_EMPTY = ("aio", "data_types", "fp16", "torch_autocast")
-"""Sections that are to DeepSpeed, when they are empty, as if they were not there."""
+"""Sections that DeepSpeed treats as absent when they are empty."""
 
 
 def without(config: Config, where: Where, kind: Applicability = Applicability.SAFE) -> FixPlan | None:
-    """Take a key out, and with it a section that would be left empty for nothing. None where a comment would be lost in it.
+    """Remove a key, together with its section if that would be left empty and have no effect. None if that would delete a comment.
 
-    Safe, as it is unless `kind` says otherwise, is to take out what nothing reads and what DeepSpeed refuses for being there.
+    Safe by default: for keys that DeepSpeed does not read, or refuses.
     """
     path = path_of(where)
     if path[0] in NOTHING_WHEN_EMPTY and len(getattr(config.node(path[:-1]), "members", ())) == 1:
@@ -109,20 +109,20 @@ def without(config: Config, where: Where, kind: Applicability = Applicability.SA
 
 
 def switched(config: Config, *, on: str = "", off: str = "") -> FixPlan | None:
-    """Enable a section, disable another, or both: training changes."""
-    wanted = [(name, value) for name, value in ((on, "true"), (off, "false")) if name]
-    if not all(_is_free(config, (name, "enabled")) for name, _ in wanted):
+    """Enable a section, disable another, or both. Unsafe: training changes."""
+    switches = [(name, value) for name, value in ((on, "true"), (off, "false")) if name]
+    if not all(_is_free(config, (name, "enabled")) for name, _ in switches):
         return None
-    title = " and ".join(f"{'enable' if value == 'true' else 'disable'} {name}" for name, value in wanted)
-    return FixPlan(title, tuple(put(config, f"{name}.enabled", value) for name, value in wanted))
+    title = " and ".join(f"{'enable' if value == 'true' else 'disable'} {name}" for name, value in switches)
+    return FixPlan(title, tuple(put(config, f"{name}.enabled", value) for name, value in switches))
 
 
 ON_GPU = ("gpu", "cuda")
-"""What is written for the device of an offload where nothing is to be offloaded."""
+"""Words that people write as the device of an offload section to keep the data on the GPU."""
 
 
 def closest(config: Config, violation: Violation) -> str | None:
-    """The choice that a wrong word was meant to be, if there is one alone."""
+    """The choice that is most similar to a wrong word, if any is."""
     from difflib import get_close_matches
 
     node = config.node(violation.path)
@@ -136,7 +136,7 @@ def closest(config: Config, violation: Violation) -> str | None:
 
 
 def replacement(config: Config, violation: Violation) -> FixPlan | None:
-    """The key that replaces a deprecated one, with the value in the replacement's terms."""
+    """Replace a deprecated key by its successor, and convert the value."""
     deprecated = violation.spec["deprecated"]
     use = deprecated.get("use")
     if not use or not deprecated.get("mapped", True):
@@ -159,7 +159,7 @@ def replacement(config: Config, violation: Violation) -> FixPlan | None:
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON has it."""
+    """A value as JSON text, for fixes."""
     import json
 
     return json.dumps(value, ensure_ascii=False)

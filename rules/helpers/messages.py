@@ -1,4 +1,4 @@
-"""What several chapters say in the same words: values, what a key takes, what DeepSpeed raises and when."""
+"""Phrases of messages that several chapters share: a value, the values a key accepts, an error and when DeepSpeed raises it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _WHEN = {"parse": "while parsing", "initialize": "in deepspeed.initialize", "ste
 
 
 def raises(error: str, phase: str) -> str:
-    """What DeepSpeed does with a value it cannot use: `raises TypeError "..." while parsing`.
+    """What DeepSpeed does with a value that it cannot use: `raises TypeError "..." while parsing`.
 
     Args:
-        error: what it raised when it was tried: the type, and perhaps a colon and the message.
+        error: the recorded error: its type, usually followed by a colon and the message.
         phase: "parse", "initialize" or "step".
     """
-    error = error.partition(", got ")[0]  # what it got when it was tried is not what stands here
+    error = error.partition(", got ")[0]  # the recorded value is not the value in this config
     if error.count("(") > error.count(")"):
         error = error.rpartition(" (")[0]
     name, colon, message = error.partition(": ")
@@ -23,7 +23,7 @@ def raises(error: str, phase: str) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """A value as one writes it in JSON; large round numbers as people write them, `5e8`."""
+    """A value for people to read: as in JSON, and large round numbers as `5e8`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e5 and value % 1e5 == 0:
         return f"{value:.12g}" if "e" in f"{value:.12g}" else re.sub(r"0+$", lambda zeros: f"e{len(zeros[0])}", f"{value:.0f}")
     if value is None or isinstance(value, bool):
@@ -31,7 +31,7 @@ def shown_value(value: Any) -> str:
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-EXPECTED = {
+TYPE_NAMES = {
     "bool": "true or false",
     "int": "an integer",
     "float": "a number",
@@ -44,7 +44,7 @@ EXPECTED = {
 
 
 def expected(spec: dict[str, Any]) -> str:
-    """What a key takes, in words: `an integer >= 0`, `one of "cpu", "nvme", "none"`."""
+    """The values that a key accepts, in words: `an integer >= 0`, `one of "cpu", "nvme", "none"`."""
     if "choices" in spec:
         choices = [choice for choice in spec["choices"] if choice is not None]
         words = "one of " + ", ".join(shown_value(choice) for choice in choices) if len(choices) > 1 else shown_value(choices[0])
@@ -59,10 +59,10 @@ def expected(spec: dict[str, Any]) -> str:
 
 def _expected_kinds(spec: dict[str, Any], without: str = "") -> str:
     kinds = [kind for kind in spec["types"] if kind not in (without, "null") and not (kind == "int" and "float" in spec["types"])]
-    return " or ".join(dict.fromkeys(_a_list(spec) if kind == "list" else EXPECTED[kind] for kind in kinds)) or "null"
+    return " or ".join(dict.fromkeys(_list_words(spec) if kind == "list" else TYPE_NAMES[kind] for kind in kinds)) or "null"
 
 
-def _a_list(spec: dict[str, Any]) -> str:
+def _list_words(spec: dict[str, Any]) -> str:
     """`a list of 2 numbers`."""
     items = spec.get("items", ())
     plural = {"int": "integers", "float": "numbers", "str": "strings", "bool": "booleans"}.get(items[0]) if len(items) == 1 else None
