@@ -1,1 +1,1 @@
-"""DS3: fp16, bf16, loss scaling, data types, master weights."""
+"""DS3: fp16, bf16, the loss scale, data types, autocast, master weights."""

@@ -1,0 +1,172 @@
+"""DS3: precisions that the GPU or the model does not support."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.fixes import switched, write
+from dslint.rules.helpers.precision import bf16_section, dtype_of
+
+FP16_ON = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}'
+BF16_ON = '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'
+AUTOCAST_DTYPE = "torch_autocast.dtype"
+
+FP16_CAPABILITY = (7, 0)
+"""The first compute capability on which DeepSpeed trains in fp16."""
+
+
+@rule(
+    "DS323",
+    "bf16-on-older-gpu",
+    effect=Effect.SLOW,
+    needs=("gpu",),
+    references=("deepspeed/accelerator/cuda_accelerator.py, CUDA_Accelerator.is_bf16_supported",),
+    watches=("bf16.enabled", "bfloat16.enabled", AUTOCAST_DTYPE),
+)
+@bad(BF16_ON, at="bf16.enabled", gpu="v100")
+@bad('{"train_micro_batch_size_per_gpu": 4, "torch_autocast": {"enabled": true, "dtype": "bf16"}}', at=AUTOCAST_DTYPE, gpu="t4")
+@good(BF16_ON, gpu="a100")
+@good(FP16_ON, gpu="v100")
+def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
+    """bf16 is enabled on a GPU that does not compute in it.
+
+    Tensor cores support bf16 from Ampere (compute capability 8.0) on. On older GPUs the outcome depends on PyTorch: with older releases
+    DeepSpeed raises `ValueError: Type bf16 is not supported on your device`; newer releases emulate bf16, which is slower than fp32.
+
+    Use fp16 on these GPUs, or fp32 if the model was trained in bf16 and overflows in fp16.
+    """
+    gpu = config.facts.gpu
+    if gpu is None or gpu.has_bf16:
+        return
+    section = bf16_section(config)
+    if config.enabled(section) is True:
+        key = f"{section}.enabled"
+    elif config.enabled("torch_autocast") is True and dtype_of(config, AUTOCAST_DTYPE) == "bf16":
+        key = AUTOCAST_DTYPE
+    else:
+        return
+    capability = ".".join(map(str, gpu.capability or ()))
+    yield Finding(
+        key,
+        f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
+        help="Use fp16 on this GPU.",
+        fix=_use_fp16(config, key, section),
+        severity=Severity.WARNING,
+    )
+
+
+def _use_fp16(config: Config, key: str, section: str) -> FixPlan | None:
+    """Replace bf16 by fp16; None if the GPU supports neither, or other settings mention bf16."""
+    gpu = config.facts.gpu
+    if gpu is None or gpu.capability is None or gpu.capability < FP16_CAPABILITY or config.has("data_types"):
+        return None
+    if key == AUTOCAST_DTYPE:
+        return write(config, key, '"fp16"')
+    return switched(config, on="fp16", off=section) if len(getattr(config.node(section), "members", ())) == 1 else None
+
+
+@rule(
+    "DS324",
+    "fp16-on-older-gpu",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    needs=("gpu",),
+    untried="it takes a GPU of compute capability 6",
+    references=("deepspeed/accelerator/cuda_accelerator.py, CUDA_Accelerator.is_fp16_supported",),
+    watches=("fp16.enabled",),
+)
+@bad(FP16_ON, at="fp16.enabled", gpu="p100")
+@good(FP16_ON, gpu="v100")
+def fp16_on_older_gpu(config: Config) -> Iterator[Finding]:
+    """fp16 is enabled on a GPU on which DeepSpeed does not train in it.
+
+    Below compute capability 7.0 DeepSpeed raises `ValueError: Type fp16 is not supported on your device.` On capability 6 the environment
+    variable `DS_ALLOW_DEPRECATED_FP16=1` allows it, but without tensor cores fp16 is not faster.
+
+    Train in fp32 on such GPUs.
+    """
+    gpu = config.facts.gpu
+    if config.release < (0, 12, 6) or config.enabled("fp16") is not True:
+        return
+    if gpu is None or gpu.capability is None or gpu.capability >= FP16_CAPABILITY:
+        return
+    yield Finding(
+        "fp16.enabled",
+        f'A {gpu} has compute capability {gpu.capability[0]}.{gpu.capability[1]}, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported on your device".',
+        help="Disable fp16, or set DS_ALLOW_DEPRECATED_FP16=1 in the environment.",
+        fix=switched(config, off="fp16"),
+    )
+
+
+OVERFLOWING_FAMILIES: dict[str, str] = {
+    "t5": "T5",
+    "mt5": "mT5",
+    "umt5": "umT5",
+    "longt5": "LongT5",
+    "gemma": "Gemma",
+    "gemma2": "Gemma 2",
+    "gemma3": "Gemma 3",
+    "gemma3_text": "Gemma 3",
+}
+"""Model families with activations that are known to exceed the range of fp16, with their names."""
+
+
+def _model(family: str, dtype: str) -> Any:
+    from dslint.facts.model_config import describe
+
+    return describe({"model_type": family, "hidden_size": 2048, "dtype": dtype})
+
+
+@rule(
+    "DS325",
+    "fp16-for-bf16-model",
+    effect=Effect.ADVICE,
+    needs=("model",),
+    references=("https://github.com/huggingface/transformers/issues/14531", "https://github.com/deepspeedai/DeepSpeed/issues/643"),
+    watches=("fp16.enabled",),
+)
+@bad(FP16_ON, at="fp16.enabled", model=_model("gemma2", "bfloat16"))
+@bad(FP16_ON, at="fp16.enabled", model=_model("llama", "bfloat16"))
+@good(BF16_ON, model=_model("gemma2", "bfloat16"))
+@good(FP16_ON, model=_model("gpt2", "float16"))
+def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
+    """A model with bf16 weights is trained in fp16, which ends at 65504.
+
+    Models that were trained in bf16 can have activations beyond the range of fp16. DeepSpeed then skips step after step, until it ends the
+    run with "Current loss scale already at minimum - cannot decrease scale anymore". T5 and Gemma are known for it; many other models train
+    well.
+
+    Enable bf16 if the GPU supports it (Ampere and newer).
+    """
+    model = config.facts.model
+    if model is None or config.enabled("fp16") is not True:
+        return
+    gpu = config.facts.gpu
+    help_ = "Enable bf16 instead." if gpu is None or gpu.has_bf16 else "This GPU has no bf16; train in fp32 if steps keep overflowing."
+    if model.family in OVERFLOWING_FAMILIES:
+        yield Finding(
+            "fp16.enabled",
+            f"{OVERFLOWING_FAMILIES[model.family]} is known to overflow in fp16: DeepSpeed skips step after step, and ends the run when the loss scale reaches its minimum.",
+            help=help_,
+            fix=_use_bf16(config),
+            severity=Severity.WARNING,
+        )
+    elif model.dtype in ("bfloat16", "bf16"):
+        yield Finding(
+            "fp16.enabled",
+            f"The weights of {model} are bfloat16, which has a larger range than fp16: values beyond 65504 overflow, and DeepSpeed skips the step.",
+            help=help_,
+            fix=_use_bf16(config),
+        )
+
+
+def _use_bf16(config: Config) -> FixPlan | None:
+    """Replace fp16 by bf16; None if the GPU does not support it, or other settings mention fp16."""
+    gpu = config.facts.gpu
+    if (gpu is not None and not gpu.has_bf16) or config.has("data_types") or config.has("bfloat16"):
+        return None
+    return switched(config, on="bf16", off="fp16")

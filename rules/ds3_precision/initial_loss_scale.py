@@ -1,0 +1,152 @@
+"""DS3: where the dynamic loss scale of fp16 starts: too high, too low, below its minimum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import trained
+from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.precision import DEFAULT_SCALE_POWER, DYNAMIC_SCALER, FP16_DOCS, has_dynamic_loss_scale
+
+POWER = "fp16.initial_scale_power"
+
+HIGH_POWER = 24
+"""Above this power the initial loss scale wastes too many steps to be meant."""
+
+LOW_POWER = 4
+"""Below this power the initial loss scale loses small gradients for thousands of steps."""
+
+BEYOND_FP32 = 128
+"""From this power on fp32 cannot hold the loss scale."""
+
+
+@rule("DS302", "initial-scale-power-too-high", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER,))
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 32}}', at=POWER)
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "initial_scale_power": 32}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 32}}')
+def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
+    """The dynamic loss scale starts so high that the first steps all overflow.
+
+    fp16 holds numbers up to 65504. While loss scale times gradient is larger, DeepSpeed skips the optimizer step and halves the scale, once
+    per step; with `hysteresis` 2, the first overflow skips a step without halving it. The parameters do not change, the data of those steps
+    is wasted, and the learning rate schedule loses them. 32 was the default until DeepSpeed 0.8.0, and many guides still show it.
+
+    Write 16, the current default, or remove the key. With a static `loss_scale` DeepSpeed does not read the key.
+    """
+    power = config.value(POWER)
+    if config.enabled("fp16") is False or not HIGH_POWER < power < BEYOND_FP32 or not config.has(POWER):
+        return
+    if config.value("fp16.loss_scale") > 0:
+        return
+    hysteresis = config.value("fp16.hysteresis")
+    steps = skipped_steps(power, hysteresis if isinstance(hysteresis, int) else 2)
+    when = "" if config.enabled("fp16") is True else ", once fp16 is enabled,"
+    scale = f"2**{power}" + (f" = {2**power:,}" if power <= 64 else "")
+    yield Finding(
+        POWER,
+        f"initial_scale_power {config.quote(POWER)} starts at a loss scale of {scale}{when} and wastes about {steps} optimizer steps: "
+        f"each one overflows and is skipped, until the scale is down to 2**{DEFAULT_SCALE_POWER}.",
+        help="Write 16, the default, or remove the key.",
+        fix=write(config, POWER, "16"),
+        severity=Severity.WARNING,
+    )
+
+
+def skipped_steps(power: int, hysteresis: int) -> int:
+    """Optimizer steps that a dynamic loss scale skips on its way from 2**power to 2**16.
+
+    Each overflow halves the scale and skips the step; the first `hysteresis - 1` overflows skip the step without halving it
+    (`DynamicLossScaler.update_scale` in deepspeed/runtime/fp16/loss_scaler.py).
+    """
+    return max(power - DEFAULT_SCALE_POWER, 0) + max(hysteresis - 1, 0)
+
+
+@rule(
+    "DS306",
+    "loss-scale-beyond-float",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    references=("deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler",),
+    watches=(POWER,),
+)
+@bad(trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 128}'), at=POWER)
+@good(trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 16}'))
+def loss_scale_beyond_float(config: Config) -> Iterator[Finding]:
+    """The dynamic loss scale starts beyond the range of fp32.
+
+    DeepSpeed multiplies the loss by 2 to the power of `initial_scale_power`. From 128 on, that is more than the largest fp32 number, and the
+    first backward pass raises an `OverflowError`.
+
+    Write 16, the default.
+    """
+    if has_dynamic_loss_scale(config) and config.value(POWER) >= BEYOND_FP32:
+        yield Finding(
+            POWER,
+            f"initial_scale_power {config.quote(POWER)} is a loss scale of 2**{config.value(POWER)}, more than fp32 can hold: the first backward pass raises OverflowError.",
+            help="Write 16, the default.",
+            fix=write(config, POWER, "16"),
+        )
+
+
+@rule(
+    "DS309",
+    "min-loss-scale-above-start",
+    effect=Effect.SILENT,
+    references=(DYNAMIC_SCALER, FP16_DOCS),
+    watches=("fp16.min_loss_scale",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "initial_scale_power": 16, "min_loss_scale": 1000000}'),
+    at="fp16.min_loss_scale",
+)
+@bad(trained('"fp16": {"enabled": true, "initial_scale_power": 4, "min_loss_scale": 128}'), at="fp16.min_loss_scale")
+@good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "initial_scale_power": 16, "min_loss_scale": 1}'))
+@good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 1000000}'))
+def min_loss_scale_above_start(config: Config) -> Iterator[Finding]:
+    """The minimum loss scale is above the initial loss scale.
+
+    After an overflow DeepSpeed halves the loss scale, but not below `min_loss_scale`: here the scale rises where it has to fall. Under ZeRO
+    the next overflow then ends the run with "Current loss scale already at minimum - cannot decrease scale anymore".
+
+    Write 1, the default.
+    """
+    key = "fp16.min_loss_scale"
+    minimum, power = config.value(key), config.value(POWER)
+    if has_dynamic_loss_scale(config) and isinstance(power, int) and 0 <= power < BEYOND_FP32 and minimum > 2**power:
+        yield Finding(
+            key,
+            f"min_loss_scale {config.quote(key)} is above the initial loss scale, 2**{power} = {2**power:,}: an overflow raises the scale to {minimum:,} instead of halving it.",
+            help="Write 1, the default.",
+            fix=write(config, key, "1"),
+            related=((POWER, "the initial loss scale is set here"),) if config.has(POWER) else (),
+        )
+
+
+@rule("DS311", "initial-scale-power-too-low", effect=Effect.SILENT, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER,))
+@bad(trained('"fp16": {"enabled": true, "initial_scale_power": -5}'), at=POWER)
+@good(trained('"fp16": {"enabled": true, "initial_scale_power": 8}'))
+@good(trained('"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 0}'))
+def initial_scale_power_too_low(config: Config) -> Iterator[Finding]:
+    """The dynamic loss scale starts so low that small gradients are lost for thousands of steps.
+
+    The key is an exponent: 0 means an initial loss scale of 1, -5 means 1/32. The scale doubles once per `loss_scale_window` steps. Until it
+    is high enough, gradients below 6e-8 divided by the scale are 0 in fp16, and the parameters that depend on them do not learn.
+
+    Write 16, the default. A start that is too high costs only a few steps.
+    """
+    power, window = config.value(POWER), config.value("fp16.loss_scale_window")
+    if has_dynamic_loss_scale(config) and power < LOW_POWER:
+        steps = (DEFAULT_SCALE_POWER - power) * window if isinstance(window, int) and window > 0 else None
+        climb = f", and takes {steps:,} steps to reach 2**{DEFAULT_SCALE_POWER}" if steps is not None else ""
+        yield Finding(
+            POWER,
+            f"initial_scale_power {config.quote(POWER)} starts at a loss scale of 2**{power} = {2.0**power:g}{climb}: until then small gradients may become 0 in fp16.",
+            help="Write 16, the default, or remove the key.",
+            fix=write(config, POWER, "16"),
+            severity=Severity.WARNING,
+            certain=False,
+        )
