@@ -90,7 +90,7 @@ def hysteresis_below_1(config: Config) -> Iterator[Finding]:
 
     A countdown starts at `hysteresis`. An overflow halves the loss scale if the countdown is exactly 1, and otherwise decrements it. From 0
     it goes to -1 and -2, and never reaches 1. Once the loss scale is too high for the gradients, DeepSpeed skips every further optimizer
-    step: the training stops without an error.
+    step: the model silently stops learning.
 
     Write 1 to halve the scale at every overflow, or 2, the default.
     """
