@@ -5,7 +5,6 @@ Reached as `dslint.check`, `dslint.check_training_arguments` and `dslint.load`; 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,17 +12,15 @@ from typing import TYPE_CHECKING, Any
 from dslint.config import resolve
 from dslint.config.context import Context
 from dslint.config.effective import as_deepspeed_sees_it
-from dslint.config.infer import infer
+from dslint.config.load import Loaded, load_data
+from dslint.config.load import load as load_config
 from dslint.diagnostics import Diagnostic, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration, Release
-from dslint.lint.document import lint_config, lint_document
+from dslint.lint.document import lint_loaded
 from dslint.lint.files import rules_for
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import Selection, check_words, choose, is_name_of
 from dslint.settings import Finder
-from dslint.source.parse import parse
-from dslint.source.read import decode_base64, read
-from dslint.source.tree import Document
 from dslint.suppress.run import suppress
 
 if TYPE_CHECKING:
@@ -74,12 +71,11 @@ def check(
     check_words((*chosen, *left_out), all_rules())
     offered = (r for r in all_rules() if not r.pedantic or any(is_name_of(word, r) for word in chosen))
     asked = choose(offered, [Selection(chosen or None, left_out)])
-    document, shown = _document(config)
-    facts = _facts(world_size, integration, deepspeed)
+    loaded = _loaded(config, _facts(world_size, integration, deepspeed))
     if isinstance(config, Mapping):
-        return list(lint_config(document, shown, facts, asked).diagnostics)
+        return list(lint_loaded(loaded, _shown(config), asked).diagnostics)
     finder, path = Finder(), os.fspath(config)
-    result = lint_config(document, shown, facts, rules_for(path, finder.for_file(path), asked))
+    result = lint_loaded(loaded, _shown(config), rules_for(path, finder.for_file(path), asked))
     return list(suppress([result], finder)[0].diagnostics)
 
 
@@ -116,13 +112,12 @@ def check_training_arguments(
         return []
     if not isinstance(written, Mapping | str | os.PathLike):
         raise TypeError(f"args.deepspeed is {type(written).__name__}, and no dict and no path: pass config=")
-    document, shown = _document(written)
     size = world_size if world_size is not None else getattr(args, "world_size", None)
-    context = Context(_facts(size, "transformers", deepspeed), setup=setup_of(arguments_of(args), shown))
+    context = Context(_facts(size, "transformers", deepspeed), setup=setup_of(arguments_of(args), _shown(written)))
     if model is not None:
         context = context.but(model=describe(dict(model)))
     asked = choose((r for r in all_rules() if not r.pedantic), [])
-    return list(lint_document(document, shown, context, asked).diagnostics)
+    return list(lint_loaded(_loaded(written, context), _shown(written), asked).diagnostics)
 
 
 def load(config: Source, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> DeepSpeedConfig:
@@ -136,13 +131,12 @@ def load(config: Source, *, world_size: int | None = None, integration: str | No
     """
     from dslint.schemas.root import DeepSpeedConfig
 
-    document, shown = _document(config)
-    context = infer(document, _facts(world_size, integration, deepspeed))
-    found = lint_document(document, shown, context, all_rules()).diagnostics
+    loaded = _loaded(config, _facts(world_size, integration, deepspeed))
+    found = lint_loaded(loaded, _shown(config), all_rules()).diagnostics
     refused = [d for d in found if d.effect is Effect.CRASH and d.phase in (Phase.LOAD, Phase.PARSE)]
     if refused:
         raise ConfigError(refused)
-    return DeepSpeedConfig.model_validate(as_deepspeed_sees_it(resolve(document, context))[0])
+    return DeepSpeedConfig.model_validate(as_deepspeed_sees_it(resolve(loaded.document, loaded.context))[0])
 
 
 def _facts(world_size: int | None, integration: str | None, deepspeed: str | None) -> Facts:
@@ -151,28 +145,12 @@ def _facts(world_size: int | None, integration: str | None, deepspeed: str | Non
     return Facts(world_size, Integration(integration) if integration else None, Release.parse(deepspeed) if deepspeed else NEWEST)
 
 
-def _document(config: Source) -> tuple[Document, str]:
-    if isinstance(config, Mapping):
-        _check_plain(config, ())
-        return parse(json.dumps(config, indent=2)), "<dict>"
-    path = os.fspath(config)
-    text = read(path)
-    return parse(decode_base64(text) or text), path.replace(os.sep, "/")
+def _loaded(config: Source, given: Facts | Context) -> Loaded:
+    return load_data(config, given) if isinstance(config, Mapping) else load_config(os.fspath(config), given)
 
 
-def _check_plain(value: Any, path: tuple[str, ...]) -> None:
-    """Refuse what `json.dumps` would refuse or write otherwise, with the path to it."""
-    where = ".".join(path) or "the config"
-    if isinstance(value, Mapping):
-        for key, entry in value.items():
-            if not isinstance(key, str):
-                raise TypeError(f"{where}: the key {key!r} is no string")
-            _check_plain(entry, (*path, key))
-    elif isinstance(value, list | tuple):
-        for index, entry in enumerate(value):
-            _check_plain(entry, (*path, str(index)))
-    elif value is not None and not isinstance(value, str | int | float):
-        raise TypeError(f"{where}: {type(value).__name__} has no form in JSON: {value!r}")
+def _shown(config: Source) -> str:
+    return "<dict>" if isinstance(config, Mapping) else os.fspath(config).replace(os.sep, "/")
 
 
 __all__ = ["ConfigError", "check", "check_training_arguments", "load"]

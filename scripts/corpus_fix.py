@@ -20,10 +20,10 @@ from dslint.facts import Facts, Integration
 from dslint.fix.apply import fix
 from dslint.lint.discovery import discover
 from dslint.lint.document import lint_text
-from dslint.lint.files import is_setup
 from dslint.lint.results import FileResult
 from dslint.registry.rules import default_rules
 from dslint.settings import Finder
+from dslint.setup.files import is_setup
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
 

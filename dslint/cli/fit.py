@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT, Limit
+from dslint.cli.open_config import open_config, text_of
 from dslint.cli.options import color_option, terminal_width, wants_color
-from dslint.cli.workload import given_model, planned, read_config, workload_options
+from dslint.cli.workload import given_model, planned, workload_options
 from dslint.config import Config, resolve
 from dslint.facts.gpus import size
 from dslint.memory.costs import Speeds
@@ -20,7 +20,6 @@ from dslint.report import fit_page
 from dslint.report.style import Style
 from dslint.settings import Finder
 from dslint.source.parse import parse
-from dslint.source.tree import Document, plain
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
@@ -66,7 +65,7 @@ def command(
       2  bad usage, or a config or model that cannot be read
       4  nothing that was tried makes it fit
     """  # noqa: D301 - click wants the character itself
-    document, context = read_config(path, finder)
+    document, _, context, *_ = open_config(path, finder)
     found = given_model(said, context.facts)
     context = context.but(model=found.config or context.facts.model)
     facts = context.facts
@@ -79,17 +78,10 @@ def command(
         return config, planned(config, found.model, {**said, **otherwise}, found.assumed)
 
     speeds = Speeds()._replace(pcie=pcie, nvme=nvme)
-    fit = Search(changeable(document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))
+    fit = Search(text_of(document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))
     if output_format == "json":
         click.echo(fit_page.as_json(fit, facts, speeds))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
         click.echo(fit_page.page(fit, facts, speeds, path, style), color=style.color)
     sys.exit(0 if fit.fits or fit.ways else DOES_NOT_FIT)
-
-
-def changeable(document: Document) -> str:
-    """The text of a config in a form that values can be added to: its own, or JSON where it is YAML."""
-    if document.language != "yaml" or document.root is None:
-        return document.text
-    return json.dumps(plain(document.root), indent=2) + "\n"

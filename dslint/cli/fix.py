@@ -14,10 +14,11 @@ from dslint.diagnostics import Applicability
 from dslint.fix.apply import Fixed, fix
 from dslint.fix.atomic_write import write_whole
 from dslint.lint.discovery import Target, shown
-from dslint.lint.files import is_setup, lint_all, lint_given, lint_target
+from dslint.lint.files import lint_all, lint_given, lint_target
 from dslint.lint.results import FileResult
 from dslint.report.words import count
 from dslint.settings import Finder
+from dslint.setup.files import is_setup
 from dslint.source.read import ReadError, decode_base64, read
 from dslint.suppress.run import suppress
 

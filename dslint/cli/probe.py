@@ -10,10 +10,9 @@ from typing import Any, Self
 
 import click
 
-from dslint.cli.options import SettingType, color_option, read_stdin, settings_options, terminal_width, wants_color, warn
+from dslint.cli.open_config import open_config, text_of
+from dslint.cli.options import SettingType, color_option, settings_options, terminal_width, wants_color, warn
 from dslint.config import resolve
-from dslint.config.detect import FileKind, detect_kind
-from dslint.config.infer import infer
 from dslint.errors import UserError
 from dslint.lint.discovery import shown
 from dslint.probe.filling import assignment
@@ -22,8 +21,6 @@ from dslint.probe.result import Comparison, Result, Search
 from dslint.probe.trial import PreparedProbe, ProbeOptions, compare, prepare, probe, search
 from dslint.settings import Finder
 from dslint.settings.table import SETTINGS
-from dslint.source.parse import parse
-from dslint.source.read import ReadError, decode_base64, read
 
 FACTS = ("world-size", "integration", "deepspeed", "nodes", "gpu", "gpu-memory", "host-memory", "model")
 
@@ -115,8 +112,8 @@ def command(path: str, finder: Finder, output_format: str, color: str, plot: str
     \b
     Exit codes:
       0  the engine ran, and fits
-      1  the engine raised, or the config cannot be read as one
-      2  bad usage or settings, a file that cannot be opened
+      1  the engine raised
+      2  bad usage or settings, a config that cannot be used
       3  the probe could not run: torch or DeepSpeed are missing, there is no such device, no time left
       4  it takes more than --limit (or the GPU) has
     """  # noqa: D301 - click wants the character itself
@@ -132,7 +129,7 @@ def command(path: str, finder: Finder, output_format: str, color: str, plot: str
     )
     _check(wishes, plot)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a launcher that ends us leaves no process behind
-    setup = _setup(path, finder, wishes)
+    setup = _prepared(path, finder, wishes)
     with Progress() as progress:
         result: Result | Comparison | Search
         if wishes.comparison is not None:
@@ -162,22 +159,11 @@ def _check(wishes: ProbeOptions, plot: str | None) -> None:
         raise click.UsageError("--model-fn wants package.module:function, and no --layers.")
 
 
-def _setup(path: str, finder: Finder, wishes: ProbeOptions) -> PreparedProbe:
-    """Read the config and what is known beside it; ends the program where that is no config."""
+def _prepared(path: str, finder: Finder, wishes: ProbeOptions) -> PreparedProbe:
+    """The config and what is known beside it, made ready to run."""
+    document, _, context, *_ = open_config(path, finder)
     try:
-        text = read_stdin() if path == "-" else read(path)
-    except ReadError as error:
-        warn(f"{shown(path)}: {error}")
-        sys.exit(2)
-    decoded = decode_base64(text) or text
-    document = parse(decoded)
-    kind, note = detect_kind(document, named=True)
-    if kind is not FileKind.DS_CONFIG:
-        warn(f"{shown(path)}: {note or 'it holds no DeepSpeed config.'}")
-        sys.exit(1)
-    settings = finder.for_file(path)
-    try:
-        return prepare(shown(path), decoded, resolve(document, infer(document, settings.context)), wishes)
+        return prepare(shown(path), text_of(document), resolve(document, context), wishes)
     except ValueError as error:
         raise UserError(str(error)) from None
 

@@ -6,18 +6,12 @@ import sys
 
 import click
 
-from dslint.cli.options import FACTS, color_option, read_stdin, settings_options, terminal_width, wants_color, warn
-from dslint.config import Config, resolve
-from dslint.config.detect import FileKind, detect_kind
+from dslint.cli.open_config import open_config
+from dslint.cli.options import FACTS, color_option, settings_options, terminal_width, wants_color, warn
+from dslint.config import resolve
 from dslint.config.effective import as_deepspeed_sees_it, effective
-from dslint.config.infer import infer
-from dslint.lint.discovery import shown
-from dslint.lint.files import is_setup
 from dslint.report import show_page
 from dslint.settings import Finder
-from dslint.source.parse import parse
-from dslint.source.read import ReadError, decode_base64, read
-from dslint.source.tree import Mapping
 
 
 @click.command(name="show", short_help="Print the effective config, with the origin of every value.")
@@ -35,12 +29,8 @@ def command(path: str, finder: Finder, everything: bool, output_format: str, col
     CONFIG is a file, or "-" for standard input. It may also be a training that uses a config (YAML, a script, a program): the values that
     it puts in the place of "auto" then come with their places in it. The format `config` is the config as DeepSpeed sees it, as JSON.
     """
-    try:
-        text = read_stdin() if path == "-" else read(path)
-    except ReadError as error:
-        warn(f"{shown(path)}: {error}")
-        sys.exit(2)
-    config = _of_setup(text, path, finder) if is_setup(path) else _of_config(text, path, finder)
+    loaded = open_config(path, finder)
+    config = resolve(loaded.document, loaded.context)
     if output_format == "config":
         import json
 
@@ -58,39 +48,3 @@ def command(path: str, finder: Finder, everything: bool, output_format: str, col
     for name, evidence in config.context.evidence:
         warn(f"assumed --{name.replace('_', '-')} {getattr(config.facts, name)}: {evidence}")
     click.echo(show_page.table(entries, color=colored, width=width), color=colored)
-
-
-def _of_setup(text: str, path: str, finder: Finder) -> Config:
-    """The config that a training leads to, with what stands beside it; exits where there is none."""
-    from dslint.lint.setups import read_setups
-
-    found = read_setups(text, path, shown(path), finder.for_file(path).context, named=True)
-    assert found is not None, "what is named is always read"
-    for gathered in found.setups:
-        if gathered.config is not None and isinstance(gathered.config.root, Mapping):
-            if found.note:
-                warn(f"{shown(path)}: {found.note}")
-            if len(found.setups) > 1:
-                warn(f"{shown(path)}: {len(found.setups)} trainings are in it; this is the config of the first.")
-            return resolve(gathered.config, gathered.context)
-    warn(f"{shown(path)}: {found.note}")
-    for gathered in found.setups:
-        for linked, error in gathered.errors.items():
-            warn(f"{linked}: {error}")
-    sys.exit(1)
-
-
-def _of_config(text: str, path: str, finder: Finder) -> Config:
-    """The config that a text is; exits where it is none."""
-    document = parse(decode_base64(text) or text)
-    kind, note = detect_kind(document, named=True)
-    if not document.problems and not isinstance(document.root, Mapping):
-        note = "it holds no object, and so no config."
-    if document.problems or note or kind is not FileKind.DS_CONFIG:
-        for problem in document.problems:
-            place = document.position(problem.span.start)
-            click.echo(f"{shown(path)}:{place.line}:{place.column}: {problem.message}", err=True)
-        if note:
-            warn(f"{shown(path)}: {note}")
-        sys.exit(1)
-    return resolve(document, infer(document, finder.for_file(path).context))

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from dslint.cli.options import FACTS, read_stdin, settings_options, warn
+from dslint.cli.open_config import open_config
+from dslint.cli.options import FACTS, settings_options
 from dslint.config import Config, resolve
-from dslint.config.context import Context
-from dslint.config.detect import FileKind, detect_kind
-from dslint.config.infer import infer
 from dslint.facts import Facts
-from dslint.lint.discovery import shown
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.plan import STATES, Plan, PlanError, Workload, make_plan, trains_with
 from dslint.memory.shapes import Model
 from dslint.settings import Finder
-from dslint.source.parse import parse
-from dslint.source.read import ReadError, decode_base64, read
-from dslint.source.tree import Document, Mapping
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -120,27 +113,6 @@ _NAMES = (
 )
 
 
-def read_config(path: str, finder: Finder) -> tuple[Document, Context]:
-    """A config, and what is known beside it. What is no config ends the program with 2, and says why."""
-    try:
-        text = read_stdin() if path == "-" else read(path)
-    except ReadError as error:
-        warn(f"{shown(path)}: {error}")
-        sys.exit(2)
-    document = parse(decode_base64(text) or text)
-    kind, note = detect_kind(document, named=True)
-    if not document.problems and not isinstance(document.root, Mapping):
-        note = "it holds no object, and so no config."
-    if document.problems or note or kind is not FileKind.DS_CONFIG:
-        for problem in document.problems:
-            place = document.position(problem.span.start)
-            click.echo(f"{shown(path)}:{place.line}:{place.column}: {problem.message}", err=True)
-        if note:
-            warn(f"{shown(path)}: {note}")
-        sys.exit(2)
-    return document, infer(document, finder.for_file(path).context)
-
-
 def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
     """The model that was asked for; raises `UserError`."""
     targets = tuple(word.strip() for word in (said["lora_targets"] or "").split(",") if word.strip())
@@ -161,7 +133,7 @@ def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
 
 def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, Model, Plan]:
     """The config, the model and the plan that a command is asked about; raises `UserError`."""
-    document, context = read_config(path, finder)
+    document, _, context, *_ = open_config(path, finder)
     found = given_model(said, context.facts)
     config = resolve(document, context.but(model=found.config or context.facts.model))
     return config, found.model, planned(config, found.model, said, found.assumed)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 from dslint.config import resolve
 from dslint.config.context import Context
-from dslint.config.detect import FileKind, detect_kind
-from dslint.config.infer import infer
+from dslint.config.detect import FileKind
+from dslint.config.load import Loaded, load, load_text
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts, Release
 from dslint.lint.place import by_place, in_broken_text
 from dslint.lint.results import FileResult, Skipped
 from dslint.lint.run import by_needs, run_rules
 from dslint.rule import RuleInfo
-from dslint.source.parse import parse
-from dslint.source.read import ReadError, decode_base64, read
+from dslint.source.read import ReadError
 from dslint.source.tree import Document
 
 
@@ -32,31 +30,30 @@ def lint_file(path: str, shown: str, given: Facts | Context, rules: Iterable[Rul
         named: whether a person named the file. A file that was only found in a directory is left out (None) unless it looks like a config.
     """
     try:
-        text = read(path)
+        loaded = load(path, given, named=named)
     except ReadError as error:
         return FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))
-    return lint_text(text, shown, given, rules, named=named)
+    return _lint(loaded, shown, rules, named=named)
 
 
 def lint_text(text: str, shown: str, given: Facts | Context, rules: Iterable[RuleInfo], *, named: bool = True) -> FileResult | None:
     """Lint a text as if it were the file `shown`; see `lint_file`."""
-    decoded = decode_base64(text)
-    document = parse(decoded or text)
-    kind, note = detect_kind(document, named=named)
-    if decoded and note is None:
-        note = "a config in base64; lines and columns are those of the decoded text."
-    if not named and kind is not FileKind.DS_CONFIG:
-        return None
-    if kind is not FileKind.DS_CONFIG:
-        return FileResult(shown, kind, document, note=note, context=Context.of(given))
-    return replace(lint_config(document, shown, given, rules), note=note)
+    return _lint(load_text(text, given, named=named), shown, rules, named=named)
 
 
-def lint_config(document: Document, shown: str, given: Facts | Context, rules: Iterable[RuleInfo]) -> FileResult:
-    """Lint a parsed config, with the facts that plainly follow from it."""
-    context = infer(document, given)
-    linted = lint_document(document, shown, context, rules)
-    return FileResult(shown, FileKind.DS_CONFIG, document, linted.diagnostics, linted.skipped, context=context, ran=linted.ran)
+def _lint(loaded: Loaded, shown: str, rules: Iterable[RuleInfo], *, named: bool) -> FileResult | None:
+    if loaded.kind is FileKind.DS_CONFIG:
+        return lint_loaded(loaded, shown, rules)
+    return FileResult(shown, loaded.kind, loaded.document, note=loaded.note, context=loaded.context) if named else None
+
+
+def lint_loaded(loaded: Loaded, shown: str, rules: Iterable[RuleInfo]) -> FileResult:
+    """Lint what was opened as a config, whatever it looks like."""
+    note = loaded.note or ("a config in base64; lines and columns are those of the decoded text." if loaded.encoded else None)
+    linted = lint_document(loaded.document, shown, loaded.context, rules)
+    return FileResult(
+        shown, FileKind.DS_CONFIG, loaded.document, linted.diagnostics, linted.skipped, note, context=loaded.context, ran=linted.ran
+    )
 
 
 class Linted(NamedTuple):

@@ -15,12 +15,10 @@ from dslint.lint.results import FileResult
 from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
+from dslint.setup.files import is_setup
 
 PARALLEL_FROM = 400
 """The number of files from which more processes pay: to start them takes as long as to lint some hundred files."""
-
-SETUPS = (".yaml", ".yml", ".py", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
-"""The names of files that are no configs, and lead to some."""
 
 CHUNK = 40
 """How many files a process is given at a time."""
@@ -41,12 +39,6 @@ def lint_target(target: Target, settings: Settings) -> list[FileResult]:
     else:
         found = [lint_file(target.path, shown(target.path), *how, named=target.named)]
     return [with_severities(result, settings) for result in found if result is not None]
-
-
-def is_setup(path: str) -> bool:
-    """Whether a file, by its name, is one that leads to a config: a training, a program, a script."""
-    name = os.path.basename(path).lower()
-    return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")
 
 
 def lint_given(text: str, path: str, settings: Settings, *, led: Sequence[Context] = ()) -> list[FileResult]:

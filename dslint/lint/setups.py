@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from os.path import basename, normpath
+from os.path import normpath
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -16,7 +16,8 @@ from dslint.lint.place import by_place
 from dslint.lint.results import FileResult, Skipped
 from dslint.rule import RuleInfo
 from dslint.setup.accelerate import NAMES
-from dslint.setup.gather import LoadedSetup, Read, read_yaml
+from dslint.setup.gather import LoadedSetup, Read
+from dslint.setup.read import read_setups
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
 
@@ -58,18 +59,6 @@ def links_of(path: str, shown: str, given: Context) -> Iterator[tuple[str, Conte
         config = gathered.setup.config
         if config is not None and gathered.config is not None and config != shown and gathered.documents.get(config) is gathered.config:
             yield config, infer(gathered.config, gathered.context)
-
-
-def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
-    """Read a file by its name and text. None for a discovered file that has nothing to do with DeepSpeed."""
-    name = basename(path).lower()
-    if name.endswith((".yaml", ".yml")):
-        return read_yaml(text, path, shown, given, named=named)
-    from dslint.setup.scripts import read_program, read_shell
-
-    if name.endswith(".py"):
-        return read_program(text, path, shown, given, named=named)
-    return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))
 
 
 def lint_command(text: str, given: Facts | Context, rules: Sequence[RuleInfo]) -> list[FileResult]:

@@ -50,3 +50,13 @@ def _above(folder: str) -> tuple[str, ...]:
             return ()
         above.append(folder)
     return tuple(above)
+
+
+SETUPS = (".yaml", ".yml", ".py", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+"""The endings of files that are not configs themselves, and lead to some."""
+
+
+def is_setup(path: str) -> bool:
+    """Whether a file, by its name, is one that leads to a config: a training, a program, a script."""
+    name = os.path.basename(path).lower()
+    return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind
 from dslint.config.infer import infer
+from dslint.config.load import load
 from dslint.facts import Facts, Integration
 from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
@@ -15,7 +16,7 @@ from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
 from dslint.setup.training import framework_of, read_training, what_else
 from dslint.source.parse import parse
-from dslint.source.read import ReadError, decode_base64, read
+from dslint.source.read import ReadError
 from dslint.source.tree import Document, Mapping, Member, Scalar
 from dslint.source.yaml_tree import below, parse_yaml
 
@@ -142,15 +143,14 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str) -> None:
         )
         return
     try:
-        text = read(linked.path)
+        loaded = load(linked.path, gathered.context)
     except ReadError as error:
         gathered.errors[linked.shown] = str(error)
         gathered.setup = replace(gathered.setup, link=link)
         return
-    config = parse(decode_base64(text) or text)
-    gathered.documents[linked.shown] = config
-    if detect_kind(config, named=True)[0] is FileKind.DS_CONFIG:
-        gathered.config = config
+    gathered.documents[linked.shown] = loaded.document
+    if loaded.kind is FileKind.DS_CONFIG:
+        gathered.config = loaded.document
     gathered.setup = replace(gathered.setup, link=link, config=linked.shown)
 
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from docs_pages_writing.own_rules import own_rules
 from dslint.config.context import Context
+from dslint.config.load import take
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.facts import LAST_PATCH, RELEASES, Facts, Release
-from dslint.lint.document import lint_config, lint_document
+from dslint.lint.document import lint_document, lint_loaded
 from dslint.lint.results import FileResult, Results
 from dslint.lint.run import IGNORES
 from dslint.report import full
@@ -60,7 +61,7 @@ def _lint(text: str, example: Example, rule: Rule) -> FileResult:
     document = parse(text)
     context = context_of(example)
     rules = own_rules() if IGNORES in rule.watches else (rule,)
-    return apply_comments(lint_config(document, CONFIG, context, rules))
+    return apply_comments(lint_loaded(take(document, context), CONFIG, rules))
 
 
 def _printed(result: FileResult) -> str:

@@ -51,7 +51,7 @@ def test_bad_arguments(arguments: dict[str, Any], error: type[Exception]) -> Non
     [
         ({"fp16": {"enabled": object}}, "fp16.enabled"),
         ({"optimizer": {"params": {"betas": [0.9, {1, 2}]}}}, "optimizer.params.betas.1"),
-        ({1: 2}, "no string"),
+        ({1: 2}, "not a string"),
     ],
 )
 def test_what_json_has_no_form_for(config: dict[Any, Any], words: str) -> None:

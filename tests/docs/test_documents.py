@@ -17,8 +17,9 @@ from typing import NamedTuple
 
 import pytest
 
+from dslint.config.load import take
 from dslint.facts import Facts, Integration
-from dslint.lint.document import lint_config
+from dslint.lint.document import lint_loaded
 from dslint.registry.rules import default_rules
 from dslint.settings.sources import read_file
 from dslint.source.parse import parse
@@ -143,6 +144,6 @@ def test_relative_links_lead_to_files_of_the_repository(document: Path) -> None:
 def test_the_comments_in_the_page_on_suppressing_suppress_findings() -> None:
     page = (ROOT / "docs" / "suppressing.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```hjson\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    linted = apply_comments(lint_config(parse(block), "c.hjson", Facts(integration=Integration.DEEPSPEED), default_rules()))
+    linted = apply_comments(lint_loaded(take(parse(block), Facts(integration=Integration.DEEPSPEED)), "c.hjson", default_rules()))
     assert linted.diagnostics == ()
     assert [suppressed.diagnostic.code for suppressed in linted.suppressed] == ["DS501", "DS102"]

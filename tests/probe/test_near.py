@@ -305,7 +305,7 @@ def test_what_does_not_go_together(tmp_path: Path, options: list[str], words: st
 def test_what_is_no_config(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text('{"model_type": "llama", "hidden_size": 1}', encoding="utf-8")
-    assert dslint("probe", path).returncode == 1
+    assert dslint("probe", path).returncode == 2
     assert dslint("probe", tmp_path / "none.json").returncode == 2
     folder = dslint("probe", tmp_path)
     assert folder.returncode == 2

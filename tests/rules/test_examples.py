@@ -7,9 +7,10 @@ import re
 import pytest
 
 from dslint.config.context import PARTS
+from dslint.config.load import take
 from dslint.diagnostics import Diagnostic, Effect
 from dslint.facts import Facts
-from dslint.lint.document import lint_config
+from dslint.lint.document import lint_loaded
 from dslint.registry.rules import loaded_rules
 from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
@@ -22,7 +23,7 @@ RULES = loaded_rules()
 
 def lint(example: Example) -> tuple[Diagnostic, ...]:
     document = parse(example.text)
-    return apply_comments(lint_config(document, "ds_config.json", context_of(example), RULES)).diagnostics
+    return apply_comments(lint_loaded(take(document, context_of(example)), "ds_config.json", RULES)).diagnostics
 
 
 def cases(kind: str) -> list[object]:

@@ -10,10 +10,10 @@ import pytest
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts
 from dslint.lint.discovery import Target
-from dslint.lint.files import is_setup
 from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_command, lint_setup, merged
 from dslint.registry.rules import loaded_rules
+from dslint.setup.files import is_setup
 from dslint.suppress.comments import apply_comments
 
 RULES = [rule for rule in loaded_rules() if not rule.pedantic]

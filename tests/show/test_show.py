@@ -90,19 +90,6 @@ def test_the_config_as_deepspeed_sees_it(config: Path) -> None:
     assert "bf16.enabled" in unknown.stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "code", "words"),
-    [("{", 1, "never closed"), ('{"dependencies": {}, "name": "x"}', 1, "not judged"), ("[1]", 1, ""), (None, 2, "o such file")],
-)
-def test_bad_input(tmp_path: Path, content: str | None, code: int, words: str) -> None:
-    file = tmp_path / "c.json"
-    if content is not None:
-        file.write_text(content, encoding="utf-8")
-    done = dslint("show", file)
-    assert done.returncode == code
-    assert words in done.stderr
-
-
 def test_the_schema_goes_to_a_file_or_to_standard_output(tmp_path: Path) -> None:
     printed = json.loads(dslint("schema", "--integration", "transformers").stdout)
     assert printed["$schema"].endswith("2020-12/schema")

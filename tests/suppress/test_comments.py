@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dslint.config.load import take
 from dslint.facts import Facts, Integration, Release
-from dslint.lint.document import lint_config
+from dslint.lint.document import lint_loaded
 from dslint.lint.results import FileResult
 from dslint.registry.rules import default_rules
 from dslint.rule import RuleInfo
@@ -20,7 +21,7 @@ ALONE = Facts(integration=Integration.DEEPSPEED)
 
 
 def lint(text: str, rules: Sequence[RuleInfo] = default_rules()) -> FileResult:
-    return apply_comments(lint_config(parse(text), "c.hjson", ALONE, rules))
+    return apply_comments(lint_loaded(take(parse(text), ALONE), "c.hjson", rules))
 
 
 def codes(text: str) -> tuple[list[str], list[tuple[str, str | None]]]:
@@ -122,7 +123,7 @@ def test_an_upgrade_reports_no_comments() -> None:
     text = '// dslint: ignore-file[DS501] x\n{"train_micro_batch_size_per_gpu": 4}'
     between = Facts(integration=Integration.DEEPSPEED, upgrade_from=Release(0, 14, 5))
     assert [d.code for d in lint(text).diagnostics] == ["DS007"]
-    changes = apply_comments(lint_config(parse(text), "c.hjson", between, default_rules()))
+    changes = apply_comments(lint_loaded(take(parse(text), between), "c.hjson", default_rules()))
     assert not [d for d in changes.diagnostics if d.code == "DS007"]
 
 

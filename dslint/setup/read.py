@@ -1,0 +1,20 @@
+"""Files that lead to configs, read by their names."""
+
+from __future__ import annotations
+
+import os
+
+from dslint.config.context import Context
+from dslint.setup.gather import Read, read_yaml
+
+
+def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a file by its name and text. None for a discovered file that has nothing to do with DeepSpeed."""
+    name = os.path.basename(path).lower()
+    if name.endswith((".yaml", ".yml")):
+        return read_yaml(text, path, shown, given, named=named)
+    from dslint.setup.scripts import read_program, read_shell  # most runs see none of these
+
+    if name.endswith(".py"):
+        return read_program(text, path, shown, given, named=named)
+    return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))

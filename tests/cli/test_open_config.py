@@ -1,0 +1,56 @@
+"""Every command opens a config alike, and has one exit code for a file that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.command import dslint
+
+COMMANDS = (
+    ("show",),
+    ("estimate", "--params", "7B", "--world-size", "8"),
+    ("fit", "--params", "7B", "--world-size", "8", "--gpu", "a100"),
+    ("probe", "--device", "fake"),
+)
+UNUSABLE = {
+    "broken": ('{"train_batch_size": 8', "never closed"),
+    "another kind": ('{"dependencies": {}, "name": "x"}', ""),
+    "a template": ('{"train_batch_size": {{ batch }}, "zero_optimization": {}}', "template"),
+    "a list": ("[1]", ""),
+    "missing": (None, "no such file"),
+    "binary": ("\0\0", ""),
+}
+
+
+@pytest.mark.parametrize("what", UNUSABLE)
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_a_file_that_cannot_be_used_exits_with_2(tmp_path: Path, command: tuple[str, ...], what: str) -> None:
+    content, words = UNUSABLE[what]
+    file = tmp_path / "c.json"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    done = dslint(command[0], file, *command[1:])
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert done.stdout == ""
+    assert "c.json" in done.stderr
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(("content", "code"), [('{"train_batch_size": 8', 1), ("[1]", 1), ("\0\0", 2), (None, 2)])
+def test_check_finds_syntax_errors_and_exits_with_2_only_where_it_cannot_judge(tmp_path: Path, content: str | None, code: int) -> None:
+    file = tmp_path / "c.json"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    assert dslint("check", file).returncode == code
+
+
+@pytest.mark.parametrize("command", COMMANDS[:3], ids=lambda command: command[0])
+def test_a_training_stands_for_the_config_that_it_leads_to(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    launch = "deepspeed --num_gpus 8 train.py --deepspeed ds.json --per_device_train_batch_size 3\n"
+    (tmp_path / "run.sh").write_text(launch, encoding="utf-8")
+    done = dslint(command[0], "run.sh", *command[1:], cwd=tmp_path)
+    assert done.returncode in (0, 4), done.stderr
+    assert "ds.json" in done.stderr
