@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Severity(StrEnum):
@@ -148,3 +149,10 @@ class Diagnostic:
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     certain: bool = True
+
+
+class NotJudged(NamedTuple):
+    """Why a file, or a part of it, was not judged: a sentence that says what the user can do, and the place of the part."""
+
+    reason: str
+    range: Range | None = None

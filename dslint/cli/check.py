@@ -45,6 +45,7 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
 @settings_options(
     *FACTS,
     "checkpoint",
+    "env",
     "select",
     "ignore",
     "extend-select",
@@ -52,6 +53,7 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
     "pedantic",
     "severity",
     "fail-on",
+    "strict",
     "include",
     "exclude",
     "extend-exclude",
@@ -161,7 +163,8 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
         add_ignores(files, finder, wanted.add_ignores)
         return check(finder.again(), replace(wanted, add_ignores=None))
     written = _report(files, finder, wanted)
-    return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero)
+    strict = bool(run_settings(finder)["strict"])
+    return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero, strict=strict)
 
 
 def _found(finder: Finder, wanted: CheckOptions) -> Discovered:
@@ -216,12 +219,13 @@ def _only_mended(files: Iterable[FileResult], wanted: CheckOptions, *, failed: b
     return FINDINGS if wanted.diff and changes and not wanted.exit_zero else CLEAN
 
 
-def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool) -> int:
+def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool, strict: bool = False) -> int:
     """The exit code for the results. `failed` says that something went wrong beside them, `forgiving` that findings are no failure."""
     files = list(files)
     if failed or any(file.error or any(d.code == INTERNAL_ERROR for d in file.diagnostics) for file in files):
         return FAILED
-    return FINDINGS if not forgiving and any(file.fails for file in files) else CLEAN
+    fails = any(file.fails or (strict and file.not_judged) for file in files)
+    return FINDINGS if fails and not forgiving else CLEAN
 
 
 def _lint(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileResult]:

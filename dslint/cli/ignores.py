@@ -13,7 +13,7 @@ from dslint.fix.atomic_write import write_whole
 from dslint.lint.discovery import shown
 from dslint.lint.files import lint_given
 from dslint.lint.results import FileResult
-from dslint.report.words import count, is_judged, listed
+from dslint.report.words import count, listed
 from dslint.settings import Finder, Layer
 from dslint.source.read import decode_base64, read
 from dslint.suppress.adding import settings_file, with_comments, with_entries
@@ -30,7 +30,7 @@ def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> Non
     number = 0
     left: dict[str, tuple[Layer | None, list[Diagnostic]]] = {}
     for file in files:
-        if not is_judged(file) or not file.diagnostics:
+        if not file.is_judged or not file.diagnostics:
             continue
         remaining = _comment(file, finder, reason) if file.kind is FileKind.DS_CONFIG and os.path.isfile(file.path) else file.diagnostics
         if len(remaining) < len(file.diagnostics):

@@ -14,7 +14,21 @@ from click.shell_completion import CompletionItem
 from dslint.registry.rules import all_rules
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings, from_environment, from_options
-from dslint.settings.kinds import Choice, Count, DeepSpeedRelease, FileName, Flag, FolderName, GpuName, RuleWords, Size, Table, Words, Wrong
+from dslint.settings.kinds import (
+    Choice,
+    Count,
+    DeepSpeedRelease,
+    Environment,
+    FileName,
+    Flag,
+    FolderName,
+    GpuName,
+    RuleWords,
+    Size,
+    Table,
+    Words,
+    Wrong,
+)
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,6 +53,7 @@ _METAVARS = {
     DeepSpeedRelease: "RELEASE",
     RuleWords: "RULES",
     Words: "PATTERNS",
+    Environment: "NAME=VALUE",
     FileName: "FILE",
     FolderName: "DIR",
     Size: "SIZE",
@@ -114,7 +129,7 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
     meaning = setting.meaning + (f"  [default: {default}]" if default else "")
     if isinstance(setting.kind, Flag):
         return click.option(f"--{setting.name}", setting.variable.lower(), is_flag=True, help=meaning)
-    several = isinstance(setting.kind, Words | Table)
+    several = isinstance(setting.kind, Words | Table | Environment)
     return click.option(f"--{setting.name}", setting.variable.lower(), type=SettingType(setting), multiple=several, help=meaning)
 
 

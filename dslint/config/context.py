@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ class Context:
     """What is known beside a config.
 
     `evidence` names the facts that were inferred, each with what it was inferred from. `setup` are the files that the config was found
-    with, `policy` is what the team requires, `checkpoint` what the run resumes from.
+    with, `policy` is what the team requires, `checkpoint` what the run resumes from, `environment` the variables that launch scripts see.
     """
 
     facts: Facts = field(default_factory=Facts)
@@ -26,6 +27,7 @@ class Context:
     setup: Setup | None = field(default=None, compare=False, repr=False)
     policy: Policy | None = None
     checkpoint: CheckpointFacts | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, given: Facts | Context) -> Context:

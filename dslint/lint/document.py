@@ -9,7 +9,7 @@ from dslint.config import resolve
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load, load_text
-from dslint.diagnostics import Diagnostic
+from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.facts import Facts, Release
 from dslint.lint.place import by_place, in_broken_text
 from dslint.lint.results import FileResult, Skipped
@@ -44,7 +44,10 @@ def lint_text(text: str, shown: str, given: Facts | Context, rules: Iterable[Rul
 def _lint(loaded: Loaded, shown: str, rules: Iterable[RuleInfo], *, named: bool) -> FileResult | None:
     if loaded.kind is FileKind.DS_CONFIG:
         return lint_loaded(loaded, shown, rules)
-    return FileResult(shown, loaded.kind, loaded.document, note=loaded.note, context=loaded.context) if named else None
+    if not named and loaded.kind not in (FileKind.TEMPLATE, FileKind.INFERENCE):
+        return None
+    reason = (NotJudged(loaded.note),) if loaded.note else ()
+    return FileResult(shown, loaded.kind, loaded.document, note=loaded.note if named else None, context=loaded.context, not_judged=reason)
 
 
 def lint_loaded(loaded: Loaded, shown: str, rules: Iterable[RuleInfo]) -> FileResult:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from dslint.config.context import Context
-from dslint.diagnostics import Diagnostic, Severity
+from dslint.diagnostics import Diagnostic, NotJudged, Severity
 from dslint.facts import Facts
 from dslint.source.tree import Document
 
@@ -43,6 +43,10 @@ class Suppressed:
     reason: str | None = None
 
 
+JUDGED = frozenset({"ds_config", "accelerate", "training", "script", "python"})
+"""The kinds of file that contain or name a config."""
+
+
 @dataclass(frozen=True, slots=True)
 class FileResult:
     """What was found in one file.
@@ -50,7 +54,8 @@ class FileResult:
     `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
     `fail_on` is the least severity for which the file fails, or "never".
     `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
-    `ran` are the codes of the rules that were selected and not skipped.
+    `ran` are the codes of the rules that were selected and not skipped; empty if no config was judged.
+    `not_judged` says what was not judged, and why: the whole file, or a part of it such as one launch of a script.
     `document` is None when the file could not be read; `error` is then the sentence that says why.
     """
 
@@ -65,6 +70,12 @@ class FileResult:
     suppressed: tuple[Suppressed, ...] = ()
     ran: frozenset[str] = frozenset()
     fail_on: str = "warning"
+    not_judged: tuple[NotJudged, ...] = ()
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether rules ran on a config that this file contains or names."""
+        return self.error is None and self.kind in JUDGED and (bool(self.ran) or not self.not_judged)
 
     @property
     def facts(self) -> Facts:

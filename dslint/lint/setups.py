@@ -9,7 +9,7 @@ from os.path import normpath
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
-from dslint.diagnostics import Diagnostic
+from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.facts import Facts
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
@@ -33,7 +33,9 @@ def lint_setup(path: str, shown: str, given: Facts | Context, rules: Sequence[Ru
     try:
         text = read(path)
     except ReadError as error:
-        return [FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))] if named else []
+        if named:
+            return [FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))]
+        return [FileResult(shown, FileKind.UNREADABLE, context=Context.of(given), not_judged=(NotJudged(str(error)),))]
     return lint_setup_text(text, path, shown, given, rules, named=named)
 
 
@@ -75,7 +77,11 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     """Lint a file that was read: one result for the file itself, and one for each file that it names."""
     if found.kind is FileKind.UNREADABLE:
         return [FileResult(shown, FileKind.UNREADABLE, error=found.note, context=given)]
-    results = [FileResult(shown, found.kind, found.document, note=found.note, context=given)]
+    not_judged = [*found.not_judged, *(gathered.not_judged for gathered in found.setups if gathered.not_judged)]
+    if not found.setups and not not_judged and found.note:
+        not_judged = [NotJudged(found.note)]
+    first = FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=tuple(dict.fromkeys(not_judged)))
+    results = [first]
     for gathered in found.setups:
         results += _lint_one(gathered, shown, rules)
     return merged(results)
@@ -87,7 +93,7 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> I
     if config is None:
         asked = [rule for rule in rules if rule.setup]
         linted = lint_document(Document("", None, language="text"), "", gathered.context, asked)
-        linted = linted._replace(diagnostics=tuple(d for d in linted.diagnostics if d.path), skipped=())
+        linted = Linted(tuple(d for d in linted.diagnostics if d.path), (), frozenset())  # no config was judged
     else:
         gathered.context = infer(config, gathered.context)
         linted = lint_document(config, at, gathered.context, rules)
@@ -141,5 +147,6 @@ def _merged(results: list[FileResult]) -> FileResult:
         skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),
         ran=frozenset().union(*(result.ran for result in judged)),
         context=judged[0].context,
+        not_judged=tuple(dict.fromkeys(one for result in results for one in result.not_judged)),
         error=first.error or next((result.error for result in judged if result.error), None),
     )

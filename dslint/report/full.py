@@ -9,7 +9,7 @@ from dslint.diagnostics import Applicability, Diagnostic, Range, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.excerpt import Mark, bar, draw, line_of, sections
 from dslint.report.style import Style, paragraphs, visible, wrap
-from dslint.report.words import COLORS, assumed, assumed_in_short, consequence_of, fixable, hidden, not_asked, verdict
+from dslint.report.words import COLORS, assumed, assumed_in_short, consequence_of, fixable, hidden, not_asked, reasons, verdict
 from dslint.source.tree import Document
 
 _FIXES = {Applicability.SAFE: " (--fix)", Applicability.UNSAFE: " (--unsafe-fixes)", Applicability.DISPLAY: ""}
@@ -112,6 +112,8 @@ def _summary(results: Results, style: Style) -> Iterator[str]:
     yield from (style.paint(line, "bold") for line in wrap(verdict(results), style.width))
     for sentence in (fixable(results), hidden(results), *not_asked(results)):
         yield from wrap(sentence, style.width) if sentence else ()
+    for sentence in reasons(results) if results.verbose else ():
+        yield from paragraphs(visible(sentence), style.width)
     for sentence in assumed(results) if results.verbose else assumed_in_short(results):
         yield from paragraphs(sentence, style.width)
     explained = next((diagnostic.code for diagnostic in results.diagnostics if diagnostic.name != "internal-error"), None)

@@ -7,7 +7,8 @@
       "files": [{
         "path", "kind",           the path as it was given or found, with forward slashes; "ds_config", "inference", "template", ...
         "error", "note",          why it could not be read; a sentence about it as a whole
-        "inferred": [{"fact", "value", "evidence"}]
+        "inferred": [{"fact", "value", "evidence"}],
+        "not_judged": [{"reason", "range"}]   what was not judged: the whole file if range is null, else the part at range
       }],
       "diagnostics": [{
         "path", "code", "name",
@@ -26,7 +27,7 @@
         "suppression": {"by": "comment" | "settings" | "baseline", "reason"}
       }],
       "skipped": [{"code", "needs"}],       rules that were not asked about some file, and the fact each would need
-      "summary": {"error", "warning", "info", "files", "judged", "unreadable", "suppressed"}
+      "summary": {"error", "warning", "info", "files", "judged", "not_judged", "unreadable", "suppressed"}
     }
 
 Every key is always there. What is not known or does not apply is null: `error`, `note`, `phase`, `help`, `url`, `pointer`, `range`, `fix`,
@@ -50,7 +51,6 @@ from dslint.diagnostics import Diagnostic, Edit, Fix, Place, Range, Related, Sev
 from dslint.facts import Facts
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style
-from dslint.report.words import is_judged
 from dslint.source.tree import Document
 from dslint.suppress.fingerprints import fingerprints
 
@@ -126,7 +126,8 @@ def summary_of(results: Results) -> dict[str, int]:
     return {
         **{severity.value: results.count(severity) for severity in Severity},
         "files": len(results.files),
-        "judged": sum(is_judged(file) for file in results.files),
+        "judged": sum(file.is_judged for file in results.files),
+        "not_judged": sum(bool(file.not_judged) for file in results.files),
         "unreadable": sum(file.error is not None for file in results.files),
         "suppressed": len(results.suppressed),
     }
@@ -139,7 +140,9 @@ def _fact(context: Context, name: str) -> object:
 
 def _file(file: FileResult) -> dict[str, object]:
     inferred = [{"fact": fact, "value": _fact(file.context, fact), "evidence": evidence} for fact, evidence in file.context.evidence]
-    return {"path": file.path, "kind": str(file.kind), "error": file.error, "note": file.note, "inferred": inferred}
+    not_judged = [{"reason": one.reason, "range": _range(one.range)} for one in file.not_judged]
+    about = {"path": file.path, "kind": str(file.kind), "error": file.error, "note": file.note}
+    return {**about, "inferred": inferred, "not_judged": not_judged}
 
 
 def _diagnostic(diagnostic: Diagnostic, document: Document | None, fingerprint: str) -> dict[str, object]:

@@ -20,7 +20,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from dslint.diagnostics import Diagnostic
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, visible, visible_lines
-from dslint.report.words import count, is_judged, place, said, suppressed_by
+from dslint.report.words import count, place, said, suppressed_by
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
@@ -57,7 +57,7 @@ def _cases(file: FileResult) -> Iterator[Element]:
     if file.error is not None:
         yield _case(file, file.kind, "error", "unreadable", file.error, [visible(f"{file.path}: {file.error}")])
     elif not file.diagnostics:
-        judged = is_judged(file)
+        judged = file.is_judged
         note = file.note or ("" if judged else f"not judged: {file.kind}")
         yield _case(file, "no findings" if judged else file.kind, None if judged else "skipped", file.kind, note, [])
     for (code, name), found in _by_rule(file.diagnostics).items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
-from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
+from dslint.lint.results import Results, Suppressed, SuppressedBy
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 
@@ -40,9 +40,6 @@ _VALUES = {
 }
 
 _BY = {SuppressedBy.COMMENT: "by a comment", SuppressedBy.SETTINGS: "by the settings", SuppressedBy.BASELINE: "by the baseline"}
-
-_JUDGED = ("ds_config", "accelerate", "training", "script", "python")
-"""The kinds of file that rules are asked about."""
 
 
 def consequence(effect: Effect, phase: Phase | None, *, certain: bool = True) -> str | None:
@@ -82,11 +79,6 @@ def flag(fact: str) -> str:
     return f"{option(fact)} {_VALUES.get(fact, 'NAME')}"
 
 
-def is_judged(file: FileResult) -> bool:
-    """Whether the rules were asked about a file."""
-    return file.error is None and file.kind in _JUDGED
-
-
 def said(diagnostic: Diagnostic) -> list[str]:
     """All that is said of a finding: what was found, what DeepSpeed does, what to write instead, where there is more."""
     consequence = consequence_of(diagnostic)
@@ -107,9 +99,10 @@ def place(diagnostic: Diagnostic) -> str:
 
 def verdict(results: Results) -> str:
     """The run in one sentence, and what was left out in another."""
-    judged = sum(is_judged(file) for file in results.files)
+    judged = sum(file.is_judged for file in results.files)
     unreadable = sum(file.error is not None for file in results.files)
     unjudged = len(results.files) - judged - unreadable
+    partly = sum(file.is_judged and bool(file.not_judged) for file in results.files)
     found = [count_severity(number, severity) for severity in Severity if (number := results.count(severity))]
     if found:
         sentences = [f"Found {listed(found)} in {count(judged, 'file')}."]
@@ -117,9 +110,22 @@ def verdict(results: Results) -> str:
         sentences = [f"No problems found in {count(judged, 'file')}." if judged else "No config was judged."]
     if unjudged and judged:
         sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not judged.")
+    if partly:
+        sentences.append(f"{count(partly, 'file')} {'was' if partly == 1 else 'were'} judged only in part.")
+    if not results.verbose and any(True for _ in reasons(results)):
+        sentences.append("Use -v to list the reasons.")
     if unreadable:
         sentences.append(f"{count(unreadable, 'file')} could not be read.")
     return " ".join(sentences)
+
+
+def reasons(results: Results) -> Iterator[str]:
+    """What was not judged, with its place and the reason, except what the note of a file says already."""
+    for file in results.files:
+        for one in file.not_judged:
+            if one.reason != file.note:
+                line = f":{one.range.start.line}" if one.range else ""
+                yield f"Not judged: {file.path}{line}: {one.reason}"
 
 
 def not_asked(results: Results) -> Iterator[str]:

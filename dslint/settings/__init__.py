@@ -88,7 +88,7 @@ class Settings:
         """The facts, the policy and the checkpoint; raises `UserError` for a file that cannot be read."""
         given = any("deepspeed" in layer.values for layer in self.layers)
         evidence = () if given else (("deepspeed", self._found.evidence),)
-        return Context(self.facts, evidence, policy=self._policy(), checkpoint=self._checkpoint())
+        return Context(self.facts, evidence, policy=self._policy(), checkpoint=self._checkpoint(), environment=self["env"])
 
     def _model(self) -> ModelConfig | None:
         if self["model"] is None:

@@ -274,6 +274,32 @@ class Table:
         return {"type": "object", "additionalProperties": self.kind.schema(), **names}
 
 
+class Environment:
+    """Values of environment variables by name; as a word, one `NAME=VALUE` per line."""
+
+    def from_file(self, value: Any) -> dict[str, str]:
+        if not isinstance(value, dict):
+            raise Wrong("has to be a table")
+        for name, entry in value.items():
+            if not _is_variable(name) or isinstance(entry, bool) or not isinstance(entry, str | int | float):
+                raise Wrong(f"is wrong at {name}: a variable has a name and a string or a number")
+        return {name: str(entry) for name, entry in value.items()}
+
+    def from_word(self, word: str) -> dict[str, str]:
+        pairs = [pair.partition("=") for pair in word.splitlines() if pair.strip()]
+        if not all(equals and _is_variable(name) for name, equals, _ in pairs):
+            raise Wrong("has to be of the form NAME=VALUE")
+        return {name: value for name, _, value in pairs}
+
+    def schema(self) -> dict[str, Any]:
+        names = {"propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}}
+        return {"type": "object", "additionalProperties": {"type": ["string", "number"]}, **names}
+
+
+def _is_variable(name: str) -> bool:
+    return name.isascii() and name.isidentifier()
+
+
 class IgnoreEntry(NamedTuple):
     """An entry of `ignores`: which rules not to hear of, in which files and where in them, and why.
 

@@ -11,6 +11,7 @@ from dslint.settings.kinds import (
     Count,
     DeepSpeedRelease,
     Entries,
+    Environment,
     FileName,
     Flag,
     FolderName,
@@ -64,6 +65,7 @@ SETTINGS = {
         Setting("host-memory", Size(), None, "The memory of one machine, such as 2TiB."),
         Setting("model", FileName(), None, "The model's config.json (of Hugging Face), or its folder."),
         Setting("checkpoint", FolderName(), None, "The checkpoint to resume from: the folder with the file latest, or that of a tag."),
+        Setting("env", Environment(), {}, "Values of environment variables that only the run knows, for launch scripts."),
         Setting("plugins", PlugIns(), (), "Plug-ins to load rules from: names in the entry point group dslint.rules."),
         Setting("policy", FileName(), None, "A JSON Schema of the team's own, which every config has to satisfy."),
         Setting("select", RuleWords(), ("ALL",), "The rules to ask: codes, names, chapters (DS5), ALL."),
@@ -73,6 +75,7 @@ SETTINGS = {
         Setting("pedantic", Flag(), False, "Ask the rules too that experts disagree about."),  # noqa: FBT003 - a default
         Setting("severity", Table(Choice(_SEVERITIES), of_rules=True), {}, "The severity of a rule's findings, or a chapter's."),
         Setting("fail-on", Choice([*_SEVERITIES, "never"]), "warning", "The least severity that makes the exit code 1."),
+        Setting("strict", Flag(), False, "Exit with 1 if a file was not judged, or only in part."),  # noqa: FBT003 - a default
         Setting(
             "include",
             Words(),
@@ -93,7 +96,7 @@ SETTINGS = {
 EXTENDING = frozenset({"extend-select", "extend-ignore", "extend-exclude"})
 """Settings that add up from source to source."""
 
-TABLES = frozenset({"severity", "per-file-ignores"})
+TABLES = frozenset({"severity", "per-file-ignores", "env"})
 """Settings whose entries add up, a later one replacing an earlier one of the same name."""
 
 

@@ -8,6 +8,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind
 from dslint.config.infer import infer
 from dslint.config.load import load
+from dslint.diagnostics import NotJudged
 from dslint.facts import Facts, Integration
 from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
@@ -18,6 +19,7 @@ from dslint.setup.training import framework_of, read_training, what_else
 from dslint.source.parse import parse
 from dslint.source.read import ReadError
 from dslint.source.tree import Document, Mapping, Member, Scalar
+from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import below, parse_yaml
 
 BUILT_IN = frozenset("zero0 zero1 zero2 zero3 zero2_offload zero3_offload default-zero2 default-zero3 zero2-offload zero3-offload".split())
@@ -30,6 +32,7 @@ class LoadedSetup:
 
     `config` is None if none was found; `context` is the given one with the facts inferred from the setup. `documents` are whole files by
     their shown names, `kinds` the kinds of those that hold no training arguments, `errors` the files that could not be read.
+    `reason` says why there is no config, if the reader of the setup knows more than its link tells.
     """
 
     setup: Setup
@@ -38,6 +41,12 @@ class LoadedSetup:
     documents: dict[str, Document] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     kinds: dict[str, FileKind] = field(default_factory=dict)
+    reason: NotJudged | None = None
+
+    @property
+    def not_judged(self) -> NotJudged | None:
+        """Why there is no config to judge; None if there is one."""
+        return None if self.config is not None else self.reason or _why(self)
 
     @property
     def facts(self) -> Facts:
@@ -47,12 +56,35 @@ class LoadedSetup:
 
 @dataclass(slots=True)
 class Read:
-    """The kind of a file, the setups in it, and a sentence about it for the user."""
+    """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged."""
 
     kind: FileKind
     document: Document
     setups: list[LoadedSetup] = field(default_factory=list)
     note: str | None = None
+    not_judged: list[NotJudged] = field(default_factory=list)
+
+
+def _why(gathered: LoadedSetup) -> NotJudged:
+    """Why a setup has no config, as far as its link tells."""
+    setup = gathered.setup
+    link = setup.link or setup.passed_over
+    if link is None:
+        return NotJudged("no DeepSpeed config was found in it or named by it.")
+    named = f"the DeepSpeed config is {link.raw or link.value}"
+    if setup.config in gathered.errors:
+        reason = f"{named}, which cannot be read."
+    elif setup.config is not None:
+        reason = f"{named}, which is not a DeepSpeed training config."
+    elif str(link.value).strip() in BUILT_IN:
+        reason = f"{named}, which is built into the framework."
+    elif link.value is UNKNOWN:
+        reason = f"{named}, which is only known at run time. Check the config directly."
+    elif is_elsewhere(str(link.value)):
+        reason = f"{named}, which is outside this project. Check the config directly."
+    else:
+        reason = f"{named}, which does not exist in this project."
+    return NotJudged(reason, link.range)
 
 
 def read_yaml(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:

@@ -1,0 +1,63 @@
+"""What was not judged is recorded with its reason, counted, listed, and fails a strict run."""
+
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+
+from dslint.cli import cli
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+ELSEWHERE = "deepspeed train.py --deepspeed_config /mnt/shared/ds.json\n"
+
+
+def check(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["check", *arguments])
+    return result.exit_code, result.output
+
+
+def test_a_launch_with_a_config_elsewhere(folder: Folder) -> None:
+    folder.write({"run.sh": ELSEWHERE})
+    result = folder.results("run.sh")["run.sh"]
+    assert not result.is_judged
+    (one,) = result.not_judged
+    assert "/mnt/shared/ds.json" in one.reason
+    assert one.range is not None
+    assert one.range.start.line == 1
+
+
+def test_a_file_that_is_judged_in_part(folder: Folder) -> None:
+    folder.write({"ds.json": '{"train_batch_size": 8}', "run.sh": ELSEWHERE + "deepspeed train.py --deepspeed_config ds.json\n"})
+    result = folder.results("run.sh")["run.sh"]
+    assert result.is_judged
+    assert len(result.not_judged) == 1
+
+
+def test_strict_fails_and_lists(folder: Folder) -> None:
+    folder.write({"run.sh": ELSEWHERE})
+    assert check("run.sh")[0] == 0
+    assert check("run.sh", "--strict")[0] == 1
+    assert "run.sh:1: the DeepSpeed config is /mnt/shared/ds.json" in check("run.sh", "-v")[1]
+    folder.write({"dslint.toml": "strict = true\n"})
+    assert check("run.sh")[0] == 1
+
+
+def test_json_and_sarif_carry_the_reasons(folder: Folder) -> None:
+    folder.write({"run.sh": ELSEWHERE})
+    data = json.loads(check("run.sh", "--output-format", "json")[1])
+    (file,) = data["files"]
+    assert [one["range"]["start"]["line"] for one in file["not_judged"]] == [1]
+    assert (data["summary"]["judged"], data["summary"]["not_judged"]) == (0, 1)
+    log = json.loads(check("run.sh", "--output-format", "sarif")[1])
+    kinds = [one["descriptor"]["id"] for one in log["runs"][0]["invocations"][0]["toolExecutionNotifications"]]
+    assert "not-judged" in kinds
+
+
+def test_a_template_that_is_found_is_counted(folder: Folder) -> None:
+    folder.write({"ds.json": '{"train_batch_size": ${BATCH}, "zero_optimization": {"stage": 2}}'})
+    code, text = check(".", "-v", "--strict")
+    assert code == 1
+    assert "ds.json: a template" in text
