@@ -109,7 +109,7 @@ def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
     if stages > 1 and config.value(STAGE) == 1 and config.has(OVERLAP) and config.value(OVERLAP) is True:
         yield Finding(
             OVERLAP,
-            f"DeepSpeed disables overlap_comm with {stages} pipeline stages, with a warning.",
+            f"DeepSpeed disables overlap_comm with {stages} pipeline stages and logs a warning.",
             help="Write false, or remove it.",
             fix=without(config, OVERLAP),
         )

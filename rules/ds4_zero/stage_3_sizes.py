@@ -193,14 +193,14 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
     model = config.facts.model
     hidden = model.hidden_size if model is not None else None
     if hidden is not None and threshold > hidden * hidden:
-        matrices = f"the matrices of {model}, {hidden:,} x {hidden:,} = {hidden * hidden:,} elements"
+        matrices = f"the {hidden:,} x {hidden:,} matrices of {model} ({hidden * hidden:,} elements)"
     elif hidden is None and threshold > LARGE_MATRIX:
         matrices = f"every matrix up to {int(threshold**0.5):,} x {int(threshold**0.5):,}"
     else:
         return
     yield Finding(
         PERSISTENT,
-        f"stage3_param_persistence_threshold {config.quote(PERSISTENT)} defeats stage 3: DeepSpeed keeps {matrices}, whole on every GPU.",
+        f"stage3_param_persistence_threshold {config.quote(PERSISTENT)} defeats stage 3: DeepSpeed keeps {matrices} whole on every GPU.",
         help=f"Write {10 * hidden:,}, 10 times the hidden size." if hidden else "Write 1e5, the default, or 10 times the hidden size.",
         fix=write(config, PERSISTENT, str(10 * hidden) if hidden else "1e5"),
     )
@@ -229,7 +229,7 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
         yield Finding(
             SUB_GROUP,
             f"sub_group_size {config.quote(SUB_GROUP)} is more elements than a GPU holds: the optimizer updates its whole partition at once, with 4 bytes of fp32 gradient for each element.",
-            help="Write 1e9, the default, which limits these gradients to 4 GB.",
+            help="Write 1e9, the default, which limits these gradients to 3.7 GiB.",
             fix=write(config, SUB_GROUP, "1e9"),
         )
 

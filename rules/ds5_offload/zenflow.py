@@ -194,14 +194,17 @@ def zenflow_sets_accumulation(config: Config) -> Iterator[Finding]:
     if not has_zenflow(config) or not config.value(STAGE) >= 1 or not config.has(key) or not isinstance(steps, int | float) or steps == 1:
         return
     if isinstance(update, int) and update != steps:
-        reason = f"replaces it by zenflow.update_interval, {update}"
+        message = f"ZenFlow replaces gradient_accumulation_steps {config.quote(key)} by zenflow.update_interval, {update}."
     elif update == "auto":
-        reason = 'does not use it: with update_interval "auto" ZenFlow determines the number of steps between updates during training'
+        message = (
+            f"ZenFlow does not use gradient_accumulation_steps {config.quote(key)}: "
+            'with update_interval "auto" it determines the number of steps between updates during training.'
+        )
     else:
         return
     yield Finding(
         key,
-        f"With ZenFlow gradient_accumulation_steps {config.quote(key)} has no effect: DeepSpeed {reason}.",
+        message,
         help=f'Write "update_interval": {config.quote(key)} in zenflow, or remove gradient_accumulation_steps.',
         related=((ZENFLOW, "ZenFlow is on here"),),
     )
