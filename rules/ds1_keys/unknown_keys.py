@@ -32,10 +32,12 @@ def _section(violation: Violation) -> str:
 
 
 def _unknown_key(config: Config, violation: Violation) -> str:
-    """The subject of a message: `Unknown top-level key "x"`, `Unknown key "x" in `aio``."""
+    """The beginning of a message: `Unknown top-level key "x": `, `Unknown key "x" in `aio`: `, with the doubt of a newer release."""
     name = violation.path[-1]
     subject = f'Unknown key "{name}" in {_section(violation)}' if len(violation.path) > 1 else f'Unknown top-level key "{name}"'
-    return f"{subject} as of DeepSpeed {NEWEST}" if _is_newer_release(config) else subject
+    if _is_newer_release(config):
+        return f"{subject} as of DeepSpeed {NEWEST}; if {config.release} does not know it either, "
+    return f"{subject}: "
 
 
 def _is_newer_release(config: Config) -> bool:
@@ -89,10 +91,9 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of("unknown-key", "misplaced-key"):
         if violation.raises:
             newer = _is_newer_release(config)
-            outcome = f"DeepSpeed {config.release} may reject it and raise" if newer else "DeepSpeed rejects unknown keys there and raises"
             yield Finding(
                 violation.path,
-                f'{_unknown_key(config, violation)}: {outcome} "Extra inputs are not permitted".',
+                f'{_unknown_key(config, violation)}DeepSpeed rejects unknown keys there and raises "Extra inputs are not permitted".',
                 help=" ".join(filter(None, (_suggestion(violation), "" if violation.meant else _allowed(violation)))) or "Remove it.",
                 on="key",
                 fix=corrected_key(config, violation),
@@ -127,15 +128,15 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
     newer = _is_newer_release(config)
-    verb = f"DeepSpeed {config.release} may silently ignore" if newer else "DeepSpeed silently ignores"
     severity, certain = (Severity.WARNING, False) if newer else (None, None)
+    ignores = f"DeepSpeed {config.release} may silently ignore" if newer else "DeepSpeed silently ignores"
     groups = _misplaced_together(config)
     for section, together in groups.items():
         names = ", ".join(str(violation.path[-1]) for violation in together)
         place = f"in {_section(together[0])}" if len(together[0].path) > 1 else "at the top level"
         yield Finding(
             together[0].path,
-            f"{len(together)} keys of `{dotted(section)}` are written {place}, where {verb} them: {names}.",
+            f"{len(together)} keys of `{dotted(section)}` are written {place}, where {ignores} them: {names}.",
             help=f"Move them into `{dotted(section)}`.",
             on="key",
             related=tuple((violation.path, "ignored too") for violation in together[1:]),
@@ -149,7 +150,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
         fatal = _leaves_no_batch_size(config, violation)
         yield Finding(
             violation.path,
-            f"{_unknown_key(config, violation)}: {verb} it{NO_BATCH_SIZE if fatal else _consequence(violation)}.",
+            f"{_unknown_key(config, violation)}DeepSpeed silently ignores it{NO_BATCH_SIZE if fatal else _consequence(violation)}.",
             help=_suggestion(violation),
             on="key",
             fix=corrected_key(config, violation),
@@ -215,10 +216,11 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
         if not violation.raises and violation.meant is None:
             yield Finding(
                 violation.path,
-                f"{_unknown_key(config, violation)}: DeepSpeed silently ignores it.",
+                f"{_unknown_key(config, violation)}DeepSpeed silently ignores it.",
                 help=_allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.',
                 on="key",
                 fix=_move_into_params(config, violation) or _remove(config, violation),
+                certain=False if _is_newer_release(config) else None,
             )
 
 

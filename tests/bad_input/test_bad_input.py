@@ -35,9 +35,9 @@ CONTENTS = {
     "5,000 digits": (b'{"train_batch_size": ' + b"9" * 5_000 + b"}", 1, "digits"),
     "a huge exponent": (b'{"train_batch_size": 1e999999}', 1, "train_batch_size"),
     "4,000 digits": (b'{"train_micro_batch_size_per_gpu": ' + b"9" * 4_000 + b"}", 0, ""),
-    "control characters": (b'{"train_micro_batch_size_per_gpu": 1, "\\u001b[31m": 1}', 1, "drops it"),
-    "a lone surrogate": (b'{"train_micro_batch_size_per_gpu": 1, "\\ud800": "\\udc00"}', 1, "drops it"),
-    "a very long line": (b'{"train_micro_batch_size_per_gpu": 1, "x": "' + b"y" * 300_000 + b'"}', 1, "drops it"),
+    "control characters": (b'{"train_micro_batch_size_per_gpu": 1, "\\u001b[31m": 1}', 1, "DS103"),
+    "a lone surrogate": (b'{"train_micro_batch_size_per_gpu": 1, "\\ud800": "\\udc00"}', 1, "DS103"),
+    "a very long line": (b'{"train_micro_batch_size_per_gpu": 1, "x": "' + b"y" * 300_000 + b'"}', 1, "DS103"),
     "100,000 keys": (b'{"train_micro_batch_size_per_gpu": 1' + b"".join(b', "_%d": %d' % (n, n) for n in range(100_000)) + b"}", 0, ""),
 }
 
