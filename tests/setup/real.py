@@ -5,6 +5,7 @@ Each case is a kind and its data; the answer is the error as "Type: text", or nu
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -141,9 +142,10 @@ def _be_a_rank() -> None:
     os.environ.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"})
     os.environ.update({"ACCELERATE_USE_DEEPSPEED": "true", "DS_ACCELERATOR": "cpu"})
     import deepspeed
-    import deepspeed.comm.torch as communication
 
-    communication.build_shm_op = lambda: None  # would be compiled at first use
+    # The attribute `torch` of deepspeed.comm is torch itself, so the module is looked up by its name.
+    backend = importlib.import_module("deepspeed.comm.torch")
+    backend.build_shm_op = lambda: None  # type: ignore[attr-defined]  # would be compiled at first use
 
     def initialize(**_: object) -> None:
         raise _Reached
