@@ -1,7 +1,7 @@
 """dslint: a linter for DeepSpeed configs.
 
-`dslint.check(config)` gives the diagnostics of a dict or a file, `dslint.check_training_arguments(args)` those of a config together with
-the arguments that it is used with, `dslint.load(config)` the typed model of what DeepSpeed will use.
+`dslint.check(config)` returns the diagnostics of a dict or a file, `dslint.check_training_arguments(args)` those of a config together with
+its training arguments, `dslint.load(config)` the typed model of the effective config.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ConfigError", "__version__", "check", "check_training_arguments", "l
 
 
 def __getattr__(name: str) -> object:
-    """Import the API when it is first asked for: the command line does without it."""
+    """Import the API on first use: the command line does not need it."""
     if name in ("check", "check_training_arguments", "load", "ConfigError"):
         from dslint import api
 

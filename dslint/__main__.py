@@ -1,4 +1,4 @@
-"""Run the command line by `python -m dslint`."""
+"""Run the command line with `python -m dslint`."""
 
 from dslint.cli import main
 

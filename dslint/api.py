@@ -1,6 +1,6 @@
-"""The Python API: what `dslint check` and `dslint show` do, for those who hold a config in a program.
+"""The Python API: `dslint check` and `dslint show` for programs.
 
-Reached as `dslint.check`, `dslint.check_training_arguments` and `dslint.load`; importing `dslint` alone stays cheap.
+Reached as `dslint.check`, `dslint.check_training_arguments` and `dslint.load`; `import dslint` does not import this module.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from dslint.schemas.root import DeepSpeedConfig
 
 Source = Mapping[str, Any] | str | os.PathLike[str]
-"""A config as a dict, or the path of one."""
+"""A config as a dict, or its path."""
 
 
 class ConfigError(ValueError):
-    """DeepSpeed would refuse the config. `diagnostics` say why; the text is theirs, a line each."""
+    """DeepSpeed would reject the config. `diagnostics` has the reasons; the text lists them, a line each."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -47,22 +47,22 @@ def check(
     select: Iterable[str] = (),
     ignore: Iterable[str] = (),
 ) -> list[Diagnostic]:
-    """Find the mistakes in a config.
+    """Find mistakes in a config.
 
     Args:
-        config: a dict, as one hands it to `deepspeed.initialize`, or the path of a file.
+        config: a dict, as passed to `deepspeed.initialize`, or the path of a file.
         world_size: the number of ranks of the whole job.
         integration: who loads the config: "transformers", "accelerate", "lightning" or "deepspeed".
-        deepspeed: the release that will run it, such as "0.16.9"; the newest known if absent.
-        select: codes, names or chapters of the only rules to ask.
-        ignore: codes, names or chapters of rules to leave out.
+        deepspeed: the release that runs it, such as "0.16.9"; by default the latest supported one.
+        select: codes, names or chapters of the rules to run; by default all.
+        ignore: codes, names or chapters of rules to skip.
 
     Returns:
         The diagnostics, by place, without those that comments in the file, or `ignores` and `per-file-ignores` of its settings file,
         suppress. Of a dict, places are those in its text as `json.dumps(config, indent=2)` writes it.
 
     Raises:
-        TypeError: the dict holds something that JSON has no form for; the text names its path.
+        TypeError: the dict contains a value that JSON cannot represent; the text names its path.
         ValueError: an unknown integration, release or rule.
         dslint.errors.UserError: the settings file cannot be used.
         dslint.source.read.ReadError: the file cannot be read.
@@ -87,19 +87,19 @@ def check_training_arguments(
     model: Mapping[str, Any] | None = None,
     deepspeed: str | None = None,
 ) -> list[Diagnostic]:
-    """Find the mistakes in a config and in the `transformers.TrainingArguments` that it is used with: what the Trainer would say later on.
+    """Find mistakes in a config and its `transformers.TrainingArguments`, including those that the Trainer reports only later.
 
-    Call it once the arguments are parsed, before the model is loaded. Nothing of `args` is changed, and nothing is remembered.
+    Call it after parsing the arguments and before loading the model. It neither changes `args` nor keeps state.
 
     Args:
-        args: the arguments, or anything that has their attributes.
-        config: the config as it is written; `args.deepspeed` if absent.
-        world_size: the number of ranks; `args.world_size` if absent.
-        model: the model's `config.to_dict()`, from which the "auto" bucket sizes follow.
+        args: the arguments, or any object with their attributes.
+        config: the config as written; `args.deepspeed` by default.
+        world_size: the number of ranks; `args.world_size` by default.
+        model: the model's `config.to_dict()`, from which "auto" bucket sizes are computed.
         deepspeed: the release that will run it; the newest known if absent.
 
     Returns:
-        The diagnostics, by place. Places of arguments have the path "<TrainingArguments>" and no line. Empty where there is no config.
+        The diagnostics, sorted by place. Places of arguments have the path "<TrainingArguments>" and no line. Empty without a config.
 
     Raises:
         TypeError, ValueError, dslint.source.read.ReadError: as in `check`.
@@ -111,7 +111,7 @@ def check_training_arguments(
     if written is None:
         return []
     if not isinstance(written, Mapping | str | os.PathLike):
-        raise TypeError(f"args.deepspeed is {type(written).__name__}, and no dict and no path: pass config=")
+        raise TypeError(f"args.deepspeed is {type(written).__name__}, not a dict or a path; pass config=")
     size = world_size if world_size is not None else getattr(args, "world_size", None)
     context = Context(_facts(size, "transformers", deepspeed), setup=setup_of(arguments_of(args), _shown(written)))
     if model is not None:
@@ -123,7 +123,7 @@ def check_training_arguments(
 def load(config: Source, *, world_size: int | None = None, integration: str | None = None, deepspeed: str | None = None) -> DeepSpeedConfig:
     """The config as a typed model, with the values that DeepSpeed uses: defaults filled in, deprecated keys replaced, the batch completed.
 
-    What cannot be known (an "auto" that an integration fills) has its default. The arguments are those of `check`.
+    Unknown values (an "auto" that an integration fills) have their defaults. The arguments are those of `check`.
 
     Raises:
         ConfigError: DeepSpeed would raise while parsing the config.
@@ -141,7 +141,7 @@ def load(config: Source, *, world_size: int | None = None, integration: str | No
 
 def _facts(world_size: int | None, integration: str | None, deepspeed: str | None) -> Facts:
     if world_size is not None and world_size < 1:
-        raise ValueError(f"a world size is at least 1, not {world_size}")
+        raise ValueError(f"world_size must be at least 1, not {world_size}")
     return Facts(world_size, Integration(integration) if integration else None, Release.parse(deepspeed) if deepspeed else NEWEST)
 
 

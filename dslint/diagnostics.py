@@ -1,6 +1,6 @@
-"""What dslint says: one frozen `Diagnostic`, and the small vocabulary it is made of.
+"""The frozen `Diagnostic` and its parts.
 
-This module stands at the bottom of the house: everything imports it and it imports nothing of dslint.
+Every module may import this one; it imports nothing of dslint.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Severity(StrEnum):
-    """How loud a diagnostic is. It follows from the effect unless a person overrides it."""
+    """The severity of a diagnostic. It follows from the effect unless a rule or the settings override it."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -19,12 +19,12 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for info, 2 for error: comparable, where the names are not."""
+        """0 for info, 2 for error: comparable, unlike the names."""
         return ("info", "warning", "error").index(self.value)
 
 
 class Effect(StrEnum):
-    """What DeepSpeed does with the mistake."""
+    """What DeepSpeed does about the mistake."""
 
     CRASH = "crash"
     """raises, in a `Phase`"""
@@ -33,9 +33,9 @@ class Effect(StrEnum):
     IGNORED = "ignored"
     """the setting does nothing"""
     MEMORY = "memory"
-    """costs memory the writer did not mean to spend, or will not fit"""
+    """uses memory unnecessarily, or does not fit"""
     SLOW = "slow"
-    """runs slower than it needs to"""
+    """runs slower than necessary"""
     ADVICE = "advice"
     """deprecated, unclear, not portable"""
 
@@ -56,7 +56,7 @@ _SEVERITY = {
 
 
 class Phase(StrEnum):
-    """When a crash comes."""
+    """When DeepSpeed crashes."""
 
     LOAD = "load"
     """the loader of an integration (transformers, Accelerate, Lightning) reads the file, before DeepSpeed sees it"""
@@ -71,7 +71,7 @@ class Phase(StrEnum):
 
 
 class Applicability(StrEnum):
-    """Whether a fix may be applied unasked."""
+    """Which option applies a fix."""
 
     SAFE = "safe"
     """what DeepSpeed does stays the same, or what it rejects or ignores goes away"""
@@ -92,7 +92,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A half-open stretch of text."""
+    """A half-open range of text."""
 
     start: Place
     end: Place
@@ -100,7 +100,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Related:
-    """A second place that belongs to a diagnostic, with what it has to do with it."""
+    """A second place of a diagnostic, with a message about it."""
 
     path: str
     message: str
@@ -119,7 +119,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """Edits that belong together, what they do in a few words, and whether they may be applied unasked."""
+    """Edits that belong together, a title, and which option applies them."""
 
     title: str
     applicability: Applicability
@@ -130,9 +130,9 @@ class Fix:
 class Diagnostic:
     """One finding at one place, ready to print.
 
-    `message` stands alone: what was found and what DeepSpeed does with it. `help` says what to write instead.
-    `phase` is set when the effect is `Effect.CRASH` and only then. `pointer` (RFC 6901) and `range` are None where there is no place.
-    `certain` is False where nobody can know from the file and the facts whether DeepSpeed will do what `effect` says.
+    `message` is complete in itself: what was found and what DeepSpeed does. `help` says what to write instead.
+    `phase` is set when the effect is `Effect.CRASH` and only then. `pointer` (RFC 6901) and `range` are None without a place.
+    `certain` is False if file and facts cannot prove that DeepSpeed will do what `effect` says.
     """
 
     path: str

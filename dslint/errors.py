@@ -1,7 +1,7 @@
-"""What goes wrong through no fault of dslint's."""
+"""Errors that users cause."""
 
 from __future__ import annotations
 
 
 class UserError(Exception):
-    """A mistake of whoever runs dslint. The text is a sentence for them; the command line prints it and exits with 2."""
+    """A usage error or unusable input. The text is a sentence for the user; the command line prints it and exits with 2."""

@@ -1,4 +1,4 @@
-"""How a rule is written: one function, with everything about it in one place.
+"""The decorators and types for rules: one function per rule, with everything about it in one place.
 
     @rule("DS501", "offload-param-below-stage-3", effect=Effect.IGNORED)
     @bad('{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}', at="zero_optimization.offload_param")
@@ -7,7 +7,7 @@
         ...
 
 The docstring is the rule's documentation: a sentence, then what DeepSpeed does and why it matters, then what to write instead.
-A rule yields `Finding`s that speak in config paths; the linter turns them into diagnostics with lines and columns.
+A rule yields `Finding`s with config paths; the linter turns them into diagnostics with lines and columns.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FixPlan:
-    """What to change so that a finding goes, in a few words and in config paths.
+    """A fix in config paths, with a title.
 
-    Safe is what leaves all that DeepSpeed does as it is, or takes away what it rejects or ignores; what changes training is unsafe.
+    A fix is safe if DeepSpeed does the same afterwards, or if it removes what DeepSpeed rejects or ignores. It is unsafe if it changes
+    training.
     """
 
     title: str
@@ -38,12 +39,12 @@ class FixPlan:
 
 
 def safe(title: str, *changes: Change) -> FixPlan:
-    """A repair that may be made unasked."""
+    """A safe fix."""
     return FixPlan(title, changes, Applicability.SAFE)
 
 
 def unsafe(title: str, *changes: Change) -> FixPlan:
-    """A repair that changes training."""
+    """A fix that changes training."""
     return FixPlan(title, changes)
 
 
@@ -51,12 +52,11 @@ def unsafe(title: str, *changes: Change) -> FixPlan:
 class Finding:
     """What a rule found.
 
-    `at` is the place: the member there, or its nearest ancestor that is in the file when the key is absent. `on` picks the part that is
-    underlined: "value", "key", or "member" (both; of a section the key alone). `span` overrides it with a stretch of the text, for rules
-    about the text itself. `related` are other places with what they have to do with it. `elsewhere` is the place where it is in another
-    file of the setup; its message says nothing. `effect`, `phase` and `severity` override the
-    rule's, for the few rules whose consequence depends on what was found. `certain=False` says that the file and the facts cannot prove
-    the consequence, and the message then says so, too ("may").
+    `at` is the place: the member there, or its nearest ancestor in the file if the key is absent. `on` selects the underlined part:
+    "value", "key", or "member" (both; of a section only the key). `span` overrides it with a range of the text, for rules about the text
+    itself. `related` are other places with messages. `elsewhere` is a place in another file of the setup; its message is not used.
+    `effect`, `phase` and `severity` override those of the rule. `certain=False` means that file and facts cannot prove the consequence;
+    the message then says "may".
     """
 
     at: Where
@@ -75,9 +75,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A config that shows a rule. `at` is where a bad one is found; a good one has none. `context` is what it is linted with.
+    """An example config of a rule. `at` is the place of the finding, None in a good example. `context` is what it is linted with.
 
-    `files` are what stands beside it, by name.
+    `files` are the other files of the setup, by name.
     """
 
     text: str
@@ -96,8 +96,8 @@ __all__ = ["Example", "Finding", "FixPlan", "Rule", "Where", "bad", "good", "pat
 Check: TypeAlias = "Callable[[Any], Iterable[Finding]]"
 """What a rule does with a `Config`, or with `IgnoreComments` if it watches "ignores"."""
 
-Told: TypeAlias = "tuple[str, Where | None, dict[str, Any]]"
-"""An example as it is written: its text, its place if it is a bad one, and its facts."""
+WrittenExample: TypeAlias = "tuple[str, Where | None, dict[str, Any]]"
+"""An example as given to the decorators: text, place (if bad), and facts."""
 
 
 class RuleInfo:
@@ -144,10 +144,10 @@ class RuleInfo:
 class Rule(RuleInfo):
     """A rule with its function and documentation. Made by `rule`; `text` is the function's docstring.
 
-    `told` are its examples as they are written; `bad` and `good` build them, because a check needs none.
+    `written_examples` are the examples as given; `bad` and `good` build them on demand, because a check needs none.
     """
 
-    __slots__ = ("check", "line", "references", "text", "told", "untried")
+    __slots__ = ("check", "line", "references", "text", "untried", "written_examples")
 
     def __init__(
         self,
@@ -160,7 +160,7 @@ class Rule(RuleInfo):
         *,
         references: tuple[str, ...] = (),
         untried: str | None = None,
-        told: tuple[Told, ...] = (),
+        written_examples: tuple[WrittenExample, ...] = (),
         line: int = 0,
         **info: Any,
     ) -> None:
@@ -169,7 +169,7 @@ class Rule(RuleInfo):
         self.text = text
         self.references = references
         self.untried = untried
-        self.told = told
+        self.written_examples = written_examples
         self.line = line
 
     def load(self) -> Rule:
@@ -178,16 +178,16 @@ class Rule(RuleInfo):
     @property
     def bad(self) -> tuple[Example, ...]:
         """Examples that the rule finds."""
-        return tuple(_example(*told) for told in self.told if told[1] is not None)
+        return tuple(_example(*written) for written in self.written_examples if written[1] is not None)
 
     @property
     def good(self) -> tuple[Example, ...]:
         """Examples in which it finds nothing."""
-        return tuple(_example(*told) for told in self.told if told[1] is None)
+        return tuple(_example(*written) for written in self.written_examples if written[1] is None)
 
     @property
     def documentation(self) -> str:
-        """What the rule is about: a summary in the first line, then what DeepSpeed does, then what to write."""
+        """The docstring: a summary in the first line, then what DeepSpeed does, then what to write."""
         return _unindented(self.text)
 
     @property
@@ -209,19 +209,19 @@ def rule(
     setup: bool = False,
     watches: tuple[str, ...] = (),
 ) -> Callable[[Check], Rule]:
-    """Make a rule of a function.
+    """Turn a function into a rule.
 
     Args:
         code: `DS` and three digits, the first of them the chapter. Never reused.
         name: reads as "allow <name>"; accepted wherever the code is.
         effect: what DeepSpeed does; the severity follows from it.
-        phase: when a crash comes. Given with `Effect.CRASH`, and only then.
-        needs: names of the facts without which the rule cannot be asked; it is then skipped and counted.
-        references: addresses or DeepSpeed source places (`deepspeed/runtime/engine.py`) that back the rule.
-        untried: why the suite cannot try a crash on a CPU, if it cannot.
-        pedantic: whether experts disagree, so that the rule is asked of those alone who want to hear it.
-        setup: whether the rule is about the files beside a config, and so is asked where there is no config, too.
-        watches: what must be there for the rule to have anything to say; it runs, and its module is imported, where one of these holds:
+        phase: when DeepSpeed crashes. Required with `Effect.CRASH`, and invalid otherwise.
+        needs: names of required facts; without them the rule is skipped and counted.
+        references: URLs or DeepSpeed source files (`deepspeed/runtime/engine.py`) that prove the rule.
+        untried: why the test suite cannot verify the crash on a CPU.
+        pedantic: whether experts disagree about it; the rule runs only if enabled.
+        setup: whether the rule is about the files of a setup, and so also runs without a config.
+        watches: conditions under which the rule can find something; it runs, and its module is imported, if one of them holds:
             `"zero_optimization.offload_param"`: the key is written, valid or not, under this name, another name or a deprecated key that
             maps to it, or something other than an object stands where the section should be;
             `"!optimizer"`: the key is not written, or is null;
@@ -234,10 +234,10 @@ def rule(
             `"always: why"`: the rule runs on every config, for the reason given.
     """
     if (effect is Effect.CRASH) != (phase is not None):
-        raise ValueError(f"{code}: a crash has a phase, and nothing else has one")
+        raise ValueError(f"{code}: phase is required for a crash, and invalid otherwise")
 
     def make(check: Check) -> Rule:
-        told: list[Told] = getattr(check, "told", [])
+        written: list[WrittenExample] = getattr(check, "written_examples", [])
         return Rule(
             code,
             name,
@@ -251,7 +251,7 @@ def rule(
             pedantic=pedantic,
             setup=setup,
             watches=watches,
-            told=tuple(reversed(told)),
+            written_examples=tuple(reversed(written)),
             module=check.__module__,
             line=check.__code__.co_firstlineno if hasattr(check, "__code__") else 0,
         )
@@ -263,28 +263,28 @@ def bad(text: str, *, at: Where, **facts: Any) -> Callable[[Check], Check]:
     """Add an example that the rule must find, at the path `at`, with these facts.
 
     `integration`, `deepspeed` (a release, or two with dots between) and `gpu` are words, `model` is the content of a config.json.
-    `training`, `accelerate`, `program` and `launch` are the texts of files beside it.
+    `training`, `accelerate`, `program` and `launch` are the texts of other files of the setup.
     """
     return _telling(text, at, facts)
 
 
 def good(text: str, **facts: Any) -> Callable[[Check], Check]:
-    """Add an example in which the rule must find nothing, and which DeepSpeed runs, with facts as in a bad one."""
+    """Add an example without findings that DeepSpeed runs; the facts are given as for `bad`."""
     return _telling(text, None, facts)
 
 
 def _telling(text: str, at: Where | None, facts: dict[str, Any]) -> Callable[[Check], Check]:
     def add(check: Check) -> Check:
-        if not hasattr(check, "told"):
-            check.told = []  # type: ignore[attr-defined]
-        check.told.append((text, at, facts))  # type: ignore[attr-defined]
+        if not hasattr(check, "written_examples"):
+            check.written_examples = []  # type: ignore[attr-defined]
+        check.written_examples.append((text, at, facts))  # type: ignore[attr-defined]
         return check
 
     return add
 
 
 def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
-    """An example of what the decorators were told."""
+    """The example built from the arguments of a decorator."""
     others = dict(said)
     files = tuple((name, others.pop(kind)) for kind, name in _BESIDE.items() if kind in others)
     integration, deepspeed, gpu = (others.pop(name, None) for name in ("integration", "deepspeed", "gpu"))
@@ -307,7 +307,7 @@ def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
 
 
 _BESIDE = {"training": "train.yaml", "accelerate": "accelerate.yaml", "program": "train.py", "launch": "run.sh"}
-"""The files that may stand beside the config of an example, by the argument that gives their text."""
+"""The names of the setup files of an example, by the argument with their text."""
 
 
 def _unindented(text: str) -> str:

@@ -29,9 +29,9 @@ PAGE = ROOT / "docs" / "memory.md"
 SETS = {
     "architectures": "other architectures",
     "options": "other options",
-    "sealed": "drawn by chance, looked at since",
+    "sealed": "random sample, used for corrections",
     "further": "adapters, every k-th layer, fp32, Muon, NVMe",
-    "drawn": "drawn by chance, not seen before",
+    "drawn": "random sample, unseen",
 }
 
 

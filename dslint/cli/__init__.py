@@ -1,4 +1,4 @@
-"""The command line. A module per command, imported when it is called: `dslint check` does not pay for the others."""
+"""The command line: a module per command, imported when the command runs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dslint import __version__
 from dslint.errors import UserError
 
 COMMANDS = {
-    "check": "Find the mistakes in DeepSpeed configs.",
-    "init": "Write a config to start from, with the reasons for its values.",
-    "show": "Print the effective config, with the origin of every value.",
-    "estimate": "Say how much memory a config needs, on the GPU and on the host.",
-    "fit": "Say what to change so that a config fits, best first.",
-    "probe": "Run the real engine with a config, and say what it takes.",
-    "schema": "Print a JSON Schema of the config, for editors.",
-    "config": "Print the settings in force, and where each came from.",
-    "rule": "Explain a rule, list them all, or find those behind an error.",
+    "check": "Find mistakes in DeepSpeed configs.",
+    "init": "Write a starter config and explain its values.",
+    "show": "Print the effective config with the origin of every value.",
+    "estimate": "Estimate the memory that a config needs on GPU and host.",
+    "fit": "List changes that make a config fit in memory, best first.",
+    "probe": "Run the real engine with a config and measure its memory.",
+    "schema": "Print a JSON Schema of the config for editors.",
+    "config": "Print the active settings and their sources.",
+    "rule": "Explain a rule, list all rules, or find the rules behind an error.",
 }
 
 
@@ -34,7 +34,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         if cmd_name not in COMMANDS:
             return None
-        gc.disable()  # what is imported stays: to look through it for garbage takes a tenth of the start
+        gc.disable()  # imported modules are never garbage; scanning them takes a tenth of the start-up time
         command = importlib.import_module(f"dslint.cli.{cmd_name}").command
         gc.freeze()
         gc.enable()
@@ -50,11 +50,11 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", message="dslint %(version)s")
 def cli() -> None:
-    """Find the mistakes in DeepSpeed configs before the job is queued."""
+    """Find mistakes in DeepSpeed configs before the job is queued."""
 
 
 def main() -> None:
-    """The console script: UTF-8 everywhere, and quiet exit codes of their own for an interrupt (130) and a closed pipe (141)."""
+    """The console script. Output is UTF-8; an interrupt exits with 130 and a closed pipe with 141, without a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -70,12 +70,12 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
-        # The reader has gone (`dslint check | head`). Python would fail once more on its own last flush.
+        # The reader closed the pipe (`dslint check | head`). Python's final flush would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        # Only standard output can fail here: a full disk. Python would fail once more on its own last flush.
+        # Only standard output can fail here: a full disk. Python's final flush would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        click.echo(f"dslint: the output cannot be written: {error.strerror or error}", err=True)
+        click.echo(f"dslint: cannot write the output: {error.strerror or error}", err=True)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,4 +1,4 @@
-"""`dslint check`: lint files and say what was found."""
+"""`dslint check`: lint files and report the findings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dslint.source.read import ReadError
 CLEAN, FINDINGS, FAILED = 0, 1, 2
 
 PROGRESS_FROM = 500
-"""The number of files from which a progress bar is worth its lines."""
+"""The number of files from which a progress bar is shown."""
 
 
 class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
@@ -36,11 +36,11 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         output_format, equals, path = value.partition("=")
         if not equals or not path or output_format not in FORMATS:
-            self.fail(f"{value!r} is not of the form FORMAT=FILE, with a format of {', '.join(FORMATS)}", param, ctx)
+            self.fail(f"{value!r} is not of the form FORMAT=FILE; the formats are {', '.join(FORMATS)}", param, ctx)
         return output_format, path
 
 
-@click.command(name="check", short_help="Find the mistakes in DeepSpeed configs.")
+@click.command(name="check", short_help="Find mistakes in DeepSpeed configs.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @settings_options(
     *FACTS,
@@ -68,78 +68,77 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
     "outputs",
     type=OutputType(),
     multiple=True,
-    help="Write a report to a file too, beside the one that is printed. Repeatable.",
+    help="Also write a report to FILE, in addition to the printed one. Repeatable.",
 )
 @click.option(
     "--command",
     "command_line",
     metavar="COMMAND",
-    help="Check a launch command, in quotes: what it launches, on how many ranks, with which arguments and config.",
+    help="Check a launch command (quoted): its program, ranks, arguments and config.",
 )
 @click.option(
     "--files-from",
     metavar="FILE",
-    help='Check the files that FILE ("-": standard input) lists, in place of PATHs: a name a line, or each ended by NUL.',
+    help='Check the files listed in FILE ("-": standard input), one per line or NUL-terminated, instead of PATHs.',
 )
 @click.option(
-    "--write-baseline", is_flag=True, help="Write the baseline: all findings if there is none yet; else take out of it those that are gone."
+    "--write-baseline", is_flag=True, help="Write all findings to a new baseline; in an existing one, drop entries that no longer match."
 )
-@click.option(
-    "--add-ignores", metavar="REASON", help="Ignore all that is found from now on, by comments or in the settings, for this reason."
-)
-@click.option("--no-ignores", is_flag=True, help="Report what comments, settings and baseline suppress, too.")
-@click.option("--fix", is_flag=True, help="Mend what can be mended without changing what DeepSpeed does.")
-@click.option("--unsafe-fixes", is_flag=True, help="Mend what changes the training or costs comments, too.")
-@click.option("--fix-only", is_flag=True, help="Mend, and report nothing of what is left.")
-@click.option("--diff", is_flag=True, help="Print what would be mended, and write nothing.")
-@click.option("--statistics", is_flag=True, help="Print how often each rule found something, in place of the findings.")
-@click.option("-v", "--verbose", is_flag=True, help="Say why what was not given was assumed.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 though there are findings; the same as --fail-on never.")
+@click.option("--add-ignores", metavar="REASON", help="Suppress every current finding, recording REASON.")
+@click.option("--no-ignores", is_flag=True, help="Also report findings that comments, settings or the baseline suppress.")
+@click.option("--fix", is_flag=True, help="Apply fixes that do not change what DeepSpeed does.")
+@click.option("--unsafe-fixes", is_flag=True, help="Also apply fixes that change training or drop comments.")
+@click.option("--fix-only", is_flag=True, help="Apply fixes without reporting the remaining findings.")
+@click.option("--diff", is_flag=True, help="Print the fixes as a diff without writing files.")
+@click.option("--statistics", is_flag=True, help="Print the number of findings of each rule instead of the findings.")
+@click.option("-v", "--verbose", is_flag=True, help="Explain inferred values.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings only, without the summary.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings; the same as --fail-on never.")
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes, until interrupted.")
-@click.option(
-    "--jobs", type=click.IntRange(min=1), metavar="N", help="How many processes to use.  [default: what the number of files suggests]"
-)
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="The number of processes.  [default: depends on the number of files]")
 @color_option
-@click.option("--stdin-filename", metavar="NAME", help='The name to report for a config that comes from standard input ("-").')
+@click.option("--stdin-filename", metavar="NAME", help='The name to report for a config read from standard input ("-").')
 def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> None:  # noqa: FBT001 - click passes them by name
-    """Find the mistakes in DeepSpeed configs.
+    """Find mistakes in DeepSpeed configs.
 
-    PATH is a file, a directory (in which only files that look like DeepSpeed configs are judged), a pattern, or "-" for standard input.
-    Without one, the current directory is searched. A file may also be a training that uses a config: a YAML file of Accelerate, axolotl,
-    LLaMA-Factory and others, a script that launches one, or a Python program.
+    PATH is a file, a directory, a pattern, or "-" for standard input; the default is the current directory. In directories dslint checks
+    only files that look like DeepSpeed configs. A file may also be a training setup that uses a config: a YAML file of Accelerate,
+    axolotl, LLaMA-Factory and others, a launch script, or a Python program.
 
     \b
     Exit codes:
-      0  nothing at or above --fail-on
+      0  no findings at or above --fail-on
       1  findings
-      2  bad usage or settings, a file that cannot be opened, nothing to check, or a defect of dslint
-    """  # noqa: D301 - click wants the character itself
+      2  usage or settings error, unreadable file, nothing to check, or an internal error
+    """  # noqa: D301 - click needs the character itself
     wanted = CheckOptions(ignores=not no_ignores, **wishes)  # type: ignore[arg-type]
     if wanted.stdin_filename is not None and "-" not in wanted.paths:
-        raise click.UsageError('--stdin-filename is for a config from standard input: give "-" as the path.')
+        raise click.UsageError('--stdin-filename requires "-" as a path.')
     if wanted.fixing and watch:
-        raise click.UsageError("--watch only looks: it mends nothing.")
+        raise click.UsageError("--watch cannot be combined with fixes.")
     if wanted.add_ignores is not None:
         if not wanted.add_ignores.strip():
-            raise click.UsageError("--add-ignores wants a reason, for those who read it later.")
+            raise click.UsageError("--add-ignores requires a reason.")
         if wanted.fixing or wanted.write_baseline or watch or no_ignores or "-" in wanted.paths or wanted.command_line is not None:
-            raise click.UsageError("--add-ignores goes with files, and not with fixes, a baseline, --watch or --no-ignores.")
+            raise click.UsageError(
+                "--add-ignores requires files and cannot be combined with fixes, --write-baseline, --watch or --no-ignores."
+            )
     if wanted.files_from is not None and (wanted.paths or watch):
-        raise click.UsageError("--files-from stands in place of PATHs, and cannot be watched.")
+        raise click.UsageError("--files-from cannot be combined with PATHs or --watch.")
     if wanted.command_line is not None and (wanted.paths or watch or wanted.files_from is not None):
-        raise click.UsageError("--command stands in place of PATHs, and cannot be watched.")
+        raise click.UsageError("--command cannot be combined with PATHs, --files-from or --watch.")
     if watch:
         from dslint.cli.watch import watch as keep_watching
 
         if "-" in wanted.paths:
-            raise click.UsageError("--watch is for files; standard input does not change.")
+            raise click.UsageError("--watch requires files, not standard input.")
         keep_watching(wanted.paths or (".",), lambda fresh: check(fresh, wanted), finder)
         return
     sys.exit(check(finder, wanted))
 
 
 def check(finder: Finder, wanted: CheckOptions) -> int:
-    """Check what is wanted, write all that is wanted, and give the exit code."""
+    """Check, write all reports, and return the exit code."""
     found = _found(finder, wanted)
     for missing in found.nothing:
         warn(str(missing))
@@ -168,7 +167,7 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
 
 
 def _found(finder: Finder, wanted: CheckOptions) -> Discovered:
-    """The files to look at."""
+    """The files to check."""
     if wanted.command_line is not None:
         return Discovered([], [], [])
     if wanted.files_from is not None:
@@ -186,18 +185,18 @@ def _without_ignored(files: list[FileResult], finder: Finder, wanted: CheckOptio
     settings = run_settings(finder)
     baseline = settings["baseline"] and os.path.join(settings.based("baseline")[0][0], settings["baseline"])
     if wanted.write_baseline and not baseline:
-        raise click.UsageError("--write-baseline wants to know where: --baseline FILE, or baseline = FILE in the settings.")
+        raise click.UsageError("--write-baseline requires --baseline FILE (or baseline = FILE in the settings).")
     if baseline and (wanted.ignores or wanted.write_baseline):
-        return _heed_baseline(os.path.relpath(baseline), files, wanted)
+        return _apply_baseline(os.path.relpath(baseline), files, wanted)
     return files
 
 
 def _report(files: Iterable[FileResult], finder: Finder, wanted: CheckOptions) -> bool:
-    """Write all reports; whether those to files could be written."""
+    """Write all reports; False if one to a file failed."""
     settings = run_settings(finder)
-    results = Results(settings.context, tuple(files), settings.rules, wanted.verbose)
+    results = Results(settings.context, tuple(files), settings.rules, wanted.verbose, wanted.quiet)
     written = [_write_file(results, *output) for output in wanted.outputs]
-    out = sys.stderr if wanted.fixing and "-" in wanted.paths else sys.stdout  # there the mended text has gone to standard output
+    out = sys.stderr if wanted.fixing and "-" in wanted.paths else sys.stdout  # the fixed text is on standard output
     color = wants_color(wanted.color, out)
     if wanted.statistics:
         from dslint.report import statistics
@@ -209,7 +208,7 @@ def _report(files: Iterable[FileResult], finder: Finder, wanted: CheckOptions) -
 
 
 def _only_mended(files: Iterable[FileResult], wanted: CheckOptions, *, failed: bool, changes: int) -> int:
-    """The exit code where nothing is reported but what could not be read: with `--diff`, 1 if there is something to mend."""
+    """The exit code if only unreadable files are reported: with `--diff`, 1 if there are fixes."""
     for file in files:
         if file.error:
             warn(f"{file.path}: {file.error}")
@@ -220,7 +219,7 @@ def _only_mended(files: Iterable[FileResult], wanted: CheckOptions, *, failed: b
 
 
 def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool, strict: bool = False) -> int:
-    """The exit code for the results. `failed` says that something went wrong beside them, `forgiving` that findings are no failure."""
+    """The exit code for the results. `failed`: something else went wrong; `forgiving`: findings do not fail the run."""
     files = list(files)
     if failed or any(file.error or any(d.code == INTERNAL_ERROR for d in file.diagnostics) for file in files):
         return FAILED
@@ -229,7 +228,7 @@ def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool, str
 
 
 def _lint(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileResult]:
-    """Lint what is wanted: standard input, a command, files."""
+    """Lint standard input, a command, or files."""
     given = _lint_stdin(wanted.stdin_filename or "<stdin>", finder) if "-" in wanted.paths else []
     if wanted.command_line is not None:
         given += lint_launch(wanted.command_line, run_settings(finder))
@@ -251,7 +250,7 @@ def _lint_files(found: Discovered, finder: Finder, wanted: CheckOptions) -> list
             return lint_all(found.targets, finder, jobs=wanted.jobs, progress=progress)
     except KeyboardInterrupt:
         click.echo(err=True)
-        warn(f"interrupted after {done:,} of {total:,} files; nothing is reported.")
+        warn(f"interrupted after {done:,} of {total:,} files; no findings are reported.")
         raise
 
 
@@ -267,18 +266,18 @@ def _list_of(path: str) -> str:
         with open(0 if path == "-" else path, encoding="utf-8", errors="surrogateescape", newline="") as file:
             return file.read()
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _heed_baseline(path: str, files: list[FileResult], wanted: CheckOptions) -> list[FileResult]:
-    """The results without what is in the baseline; the baseline itself is written where that is wanted."""
+def _apply_baseline(path: str, files: list[FileResult], wanted: CheckOptions) -> list[FileResult]:
+    """The results without findings of the baseline; with --write-baseline the baseline is written."""
     from dslint.suppress import baseline
 
     path = path.replace(os.sep, "/")
     if wanted.write_baseline and not os.path.exists(path):
         known = baseline.first(path, files)
         baseline.write(known)
-        warn(f"{count(known.counts.total(), 'finding')} written to {path}; from now on only others are reported.")
+        warn(f"wrote {count(known.counts.total(), 'finding')} to {path}; only new findings are reported.")
         return list(baseline.apply(known, files))
     known = baseline.load(path)
     files = list(baseline.apply(known, files))
@@ -286,18 +285,19 @@ def _heed_baseline(path: str, files: list[FileResult], wanted: CheckOptions) -> 
     gone = known.counts.total() - left.counts.total()
     if wanted.write_baseline and gone:
         baseline.write(left)
-        warn(f"{_are(gone)} gone and taken out of {path}; {left.counts.total():,} left.")
+        warn(f"dropped {_entries(gone)} from {path}; {left.counts.total():,} left.")
     elif gone:
-        warn(f"{_are(gone, f' of {path}')} gone: --write-baseline takes that out.")
+        match, them = ("matches", "it") if gone == 1 else ("match", "them")
+        warn(f"{_entries(gone)} no longer {match}; run --write-baseline to drop {them}.")
     return files
 
 
-def _are(number: int, of: str = "") -> str:
-    return f"{count(number, 'finding')}{of} {'is' if number == 1 else 'are'}"
+def _entries(number: int) -> str:
+    return count(number, "baseline entry", "baseline entries")
 
 
 def _write_file(results: Results, output_format: str, path: str) -> bool:
-    """Write a report to a file, whole or not at all; whether that worked."""
+    """Write a report to a file atomically; False if that failed."""
     from io import StringIO
 
     from dslint.fix.atomic_write import write_whole
@@ -307,16 +307,16 @@ def _write_file(results: Results, output_format: str, path: str) -> bool:
     try:
         write_whole(path, text.getvalue())
     except OSError as error:
-        warn(f"{path} cannot be written: {error.strerror or error}")
+        warn(f"cannot write {path}: {error.strerror or error}")
         return False
     return True
 
 
 def _nothing_to_check(paths: tuple[str, ...], found: Discovered, *, files_listed: bool) -> int:
-    """Say that there is nothing to check, where nobody said so yet. That named files are excluded, or no file is listed, is as wanted."""
+    """Report that there is nothing to check, unless a missing path was reported. Excluded files and empty file lists are no error."""
     if not found.nothing and (found.excluded or files_listed):
         return CLEAN
     if not found.nothing:
         where = ", ".join(paths) or "the current directory"
-        warn(f"nothing to check: no file in {where} looks like a DeepSpeed config. A file that is named is always looked at.")
+        warn(f"nothing to check: no file in {where} looks like a DeepSpeed config. To check a file anyway, name it.")
     return FAILED

@@ -1,4 +1,4 @@
-"""What the options of `dslint check` ask for."""
+"""The options of `dslint check`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What to do with the results."""
+    """The options of `check` that are not settings."""
 
     paths: tuple[str, ...]
     command_line: str | None
@@ -22,6 +22,7 @@ class CheckOptions:
     diff: bool
     statistics: bool
     verbose: bool
+    quiet: bool
     exit_zero: bool
     color: str
     jobs: int | None
@@ -29,5 +30,5 @@ class CheckOptions:
 
     @property
     def fixing(self) -> bool:
-        """Whether something is to be mended."""
+        """Whether fixes are requested."""
         return self.fix or self.unsafe_fixes or self.fix_only or self.diff

@@ -1,4 +1,4 @@
-"""`dslint config`: the settings in force."""
+"""`dslint config`: the active settings."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from dslint.settings.table import SETTINGS
 RUN_WIDE = ("output-format", "baseline")
 
 
-@click.command(name="config", short_help="Print the settings in force, and where each came from.")
+@click.command(name="config", short_help="Print the active settings and their sources.")
 @click.argument("path", required=False, metavar="[FILE]", type=click.Path())
 @settings_options(*FACTS)
-@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How they are printed.")
+@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The output format.")
 @color_option
 def command(finder: Finder, path: str | None, output_format: str, color: str) -> None:
-    """Print the settings that are in force for FILE (or for the working directory), and where each value came from: a settings file, a
-    variable, an option, or nowhere (the default).
+    """Print the active settings for FILE (default: for the working directory) and the source of each: a settings file, an environment
+    variable, an option, or the default.
 
-    Settings come from the `dslint.toml` or `[tool.dslint]` of a `pyproject.toml` nearest to each linted file, then from `DSLINT_*`
-    variables, then from the command line.
+    Settings come from the nearest `dslint.toml`, or `pyproject.toml` with a table `[tool.dslint]`, then from `DSLINT_*` variables, then
+    from the command line; later sources override earlier ones.
     """
     here = os.getcwd()
     settings = finder.for_file(path) if path and not os.path.isdir(path) else finder.for_directory(os.path.abspath(path or here))

@@ -1,4 +1,4 @@
-"""`dslint estimate`: how much memory a config needs."""
+"""`dslint estimate`: the memory that a config needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOES_NOT_FIT = 4
 
 
 class Limit(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
-    """A size, or the memory of the GPU."""
+    """A size, or "gpu" for the memory of the GPU."""
 
     name = "SIZE"
 
@@ -31,10 +31,10 @@ class Limit(click.ParamType):  # type: ignore[type-arg] # older releases of clic
         try:
             return size(value)
         except ValueError:
-            self.fail(f'"{value}" is no size such as 80GiB', param, ctx)
+            self.fail(f'"{value}" is not a size such as 80GiB', param, ctx)
 
 
-@click.command(name="estimate", short_help="Say how much memory a config needs, on the GPU and on the host.")
+@click.command(name="estimate", short_help="Estimate the memory that a config needs on GPU and host.")
 @click.argument("path", metavar="CONFIG")
 @workload_options
 @click.option(
@@ -43,13 +43,11 @@ class Limit(click.ParamType):  # type: ignore[type-arg] # older releases of clic
     flag_value="gpu",
     type=Limit(),
     metavar="[SIZE]",
-    help="Exit with 4 if it needs more than SIZE, or than the GPU has.",
+    help="Exit with 4 if the config needs more than SIZE (default: the memory of the GPU).",
 )
-@click.option(
-    "--sweep", "swept", metavar="NAME=VALUES", help="Several values side by side: world-size=1..512, stage=0..3, micro-batch=1,2,4."
-)
-@click.option("--plot", metavar="FILE", help="Write a picture, too: FILE.svg, FILE.png or FILE.html.")
-@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="How it is printed.")
+@click.option("--sweep", "swept", metavar="NAME=VALUES", help="Compare several values: world-size=1..512, stage=0..3, micro-batch=1,2,4.")
+@click.option("--plot", metavar="FILE", help="Also write a chart to FILE.svg, FILE.png or FILE.html.")
+@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The output format.")
 @color_option
 def command(
     path: str,
@@ -61,18 +59,18 @@ def command(
     output_format: str,
     color: str,
 ) -> None:
-    """Say how much memory a rank and a machine need to train with CONFIG: between steps and at most, in which phase, and for what. Nothing
-    is run: the step is replayed with the sizes of the model's weights.
+    """Estimate how much memory a rank and a machine need to train with CONFIG: between steps and at the peak, by phase and by part. Nothing
+    runs: dslint replays a training step with the sizes of the model's weights.
 
     CONFIG is a file, or "-" for standard input.
 
     \b
     Exit codes:
-      0  the estimate is printed
-      2  bad usage, or a config or model that cannot be read
-      3  a PNG is asked for, and what draws it is not installed
-      4  it needs more than --limit
-    """  # noqa: D301 - click wants the character itself
+      0  the estimate was printed
+      2  usage error, or an unreadable config or model
+      3  PNG output was requested, but its renderer is not installed
+      4  the config needs more than --limit
+    """  # noqa: D301 - click needs the character itself
     config, model, plan = question(path, finder, said)
     memory = config.facts.gpu_memory
     allowed = _allowed(limit, memory)
@@ -90,9 +88,9 @@ def command(
 
 
 def _allowed(limit: int | str | None, memory: int | None) -> int | None:
-    """The bytes that --limit allows, None without it."""
+    """The limit in bytes, None without --limit."""
     if limit == "gpu" and memory is None:
-        raise click.UsageError("--limit without a size is the memory of the GPU: give --gpu or --gpu-memory, or --limit SIZE.")
+        raise click.UsageError("--limit without a size requires --gpu or --gpu-memory.")
     return memory if limit == "gpu" else limit  # type: ignore[return-value]
 
 

@@ -1,4 +1,4 @@
-"""`dslint fit`: what to change so that a config fits."""
+"""`dslint fit`: changes that make a config fit in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dslint.source.parse import parse
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
-    """Bytes a second: `25GB/s`."""
+    """Bytes per second: `25GB/s`."""
 
     name = "RATE"
 
@@ -33,16 +33,16 @@ class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click
         try:
             return float(size(value.strip().removesuffix("/s")))
         except ValueError:
-            self.fail(f'"{value}" is no rate such as 25GB/s', param, ctx)
+            self.fail(f'"{value}" is not a rate such as 25GB/s', param, ctx)
 
 
-@click.command(name="fit", short_help="Say what to change so that a config fits, best first.")
+@click.command(name="fit", short_help="List changes that make a config fit in memory, best first.")
 @click.argument("path", metavar="CONFIG")
 @workload_options
-@click.option("--limit", type=Limit(), metavar="SIZE", help="What it has to fit into.  [default: the memory of the GPU]")
-@click.option("--pcie", type=Rate(), default="25GB/s", show_default=True, help="The bandwidth between a GPU and the host.")
+@click.option("--limit", type=Limit(), metavar="SIZE", help="The memory limit of a GPU.  [default: the memory of the GPU]")
+@click.option("--pcie", type=Rate(), default="25GB/s", show_default=True, help="The bandwidth between GPU and host.")
 @click.option("--nvme", type=Rate(), default="6GB/s", show_default=True, help="The bandwidth of a machine's NVMe disks.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="How it is printed.")
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
 @color_option
 def command(
     path: str,
@@ -54,24 +54,24 @@ def command(
     output_format: str,
     color: str,
 ) -> None:
-    """Say what to change so that CONFIG fits into the GPU, best first: what to write, what it saves, what it costs. The samples of a step
-    stay as many as they are. Where it fits, say what is not needed.
+    """List changes that make CONFIG fit in GPU memory, best first: the diff, the memory saved and the cost in time. The number of samples
+    per step stays the same. If CONFIG fits already, list what it does not need.
 
-    CONFIG is a file, or "-" for standard input. Nothing is written.
+    CONFIG is a file, or "-" for standard input. No file is written.
 
     \b
     Exit codes:
-      0  it fits, or a way was found
-      2  bad usage, or a config or model that cannot be read
-      4  nothing that was tried makes it fit
-    """  # noqa: D301 - click wants the character itself
+      0  the config fits, or a change makes it fit
+      2  usage error, or an unreadable config or model
+      4  no change that was tried makes it fit
+    """  # noqa: D301 - click needs the character itself
     document, _, context, *_ = open_config(path, finder)
     found = given_model(said, context.facts)
     context = context.but(model=found.config or context.facts.model)
     facts = context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
     if not isinstance(memory, int):
-        raise click.UsageError("what it has to fit into is not known: --gpu NAME, --gpu-memory SIZE or --limit SIZE.")
+        raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
 
     def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
         config = resolve(parse(text), context)

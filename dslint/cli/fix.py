@@ -64,7 +64,7 @@ def mend(targets: Iterable[Target], finder: Finder, wanted: CheckOptions) -> tup
             warn(str(error))
             failed.append(error)
     if number:
-        warn(f"{count(number, 'finding')} {'would be' if wanted.diff else 'was' if number == 1 else 'were'} fixed.")
+        warn(f"{'would fix' if wanted.diff else 'fixed'} {count(number, 'finding')}.")
     return results + lint_all(targets, finder), number, failed
 
 
@@ -97,7 +97,7 @@ def _mend_file(target: Target, finder: Finder, allowed: frozenset[Applicability]
         try:
             write_whole(path, fixed.text)
         except OSError as error:
-            raise CannotWrite(f"{name} cannot be written: {error.strerror or error}") from None
+            raise CannotWrite(f"cannot write {name}: {error.strerror or error}") from None
     return len(fixed.fixed)
 
 

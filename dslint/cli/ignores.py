@@ -1,4 +1,4 @@
-"""What `--add-ignores` does: every finding that is there is ignored from now on, for a reason that is given."""
+"""`--add-ignores`: suppress every current finding, with a reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dslint.suppress.run import suppress
 
 
 def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> None:
-    """Write comments and entries of settings that suppress all findings of these files.
+    """Write comments and settings entries that suppress all findings of these files.
 
     Raises:
         UserError: a file cannot be read or written, or its settings cannot be added to.
@@ -44,14 +44,14 @@ def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> Non
             changed.append(path)
     if changed:
         warn(
-            f"{count(number, 'finding')} {'is' if number == 1 else 'are'} ignored from now on: see {listed(changed[:5])}"
+            f"suppressed {count(number, 'finding')} in {listed(changed[:5])}"
             + (f" and {len(changed) - 5:,} more files" if len(changed) > 5 else "")
             + "."
         )
 
 
 def _comment(file: FileResult, finder: Finder, reason: str) -> Sequence[Diagnostic]:
-    """Add comments to a config, and give what they do not cover."""
+    """Add comments to a config, and return the findings that they do not cover."""
     text = read(file.path)
     if decode_base64(text):
         return file.diagnostics
@@ -71,4 +71,4 @@ def _write(path: str, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise UserError(f"{shown(path)} cannot be written: {error.strerror or error}") from None
+        raise UserError(f"cannot write {shown(path)}: {error.strerror or error}") from None

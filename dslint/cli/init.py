@@ -1,4 +1,4 @@
-"""`dslint init`: write a config to start from."""
+"""`dslint init`: write a starter config."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from dslint.starter.text import as_hjson, as_json
 DONE, FAILED = 0, 2
 
 
-@click.command(name="init", short_help="Write a config to start from, with the reasons for its values.")
+@click.command(name="init", short_help="Write a starter config and explain its values.")
 @click.argument("path", required=False, metavar="[FILE]")
 @settings_options(*(name for name in FACTS if name != "model"))
-@click.option("--model", metavar="FILE|NAME", help="The model: its config.json, the folder of it, or a well-known name (llama-3-8b).")
-@click.option("--params", type=Number(), help="The number of parameters, such as 7B, where there is no file.")
-@click.option("--stage", type=click.IntRange(0, 3), help="The ZeRO stage.  [default: the fastest with which the model fits]")
+@click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b).")
+@click.option("--params", type=Number(), help="The number of parameters, such as 7B, instead of --model.")
+@click.option("--stage", type=click.IntRange(0, 3), help="The ZeRO stage.  [default: the fastest one at which the model fits]")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
     "--output-format",
     type=click.Choice(["json", "hjson"]),
-    help="Strict JSON, or JSON with the reasons as comments, which DeepSpeed's own loader alone reads.",
+    help="Strict JSON, or HJSON with reasons as comments (read only by DeepSpeed's own loader).",
 )
 def command(
     path: str | None,
@@ -49,22 +49,21 @@ def command(
     force: bool,  # noqa: FBT001 - click passes it by name
     output_format: str | None,
 ) -> None:
-    """Write a config to start from, and say why each value is there.
+    """Write a starter config and explain each value.
 
-    What is not given is asked for, where a person is there to answer. Stage and offload are chosen so that the model fits, which takes the
-    model, the GPU and their number to be known. FILE is ds_config.json, or ds_config.hjson where DeepSpeed itself loads it; "-" is standard
-    output.
+    In a terminal, init prompts for missing facts. It chooses ZeRO stage and offload so that the model fits, if the model, the GPU and the
+    number of GPUs are known. The default FILE is ds_config.json, or ds_config.hjson with --integration deepspeed; "-" is standard output.
     """
     if model is not None and params is not None:
-        raise click.UsageError("--model and --params exclude each other.")
+        raise click.UsageError("--model and --params cannot be combined.")
     if path not in (None, "-"):
         _refuse(path, force=force)
     facts = finder.for_file(path or "ds_config.json").facts
     given = ModelRequest(model, params)
     if sys.stdin.isatty():
-        facts, given = _asked(facts, given)
+        facts, given = _prompt_for_missing(facts, given)
     if facts.integration is None:
-        raise click.UsageError("who loads the config? --integration transformers, accelerate, lightning or deepspeed.")
+        raise click.UsageError("Missing --integration: transformers, accelerate, lightning or deepspeed.")
     commented = _commented(facts.integration, path, output_format)
     path = path or f"ds_config.{'hjson' if commented else 'json'}"
     _refuse(path, force=force)
@@ -78,22 +77,22 @@ def command(
 
 
 def _commented(integration: Integration, path: str | None, output_format: str | None) -> bool:
-    """Whether the reasons go into the file: if it is asked for, or its name or loader says that it may be."""
+    """Whether to write reasons as comments: as requested, else if loader and file name allow comments."""
     if output_format == "hjson" and integration is not Integration.DEEPSPEED:
-        raise click.UsageError(f"{integration.label} reads strict JSON: comments are for --integration deepspeed.")
+        raise click.UsageError(f"{integration.label} reads strict JSON; hjson requires --integration deepspeed.")
     if output_format is not None:
         return output_format == "hjson"
     return integration is Integration.DEEPSPEED and not (path or "").endswith(".json")
 
 
 def _refuse(path: str | None, *, force: bool) -> None:
-    """Refuse to overwrite."""
+    """Refuse to overwrite an existing file without --force."""
     if path in (None, "-"):
         return
     if os.path.isdir(path):
-        raise UserError(f"{shown(path)} is a directory; name a file in it.")
+        raise UserError(f"{shown(path)} is a directory; pass a file name.")
     if os.path.lexists(path) and not force:
-        raise UserError(f"{shown(path)} is there already; --force overwrites it.")
+        raise UserError(f"{shown(path)} already exists; --force overwrites it.")
 
 
 def _write(path: str, text: str) -> None:
@@ -103,11 +102,11 @@ def _write(path: str, text: str) -> None:
     try:
         write_whole(path, text)
     except OSError as error:
-        raise UserError(f"{shown(path)} cannot be written: {error.strerror or error}") from None
+        raise UserError(f"cannot write {shown(path)}: {error.strerror or error}") from None
 
 
 def _report(path: str, starter: Starter, facts: Facts, found: FoundModel | None) -> None:
-    """Say on standard error what was written, and why."""
+    """Print to standard error what was written, and why."""
     width = terminal_width(most=100)
     assert facts.integration is not None
     ranks = f", {facts.world_size} GPU{'s' if facts.world_size != 1 else ''}" if facts.world_size else ""
@@ -116,7 +115,7 @@ def _report(path: str, starter: Starter, facts: Facts, found: FoundModel | None)
     lines = wrap(f"{name}a config for {facts.integration.label}, DeepSpeed {facts.deepspeed}{ranks}{memory}", width)
     for key, why in starter.reasons.items():
         lines += ["", f"  {key}: {_literal(starter.config, key)}", *("    " + line for line in wrap(why, width - 4))]
-    notes = [*starter.notes, *(f"Taken for granted: {assumed}." for assumed in (found.assumed if found else ()))]
+    notes = [*starter.notes, *(f"Assumption: {assumed}." for assumed in (found.assumed if found else ()))]
     if notes:
         lines += ["", *(line for note in notes for line in wrap(note, width))]
     click.echo("\n".join(lines), err=True)
@@ -132,14 +131,14 @@ def _literal(config: dict[str, Any], key: str) -> str:
 
 
 def _check(path: str, text: str, facts: Facts) -> None:
-    """Have the result checked as it would be, and say what a person has to know who gave a stage of their own."""
+    """Check the written config, and print what is wrong with a stage that the user chose."""
     result = lint_text(text, path, facts, [rule for rule in all_rules() if not rule.pedantic])
     for diagnostic in result.diagnostics if result else ():
         warn(f"{diagnostic.code}: {diagnostic.message}")
 
 
-def _asked(facts: Facts, given: ModelRequest) -> tuple[Facts, ModelRequest]:
-    """Ask for what is not given; an empty answer is "not known"."""
+def _prompt_for_missing(facts: Facts, given: ModelRequest) -> tuple[Facts, ModelRequest]:
+    """Prompt for missing facts; an empty answer means unknown."""
     if facts.integration is None:
         kinds = click.Choice([integration.value for integration in Integration])
         answer = click.prompt("Who loads the config", type=kinds, default=Integration.TRANSFORMERS.value, err=True)
@@ -169,7 +168,7 @@ def _answer(kind: Any) -> Any:
 
 
 def _gpu(word: str) -> Any:
-    """A GPU, or the memory of one."""
+    """A GPU, or its memory."""
     try:
         return _answer(Size())(word)
     except click.BadParameter:

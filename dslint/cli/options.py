@@ -1,4 +1,4 @@
-"""Options that several commands share. Those that are settings are made of the table of settings, so that every source reads them alike."""
+"""Options that several commands share. Options for settings are built from the table of settings, so that every source is read alike."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _METAVARS = {
 
 
 class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
-    """The value of a setting, read as the settings' other sources read it."""
+    """The value of a setting, read as in the other sources of settings."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
@@ -92,7 +92,7 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
 
 
 def complete_rules(incomplete: str) -> list[CompletionItem]:
-    """The rules that a shell may offer for the beginning of a word: by name where it begins a name, else by code."""
+    """Shell completion of rules by code and name."""
     before, comma, word = incomplete.rpartition(",")
     offered = [(name, other) for rule in all_rules() for name, other in _both_names(rule) if name.lower().startswith(word.lower())]
     return [CompletionItem(before + comma + name, help=other) for name, other in offered]
@@ -103,20 +103,20 @@ def _both_names(rule: RuleInfo) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
-    """Add `--config`, `--isolated` and the options for these settings to a command, which receives them as one argument `finder`."""
+    """Add `--config`, `--isolated` and options for these settings to a command, which receives them as the argument `finder`."""
 
     def add(command: Command) -> Command:
         def with_settings(config: str | None, isolated: bool, **rest: Any) -> Any:  # noqa: FBT001 - click passes it by name
             given = {name: rest.pop(SETTINGS[name].variable.lower()) for name in names}
             layer = from_options({name: _combined(name, value) for name, value in given.items() if value not in (None, (), False)})
             if config is not None and isolated:
-                raise click.UsageError("--config and --isolated exclude each other.")
+                raise click.UsageError("--config and --isolated cannot be combined.")
             return command(finder=Finder([from_environment(os.environ), layer], only="" if isolated else config), **rest)
 
         with_settings.__doc__ = command.__doc__
         with_settings.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-        click.option("--isolated", is_flag=True, help="Read no settings file.")(with_settings)
-        click.option("--config", metavar="FILE", help="Read this settings file, and none that lies near the configs.")(with_settings)
+        click.option("--isolated", is_flag=True, help="Ignore all settings files.")(with_settings)
+        click.option("--config", metavar="FILE", help="Use this settings file instead of the one nearest to each config.")(with_settings)
         for name in reversed(names):
             _option(SETTINGS[name])(with_settings)
         return with_settings  # type: ignore[return-value]
@@ -134,14 +134,14 @@ def _option(setting: Setting) -> Callable[[Command], Command]:
 
 
 def _combined(name: str, value: Any) -> Any:
-    """One value of an option that may be given several times."""
+    """The values of a repeated option, combined."""
     if name in TABLES:
         return {key: entry for table in value for key, entry in table.items()}
     return tuple(word for words in value for word in words) if name in EXTENDING or isinstance(SETTINGS[name].kind, Words) else value
 
 
 def run_settings(finder: Finder) -> Settings:
-    """The settings for what concerns the whole run: those nearest to the working directory."""
+    """The settings of the whole run: those nearest to the working directory."""
     return finder.for_directory(os.getcwd())  # noqa: PTH109 - pathlib is slow to import
 
 
@@ -152,12 +152,12 @@ def color_option(command: Command) -> Command:
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
         show_default=True,
-        help="When to use colour. NO_COLOR and FORCE_COLOR are obeyed.",
+        help="When to use colours. auto respects NO_COLOR and FORCE_COLOR.",
     )(command)
 
 
 def wants_color(choice: str, out: TextIO) -> bool:
-    """Whether to colour: as chosen; else as NO_COLOR and FORCE_COLOR say; else if a person is watching."""
+    """Whether to use colours: as chosen, else by NO_COLOR and FORCE_COLOR, else if `out` is a terminal."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):
@@ -168,12 +168,12 @@ def wants_color(choice: str, out: TextIO) -> bool:
 
 
 def terminal_width(least: int = 40, most: int = 120) -> int:
-    """How many columns to fill."""
+    """The columns to fill."""
     return max(least, min(shutil.get_terminal_size((80, 24)).columns, most))
 
 
 def warn(sentence: str) -> None:
-    """Say something on standard error that belongs in no report."""
+    """Print a message that is not part of a report to standard error."""
     click.echo(f"dslint: {sentence}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""`dslint probe`: start the real engine with a config, and say whether it starts and what it takes."""
+"""`dslint probe`: run the real engine with a config, and report whether it starts and how much memory it uses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Assignment(click.ParamType):  # type: ignore[type-arg] # older releases of
         try:
             return assignment(value) if isinstance(value, str) else value
         except ValueError:
-            self.fail(f"{value!r} is not of the form KEY=VALUE, with a key in dots such as zero_optimization.stage", param, ctx)
+            self.fail(f"{value!r} is not of the form KEY=VALUE, with a dotted key such as zero_optimization.stage", param, ctx)
 
 
 class Depths(click.ParamType):  # type: ignore[type-arg] # the same
@@ -47,20 +47,20 @@ class Depths(click.ParamType):  # type: ignore[type-arg] # the same
             return value
         numbers = [int(word) for word in value.split(",") if word.strip().isdecimal()]
         if len(numbers) != len(value.split(",")) or 0 in numbers or len(set(numbers)) != len(numbers):
-            self.fail(f"{value!r} is no number of layers, nor several different ones with commas between them", param, ctx)
+            self.fail(f"{value!r} is not a number of layers, or several different ones separated by commas", param, ctx)
         return tuple(sorted(numbers))
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How the result is wanted."""
+    """How to print the result."""
 
     output_format: str
     color: str
     plot: str | None
 
 
-@click.command(name="probe", short_help="Run the real engine with a config, and say what it takes.")
+@click.command(name="probe", short_help="Run the real engine with a config and measure its memory.")
 @click.argument("path", metavar="CONFIG")
 @settings_options(*FACTS)
 @click.option(
@@ -68,102 +68,96 @@ class Output:
     type=click.Choice(["auto", "cuda", "fake", "cpu"]),
     default="auto",
     show_default=True,
-    help="Where to run. fake: no GPU needed, nothing is computed, every byte is counted; auto: cuda where there is one, else fake.",
+    help="Where to run. fake needs no GPU: nothing is computed, every byte is counted. auto: cuda if available, else fake.",
 )
-@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Which rank to play of --world-size.")
-@click.option("--model-fn", metavar="PACKAGE.MODULE:FUNCTION", help="The function that gives your own (module, make_batch).")
-@click.option("--layers", type=Depths(), help="Build --model with so many layers; with several numbers, extrapolate from them to all.")
+@click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Rank to simulate.")
+@click.option("--model-fn", metavar="PACKAGE.MODULE:FUNCTION", help="A function that returns your own (module, make_batch).")
+@click.option("--layers", type=Depths(), help="Build --model with N layers; with several numbers, extrapolate to all layers.")
 @click.option(
-    "--sequence-length", type=click.IntRange(min=1), metavar="N", help="Tokens of a sample.  [default: 128; with --model 2048 at most]"
+    "--sequence-length", type=click.IntRange(min=1), metavar="N", help="Tokens per sample.  [default: 128; with --model up to 2048]"
 )
-@click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="Another train_micro_batch_size_per_gpu than the config's.")
-@click.option("--activation-checkpointing", is_flag=True, help="Turn activation checkpointing on in the model.")
-@click.option("--no-zero-init", is_flag=True, help="At stage 3, build the model whole before it is divided.")
-@click.option("--set", "assignments", type=Assignment(), multiple=True, help="Another value for a key of the config. Repeatable.")
-@click.option("--steps", type=click.IntRange(min=2), default=3, show_default=True, metavar="N", help="How many optimizer steps to take.")
-@click.option(
-    "--limit", type=SettingType(SETTINGS["gpu-memory"]), metavar="SIZE", help="Exit with 4 where the device takes more than this."
-)
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=600, show_default=True, metavar="SECONDS", help="When to give up on a run."
-)
+@click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="Override train_micro_batch_size_per_gpu.")
+@click.option("--activation-checkpointing", is_flag=True, help="Enable activation checkpointing in the model.")
+@click.option("--no-zero-init", is_flag=True, help="At stage 3, build the whole model before partitioning it.")
+@click.option("--set", "assignments", type=Assignment(), multiple=True, help="Override a key of the config. Repeatable.")
+@click.option("--steps", type=click.IntRange(min=2), default=3, show_default=True, metavar="N", help="The number of optimizer steps.")
+@click.option("--limit", type=SettingType(SETTINGS["gpu-memory"]), metavar="SIZE", help="Exit with 4 if the device uses more than this.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=600, show_default=True, metavar="SECONDS", help="The time limit of a run.")
 @click.option(
     "--compare",
     "comparison",
     metavar="WHAT",
-    help="Run variants in turn: activation-checkpointing, offload, stage=1,2,3, micro-batch=1,2,4, KEY=A,B.",
+    help="Compare variants: activation-checkpointing, offload, stage=1,2,3, micro-batch=1,2,4, KEY=A,B.",
 )
 @click.option(
     "--search",
     "searched",
     type=click.Choice(["micro-batch"]),
-    help="Find the largest that fits --limit (or --gpu, or the GPU that is there).",
+    help="Find the largest value that fits --limit (default: --gpu, or the GPU of this machine).",
 )
-@click.option("--plot", metavar="FILE", help="Draw the course of memory: FILE.svg or FILE.png.")
-@click.option("--snapshot", metavar="FILE.pickle", help="On a GPU: write PyTorch's memory snapshot, for pytorch.org/memory_viz.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="How it is printed.")
+@click.option("--plot", metavar="FILE", help="Write a chart of memory over time to FILE.svg or FILE.png.")
+@click.option("--snapshot", metavar="FILE.pickle", help="On a GPU: write PyTorch's memory snapshot for pytorch.org/memory_viz.")
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
 @color_option
-def command(path: str, finder: Finder, output_format: str, color: str, plot: str | None, **options: Any) -> None:
-    """Start the real DeepSpeed engine with a config for a few optimizer steps, and say whether it starts, and what memory it takes.
+def command(path: str, finder: Finder, output_format: str, color: str, plot: str | None, **given: Any) -> None:
+    """Run the real DeepSpeed engine with a config for a few optimizer steps, and report whether it starts and how much memory it uses.
 
-    CONFIG is a file, or "-" for standard input. It runs in a process and a folder of its own; nothing that the config names is written to,
-    and nothing is sent anywhere. It needs torch and DeepSpeed: pip install "dslint[probe]".
+    CONFIG is a file, or "-" for standard input. The engine runs in its own process and a temporary folder: it writes to no path of the
+    config and sends nothing. Requires torch and DeepSpeed: pip install "dslint[probe]".
 
     \b
     Exit codes:
       0  the engine ran, and fits
       1  the engine raised
-      2  bad usage or settings, a config that cannot be used
-      3  the probe could not run: torch or DeepSpeed are missing, there is no such device, no time left
-      4  it takes more than --limit (or the GPU) has
-    """  # noqa: D301 - click wants the character itself
+      2  usage or settings error, or an unusable config
+      3  the probe could not run: torch or DeepSpeed missing, no such device, or timeout
+      4  the engine needs more than --limit (default: the memory of the GPU)
+    """  # noqa: D301 - click needs the character itself
     place = launched(os.environ)
     if place is not None:
-        os.environ.update(place.variables)  # torch asks for them by torchrun's names, whoever the launcher is
-    wishes = ProbeOptions(
-        limit=options.pop("limit"),
+        os.environ.update(place.variables)  # torch reads torchrun's names, whatever the launcher
+    options = ProbeOptions(
+        limit=given.pop("limit"),
         place=place,
         timeline=plot is not None,
-        zero_init=not options.pop("no_zero_init"),
-        **options,
+        zero_init=not given.pop("no_zero_init"),
+        **given,
     )
-    _check(wishes, plot)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a launcher that ends us leaves no process behind
-    setup = _prepared(path, finder, wishes)
+    _check(options, plot)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no child process is left when a launcher ends this one
+    setup = _prepared(path, finder, options)
     with Progress() as progress:
         result: Result | Comparison | Search
-        if wishes.comparison is not None:
-            result = compare(setup, wishes, progress)
-        elif wishes.searched is not None:
-            result = search(setup, wishes, progress)
+        if options.comparison is not None:
+            result = compare(setup, options, progress)
+        elif options.searched is not None:
+            result = search(setup, options, progress)
         else:
-            result = probe(setup, wishes, progress)
-    if wishes.place is None or wishes.place.rank == 0:
+            result = probe(setup, options, progress)
+    if options.place is None or options.place.rank == 0:
         _report(result, Output(output_format, color, plot))
     sys.exit(result.exit_code)
 
 
-def _check(wishes: ProbeOptions, plot: str | None) -> None:
-    """Refuse what does not go together."""
-    if wishes.comparison is not None and wishes.searched is not None:
-        raise click.UsageError("--compare and --search exclude each other.")
+def _check(options: ProbeOptions, plot: str | None) -> None:
+    """Refuse options that cannot be combined."""
+    if options.comparison is not None and options.searched is not None:
+        raise click.UsageError("--compare and --search cannot be combined.")
     if plot is not None and not plot.lower().endswith((".svg", ".png")):
-        raise click.UsageError(f'--plot writes .svg and .png, and not "{plot}".')
-    if plot is not None and (wishes.comparison is not None or wishes.searched is not None or len(wishes.layers or ()) > 1):
-        raise click.UsageError("--plot draws one run: leave out --compare, --search and several --layers.")
-    if wishes.place is not None and (wishes.comparison is not None or wishes.searched is not None or len(wishes.layers or ()) > 1):
-        raise click.UsageError(
-            "--compare, --search and several --layers make one run after another, which real ranks cannot: leave the launcher out."
-        )
-    if wishes.model_fn is not None and (not all(wishes.model_fn.partition(":")) or wishes.layers is not None):
-        raise click.UsageError("--model-fn wants package.module:function, and no --layers.")
+        raise click.UsageError(f'--plot writes .svg or .png, not "{plot}".')
+    if plot is not None and (options.comparison is not None or options.searched is not None or len(options.layers or ()) > 1):
+        raise click.UsageError("--plot cannot be combined with --compare, --search or several --layers.")
+    if options.place is not None and (options.comparison is not None or options.searched is not None or len(options.layers or ()) > 1):
+        raise click.UsageError("--compare, --search and several --layers need several runs: do not start them with a launcher.")
+    if options.model_fn is not None and (not all(options.model_fn.partition(":")) or options.layers is not None):
+        raise click.UsageError("--model-fn requires package.module:function, and cannot be combined with --layers.")
 
 
-def _prepared(path: str, finder: Finder, wishes: ProbeOptions) -> PreparedProbe:
-    """The config and what is known beside it, made ready to run."""
+def _prepared(path: str, finder: Finder, options: ProbeOptions) -> PreparedProbe:
+    """The config with its facts, ready to run."""
     document, _, context, *_ = open_config(path, finder)
     try:
-        return prepare(shown(path), text_of(document), resolve(document, context), wishes)
+        return prepare(shown(path), text_of(document), resolve(document, context), options)
     except ValueError as error:
         raise UserError(str(error)) from None
 
@@ -187,21 +181,21 @@ def _draw(result: Result, path: str) -> None:
 
     if not result.answer.timeline:
         warn(
-            f"{path} is not drawn: "
-            + ("--snapshot has the course of memory of a GPU." if result.answer.device == "cuda" else "nothing was run.")
+            f"{path} was not written: "
+            + ("on a GPU, use --snapshot for memory over time." if result.answer.device == "cuda" else "the engine did not run.")
         )
         return
     drawn = timeline.svg(result)
     try:
         write_whole(path, png(drawn) if path.lower().endswith(".png") else drawn)
     except NoRenderer as error:
-        raise UserError(f"{path} is not drawn: {error}") from None
+        raise UserError(f"{path} was not written: {error}") from None
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 class Progress:
-    """A line on standard error that says what is being done, where a person is watching."""
+    """A progress line on standard error, if that is a terminal."""
 
     def __init__(self) -> None:
         self._watched = sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""`dslint schema`: the JSON Schema of the config, for editors; and what changed in it from release to release."""
+"""`dslint schema`: the JSON Schema of the config for editors, and the changes between two releases."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from dslint.settings.table import SETTINGS
 RELEASE = SettingType(SETTINGS["deepspeed"])
 
 
-@click.command(name="schema", short_help="Print a JSON Schema of the config, for editors.")
+@click.command(name="schema", short_help="Print a JSON Schema of the config for editors.")
 @click.option(
-    "--integration", type=click.Choice([i.value for i in Integration]), help='Who loads the config: "auto" is allowed where it is replaced.'
+    "--integration",
+    type=click.Choice([i.value for i in Integration]),
+    help='Who loads the config; allows "auto" for the keys that this loader fills.',
 )
-@click.option("--deepspeed", type=RELEASE, help=f"The DeepSpeed release that will run it.  [default: {NEWEST}]")
+@click.option("--deepspeed", type=RELEASE, help=f"The DeepSpeed release.  [default: {NEWEST}]")
 @click.option("--diff", nargs=2, type=RELEASE, metavar="OLD NEW", help="Print what changed between two releases instead.")
 @click.option("--settings", is_flag=True, help="Print the schema of dslint.toml and [tool.dslint] instead.")
-@click.option("--output", type=click.Path(dir_okay=False), help="The file to write to, in place of standard output.")
+@click.option("--output", type=click.Path(dir_okay=False), help="Write to this file instead of standard output.")
 @color_option
 def command(
     integration: str | None,
@@ -34,12 +36,12 @@ def command(
     output: str | None,
     color: str,
 ) -> None:
-    """Print a JSON Schema (2020-12) of the config, made from the models: completion, hover and checks in editors.
+    """Print a JSON Schema (2020-12) of the config for completion, hover and validation in editors.
 
-    It is strict, for an editor's sake: it marks the unknown top-level key that DeepSpeed drops without a word.
+    The schema is stricter than DeepSpeed: it rejects unknown top-level keys, which DeepSpeed silently ignores.
     """
     if any(isinstance(release, Upgrade) for release in (deepspeed, *(diff or ()))):
-        raise click.UsageError("a schema is that of one release; `dslint schema --diff OLD NEW` prints what changed between two")
+        raise click.UsageError("a schema is for one release; `dslint schema --diff OLD NEW` prints the changes between two")
     if diff:
         text = _changes(*diff, color=output is None and wants_color(color, sys.stdout))
     else:
@@ -50,7 +52,7 @@ def command(
     try:
         write_whole(output, text)
     except OSError as error:
-        raise UserError(f"{output} cannot be written: {error.strerror or error}") from None
+        raise UserError(f"cannot write {output}: {error.strerror or error}") from None
 
 
 def _schema(integration: str | None, release: Release, *, settings: bool) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def _schema(integration: str | None, release: Release, *, settings: bool) -> dic
         from dslint.settings.table import json_schema as settings_schema
 
         return settings_schema()
-    from dslint.schemas.export import json_schema  # the models come in here, and with them pydantic
+    from dslint.schemas.export import json_schema  # imports the models, and with them pydantic
 
     return json_schema(integration, release)
 
@@ -69,5 +71,5 @@ def _changes(old: Release, new: Release, *, color: bool) -> str:
     from dslint.schemas.changes import changes
 
     if old >= new:
-        raise click.UsageError(f"--diff wants the older release first: --diff {new} {old}")
+        raise click.UsageError(f"--diff requires the older release first: --diff {new} {old}")
     return changes_page.text(changes(old, new), Style(color=color, width=terminal_width(60))) + "\n"

@@ -11,23 +11,24 @@ from dslint.cli.options import FACTS, color_option, settings_options, terminal_w
 from dslint.config import resolve
 from dslint.config.effective import as_deepspeed_sees_it, effective
 from dslint.report import show_page
+from dslint.report.words import inferred_fact
 from dslint.settings import Finder
 
 
-@click.command(name="show", short_help="Print the effective config, with the origin of every value.")
+@click.command(name="show", short_help="Print the effective config with the origin of every value.")
 @click.argument("path", metavar="CONFIG")
 @settings_options(*FACTS)
-@click.option("--all", "everything", is_flag=True, help="Every key there is, and not only those that matter here.")
+@click.option("--all", "everything", is_flag=True, help="Print every key, including unused defaults.")
 @click.option(
-    "--output-format", type=click.Choice(["table", "json", "config"]), default="table", show_default=True, help="How it is printed."
+    "--output-format", type=click.Choice(["table", "json", "config"]), default="table", show_default=True, help="The output format."
 )
 @color_option
 def command(path: str, finder: Finder, everything: bool, output_format: str, color: str) -> None:  # noqa: FBT001 - click passes it by name
-    """Print what DeepSpeed will use: every value with its origin (written, default, derived from other keys, filled by an integration,
-    mapped from a deprecated key), and what is written and has no effect.
+    """Print the config that DeepSpeed will use: every value with its origin (written, default, derived from other keys, filled by an
+    integration, mapped from a deprecated key), and the written keys that have no effect.
 
-    CONFIG is a file, or "-" for standard input. It may also be a training that uses a config (YAML, a script, a program): the values that
-    it puts in the place of "auto" then come with their places in it. The format `config` is the config as DeepSpeed sees it, as JSON.
+    CONFIG is a file, or "-" for standard input. It may also be a training setup that uses a config (YAML, a script, a program); values that
+    replace "auto" are then shown with their source. The format `config` is the config as DeepSpeed sees it, as JSON.
     """
     loaded = open_config(path, finder)
     config = resolve(loaded.document, loaded.context)
@@ -37,7 +38,7 @@ def command(path: str, finder: Finder, everything: bool, output_format: str, col
         seen, unknown = as_deepspeed_sees_it(config)
         click.echo(json.dumps(seen, indent=2, default=str))
         if unknown:
-            warn(f"left out, because the value is not known: {', '.join(unknown)}")
+            warn(f"omitted because the value is unknown: {', '.join(unknown)}")
         return
     entries = effective(config, everything=everything)
     if output_format == "json":
@@ -46,5 +47,6 @@ def command(path: str, finder: Finder, everything: bool, output_format: str, col
     width = terminal_width(60)
     colored = wants_color(color, sys.stdout)
     for name, evidence in config.context.evidence:
-        warn(f"assumed --{name.replace('_', '-')} {getattr(config.facts, name)}: {evidence}")
+        sentence = inferred_fact(name, str(getattr(config.facts, name)), evidence)
+        warn(sentence[:1].lower() + sentence[1:])
     click.echo(show_page.table(entries, color=colored, width=width), color=colored)

@@ -1,4 +1,4 @@
-"""Checks again whenever a file changes."""
+"""`--watch`: check again whenever a file changes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ EVERY = 0.3
 """Seconds between two looks at the files."""
 
 Seen = dict[str, tuple[int, int]]
-"""When each file was changed, in nanoseconds, and how long it is."""
+"""Modification time (ns) and size (bytes) of each file."""
 
 
 def watch(paths: Iterable[str], check: Callable[[Finder], int], finder: Finder) -> None:
     """Check, and check again after each change of a config or a settings file, until interrupted.
 
     Args:
-        paths: what is watched: files and directories; new files in the directories count as changes.
+        paths: files and directories to watch; new files in the directories count as changes.
         check: checks with fresh settings.
         finder: where the settings are.
     """
@@ -37,7 +37,7 @@ def watch(paths: Iterable[str], check: Callable[[Finder], int], finder: Finder) 
                 check(fresh)
             except UserError as error:
                 click.echo(f"dslint: {error}", err=True)
-            click.echo(f"\nWatching {len(seen):,} files. Ctrl-C ends it.", err=True)
+            click.echo(f"\nWatching {len(seen):,} files. Press Ctrl-C to stop.", err=True)
             changed = _wait(paths, finder, seen)
             click.echo(
                 f"\n{time.strftime('%H:%M:%S')} changed: {', '.join(sorted(changed)[:3])}{' and others' if len(changed) > 3 else ''}",
@@ -48,7 +48,7 @@ def watch(paths: Iterable[str], check: Callable[[Finder], int], finder: Finder) 
 
 
 def _wait(paths: Iterable[str], finder: Finder, seen: Seen) -> set[str]:
-    """Wait for a change, and say in which files."""
+    """Wait for a change, and return the changed files."""
     while True:
         time.sleep(EVERY)
         now = look(paths, finder.again())
@@ -58,7 +58,7 @@ def _wait(paths: Iterable[str], finder: Finder, seen: Seen) -> set[str]:
 
 
 def look(paths: Iterable[str], finder: Finder) -> Seen:
-    """The files that a check of these paths would look at, and the settings files that may speak for them."""
+    """The files that a check of these paths reads, and the settings files that may apply to them."""
     try:
         files = {target.path for target in discover(paths, finder).targets}
     except UserError:

@@ -1,4 +1,4 @@
-"""What `dslint estimate` and `dslint fit` ask of the model and the program, and how they read a config."""
+"""Options about model and program, and config loading, shared by `dslint estimate` and `dslint fit`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Number(click.ParamType):  # type: ignore[type-arg] # older releases of cli
         try:
             number = float(text[:-1] if scale > 1 else text) * scale
         except ValueError:
-            self.fail(f'"{value}" is no number', param, ctx)
+            self.fail(f'"{value}" is not a number', param, ctx)
         if not 0 < number < 1e15:
-            self.fail(f'"{value}" has to be more than 0 and less than 1e15', param, ctx)
+            self.fail(f'"{value}" must be greater than 0 and less than 1e15', param, ctx)
         return number
 
 
@@ -44,21 +44,19 @@ _POSITIVE = click.IntRange(min=1, max=10**9)
 _LAYERS = click.IntRange(min=1, max=10_000)
 
 _OPTIONS = (
-    click.option("--model", metavar="FILE|NAME", help="The model: its config.json, the folder of it, or a well-known name (llama-3-8b)."),
-    click.option("--params", type=Number(), help="The number of parameters, such as 7e9 or 7B, where there is no file."),
-    click.option("--hidden-size", "hidden", type=_POSITIVE, metavar="N", help="The width of the model."),
-    click.option("--layers", type=_LAYERS, metavar="N", help="The number of its layers."),
-    click.option("--heads", type=_POSITIVE, metavar="N", help="The number of heads of attention."),
-    click.option("--kv-heads", type=_POSITIVE, metavar="N", help="The number of heads of keys and values."),
-    click.option("--ffn-size", "inner", type=_POSITIVE, metavar="N", help="The width of its feed-forward parts."),
-    click.option("--vocab-size", "vocabulary", type=_POSITIVE, metavar="N", help="The number of words it knows."),
-    click.option("--lora-rank", type=_POSITIVE, metavar="N", help="Train LoRA adapters of this rank, and nothing else."),
-    click.option("--lora-targets", metavar="NAMES", help="The layers that have adapters: q_proj,v_proj.  [default: all linear layers]"),
-    click.option("--seq-len", "length", type=_POSITIVE, metavar="N", help="The tokens of a sample.  [default: the model's, at most 2048]"),
-    click.option("--micro-batch", type=_POSITIVE, metavar="N", help="The micro batch size, where the config does not know it."),
-    click.option(
-        "--accumulation", type=_POSITIVE, metavar="N", help="The gradient accumulation steps, where the config does not know them."
-    ),
+    click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b)."),
+    click.option("--params", type=Number(), help="The number of parameters, such as 7e9 or 7B, instead of --model."),
+    click.option("--hidden-size", "hidden", type=_POSITIVE, metavar="N", help="The hidden size of the model."),
+    click.option("--layers", type=_LAYERS, metavar="N", help="The number of layers."),
+    click.option("--heads", type=_POSITIVE, metavar="N", help="The number of attention heads."),
+    click.option("--kv-heads", type=_POSITIVE, metavar="N", help="The number of key-value heads."),
+    click.option("--ffn-size", "inner", type=_POSITIVE, metavar="N", help="The intermediate size of the feed-forward layers."),
+    click.option("--vocab-size", "vocabulary", type=_POSITIVE, metavar="N", help="The vocabulary size."),
+    click.option("--lora-rank", type=_POSITIVE, metavar="N", help="Train only LoRA adapters, of this rank."),
+    click.option("--lora-targets", metavar="NAMES", help="The layers with adapters: q_proj,v_proj.  [default: all linear layers]"),
+    click.option("--seq-len", "length", type=_POSITIVE, metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]"),
+    click.option("--micro-batch", type=_POSITIVE, metavar="N", help="The micro batch size, if the config does not set it."),
+    click.option("--accumulation", type=_POSITIVE, metavar="N", help="The gradient accumulation steps, if the config does not set them."),
     click.option(
         "--checkpoint",
         "checkpoint_every",
@@ -66,13 +64,18 @@ _OPTIONS = (
         flag_value=1,
         type=_POSITIVE,
         metavar="[K]",
-        help="The model checkpoints its activations: every layer, or each K-th.",
+        help="The model uses activation checkpointing for every layer, or every K-th.",
     ),
-    click.option("--eager-attention", "eager", is_flag=True, help="Attention is neither flash attention nor SDPA: it keeps its scores."),
-    click.option("--padded", is_flag=True, help="Samples are padded: attention gets a mask, and repeats grouped keys and values."),
-    click.option("--loss-chunk", type=_POSITIVE, metavar="N", help="The loss is computed on so many tokens at a time."),
-    click.option("--optimizer", type=click.Choice(sorted(STATES)), help="The program's optimizer, where the config names none."),
-    click.option("--zero-init/--no-zero-init", default=None, help="Whether a model of stage 3 is divided while it is made."),
+    click.option(
+        "--eager-attention",
+        "eager",
+        is_flag=True,
+        help="The model uses eager attention, which keeps attention scores (not flash attention or SDPA).",
+    ),
+    click.option("--padded", is_flag=True, help="Samples are padded: attention uses a mask and repeats grouped keys and values."),
+    click.option("--loss-chunk", type=_POSITIVE, metavar="N", help="The loss is computed on N tokens at a time."),
+    click.option("--optimizer", type=click.Choice(sorted(STATES)), help="The program's optimizer, if the config has none."),
+    click.option("--zero-init/--no-zero-init", default=None, help="Whether a stage-3 model is partitioned while it is built."),
 )
 
 
@@ -114,7 +117,7 @@ _NAMES = (
 
 
 def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
-    """The model that was asked for; raises `UserError`."""
+    """The model that the options describe; raises `UserError`."""
     targets = tuple(word.strip() for word in (said["lora_targets"] or "").split(",") if word.strip())
     given = ModelRequest(
         name=said["model"],
@@ -132,7 +135,7 @@ def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
 
 
 def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, Model, Plan]:
-    """The config, the model and the plan that a command is asked about; raises `UserError`."""
+    """The config, the model and the plan for a command; raises `UserError`."""
     document, _, context, *_ = open_config(path, finder)
     found = given_model(said, context.facts)
     config = resolve(document, context.but(model=found.config or context.facts.model))
@@ -146,9 +149,9 @@ def planned(config: Config, model: Model, said: dict[str, Any], assumed: tuple[s
     if length is None:
         length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)
         if not model.tokens:
-            notes.append(f"--seq-len is not given and is taken as {length:,}")
+            notes.append(f"--seq-len is {length:,} (default)")
     if said["checkpoint_every"] is None:
-        notes.append("the model is taken not to checkpoint its activations; --checkpoint says that it does")
+        notes.append("the model does not use activation checkpointing (--checkpoint enables it)")
     zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
     workload = Workload(
         length,
@@ -160,7 +163,7 @@ def planned(config: Config, model: Model, said: dict[str, Any], assumed: tuple[s
     )
     plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
     if length % plan.sequence:
-        raise PlanError(f"{length} tokens cannot be divided by {plan.sequence}, the size of sequence parallelism")
+        raise PlanError(f"--seq-len {length} is not divisible by the sequence parallel size {plan.sequence}")
     if said["optimizer"]:
         notes += [note for note in plan.assumed if "optimizer" not in note]
         return plan.but(optimizer=said["optimizer"], optimizer_bytes=STATES[said["optimizer"]], assumed=tuple(notes))

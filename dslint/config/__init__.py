@@ -1,4 +1,4 @@
-"""The effective config: what DeepSpeed will use, and where each value came from. Rules, `show` and the estimate read only this."""
+"""The effective config: the values that DeepSpeed will use, and their origins. Rules, `show` and the estimate read only this."""
 
 from dslint.config.resolve import Config, resolve
 from dslint.config.validate import Violation

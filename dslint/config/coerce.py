@@ -1,7 +1,7 @@
-"""What a JSON value becomes where a type is declared: pydantic's lax mode, as DeepSpeed's pydantic sections read values.
+"""Type coercion of JSON values as in pydantic's lax mode, which DeepSpeed's pydantic sections use.
 
-DeepSpeed's models are pydantic 2's since 0.15.0. Before, they were pydantic 1's (`pydantic.v1` where 2 is installed), which takes more.
-Agreement with pydantic itself is proven in the suite; importing pydantic here would cost more than the whole check.
+DeepSpeed's models are pydantic 2's since 0.15.0. Before, they were pydantic 1's (`pydantic.v1` where 2 is installed), which accepts more.
+The test suite compares this module with pydantic; importing pydantic here would take longer than the whole check.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 INVALID: Final = object()
-"""What `coerce` returns for a value that pydantic refuses."""
+"""The result of `coerce` for a value that pydantic rejects."""
 
 _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0*)?")
 
 
 def coerce(value: Any, kind: str) -> Any:
-    """The value that pydantic 2 makes of `value` for the type `kind`, or `INVALID`.
+    """The value that pydantic 2 returns for `value` and the type `kind`, or `INVALID`.
 
     `kind` is one of "bool", "int", "float", "str", "list", "dict", "section", "null".
     """
@@ -28,7 +28,7 @@ def coerce(value: Any, kind: str) -> Any:
 
 
 def coerce_1(value: Any, kind: str) -> Any:
-    """The value that pydantic 1 makes of it: fractions are cut off, numbers become strings, and what `dict()` takes becomes a dict."""
+    """The value that pydantic 1 returns: it truncates fractions, converts numbers to strings, and accepts what `dict()` accepts."""
     return _COERCE_1.get(kind, _COERCE[kind])(value)
 
 
@@ -105,7 +105,7 @@ _COERCE_1: dict[str, Callable[[Any], Any]] = {
 
 
 def is_kind(value: Any, kind: str) -> bool:
-    """Whether a value read by hand is of the type as it stands. A whole float is an integer: `5e8` is how people write one."""
+    """Whether a value that DeepSpeed reads without pydantic has the type. A whole float is an integer, as in `5e8`."""
     if kind == "bool":
         return isinstance(value, bool)
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What is known beside a config: the facts, what they were inferred from, and the files that stand around it."""
+"""The context of a config: facts, the evidence for inferred ones, and the files of its setup."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is known beside a config.
+    """The context of a config.
 
     `evidence` names the facts that were inferred, each with what it was inferred from. `setup` are the files that the config was found
     with, `policy` is what the team requires, `checkpoint` what the run resumes from, `environment` the variables that launch scripts see.
@@ -31,11 +31,11 @@ class Context:
 
     @classmethod
     def of(cls, given: Facts | Context) -> Context:
-        """Facts as a context that has nothing else; a context as it is."""
+        """A context with only these facts; a context is returned unchanged."""
         return given if isinstance(given, Context) else cls(given)
 
     def get(self, need: str) -> Any:
-        """A fact, or another part of the context, by the name that rules give it in `needs`; None where it is not known."""
+        """A fact, or another part of the context, by its name in `needs` of rules; None if it is unknown."""
         return getattr(self, need) if need in PARTS else getattr(self.facts, need)
 
     def but(self, **facts: Any) -> Context:
@@ -49,7 +49,7 @@ class Context:
 
 
 PARTS = ("policy", "checkpoint")
-"""What rules can need beside facts."""
+"""What rules can need in addition to facts."""
 
 NEEDS = (*(name for name in Facts.__slots__ if name != "loader_release"), *PARTS)
 """What rules can need, by name; the release of a loader belongs to the integration."""

@@ -1,4 +1,4 @@
-"""What kind of file a document is, from its keys alone. What is not a training config is never judged as one."""
+"""Detects the kind of a file from its keys. Only training configs are checked as configs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 
 
 class FileKind(StrEnum):
-    """The kinds of file. A `DS_CONFIG` is judged by the rules; so is what the next four hold, or lead to."""
+    """The kinds of files. Rules check a `DS_CONFIG`, and the configs that the next four kinds contain or name."""
 
     DS_CONFIG = "ds_config"
     ACCELERATE = "accelerate"
@@ -26,17 +26,17 @@ class FileKind(StrEnum):
 
 
 _PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\$\{[^}\n]*\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b")
-"""The ways of Jinja, the shell and Hydra to leave a hole in a file."""
+"""Placeholders of Jinja, the shell and Hydra."""
 
 _SHOUTED = re.compile(r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?")
-"""A word for `sed` to replace, without quotes, as Megatron's templates have them: `CONFIG_BATCH_SIZE`."""
+"""An unquoted placeholder for `sed`, as in Megatron's templates: `CONFIG_BATCH_SIZE`."""
 
 
 def detect_kind(document: Document, *, named: bool) -> tuple[FileKind, str | None]:
-    """The kind of a document, and a sentence for people where it is not simply a config.
+    """The kind of a document, and a sentence for the user if it is not simply a config.
 
-    A file that a person named is taken for a config unless it plainly is something else; one that was found in a directory has to look
-    like one: two keys of DeepSpeed's at the top, or one that nobody else uses.
+    A named file counts as a config unless it is clearly something else. A file found in a directory must look like one: two top-level keys
+    of DeepSpeed, or one that no other tool uses.
     """
     root = document.root
     names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
@@ -44,9 +44,9 @@ def detect_kind(document: Document, *, named: bool) -> tuple[FileKind, str | Non
     telling = names & TELLING_KEYS
     hole = _hole(document)
     if hole and (document.problems or known):
-        return FileKind.TEMPLATE, f"a template: {hole} stands where a value goes. Lint the file that comes of it."
+        return FileKind.TEMPLATE, f"a template: it contains the placeholder {hole}. Check the rendered file instead."
     if len(names & INFERENCE_KEYS) >= 2 and not telling:
-        return FileKind.INFERENCE, "a config for deepspeed.init_inference, which has keys of its own; dslint judges training configs."
+        return FileKind.INFERENCE, "a config for deepspeed.init_inference; dslint checks only training configs."
     if telling or len(known) >= 2:
         return FileKind.DS_CONFIG, None
     if not named:
@@ -54,7 +54,7 @@ def detect_kind(document: Document, *, named: bool) -> tuple[FileKind, str | Non
     if document.problems or known or not names:
         return FileKind.DS_CONFIG, None
     if not names & {"zero", "zero_optimisation", "lr_scheduler"} and _is_foreign(names):
-        return FileKind.UNRELATED, "none of its keys is one of a DeepSpeed config; it was not judged."
+        return FileKind.UNRELATED, "not checked: it has no key of a DeepSpeed config."
     return FileKind.DS_CONFIG, None
 
 
@@ -81,7 +81,7 @@ def _bare_words(node: Node | None) -> Iterator[str]:
 
 
 def _is_foreign(names: set[str]) -> bool:
-    """Whether not even a misspelt key of DeepSpeed's is among the names."""
+    """Whether the names contain no key of DeepSpeed, not even a misspelt one."""
     from difflib import get_close_matches
 
     top = list(children()[""])

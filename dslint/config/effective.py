@@ -1,4 +1,4 @@
-"""The effective config as a list: every key with the value DeepSpeed uses, where it came from, and why."""
+"""The effective config as a list: every key with the value that DeepSpeed uses, its origin, and the reason."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Member, Path, plain
 
 LOST = (Origin.DROPPED, Origin.REFUSED)
-"""Origins of what is written and not used."""
+"""Origins of written values that have no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveEntry:
-    """One key. `value` is `UNKNOWN` where it cannot be known; `note` then says what it depends on.
+    """One key. `value` may be `UNKNOWN`; `note` then says what it depends on.
 
-    `written` is the literal in the file, None where the key is not there. `lost` says that what is written has no effect: dropped, or the
-    reason that DeepSpeed raises.
+    `written` is the literal in the file, None if the key is absent. `lost`: DeepSpeed ignores the
+    written value or raises.
     """
 
     path: Path
@@ -38,7 +38,7 @@ class EffectiveEntry:
 
     @property
     def lost(self) -> bool:
-        """Whether what is written has no effect."""
+        """Whether the written value has no effect."""
         return self.origin in LOST
 
     @property
@@ -50,8 +50,8 @@ class EffectiveEntry:
 def effective(config: Config, *, everything: bool = False) -> list[EffectiveEntry]:
     """The keys of the effective config, grouped as the key table is: top level first, then section by section.
 
-    Without `everything`: what is written, what stands beside it in its section, and the keys that every training has (batch, precision,
-    ZeRO stage, clipping).
+    Without `everything`: written keys, the other keys of their sections, and the keys that every training uses (batch, precision, ZeRO
+    stage, clipping).
     """
     sections = {dotted(path[:-1]) for path in config.written if len(path) > 1}
     entries: dict[Path, EffectiveEntry] = {}
@@ -82,11 +82,11 @@ def _entry(config: Config, path: Path) -> EffectiveEntry:
 
 
 def _why(config: Config, path: Path, origin: Origin) -> str | None:
-    """Why what is written is lost, in a few words."""
+    """Why the written value has no effect, in a few words."""
     for violation in config.violations:
         if violation.path == path and origin in LOST:
             if violation.kind == "auto-dropped":
-                return '"auto" that nobody replaces'
+                return '"auto" that no loader fills'
             if violation.raises and violation.consequence is not None:
                 return f"DeepSpeed raises {violation.consequence[2].partition(':')[0]}"
             return {
@@ -98,17 +98,17 @@ def _why(config: Config, path: Path, origin: Origin) -> str | None:
 
 
 def _becomes(config: Config, path: Path) -> str | None:
-    """What a deprecated key stands for."""
+    """The replacement of a deprecated key."""
     for violation in config.violations:
         if violation.path == path and violation.kind == "deprecated" and violation.meant in config.mapped:
-            return f"taken for {dotted(violation.meant or ())}"
+            return f"read as {dotted(violation.meant or ())}"
     return None
 
 
 def as_deepspeed_sees_it(config: Config) -> tuple[dict[str, Any], list[str]]:
-    """The config as plain data with everything lost taken out, deprecated keys replaced and the batch completed.
+    """The config as plain data: without ineffective keys, with deprecated keys replaced and the batch sizes completed.
 
-    The second part names the keys that are left out because their value is unknown.
+    The second part lists the keys that are omitted because their value is unknown.
     """
     seen: dict[str, Any] = {}
     unknown: list[str] = []
@@ -129,9 +129,9 @@ def _copy(config: Config, node: Mapping, path: Path, into: dict[str, Any], unkno
         if value is not None and value.origin in LOST:
             continue
         if any(violation.path == here and violation.kind == "deprecated" and violation.meant for violation in config.violations):
-            continue  # its replacement stands for it
+            continue  # replaced by its new key
         if value is None and not forbids_unknown(dotted(path), config.release) and path == ():
-            continue  # a note to people
+            continue  # a comment key
         if isinstance(member.value, Mapping) and (value is None or value.value is UNKNOWN):
             _copy(config, member.value, here, into.setdefault(member.key.value, {}), unknown)
         elif value is not None and value.value is UNKNOWN:

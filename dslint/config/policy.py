@@ -1,4 +1,4 @@
-"""A team's own policy: a JSON Schema that every config has to satisfy, beside what DeepSpeed asks of it."""
+"""Policies: a team's JSON Schema that every config must satisfy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dslint.source.tree import Path
 
 
 class PolicyError(UserError):
-    """A policy that cannot be used; the text is a sentence for people."""
+    """An unusable policy; the text is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Policy:
 
 
 _NOTHING: dict[str, Any] = {"not": {}}
-"""The schema that nothing satisfies."""
+"""A schema that no value satisfies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A place where a config breaks a policy, what is wrong there, and what the policy says about it (its `description`), if anything."""
+    """A place where a config breaks a policy, the violation as the end of a sentence, and the policy's `description` of it, if any."""
 
     path: Path
     message: str
@@ -46,29 +46,29 @@ def load_policy(path: str) -> Policy:
     """Read a policy.
 
     Raises:
-        PolicyError: it cannot be read, or is no JSON Schema.
+        PolicyError: it cannot be read, or is not a JSON Schema.
     """
-    import jsonschema  # half a second: only those who have a policy pay for it
+    import jsonschema  # takes half a second, so only with a policy
 
     shown = path.replace(os.sep, "/")
     try:
         schema = json.loads(read(path))
     except ReadError as error:
-        raise PolicyError(f"the policy {shown}: {error}") from None
+        raise PolicyError(f"cannot read the policy {shown}: {error}") from None
     except (ValueError, RecursionError) as error:
-        raise PolicyError(f"the policy {shown} is no JSON: {error}") from None
+        raise PolicyError(f"the policy {shown} is not JSON: {error}") from None
     if not isinstance(schema, dict):
-        raise PolicyError(f"the policy {shown} is no JSON Schema: it holds no object")
+        raise PolicyError(f"the policy {shown} is not a JSON Schema: it contains no object")
     try:
         jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(schema)
     except jsonschema.SchemaError as error:
-        where = "/".join(map(str, error.absolute_path)) or "its top"
-        raise PolicyError(f"the policy {shown} is no JSON Schema: at {where}, {error.message}") from None
+        where = "/".join(map(str, error.absolute_path)) or "the top level"
+        raise PolicyError(f"the policy {shown} is not a JSON Schema: at {where}, {error.message}") from None
     return Policy(shown, _with_places(schema))
 
 
 def _with_places(schema: Any) -> Any:
-    """The schema with `false` for a key spelled as what allows nothing: jsonschema does not say where a `false` was broken."""
+    """The schema with each `false` for a key replaced by `{"not": {}}`: jsonschema does not report where a `false` was violated."""
     if isinstance(schema, list):
         return [_with_places(item) for item in schema]
     if not isinstance(schema, dict):
@@ -84,10 +84,10 @@ def breaches(policy: Policy, config: Any) -> Iterator[Breach]:
     """Where a config (plain data, as it is written) breaks a policy. A key that is missing is a breach at its own path.
 
     Raises:
-        PolicyError: the policy refers to a schema that is not in it.
+        PolicyError: the policy refers to a schema outside of itself.
     """
     import jsonschema
-    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped] # without it, jsonschema would fetch what a policy refers to
+    from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped] # without it, jsonschema would fetch references
     from referencing.exceptions import Unresolvable
 
     draft = jsonschema.validators.validator_for(policy.schema, default=jsonschema.Draft202012Validator)
@@ -95,7 +95,7 @@ def breaches(policy: Policy, config: Any) -> Iterator[Breach]:
     try:
         errors = sorted(validator.iter_errors(config), key=lambda found: list(map(str, found.absolute_path)))
     except Unresolvable as unresolvable:
-        raise PolicyError(f"the policy {policy.path} refers to what is not in it: {unresolvable}") from None
+        raise PolicyError(f"the policy {policy.path} refers to a schema outside of itself: {unresolvable}") from None
     for error in errors:
         yield from _breaches(error)
 

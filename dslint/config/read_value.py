@@ -1,4 +1,4 @@
-"""How DeepSpeed reads one value: what becomes of it, and what happens when it is not what the key takes.
+"""How DeepSpeed reads one value: the result, and what happens if the value is invalid.
 
 A pure function of the value, the key's entry in the table (`schemas/compile.py` documents the entries) and the release.
 """
@@ -17,14 +17,14 @@ Consequence: TypeAlias = tuple[str, ...]
 """("raises", phase, error), ("truthy",) or ("passes", note): see `schemas/marks.py`."""
 
 REFUSED: Consequence = ("raises", "parse", "ValidationError")
-"""What a section with a pydantic model does with every value it does not take."""
+"""What a section with a pydantic model does with every invalid value."""
 
 PYDANTIC_2 = Release(0, 15, 0)
-"""The first release whose models are pydantic 2's."""
+"""The first release with pydantic 2 models."""
 
 
 class Reading(NamedTuple):
-    """The value DeepSpeed goes on with (`UNKNOWN` if it raises), and, where it is not what the key takes, why and with what consequence.
+    """The value that DeepSpeed continues with (`UNKNOWN` if it raises), and for an invalid value the fault and its consequence.
 
     `fault` is None or one of "wrong-type", "null", "not-a-choice", "out-of-range", "forbidden".
     """
@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
 
 def read(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
-    """Read a value as `release` reads it, by hand or through a pydantic model."""
+    """Read a value as `release` does, without or with a pydantic model (`by_hand`)."""
     return _by_hand(value, spec, release) if by_hand else _by_pydantic(value, spec, release)
 
 
@@ -47,7 +47,7 @@ def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
         return Reading(UNKNOWN, "wrong-type", REFUSED)
     taken = _coerced(value, spec, release)
     if isinstance(taken, str) and spec["types"][0] == "list":
-        taken = [taken]  # one name stands for a list of it
+        taken = [taken]  # a single name stands for a list with it
     if taken is INVALID or (isinstance(taken, list) and not _items_fit(taken, spec)):
         return Reading(UNKNOWN, "wrong-type", REFUSED)
     fault = _fault(taken, spec, release)
@@ -60,7 +60,7 @@ def _coerced(value: Any, spec: Spec, release: Release) -> Any:
             return value
     old = release < PYDANTIC_2
     if old and "choices" in spec and isinstance(value, str):
-        return INVALID  # an enumeration of integers, which pydantic 2 alone looks for in strings
+        return INVALID  # an enumeration of integers: only pydantic 2 accepts strings
     convert = coerce_1 if old and "choices" not in spec and "path" not in spec else coerce
     return next((taken for kind in spec["types"] if (taken := convert(value, kind)) is not INVALID), INVALID)
 
@@ -89,7 +89,7 @@ def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
     if isinstance(taken, list) and not _items_fit(taken, spec):
         consequence = spec.get("wrong_kinds", {}).get("list", wrong)
         if consequence and consequence[0] == "raises" and len(taken) == spec.get("length"):
-            consequence = ("raises", consequence[1], "TypeError")  # what is written down is said of a list that is too short
+            consequence = ("raises", consequence[1], "TypeError")  # the table describes a list that is too short
         return Reading(UNKNOWN, "wrong-type", consequence)
     fault = _fault(taken, spec, release)
     if fault == "out-of-range":
@@ -111,7 +111,7 @@ def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading
     if any(is_kind(value, kind) and not (kind == "int" and isinstance(value, float)) for kind in spec.get("lets", ())):
         if "range" in spec and not _is_inside(value, spec):
             return Reading(UNKNOWN, "out-of-range", spec["range"])
-        note = f"DeepSpeed counts it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and goes on with it"
+        note = f"DeepSpeed reads it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and uses it as written"
         return Reading(value, "wrong-type", ("passes", note))
     return Reading(UNKNOWN, "wrong-type", wrong)
 
@@ -127,12 +127,12 @@ def _items_fit(value: list[Any], spec: Spec) -> bool:
 
 
 def _is_item(item: Any, kind: str) -> bool:
-    """Whether an item is of a kind. Nobody converts the strings of a list that is read by hand: "0.9" is no number there."""
+    """Whether an item has a type. DeepSpeed does not convert strings in a list: "0.9" is not a number there."""
     return is_kind(item, kind) if isinstance(item, str) else coerce(item, kind) is not INVALID
 
 
 def _fault(value: Any, spec: Spec, release: Release) -> str | None:
-    """Why a value of the right type is not taken, or None."""
+    """Why a value of the right type is invalid, or None."""
     choices = _of_its_time(spec, "old_choices", release) or spec.get("choices") or (spec.get("words") if isinstance(value, str) else None)
     if choices and value is not None and not isinstance(value, list | dict):
         folded = value.lower() if "folded" in spec and isinstance(value, str) else value
@@ -157,5 +157,5 @@ def _is_inside(value: float, bounds: Spec) -> bool:
 
 
 def _of_its_time(spec: Spec, entry: str, release: Release) -> Any:
-    """What held in an older release, of an entry that lists such things with the last release they held in; None if today's holds."""
+    """The value of an older release, from a list of values with their last releases; None if the current value applies."""
     return next((held for until, held in spec.get(entry, ()) if release <= Release.parse(until)), None)

@@ -1,8 +1,8 @@
-"""The effective config: what DeepSpeed will use, and where each value came from. Rules, `show` and the estimate read this and nothing else.
+"""The effective config: the values that DeepSpeed will use, and their origins. Rules, `show` and the estimate read only this.
 
-`resolve` makes it from a parsed document and the facts. Values that cannot be known are `UNKNOWN`, with which every comparison is false:
-a rule that asks `config.value("zero_optimization.stage") < 3` finds nothing where the stage is misspelt, of a wrong type, or filled by
-somebody else, so that one cause gives one finding.
+`resolve` builds it from a parsed document and facts. Unknown values are `UNKNOWN`, and every comparison with them is false:
+a rule that asks `config.value("zero_optimization.stage") < 3` finds nothing if the stage is misspelt, has a wrong type, or is filled by
+a loader, so that one cause gives one finding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 class Config:
     """A resolved config.
 
-    `document` is the file it came from, `context` what it was resolved with, `violations` what the key table has to say against it.
+    `document` is its file, `context` what it was resolved with, `violations` are the errors by the key table.
     """
 
     def __init__(self, document: Document, context: Context, validator: Validator) -> None:
@@ -41,16 +41,16 @@ class Config:
         self._doubtful = validator.doubtful
         self._derived: dict[str, Value] = {}
         self.mapped = _mapped(validator)
-        """What deprecated keys put under the keys that replace them."""
+        """The values of deprecated keys, under their new keys."""
 
     @property
     def setup(self) -> Setup | None:
-        """The files that the config was found with."""
+        """The files of the setup."""
         return self.context.setup
 
     @property
     def policy(self) -> Policy | None:
-        """What the team requires of its configs."""
+        """The policy of the settings."""
         return self.context.policy
 
     @property
@@ -60,29 +60,29 @@ class Config:
 
     @property
     def evidence(self) -> dict[str, str]:
-        """What each inferred fact was inferred from, by the fact's name."""
+        """The evidence for each inferred fact, by its name."""
         return dict(self.context.evidence)
 
     @property
     def arguments(self) -> Arguments | None:
-        """The training arguments that stand beside the config."""
+        """The training arguments of the setup."""
         return self.setup.arguments if self.setup else None
 
     @property
     def release(self) -> Release:
-        """The DeepSpeed release the config is judged by."""
+        """The DeepSpeed release that the config is checked for."""
         return self.facts.deepspeed
 
     def value(self, where: Where) -> Any:
-        """What DeepSpeed uses at a path: a plain value, or `UNKNOWN`.
+        """The value that DeepSpeed uses at a path: a plain value, or `UNKNOWN`.
 
         Raises:
-            KeyError: no such key in the table, and nothing written there: a mistake in the calling rule.
+            KeyError: the key is neither in the table nor written: a bug in the calling rule.
         """
         return self.resolved(where).value
 
     def origin(self, where: Where) -> Origin:
-        """Where the value at a path came from."""
+        """The origin of the value at a path."""
         return self.resolved(where).origin
 
     def resolved(self, where: Where) -> Value:
@@ -95,12 +95,12 @@ class Config:
         if written is not None and not (written.value is None and key in DERIVED):
             return written
         if key in DERIVED and key not in self._derived:
-            self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation that asks for itself gets no answer
+            self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation must not depend on itself
             self._derived[key] = self._absent(path) or _as_value(DERIVED[key](self))
         return self._derived.get(key) or written or self._absent(path) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
 
     def _filled(self, key: str, unknown: Value) -> Value:
-        """The value that stands for an "auto", where the arguments of the training or the model say it."""
+        """The value that fills an "auto", if the training arguments or the model determine it."""
         if self.setup is None and self.facts.model is None:
             return unknown
         from dslint.config.fill import fill
@@ -108,7 +108,7 @@ class Config:
         return fill(self.context, key, unknown.note) or unknown
 
     def _mapped_to(self, path: Path) -> Value | None:
-        """The value that a deprecated key puts at a path, or inside the section it fills."""
+        """The value of a deprecated key for a path, or for a part of its section."""
         for length in range(len(path), 0, -1):
             value = self.mapped.get(path[:length])
             if value is not None:
@@ -119,7 +119,7 @@ class Config:
         return None
 
     def _absent(self, path: Path) -> Value | None:
-        """`UNKNOWN` for a key that is not in the tree but may well be meant to be: the file is broken, or a misspelling stands for it."""
+        """`UNKNOWN` for an absent key that may be intended: the file has syntax errors, or a misspelt key stands for it."""
         if self.document.problems:
             return Value(UNKNOWN, Origin.WRITTEN, "the file has syntax errors")
         for length in range(1, len(path) + 1):
@@ -133,16 +133,16 @@ class Config:
         return None
 
     def node(self, where: Where) -> Node | None:
-        """What is written at a path, valid or not; None where nothing is."""
+        """The node at a path, valid or not; None if there is none."""
         found = self.document.lookup(path_of(where))
         return found.value if isinstance(found, Member) else found
 
     def has(self, where: Where) -> bool:
-        """Whether the file has something at a path, valid or not, null included."""
+        """Whether the file has a value at a path, valid or not, null included."""
         return self.document.lookup(path_of(where)) is not None
 
     def quote(self, where: Where) -> str:
-        """The literal at a path as it is written, for messages: `"auto"`, `5e8`. A section is `{...}`, a list `[...]`."""
+        """The literal at a path as written, for messages: `"auto"`, `5e8`. A section is `{...}`, a list `[...]`."""
         node = self.node(where)
         if isinstance(node, Scalar):
             return node.raw if len(node.raw) <= 60 else node.raw[:57] + "..."
@@ -152,7 +152,7 @@ class Config:
         return text if len(text) <= 40 and "\n" not in text else "{...}" if isinstance(node, Mapping) else "[...]"
 
     def literal(self, where: Where) -> Any:
-        """The scalar written at a path, whatever DeepSpeed makes of it; `UNKNOWN` where none is."""
+        """The scalar written at a path, valid or not; `UNKNOWN` if there is none."""
         node = self.node(where)
         return node.value if isinstance(node, Scalar) else UNKNOWN
 
@@ -174,12 +174,12 @@ class Config:
 
     @property
     def written(self) -> dict[Path, Value]:
-        """Every written key with what it becomes, in the order of the file."""
+        """Every written key with its effective value, in the order of the file."""
         return self._values
 
 
 def resolve(document: Document, given: Facts | Context) -> Config:
-    """Judge a document by the key table and make its effective config. A document whose root is not a mapping has no keys."""
+    """Validate a document with the key table and build its effective config. A document without a mapping at its root has no keys."""
     context = Context.of(given)
     validator = Validator(context.facts)
     if isinstance(document.root, Mapping):
@@ -192,7 +192,7 @@ def _as_value(derived: Derived) -> Value:
 
 
 def _mapped(validator: Validator) -> dict[Path, Value]:
-    """What the deprecated keys of a tree put under the keys that replace them, as DeepSpeed does while parsing."""
+    """The values of deprecated keys under their new keys, as DeepSpeed maps them while parsing."""
     mapped: dict[Path, Value] = {}
     for violation in validator.violations:
         old = validator.values.get(violation.path)

@@ -1,4 +1,4 @@
-"""What a key that DeepSpeed does not know was probably meant to be. Imported only when there is such a key."""
+"""Suggests the intended key for an unknown one. Imported only if there is an unknown key."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ NICKNAMES = {
     "fp32_allreduce": "communication_data_type",
     "thread_count": "aio.intra_op_parallelism",
 }
-"""Names that people bring along from other tools; closer in meaning than in letters."""
+"""Names from other tools, similar in meaning rather than spelling."""
 
 CLOSE = 0.8
-"""How alike two names have to be (`SequenceMatcher.ratio`) for one to be a misspelling of the other."""
+"""The similarity (`SequenceMatcher.ratio`) from which a name counts as a misspelling."""
 
 
 def suggest(name: str, value: Node, path: Path, section: str, known: dict[str, str], present: set[str]) -> Path | None:
-    """The path that was probably meant, or None.
+    """The intended path, or None.
 
-    Looked for among the section's own keys that are not in the file yet, then under a nickname, then anywhere in the config: a name
-    that stands word for word in another section belongs there.
+    It searches the keys of the section that are not written yet, then nicknames, then the whole config: a name that is a key of another
+    section belongs there.
     """
     folded = _fold(name)
     siblings = [other for other, key in known.items() if other != "*" and other not in present and _may_be(value, key)]
@@ -56,13 +56,13 @@ def suggest(name: str, value: Node, path: Path, section: str, known: dict[str, s
 
 
 def _may_be(value: Node, key: str) -> bool:
-    """Whether what is written could stand under the key: an object goes with a section, and nothing else does."""
+    """Whether the written value suits the key: objects are for sections, and only objects are."""
     spec = KEYS.get(key)
     return spec is None or ("until" not in spec and isinstance(value, Mapping) == ("section" in spec["types"] or "dict" in spec["types"]))
 
 
 def _elsewhere(name: str, value: Node, section: str) -> Path | None:
-    """Another section in which the name is a key, where exactly one is, or the shallowest if one is shallower than the rest."""
+    """The other section with a key of this name, if it is unique or the shallowest."""
     places = [
         key
         for key in KEYS
@@ -84,7 +84,7 @@ def _closest(folded: str, names: list[str]) -> str | None:
     matcher.set_seq2(folded)
     for name in names:
         if sorted(_fold(name)) == sorted(folded):
-            return name  # letters in another order: `bf61`
+            return name  # transposed letters: `bf61`
         matcher.set_seq1(_fold(name))
         if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = name, ratio

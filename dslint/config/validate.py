@@ -62,17 +62,17 @@ class Violation:
 
     @property
     def key(self) -> str:
-        """The path in dots, for messages."""
+        """The dotted path, for messages."""
         return dotted(self.path)
 
     @property
     def raises(self) -> bool:
-        """Whether DeepSpeed raises because of it, sooner or later."""
+        """Whether DeepSpeed raises because of it, in any phase."""
         return self.consequence is not None and self.consequence[0] == "raises"
 
 
 def dotted(path: Path) -> str:
-    """A config path as people write it: `zero_optimization.stage`."""
+    """A config path as text: `zero_optimization.stage`."""
     return ".".join(map(str, path))
 
 
@@ -90,33 +90,33 @@ def children() -> dict[str, dict[str, str]]:
 
 
 def is_habit(name: str) -> bool:
-    """Whether a key is a note to people (`$schema`, `_comment`, `//`), of the kind that is left alone where DeepSpeed leaves it alone."""
+    """Whether a key is a comment (`$schema`, `_comment`, `//`), which dslint accepts where DeepSpeed ignores it."""
     return name.startswith(("_", "$", "//", "#")) or name.lower().startswith("comment")
 
 
 def default_of(spec: Spec, release: Release) -> Any:
-    """The key's default in a release; `UNKNOWN` where it has none."""
+    """The default of a key in a release; `UNKNOWN` if it has none."""
     held = [value for since, value in spec.get("defaults", ()) if since == "0" or Release.parse(since) <= release]
     return held[-1] if held else spec.get("default", UNKNOWN)
 
 
 def forbids_unknown(section: str, release: Release) -> bool:
-    """Whether DeepSpeed parses a section with a model that refuses unknown keys and drops every "auto"."""
+    """Whether DeepSpeed parses a section with a model that rejects unknown keys and drops every "auto"."""
     spec = KEYS.get(section, {})
     since = spec.get("forbids_since")
     return spec.get("unknown") == "raise" and (since is None or Release.parse(since) <= release)
 
 
 def drops_auto(section: str, release: Release) -> bool:
-    """Whether the model of a section that refuses unknown keys drops every "auto" before it looks at anything."""
+    """Whether the model of a section that rejects unknown keys drops every "auto" first."""
     since = KEYS.get(section, {}).get("drops_auto_since")
     return since is None or Release.parse(since) <= release
 
 
 class Validator:
-    """Walks a tree once. Afterwards `values` holds what every written key becomes, by path, and `violations` what is wrong with them.
+    """Walks a tree once. Afterwards `values` has the value of every written key by path, and `violations` the errors.
 
-    `doubtful` are paths about which nothing is known although they are not written: the key that a misspelt one was meant to be.
+    `doubtful` are unwritten paths with unknown values: the keys that misspelt keys were meant to be.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -126,7 +126,7 @@ class Validator:
         self.doubtful: set[Path] = set()
 
     def root(self, node: Mapping) -> None:
-        """Judge a whole config."""
+        """Validate a whole config."""
         self._section(node, (), "")
 
     # ------------------------------------------------------------------ sections
@@ -159,13 +159,13 @@ class Validator:
 
     @staticmethod
     def _shadowed(spec: Spec, members: dict[str, Member]) -> bool:
-        """Whether another key of the section takes the place of this one."""
+        """Whether another key of the section overrides this one."""
         other = members.get(spec.get("shadowed_by", ""))
         return other is not None and not (isinstance(other.value, Scalar) and other.value.value is None)
 
     @staticmethod
     def _unread(spec: Spec, members: dict[str, Member], *, refuses: bool) -> bool:
-        """Whether the key without which this one is not read is missing, false or empty."""
+        """Whether the key that enables reading this one is missing, false or empty."""
         if "read_with" not in spec or refuses:
             return False
         other = members.get(spec["read_with"])
@@ -175,7 +175,7 @@ class Validator:
         name = member.key.value
         if KEYS.get(section, {}).get("unknown") == "open" or (not refuses and is_habit(name)):
             return
-        from dslint.config.suggest import suggest  # difflib comes in only when there is something to guess
+        from dslint.config.suggest import suggest  # imports difflib, which is needed only here
 
         meant = suggest(name, member.value, here[:-1], section, children().get(section, {}), set(siblings))
         refused = refuses and not (_is_auto(member.value) and drops_auto(section, self.facts.deepspeed))
@@ -186,7 +186,7 @@ class Validator:
             self.doubtful.add(meant)
 
     def _typed(self, node: Mapping, path: Path, section: str) -> None:
-        """Judge the `params` of a section whose `type` decides which there are."""
+        """Validate the `params` of a section; its `type` determines the keys."""
         kind, params = node.get("type"), node.get("params")
         if not isinstance(kind.value if kind else None, Scalar) or not isinstance(params.value if params else None, Mapping):
             return
@@ -245,9 +245,9 @@ class Validator:
             self._section(node, path, key)
 
     def _overlooked(self, reading: Reading, spec: Spec) -> Reading:
-        """The reading of a key that counts in a dict alone, where a fault may go unnoticed."""
+        """The reading of a key that DeepSpeed checks only in a dict, where a fault may have no effect."""
         if reading.fault and "dict_only" in spec and self.facts.integration in (None, Integration.DEEPSPEED):
-            return reading._replace(consequence=("passes", "DeepSpeed overlooks it in a file, and raises where it is handed a dict"))
+            return reading._replace(consequence=("passes", "DeepSpeed ignores it in a file, but raises if the config is a dict"))
         return reading
 
     def _in_release(self, node: Node, path: Path, section: str, spec: Spec) -> bool:

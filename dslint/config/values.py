@@ -1,4 +1,4 @@
-"""An effective value, and where it came from."""
+"""Effective values and their origins."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ __all__ = ["UNKNOWN", "Origin", "Unknown", "Value"]
 
 
 class Origin(StrEnum):
-    """Where an effective value came from."""
+    """The origin of an effective value."""
 
     WRITTEN = "written"
     DEFAULT = "default"
     FILLED = "filled"
-    """an integration puts it in the place of "auto" """
+    """an integration fills "auto" """
     DERIVED = "derived"
     """computed from other keys"""
     MAPPED = "mapped"
     """written under a deprecated key"""
     DROPPED = "dropped"
-    """written, but DeepSpeed drops it; the value is the default"""
+    """written, but DeepSpeed ignores it; the value is the default"""
     REFUSED = "refused"
-    """written, and DeepSpeed raises because of it"""
+    """written, but DeepSpeed raises because of it"""
 
 
 class Value:
-    """An effective value: what DeepSpeed uses (`UNKNOWN` where that cannot be known), its origin, and a few words on how it came about."""
+    """An effective value: what DeepSpeed uses (or `UNKNOWN`), its origin, and a short explanation."""
 
     __slots__ = ("note", "origin", "value")
 

@@ -1,13 +1,13 @@
-"""What the names of a checkpoint's files say about the run that wrote it. Nothing is loaded: no torch, no pickles.
+"""Infers facts about a checkpoint from the names of its files. Nothing is loaded: no torch, no pickles.
 
-DeepSpeed writes into `DIR/TAG/`, and the tag into `DIR/latest`:
+DeepSpeed writes to `DIR/TAG/`, and the tag into `DIR/latest`:
 
     mp_rank_00_model_states.pt                       the model, at ZeRO stages 0 to 2: one for each model-parallel rank
     zero_pp_rank_3_mp_rank_00_model_states.pt        the same at stage 3: one for each data-parallel rank too
-    zero_pp_rank_3_mp_rank_00_optim_states.pt        the optimizer's states at stages 1 to 3; with the prefix `bf16_` where bf16 was enabled
+    zero_pp_rank_3_mp_rank_00_optim_states.pt        optimizer states at stages 1 to 3; with the prefix `bf16_` where bf16 was enabled
     layer_05-model_00-model_states.pt                a pipeline's layers
 
-`ds_to_universal.py` makes of that a folder with `zero/` in it, and writes its name into `latest_universal` beside `latest`.
+`ds_to_universal.py` converts it into a folder with a subfolder `zero/`, and writes its name into `latest_universal`, next to `latest`.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _MODEL = re.compile(r"(?:zero_pp_rank_(?P<data>\d+)_)?mp_rank_(?P<model>\d+)_mod
 _OPTIMIZER = re.compile(r"(?P<bf16>bf16_)?zero_pp_rank_(?P<data>\d+)_mp_rank_(?P<model>\d+)_?optim_states\.pt")
 _LAYER = re.compile(r"layer_\d+-model_\d+-model_states\.pt")
 _RECOVERY = "zero_to_fp32.py"
-"""The script that DeepSpeed puts beside the checkpoints of ZeRO, and of no others."""
+"""The script that DeepSpeed adds to checkpoints only if they use ZeRO."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFacts:
-    """A checkpoint, as far as the names of its files tell.
+    """A checkpoint, as inferred from the names of its files.
 
-    `path` is the folder that was given, `tag` that of the checkpoint in it ("" where the folder itself is one). `latest` says whether a
-    file `latest` points to it, which is what `load_checkpoint` without a tag goes by; `dangling` is the tag in `latest` that is not there.
+    `path` is the given folder, `tag` that of the checkpoint in it ("" if the folder itself is one). `latest`: a file `latest` points to it,
+    which `load_checkpoint` uses without a tag; `dangling` is the tag in `latest` if its folder is missing.
 
-    `zero` are the ZeRO stages that may have written it: (0,), (1, 2) or (3,); several where that is open. `data_parallel` is the number of
-    data-parallel ranks whose optimizer states are there (None: none are), `model_parallel` that of model-parallel ranks (tensor times
-    pipeline). `bf16` says whether bf16 was enabled, as far as ZeRO's files tell. `pipeline` says whether a pipeline wrote it.
-    `missing` are files that belong to it and are not there. `universal` is the tag of a universal checkpoint beside it, or None.
+    `zero` are the ZeRO stages that may have written it: (0,), (1, 2) or (3,). `data_parallel` is the number of data-parallel ranks with
+    optimizer states (None: no states), `model_parallel` the number of model-parallel ranks (tensor x pipeline). `bf16`: bf16 was enabled
+    (None: unknown). `pipeline`: a pipeline wrote it. `missing` are the names of missing files. `universal` is the tag of a universal
+    checkpoint in the same folder, or None.
     """
 
     path: str
@@ -60,12 +60,12 @@ class CheckpointFacts:
 
 
 def describe(folder: str) -> CheckpointFacts:
-    """Read a checkpoint's folder: the one with the file `latest`, or that of a tag (`global_step500`).
+    """Read a checkpoint folder: the one with the file `latest`, or that of a tag (`global_step500`).
 
-    Where there is no `latest`, the tag with the highest number is taken, as the Hugging Face Trainer does.
+    Without `latest`, the tag with the highest number is used, as in the Hugging Face Trainer.
 
     Raises:
-        UserError: there is no such folder, or no DeepSpeed checkpoint in it.
+        UserError: the folder does not exist or contains no DeepSpeed checkpoint.
     """
     shown = folder.replace(os.sep, "/").rstrip("/") or folder
     names = _names(folder, shown)
@@ -131,7 +131,7 @@ def _is_checkpoint(names: list[str]) -> bool:
 
 
 def _universal(folder: str, names: list[str]) -> str | None:
-    """The tag in `latest_universal`, if its folder is there."""
+    """The tag in `latest_universal`, if its folder exists."""
     if "latest_universal" not in names:
         return None
     tag = _pointer(folder, "latest_universal")
@@ -150,9 +150,9 @@ def _names(folder: str, shown: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))
     except FileNotFoundError:
-        raise UserError(f"There is no checkpoint {shown}: no such folder.") from None
+        raise UserError(f"the checkpoint {shown} does not exist.") from None
     except NotADirectoryError:
-        raise UserError(f"{shown} is a file. A checkpoint of DeepSpeed is a folder: name the one that holds the file latest.") from None
+        raise UserError(f"{shown} is a file; a DeepSpeed checkpoint is a folder: pass the folder with the file latest.") from None
     except OSError as error:
         raise UserError(f"The checkpoint {shown} cannot be read: {error.strerror or error}.") from None
 
@@ -173,7 +173,7 @@ def _step(tag: str) -> tuple[int, str]:
 def _nothing(shown: str, names: list[str]) -> str:
     within = sorted((name for name in names if re.fullmatch(r"checkpoint-\d+", name)), key=_step)
     if within:
-        return f"{shown} holds checkpoints of the Hugging Face Trainer, and is none itself: name one of them, such as {shown}/{within[-1]}."
+        return f"{shown} contains checkpoints of the Hugging Face Trainer: pass one of them, such as {shown}/{within[-1]}."
     if any(name.endswith((".safetensors", ".bin")) for name in names):
-        return f"{shown} holds a model's weights, and no checkpoint of DeepSpeed: those have files such as mp_rank_00_model_states.pt."
-    return f"{shown} holds no checkpoint of DeepSpeed: those have files such as global_step500/mp_rank_00_model_states.pt."
+        return f"{shown} contains the weights of a model, not a DeepSpeed checkpoint with files such as mp_rank_00_model_states.pt."
+    return f"{shown} contains no DeepSpeed checkpoint, which has files such as global_step500/mp_rank_00_model_states.pt."

@@ -1,4 +1,4 @@
-"""What a config cannot say about itself: how many ranks, who loads it, and which DeepSpeed will run it."""
+"""Facts that a config does not contain: world size, loader, DeepSpeed release, hardware, model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Integration(StrEnum):
-    """Who reads the config before DeepSpeed does, and so who replaces "auto"."""
+    """The loader of the config, which may fill "auto"."""
 
     TRANSFORMERS = "transformers"
     """the Hugging Face Trainer (`TrainingArguments(deepspeed=...)`)"""
@@ -23,11 +23,11 @@ class Integration(StrEnum):
     LIGHTNING = "lightning"
     """PyTorch Lightning's `DeepSpeedStrategy`"""
     DEEPSPEED = "deepspeed"
-    """nobody: the program calls `deepspeed.initialize` itself"""
+    """no loader: the program calls `deepspeed.initialize` itself"""
 
     @property
     def label(self) -> str:
-        """The name as people write it."""
+        """The name as shown to users."""
         return _LABELS[self]
 
 
@@ -35,7 +35,7 @@ _LABELS = {
     Integration.TRANSFORMERS: "the Hugging Face Trainer",
     Integration.ACCELERATE: "Accelerate",
     Integration.LIGHTNING: "Lightning",
-    Integration.DEEPSPEED: "DeepSpeed alone",
+    Integration.DEEPSPEED: "DeepSpeed itself",
 }
 
 

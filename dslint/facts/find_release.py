@@ -1,7 +1,7 @@
-"""Which DeepSpeed release will run a config, found where a project says it: the environment, lock files, requirements.
+"""Detects the DeepSpeed release that will run a config: from the environment, lock files and requirements.
 
-The environment that dslint runs in comes first. Then, from the config's folder upwards, the first folder with a file that names DeepSpeed
-counts, and in it the first such file of `FILES`; the search ends at the root of the repository.
+The environment that dslint runs in comes first. Then dslint searches from the config's folder upwards to the root of the repository. The
+first folder with a file that names DeepSpeed decides, and in it the first such file in the order of `FILES`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from dslint.facts import NEWEST, OLDEST, RELEASES, Release
 
 
 class FoundRelease(NamedTuple):
-    """A release, and the evidence for it, for people: "uv.lock locks deepspeed 0.16.9"."""
+    """A release, and the evidence for it as shown to users: "uv.lock locks deepspeed 0.16.9"."""
 
     release: Release
     evidence: str
 
 
-NOTHING = FoundRelease(NEWEST, "nothing near the config names a release, and it is the newest that dslint knows")
+NO_EVIDENCE = "no version found in this environment or project"
+NOTHING = FoundRelease(NEWEST, NO_EVIDENCE)
 
 
 def find(folder: str) -> FoundRelease | None:
-    """The release for the configs in a folder (an absolute path), or None where nothing says."""
+    """The release for the configs in a folder (an absolute path), or None if nothing names one."""
     return installed() or _near(folder)
 
 
 @cache
 def installed() -> FoundRelease | None:
-    """The release that is installed beside dslint. Only the names of folders are read: nothing of it is imported."""
+    """The release installed in the same environment as dslint. Only folder names are read; nothing is imported."""
     for folder in sys.path:
         try:
             names = os.listdir(folder or ".")
@@ -77,7 +78,7 @@ def _lock_file(text: str, name: str) -> FoundRelease | None:
     """`uv.lock`, `poetry.lock`, `pylock.toml`: a table per package, which begins with its name and its version."""
     locked: list[FoundRelease] = []
     at = text.find("deepspeed")
-    while at >= 0:  # such a file has megabytes, and the word stands in it a few times
+    while at >= 0:  # a lock file has megabytes, and names deepspeed only a few times
         entry = _LOCKED(text, text.rfind("\n", 0, at) + 1)
         if entry and (found := _exact(entry[1], f"{name} locks deepspeed {{}}")):
             locked.append(found)
@@ -132,7 +133,7 @@ def _of_poetry(tool: object, name: str) -> Iterator[FoundRelease]:
 
 
 def _as_specifier(text: str) -> str:
-    """Poetry's `^0.14.2`, `~0.14` and `0.14.2` as everybody writes them."""
+    """Poetry's `^0.14.2`, `~0.14` and `0.14.2` as standard version specifiers."""
     match = re.fullmatch(r"\s*([\^~]?)\s*v?(\d+(?:\.\d+)*)\s*", text)
     if not match:
         return "" if text.strip() == "*" else text
@@ -146,7 +147,7 @@ def _as_specifier(text: str) -> str:
 
 
 def _conda(text: str, name: str) -> FoundRelease | None:
-    """A conda environment: a line per requirement, with `=` for "some release of", and pip's own among them."""
+    """A conda environment: a line per requirement, with `=` as a prefix match, and pip requirements among them."""
     for line in text.splitlines():
         match = re.fullmatch(r"""\s*-\s*["']?(?:[\w.-]+::)?(deepspeed\b.*?)["']?\s*(#.*)?""", line, re.IGNORECASE)
         if match:
@@ -157,9 +158,9 @@ def _conda(text: str, name: str) -> FoundRelease | None:
 
 
 def _requirement(text: str, name: str) -> FoundRelease | None:
-    """The release that a requirement asks for; None for another package's."""
+    """The release that a requirement selects; None for another package's."""
     if re.search(r"/deepspeed(\.git)?@v?\d", text, re.IGNORECASE):
-        return _exact(re.split(r"@v?(?=\d)", text)[-1].partition("#")[0], f"{name} asks for the tag of deepspeed {{}}")
+        return _exact(re.split(r"@v?(?=\d)", text)[-1].partition("#")[0], f"{name} requires the git tag of deepspeed {{}}")
     match = re.fullmatch(r"deepspeed\s*(?:\[[^\]]*\])?\s*\(?([^;@()]*?)\)?\s*(?:--hash.*|\\)?(?:;.*)?", text.strip(), re.IGNORECASE)
     return _allowed(match[1], name) if match else None
 
@@ -168,7 +169,7 @@ def _allowed(specifier: str, name: str) -> FoundRelease | None:
     """The newest release that a specifier (`>=0.14,<0.16`) allows, as pip would install it."""
     exact = re.fullmatch(r"={2,3}\s*v?(\d+\.\d+(?:\.\d+)?)(?:\+\S+)?", specifier.strip())
     if exact:
-        return _exact(exact[1], f"{name} asks for deepspeed {{}}")
+        return _exact(exact[1], f"{name} requires deepspeed {{}}")
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
@@ -179,7 +180,7 @@ def _allowed(specifier: str, name: str) -> FoundRelease | None:
     if best is None:
         return None
     return FoundRelease(
-        best, f"{name} asks for deepspeed{specifier.strip() and ' ' + specifier.strip()}, and it is the newest such that dslint knows"
+        best, f"{name} requires deepspeed{specifier.strip() and ' ' + specifier.strip()}, and this is the latest supported match"
     )
 
 
@@ -189,7 +190,11 @@ def _exact(version: str, evidence: str) -> FoundRelease | None:
     except ValueError:
         return None
     said = evidence.format(version)
-    return FoundRelease(OLDEST, f"{said}, and dslint knows none older than {OLDEST}") if release < OLDEST else FoundRelease(release, said)
+    return (
+        FoundRelease(OLDEST, f"{said}, and {OLDEST} is the oldest release that dslint supports")
+        if release < OLDEST
+        else FoundRelease(release, said)
+    )
 
 
 FILES: tuple[tuple[str, Reader], ...] = (
@@ -200,4 +205,4 @@ FILES: tuple[tuple[str, Reader], ...] = (
     (r"pyproject\.toml", _project),
     (r"(conda|environment).*\.ya?ml", _conda),
 )
-"""The files that may name a release, the most telling first, and how each is read. Of several of a kind the shortest name comes first."""
+"""The files that may name a release, the most reliable first, and how each is read. Of several of a kind the shortest name comes first."""

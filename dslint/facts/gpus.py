@@ -1,4 +1,4 @@
-"""GPUs that people train on: memory and compute capability, as their makers state them."""
+"""Known GPUs: memory and compute capability, from vendor specifications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "ki
 
 
 class Gpu(NamedTuple):
-    """A kind of GPU: its memory in bytes, as a program finds it, and its compute capability (None where it is no NVIDIA GPU)."""
+    """A GPU model: the memory in bytes that programs see, and its compute capability (None for other vendors than NVIDIA)."""
 
     name: str
     memory: int
@@ -22,7 +22,7 @@ class Gpu(NamedTuple):
 
     @property
     def has_bf16(self) -> bool:
-        """Whether its tensor cores take bfloat16: Ampere and newer, and AMD's MI200 and newer."""
+        """Whether it supports bfloat16: Ampere and newer, and AMD's MI200 and newer."""
         return self.capability is None or self.capability >= (8, 0)
 
 
@@ -56,14 +56,14 @@ GPUS = {
         Gpu("mi300x", 192 * GIB, None),
     )
 }
-"""By name, small letters without blanks. The memory is that of one GPU (of an MI250X: of one of its two dies)."""
+"""By name, in lower case without blanks. The memory is that of one GPU (for an MI250X: of one of its two dies)."""
 
 
 def gpu_named(text: str) -> Gpu:
-    """The GPU of a name, as people write it: `h100`, `A100-40GB`, `RTX 4090`, `NVIDIA H100`.
+    """The GPU with a name such as `h100`, `A100-40GB`, `RTX 4090`, `NVIDIA H100`.
 
     Raises:
-        ValueError: there is none in the table; the text says which are.
+        ValueError: the GPU is unknown; the text lists the known ones.
     """
     name = re.sub(r"[\s_]+", "-", text.strip().lower())
     name = re.sub(r"nvidia|amd|tesla|geforce|instinct|hbm\d?e?|sxm\d?|pcie", "", name)
@@ -76,26 +76,26 @@ def gpu_named(text: str) -> Gpu:
     from difflib import get_close_matches
 
     close = get_close_matches(name, GPUS, n=1)
-    raise ValueError(f"is no GPU that dslint knows.{f' Did you mean {close[0]}?' if close else ''} It knows {', '.join(GPUS)}")
+    raise ValueError(f"is not a known GPU.{f' Did you mean {close[0]}?' if close else ''} Known GPUs: {', '.join(GPUS)}")
 
 
 def size(text: str) -> int:
-    """Bytes, of `80GiB`, `80 GB`, `2TiB`, `85899345920`.
+    """The bytes in `80GiB`, `80 GB`, `2TiB`, `85899345920`.
 
     Raises:
-        ValueError: the text is no size.
+        ValueError: the text is not a size.
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", text.lower())
     unit = match and (match[2] if match[2] in UNITS else match[2] + "b")
     if not match or unit not in UNITS or float(match[1]) <= 0:
         raise ValueError(text)
-    if not match[2] and float(match[1]) < UNITS["mib"]:  # 80 bytes are nobody's GPU
+    if not match[2] and float(match[1]) < UNITS["mib"]:  # a size without a unit below 1 MiB is a mistake
         raise ValueError(text)
     return int(float(match[1]) * UNITS[unit])
 
 
 def in_words(size: int) -> str:
-    """Bytes for people: `80 GiB`, `1.5 TiB`, `512 MiB`."""
+    """Bytes as text: `80 GiB`, `1.5 TiB`, `512 MiB`."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size >= UNITS[unit.lower()]:
             return (

@@ -1,4 +1,4 @@
-"""A model, as its Hugging Face `config.json` describes it. Read as plain data: no transformers, no weights, no code of the model's."""
+"""Reads the Hugging Face `config.json` of a model as plain data: without transformers, weights or code of the model."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 
 
 class ModelError(UserError):
-    """A model that cannot be read. The text is a sentence for people."""
+    """An unreadable model. The text is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """What a `config.json` says. None is "it does not say". `data` is all of it, for those who know the family."""
+    """The values of a `config.json`, None if absent. `data` is the whole file, for code that depends on the family."""
 
     path: str
     family: str | None = None
@@ -47,23 +47,23 @@ def load_model(path: str) -> ModelConfig:
     """Read a `config.json`, or the one in a directory.
 
     Raises:
-        ModelError: it cannot be read, or holds no model.
+        ModelError: it cannot be read, or is not a model.
     """
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     shown = file.replace(os.sep, "/")
     try:
         data = json.loads(read(file))
     except ReadError as error:
-        raise ModelError(f"the model {shown}: {error}") from None
+        raise ModelError(f"cannot read the model {shown}: {error}") from None
     except (ValueError, RecursionError):
-        raise ModelError(f"the model {shown} is no JSON") from None
+        raise ModelError(f"the model {shown} is not JSON") from None
     if not isinstance(data, dict) or not ("model_type" in data or "architectures" in data or _first(data, _HIDDEN)):
-        raise ModelError(f"the model {shown} is no config.json of a Hugging Face model: it has no model_type")
+        raise ModelError(f"the model {shown} is not a Hugging Face config.json: it has no model_type")
     return describe(data, shown)
 
 
 def describe(data: dict[str, Any], path: str = "config.json") -> ModelConfig:
-    """What the data of a `config.json` says. Of a model of several parts (vision and language) the language model counts."""
+    """The values in the data of a `config.json`. For a model with several parts (vision and language), those of the language model."""
     text = next((data[name] for name in ("text_config", "llm_config", "language_config") if isinstance(data.get(name), dict)), data)
     quantization = data.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None

@@ -1,4 +1,4 @@
-"""DeepSpeed releases: which exist, how they compare, and what `A..B` means."""
+"""DeepSpeed releases: the supported ones, comparison, and upgrades `A..B`."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ LAST_PATCH = {
     (0, 18): 9,
     (0, 19): 8,
 }
-"""The last patch release of each minor release that dslint knows."""
+"""The last patch release of each supported minor release."""
 
 RELEASES = tuple(Release(*minor, patch) for minor, last in LAST_PATCH.items() for patch in range(last + 1))
-"""Every release that dslint knows, the oldest first."""
+"""Every supported release, the oldest first."""
 
 OLDEST = Release(0, 9, 0)
 NEWEST = Release(0, 19, 8)
 
 
 class Upgrade(NamedTuple):
-    """From one release to another, as `0.14.5..0.19.8` says; without its end, to the newest."""
+    """An upgrade from one release to another, such as `0.14.5..0.19.8`; without an end, to the newest."""
 
     start: Release
     to: Release
@@ -65,7 +65,7 @@ class Upgrade(NamedTuple):
         """Read `0.14.5..0.19.8` or `0.14.5..`.
 
         Raises:
-            ValueError: the text is no such thing, or does not lead upwards.
+            ValueError: the text has another form, or does not lead to a newer release.
         """
         start, dots, to = text.partition("..")
         upgrade = cls(Release.parse(start), Release.parse(to) if to.strip() else NEWEST)

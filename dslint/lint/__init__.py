@@ -1,1 +1,1 @@
-"""From files to findings: discovery, the rules on one document, a run over many."""
+"""Linting: file discovery, rules on one document, runs over many files."""

@@ -1,4 +1,4 @@
-"""Which files a command line means: files, directories and globs, in order, each once."""
+"""Finds the files of a command line: files, directories and globs, in order, without duplicates."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dslint.lint.patterns import matches
 from dslint.settings import Finder, Settings
 
 SUFFIXES = (".json", ".jsonc", ".json5", ".hjson", ".yaml", ".yml")
-"""Names that a DeepSpeed config, or a training that uses one, has when it is found in a directory; a file that is named may have any."""
+"""Extensions of the files to check in directories; a named file may have any name."""
 
 SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
-"""Never descended into, nor is any directory whose name begins with a dot."""
+"""Directories that are never searched, in addition to hidden ones."""
 
 
 class Target(NamedTuple):
-    """A file to lint: its path, and whether a person named it (and did not only name a directory above it)."""
+    """A file to lint: its path, and whether it was named itself rather than found in a directory."""
 
     path: str
     named: bool
 
 
 class NothingFound(Exception):
-    """A path or a pattern that leads to no file. The text is a sentence for people."""
+    """A path or pattern without a file. The text is a sentence for the user."""
 
 
 class Discovered(NamedTuple):
-    """What the arguments mean: files, arguments that lead to none, and named files that `force-exclude` left out."""
+    """The files of the arguments, arguments without files, and named files that `force-exclude` skips."""
 
     targets: list[Target]
     nothing: list[NothingFound]
@@ -36,7 +36,7 @@ class Discovered(NamedTuple):
 
 
 def discover(arguments: Iterable[str], settings: Finder) -> Discovered:
-    """The files that the arguments mean, each once; raises `dslint.settings.SettingsError`."""
+    """The files of the arguments, without duplicates; raises `dslint.settings.SettingsError`."""
     targets: dict[str, Target] = {}
     found = Discovered([], [], [])
     for argument in arguments:
@@ -55,8 +55,8 @@ def discover(arguments: Iterable[str], settings: Finder) -> Discovered:
 
 
 def listed(text: str, settings: Finder) -> list[Target]:
-    """The files of a list, their names ended by NUL characters or by line ends. They are found, not named: a file that is excluded, not
-    included, or no longer there is left out.
+    """The files of a list, with NUL characters or line ends after names. They count as found, not named: a file that is excluded, not
+    included or missing is skipped.
     """
     names = dict.fromkeys(name for name in (text.split("\0") if "\0" in text else text.splitlines()) if name)
     wanted: list[Target] = []
@@ -73,7 +73,7 @@ def _expand(argument: str, settings: Finder) -> Iterator[Target]:
     elif os.path.lexists(argument) or not any(mark in argument for mark in "*?["):
         yield Target(argument, named=True)
     else:
-        import glob  # only a pattern that the shell has not expanded needs it
+        import glob  # needed only for patterns that the shell did not expand
 
         found = [path for path in sorted(glob.glob(argument, recursive=True)) if not os.path.isdir(path)]
         if not found:
@@ -103,7 +103,7 @@ def _is_included(path: str, settings: Settings) -> bool:
 
 
 def is_excluded(path: str, settings: Settings, *, folder: bool = False) -> bool:
-    """Whether the settings leave a file or directory out."""
+    """Whether the settings exclude a file or directory."""
     unwanted = [*settings.based("exclude"), *settings.based("extend-exclude")]
     return any(matches(path, base, patterns, folder=folder) for base, patterns in unwanted)
 

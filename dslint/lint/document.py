@@ -25,9 +25,9 @@ def lint_file(path: str, shown: str, given: Facts | Context, rules: Iterable[Rul
     Args:
         path: where the file is.
         shown: its name in diagnostics, with forward slashes.
-        given: what is known beside it.
+        given: the context: facts, setup, policy and checkpoint.
         rules: the rules to run.
-        named: whether a person named the file. A file that was only found in a directory is left out (None) unless it looks like a config.
+        named: whether the file was named. A file found in a directory is skipped (None) unless it looks like a config.
     """
     try:
         loaded = load(path, given, named=named)

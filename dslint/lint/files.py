@@ -18,22 +18,22 @@ from dslint.settings import Finder, Settings
 from dslint.setup.files import is_setup
 
 PARALLEL_FROM = 400
-"""The number of files from which more processes pay: to start them takes as long as to lint some hundred files."""
+"""The number of files from which several processes are faster."""
 
 CHUNK = 40
-"""How many files a process is given at a time."""
+"""Files per chunk for a process."""
 
 Progress = Callable[[int], None]
-"""Told how many more files are done."""
+"""Called with the number of additional finished files."""
 
 
 def lint_target(target: Target, settings: Settings) -> list[FileResult]:
-    """Lint a file with its settings, and the configs that it leads to. Nothing for a file that was only found, and is no config."""
+    """Lint a file with its settings, and the configs that it names. Empty for a discovered file that is not a config."""
     how = settings.context, rules_for(target.path, settings)
     if is_setup(target.path):
         from dslint.lint.setups import lint_setup
 
-        # A hook names every file of a kind: what is not about DeepSpeed is left alone.
+        # A hook names every file of a type: skip those that are not about DeepSpeed.
         named = target.named and not settings["force-exclude"]
         found: Iterable[FileResult | None] = lint_setup(target.path, shown(target.path), *how, named=named)
     else:
@@ -42,7 +42,7 @@ def lint_target(target: Target, settings: Settings) -> list[FileResult]:
 
 
 def lint_given(text: str, path: str, settings: Settings, *, led: Sequence[Context] = ()) -> list[FileResult]:
-    """Lint a text as if it were the file `path`. The first result is that of the file itself, others are of the configs that it leads to.
+    """Lint a text as if it were the file `path`. The first result is for the file itself, others for the configs that it names.
 
     `led` is what is known in the trainings that lead to it; it is judged with each.
     """
@@ -62,7 +62,7 @@ def lint_given(text: str, path: str, settings: Settings, *, led: Sequence[Contex
 
 
 def lint_launch(command: str, settings: Settings) -> list[FileResult]:
-    """Lint what a launch command leads to."""
+    """Lint the setup of a launch command."""
     from dslint.lint.setups import lint_command
 
     return [with_severities(result, settings) for result in lint_command(command, settings.context, settings.rules)]
@@ -77,20 +77,20 @@ def rules_for(path: str, settings: Settings, chosen: Sequence[RuleInfo] | None =
 
 
 def with_severities(result: FileResult, settings: Settings) -> FileResult:
-    """The result with the severities that the settings give, and the one from which it fails."""
+    """The result with the severities and the `fail-on` of the settings."""
     chosen = settings.severity
     judged = tuple(replace(d, severity=chosen.get(d.code, d.severity)) for d in result.diagnostics) if chosen else result.diagnostics
     return replace(result, diagnostics=judged, fail_on=settings["fail-on"])
 
 
 def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = None, progress: Progress | None = None) -> list[FileResult]:
-    """Lint files, and give back the results in the order of the files.
+    """Lint files; the results are in the order of the files.
 
     Args:
         targets: the files.
-        finder: where their settings are.
-        jobs: how many processes; None for what the number of files and of cores suggest.
-        progress: told, now and then, how many more files are done.
+        finder: finds their settings.
+        jobs: the number of processes; None to choose by the number of files and cores.
+        progress: called with the number of additional finished files.
     """
     if jobs is None:
         jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
@@ -109,7 +109,7 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
 
 
 def unasked(result: FileResult) -> FileResult:
-    """The result of a file that nobody asked for: others lead to it, and what is wrong with it is not mended."""
+    """The result for a file that is not among the targets but named by one; it gets no fixes."""
     shown_only = (replace(d, fix=replace(d.fix, applicability=Applicability.DISPLAY)) if d.fix else d for d in result.diagnostics)
     return replace(result, diagnostics=tuple(shown_only))
 
@@ -125,7 +125,7 @@ def _cores() -> int:
 def _in_processes(chunks: Iterable[Sequence[Target]], finder: Finder, jobs: int) -> Iterator[list[list[FileResult]]]:
     from multiprocessing import get_all_start_methods, get_context
 
-    # A fork starts at once with all that is imported, and is safe as there are no threads here.
+    # fork starts fast with all modules imported, and is safe because there are no threads here.
     context = get_context("fork" if "fork" in get_all_start_methods() and os.name == "posix" else None)
     with context.Pool(jobs, _begin, (finder,)) as pool:
         yield from pool.imap(_lint_in_process, chunks)
@@ -136,7 +136,7 @@ _finder: Finder
 
 
 def _begin(finder: Finder) -> None:
-    """Prepare a process: an interrupt is the parent's business."""
+    """Initialize a worker process: only the parent handles interrupts."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

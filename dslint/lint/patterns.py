@@ -1,4 +1,4 @@
-"""File patterns, with the meaning that they have in a `.gitignore`."""
+"""File patterns with the syntax of `.gitignore`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def matches(path: str, base: str, patterns: Iterable[str], *, folder: bool = False) -> bool:
-    """Whether a file (or directory) matches one of the patterns, which start from the directory `base`. Outside it nothing matches."""
+    """Whether a file (or directory) matches a pattern relative to the directory `base`. Paths outside of it do not match."""
     relative = os.path.relpath(os.path.abspath(path), base).replace(os.sep, "/")
     if relative.startswith("../") or relative == "..":
         return False
@@ -21,6 +21,6 @@ def matches(path: str, base: str, patterns: Iterable[str], *, folder: bool = Fal
 
 @lru_cache
 def _compiled(patterns: tuple[str, ...]) -> GitIgnoreSpec:
-    from pathspec import GitIgnoreSpec  # only those who use patterns pay for it
+    from pathspec import GitIgnoreSpec  # needed only for patterns
 
     return GitIgnoreSpec.from_lines(patterns)

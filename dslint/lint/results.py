@@ -1,4 +1,4 @@
-"""What a run of the linter gives back, and what every report format is written from."""
+"""The results of a run, from which every report format is written."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A rule that could not be asked, and the fact it needs: `needs` is the name of a field of `Facts`."""
+    """A rule that was skipped, and the fact it needs: `needs` is the name of a field of `Facts`."""
 
     code: str
     needs: str
 
 
 class SuppressedBy(StrEnum):
-    """What kept a finding out of the report."""
+    """What suppressed a finding."""
 
     COMMENT = "comment"
     """a comment in the file itself"""
     SETTINGS = "settings"
     """`per-file-ignores` or an entry of `ignores` in the settings"""
     BASELINE = "baseline"
-    """it was there when the baseline was written"""
+    """an entry of the baseline"""
 
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """A finding that somebody wants not to see: by what means, and the reason that was given."""
+    """A suppressed finding: by what, and the reason that was given."""
 
     diagnostic: Diagnostic
     by: SuppressedBy
@@ -53,10 +53,10 @@ class FileResult:
 
     `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
     `fail_on` is the least severity for which the file fails, or "never".
-    `note` is a sentence for people about the file as a whole (why it was not judged, what was inferred), or None.
+    `note` is a sentence about the file as a whole (why it was not checked, what was inferred), or None.
     `ran` are the codes of the rules that were selected and not skipped; empty if no config was judged.
-    `not_judged` says what was not judged, and why: the whole file, or a part of it such as one launch of a script.
-    `document` is None when the file could not be read; `error` is then the sentence that says why.
+    `not_judged` lists what was not checked, and why: the whole file, or a part of it such as one launch of a script.
+    `document` is None when the file could not be read; `error` is then a sentence with the reason.
     """
 
     path: str
@@ -84,23 +84,25 @@ class FileResult:
 
     @property
     def fails(self) -> bool:
-        """Whether something was found that is loud enough."""
+        """Whether a finding is severe enough for the file to fail."""
         return any(self.fails_by(diagnostic) for diagnostic in self.diagnostics)
 
     def fails_by(self, diagnostic: Diagnostic) -> bool:
-        """Whether a finding is loud enough for the file to fail."""
+        """Whether this finding is severe enough for the file to fail."""
         return self.fail_on != "never" and diagnostic.severity.rank >= Severity(self.fail_on).rank
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """A whole run: what was given beside the files, the files in order, and the rules that were asked of any of them."""
+    """A whole run: the context as given, the files in order, and the rules that ran on any of them."""
 
     context: Context
     files: tuple[FileResult, ...]
     rules: tuple[RuleInfo, ...] = ()
     verbose: bool = False
-    """Whether people want to read why something was inferred."""
+    """Whether to print the evidence for inferred facts."""
+    quiet: bool = False
+    """Whether to print only findings, without a summary."""
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -109,7 +111,7 @@ class Results:
 
     @property
     def suppressed(self) -> list[Suppressed]:
-        """All findings that were kept out of the report."""
+        """All suppressed findings."""
         return [suppressed for file in self.files for suppressed in file.suppressed]
 
     def count(self, severity: Severity) -> int:

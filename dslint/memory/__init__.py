@@ -1,6 +1,6 @@
-"""How much memory a rank needs, from a config, a model and the facts: without torch, and without allocating anything.
+"""Estimates the memory that a rank needs, from a config, a model and facts, without torch and without allocating anything.
 
-`shapes` says what a model is made of, `families` reads that from a `config.json`; `plan` takes from the effective config what matters here;
-`states` is what stays, `replay` walks through a step of training as DeepSpeed takes it, `host` is the machine's memory; `estimate` puts
-them together, and `fit` tries changes.
+`shapes` describes a model, `families` reads it from a `config.json`; `plan` extracts from the effective config what affects memory;
+`engine` replays a training step as DeepSpeed runs it (`zero12`, `zero3`), `host` covers host memory; `estimate` combines them, and `fit`
+tries changes.
 """

@@ -1,10 +1,10 @@
-"""What a model keeps for its backward, operation by operation, for the tokens of one micro batch.
+"""The activations that a model keeps for its backward pass, operation by operation, for the tokens of one micro batch.
 
 An operation is a module with weights, or a function between modules. `kept` is what its forward keeps until its own backward has run;
-`grads` is what gradients of activations take up while that backward runs. Counted with what transformers' modules and PyTorch's kernels
-save: a LayerNorm its input and two fp32 numbers a token; an RMSNorm as transformers writes it an fp32 copy and a cast one (Gemma's two
-fp32 ones); flash or SDPA attention q, k, v, its output and an fp32 number for each head, with grouped keys and values repeated where there
-is a mask; experts what a grouped matrix product of their tokens takes.
+`grads` is the size of activation gradients while that backward runs. The counts follow what transformers' modules and PyTorch's kernels
+save: LayerNorm its input and two fp32 numbers per token; RMSNorm, as transformers implements it, an fp32 copy and a cast one (Gemma two
+fp32 ones); flash or SDPA attention q, k, v, its output and an fp32 number per head, with grouped keys and values repeated if there is a
+mask; experts the buffers of a grouped matrix product of their tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dslint.memory.shapes import Block, Model, Norm, Step, Weight
 
 
 class Operation(NamedTuple):
-    """A module or a function: indices of its weights among the model's, bytes kept, bytes of gradients, and those `left` after it."""
+    """A module or a function: indices of its weights in the model, bytes kept, bytes of gradients, and gradient bytes `left` after it."""
 
     weights: tuple[int, ...]
     kept: int
@@ -27,12 +27,12 @@ class Operation(NamedTuple):
 
 
 class Operations(NamedTuple):
-    """A model in the order of its forward. `checkpointed` blocks keep only their input, of `stream` bytes; `shared` of them are the same
-    bytes that the first norm keeps when the block is computed again.
+    """A model in the order of its forward pass. `checkpointed` blocks keep only their input, of `stream` bytes; `shared` bytes of it are
+    the same memory that the first norm keeps when the block is recomputed.
 
-    `loss_forward` and `loss_backward` are what logits and loss take up at the end of the forward and at the height of their backward;
-    `loss_kept` is kept between the two, and `returned` what the forward gives back with the loss. The weights in `twice` are used at both
-    ends: a head that is tied to the embedding.
+    `loss_forward` and `loss_backward` are the bytes of logits and loss at the end of the forward and at the peak of their backward;
+    `loss_kept` is kept between the two, and `returned` is the size of the logits that the forward returns with the loss. The weights in
+    `twice` are used at both ends: a head that is tied to the embedding.
     """
 
     before: tuple[Operation, ...]
@@ -69,7 +69,7 @@ def operations(model: Model, plan: Plan) -> Operations:
     embedded = [Operation(group, 0, stream, 0) for group in _modules(model.first, 0)]
     if embedded:
         dropped = model.blocks[0].dropout if model.blocks else False
-        mask = plan.workload.length if plan.workload.padded and every else 0  # what is checkpointed is given it, and keeps it
+        mask = plan.workload.length if plan.workload.padded and every else 0  # checkpointed blocks keep the mask with their inputs
         embedded[0] = embedded[0]._replace(kept=(16 + mask + (hidden if dropped else 0)) * tokens)
     return Operations(
         tuple(embedded),
@@ -83,7 +83,7 @@ def operations(model: Model, plan: Plan) -> Operations:
 
 
 def _stream(stream: int, plan: Plan, *, shares: bool) -> tuple[int, int, int]:
-    """The bytes of a block's input that stay on the device, those that its norm keeps anyway, and those that go to the host."""
+    """The bytes of a block's input: on the device, of these shared with its norm, and on the host."""
     if plan.partitions_activations:
         stream //= plan.tensor
     if plan.activations_on_host:
@@ -92,7 +92,7 @@ def _stream(stream: int, plan: Plan, *, shares: bool) -> tuple[int, int, int]:
 
 
 def _modules(weights: tuple[Weight, ...], start: int) -> list[tuple[int, ...]]:
-    """The indices of weights, those of a module together."""
+    """The indices of weights, grouped by module."""
     groups: dict[str, list[int]] = {}
     for index, weight in enumerate(weights, start):
         groups.setdefault(weight.module, []).append(index)
@@ -100,7 +100,7 @@ def _modules(weights: tuple[Weight, ...], start: int) -> list[tuple[int, ...]]:
 
 
 def _in_order(weights: tuple[Weight, ...], start: int, steps: list[tuple[Step | None, int, int]], left: int) -> Iterator[Operation]:
-    """The operations of a block in the order of its forward. The first module of a step keeps what the step keeps."""
+    """The operations of a block in the order of its forward pass. Memory kept by a step counts for its first module."""
     modules = _modules(weights, start)
     for step, kept, grads in steps:
         if step is None:
@@ -114,14 +114,14 @@ def _in_order(weights: tuple[Weight, ...], start: int, steps: list[tuple[Step | 
 
 
 class Learning(NamedTuple):
-    """The steps of a block that train weights, and the ranks of their adapters. `first` says that no gradient leaves the block."""
+    """The steps of a block with trained weights, and the ranks of their adapters. `first`: no gradient leaves the block."""
 
     steps: frozenset[Step]
     ranks: tuple[tuple[Step, int], ...]
     first: bool
 
     def rank(self, step: Step) -> int:
-        """The width of what a step's adapters make in between."""
+        """The total rank of a step's adapters."""
         return dict(self.ranks).get(step, 0)
 
 
@@ -134,7 +134,7 @@ def _learning(weights: tuple[Weight, ...], *, first: bool) -> Learning:
 
 
 def _norm(width: int, b: int, kind: Norm, rows: int = 1, *, trained: bool = True) -> int:
-    """Bytes that a norm keeps for a token, over so many rows of it. What its weight is multiplied with is kept for the weight's sake."""
+    """Bytes that a norm keeps per token, with `rows` rows each. A trained weight also needs the tensor that it is multiplied with."""
     if kind is Norm.LAYER:
         return b * width + 8 * rows
     kept = {Norm.RMS: 4, Norm.RMS_IN_FP32: 4, Norm.T5: 4 + b if b == 2 else 4}[kind]
@@ -143,7 +143,7 @@ def _norm(width: int, b: int, kind: Norm, rows: int = 1, *, trained: bool = True
 
 
 def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[tuple[Step | None, int, int]]:
-    """The steps of a block in bytes kept and bytes of gradients; None is a function without weights."""
+    """The steps of a block with bytes kept and bytes of gradients; None stands for a function without weights."""
     b, h, divide = plan.model_bytes, block.hidden, plan.tensor
     query, keys, heads = block.query // divide, block.keys // divide, max(1, block.heads // divide)
     before, norm = (_norm(h, b, block.norm, trained=step in learning.steps) * tokens for step in (Step.BEFORE_ATTENTION, Step.BEFORE_FEED))
@@ -154,7 +154,7 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     each = 4 + (b if b == 2 else 0) + (b if block.softcap else 0)
     scores = tokens * heads * plan.workload.length * each if eager else 4 * heads * tokens
     groups = heads * keys // max(1, query)
-    repeats = (eager or plan.workload.padded) and 1 < groups < heads  # a single one is expanded without a copy
+    repeats = (eager or plan.workload.padded) and 1 < groups < heads  # a single group is expanded without a copy
     attended = 3 * query if repeats else query + keys + (query + 2 * keys if block.fused else keys)
     per_head = _norm(query + keys, b, block.norm, heads + groups) * tokens if block.head_norms else 0
     twice = 2 if block.cross else 1
@@ -194,7 +194,7 @@ def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) 
 
 
 def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operation]:
-    """The norm at the end, and the head."""
+    """The final norm and the head."""
     b, h = plan.model_bytes, model.hidden
     t = b * tokens
     tail = _modules(model.last, start)
@@ -214,10 +214,10 @@ def _at_a_time(plan: Plan, tokens: int) -> int:
 
 
 def _loss(model: Model, plan: Plan, tokens: int) -> tuple[int, int, int, int]:
-    """Logits and loss: at the end of the forward, kept after it, at the height of the backward, and given back.
+    """Bytes of logits and loss: at the end of the forward, kept after it, at the peak of the backward, and returned.
 
-    In fp32: the logits, their log-softmax and the gradient of each; a copy in the model's precision until the forward is over; and what
-    capping keeps. In chunks, a chunk's worth of that, and the gradient of its input.
+    In fp32: the logits, their log-softmax and the gradient of each; a copy in the model's precision until the end of the forward; and what
+    capping keeps. With a chunked loss only for one chunk, and the gradient of the loss's input.
     """
     width, b = model.vocabulary // plan.tensor, plan.model_bytes
     each = 4 if plan.workload.full_loss and model.full_loss else b

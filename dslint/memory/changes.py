@@ -1,6 +1,6 @@
-"""Changes that save memory: what to write in the config, and what to do in the program where the config cannot say it.
+"""Changes that save memory: values to write in the config, and what to do in the program if the config cannot express it.
 
-`possible` gives those that make sense for a config as it stands; which of them help, and how much, `fit` tries.
+`possible` yields the changes that apply to a config; `fit` tries which of them help, and how much.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.shapes import Model
 
 REMOVE = object()
-"""In the place of a value: the key goes."""
+"""A value that stands for removing the key."""
 
 SMALL_BUCKET, SMALL_PREFETCH = 50_000_000, 10_000_000
-"""Elements that a bucket may be made as small as, without the collectives becoming too small for the network."""
+"""The smallest bucket sizes, in elements, for which collectives still use the network well."""
 
 CHUNK, TILES = 1024, 4
 
 AUTO_TP = Release(0, 16, 4)
-"""The first release that trains with tensor parallelism made by DeepSpeed."""
+"""The first release with AutoTP training."""
 
 LOW_MASTER = Release(0, 18, 3)
-"""The first release that keeps the states of bf16 master weights in bf16."""
+"""The first release that supports optimizer states in bf16 for bf16 master weights."""
 
 ON_HOST = ("adam", "adamw", "adagrad", "lion")
-"""Optimizers that DeepSpeed has a CPU version of."""
+"""Optimizers with a CPU version in DeepSpeed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change. `values` are written into the config, by path; `said` are answers about the program that change with it (options of the
-    command, by name); `program` says what to do there. `tiles` is the number of pieces of large layers. `trains_otherwise` says that
-    numbers come out differently, and not merely slower.
+    """One change. `values` are written into the config, by path; `said` are options of the command that change with it, by name;
+    `program` is what to do in the program. `tiles` is the number of pieces of large layers. `changes_training`: results differ, not only
+    the speed.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Change:
     program: str = ""
     note: str = ""
     tiles: int = 1
-    trains_otherwise: bool = False
+    changes_training: bool = False
 
 
 def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterator[Change]:
-    """The changes that a config and a program can make from where they stand."""
+    """The changes that apply to a config and its program."""
     yield from _batch(config, plan)
     yield from _activations(plan, model)
     yield from _precision(config, plan)
@@ -61,13 +61,13 @@ def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterat
     if plan.stage == 3 and tiles == 1:
         yield Change(
             f"memory-centric tiling, {TILES} pieces",
-            program=f"replace the largest linear layers by deepspeed.zero.TiledLinear(..., in_splits=1, out_splits={TILES})",
+            program=f"replace the largest linear layers with deepspeed.zero.TiledLinear(..., in_splits=1, out_splits={TILES})",
             tiles=TILES,
         )
 
 
 def accumulated(config: Config, steps: int) -> Change:
-    """The change of the gradient accumulation steps with which a step keeps its samples."""
+    """The change of gradient accumulation steps that keeps the number of samples per step."""
     key = "gradient_accumulation_steps"
     if config.value(key) is not UNKNOWN:
         return Change(f"{steps} gradient accumulation steps", ((key, steps),))
@@ -75,7 +75,7 @@ def accumulated(config: Config, steps: int) -> Change:
 
 
 def _argument(config: Config, name: str, value: int) -> str:
-    """How the program says what the config leaves to it."""
+    """How to set a value in the program that the config leaves to it."""
     trainer = config.facts.integration in (None, Integration.TRANSFORMERS)
     return f"{name}={value} in the training arguments" if trainer else f"{name} is {value}"
 
@@ -101,15 +101,15 @@ def _activations(plan: Plan, model: Model) -> Iterator[Change]:
             yield Change(name, said=(("checkpoint_every", number),), program=whole if number == 1 else some)
     if every and not plan.activations_on_host:
         yield Change(
-            "checkpointed activations on the host",
+            "checkpointed activations on the CPU",
             (("activation_checkpointing.cpu_checkpointing", True),),
-            program="checkpoint through deepspeed.checkpointing.checkpoint, which alone reads that block",
+            program="use deepspeed.checkpointing.checkpoint: only this function reads that section",
         )
     if model.vocabulary and not plan.workload.loss_chunk and plan.tokens > CHUNK:
         yield Change(
-            f"the loss in chunks of {CHUNK:,} tokens",
+            f"chunked loss, {CHUNK:,} tokens at a time",
             said=(("loss_chunk", CHUNK),),
-            program="a chunked or fused linear cross entropy, which never holds all logits (Liger's, or a loop over the tokens)",
+            program="use a chunked or fused linear cross entropy that never holds all logits (such as Liger's)",
         )
 
 
@@ -118,15 +118,15 @@ def _precision(config: Config, plan: Plan) -> Iterator[Change]:
     if not plan.half:
         for name in ("bf16", "fp16"):
             if (name == "fp16" or gpu is None or gpu.has_bf16) and not config.has(name):
-                yield Change(name, ((f"{name}.enabled", True),), trains_otherwise=True)
+                yield Change(name, ((f"{name}.enabled", True),), changes_training=True)
         return
     if plan.gradient_bytes == 4 and plan.stage:
         kind = "bf16" if config.value("bf16.enabled") is True else "fp16"
-        yield Change(f"gradients accumulated in {kind}", (("data_types.grad_accum_dtype", kind),), trains_otherwise=True)
+        yield Change(f"gradient accumulation in {kind}", (("data_types.grad_accum_dtype", kind),), changes_training=True)
     whole = plan.stage > 0 and plan.master_bytes == 4 and plan.optimizer_device is None and plan.optimizer in ("adam", "adamw")
     if whole and config.release >= LOW_MASTER and config.value("bf16.enabled") is True:
         values = (("bf16.bf16_master_weights_and_grads", True), ("bf16.bf16_optimizer_states", True))
-        yield Change("master weights and states in bf16", values, trains_otherwise=True)
+        yield Change("master weights and optimizer states in bf16", values, changes_training=True)
 
 
 def _stages(config: Config, plan: Plan) -> Iterator[Change]:
@@ -136,32 +136,32 @@ def _stages(config: Config, plan: Plan) -> Iterator[Change]:
     if plan.replicas > 1:
         yield from (Change(f"ZeRO stage {stage}", (("zero_optimization.stage", stage),)) for stage in stages)
         return
-    # A stage divides nothing on one rank, and opens the way to the host.
+    # On one rank a stage partitions nothing, but it allows optimizer offload.
     if plan.optimizer in ON_HOST and not plan.foreach and plan.optimizer_device is None:
         to_host = tuple(_section(config, "zero_optimization.offload_optimizer", device=HOST, pin_memory=True))
         for stage in stages:
             if stage > 1:
-                yield Change(f"ZeRO stage {stage} with the optimizer on the host", (("zero_optimization.stage", stage), *to_host))
+                yield Change(f"ZeRO stage {stage} with optimizer offload to CPU", (("zero_optimization.stage", stage), *to_host))
 
 
 def _offload(config: Config, plan: Plan) -> Iterator[Change]:
     z = "zero_optimization."
-    nvme = "nvme_path has to be a folder on a fast local disk"
+    nvme = "nvme_path must be a folder on a fast local disk"
     if plan.stage and plan.optimizer in ON_HOST and not plan.foreach:
         if plan.optimizer_device is None:
-            yield Change("the optimizer on the host", tuple(_section(config, z + "offload_optimizer", device=HOST, pin_memory=True)))
+            yield Change("optimizer offload to CPU", tuple(_section(config, z + "offload_optimizer", device=HOST, pin_memory=True)))
         if plan.optimizer_device != NVME and plan.stage == 3:
             values = tuple(_section(config, z + "offload_optimizer", device=NVME, nvme_path="/local_nvme", pin_memory=True))
-            yield Change("the optimizer on NVMe", values, note=nvme)
+            yield Change("optimizer offload to NVMe", values, note=nvme)
     if plan.stage == 3 and plan.parameter_device is None:
-        yield Change("parameters on the host", tuple(_section(config, z + "offload_param", device=HOST, pin_memory=True)))
+        yield Change("parameter offload to CPU", tuple(_section(config, z + "offload_param", device=HOST, pin_memory=True)))
     if plan.stage == 3 and plan.parameter_device != NVME:
         values = tuple(_section(config, z + "offload_param", device=NVME, nvme_path="/local_nvme", pin_memory=True))
-        yield Change("parameters on NVMe", values, note=nvme)
+        yield Change("parameter offload to NVMe", values, note=nvme)
 
 
 def _section(config: Config, path: str, **values: Any) -> Iterator[tuple[str, Any]]:
-    """Values for a section: the whole of it where there is none, else its keys that differ."""
+    """Values for a section: the whole section if it is missing, else its keys that differ."""
     if not config.has(path) or config.quote(path) == "null":
         yield path, values
         return
@@ -178,9 +178,9 @@ def _buffers(plan: Plan) -> Iterator[Change]:
             values.append((z + "stage3_prefetch_bucket_size", SMALL_PREFETCH))
         yield Change("smaller buckets", tuple(values))
     if plan.stage in (1, 2) and plan.overlap:
-        yield Change("no second bucket for overlapped communication", ((z + "overlap_comm", False),))
+        yield Change("overlap_comm off (one bucket instead of two)", ((z + "overlap_comm", False),))
     if plan.stage == 3 and plan.max_reuse:
-        yield Change("gathered parameters let go after each use", ((z + "stage3_max_reuse_distance", 0),))
+        yield Change("gathered parameters released after each use", ((z + "stage3_max_reuse_distance", 0),))
 
 
 def _optimizer(config: Config, plan: Plan) -> Iterator[Change]:
@@ -189,8 +189,8 @@ def _optimizer(config: Config, plan: Plan) -> Iterator[Change]:
     values: list[tuple[str, Any]] = [("optimizer", REMOVE)] if config.has("optimizer") else []
     if plan.stage and config.value("zero_allow_untested_optimizer") is not True:
         values.append(("zero_allow_untested_optimizer", True))
-    program = "give deepspeed.initialize the optimizer bitsandbytes.optim.AdamW8bit(model.parameters(), lr=...)"
-    yield Change("Adam in 8 bits", tuple(values), (("optimizer", "adam8bit"),), program, trains_otherwise=True)
+    program = "pass deepspeed.initialize the optimizer bitsandbytes.optim.AdamW8bit(model.parameters(), lr=...)"
+    yield Change("8-bit Adam", tuple(values), (("optimizer", "adam8bit"),), program, changes_training=True)
 
 
 def _tensor(config: Config, plan: Plan, model: Model) -> Iterator[Change]:

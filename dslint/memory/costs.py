@@ -1,4 +1,4 @@
-"""What a step moves and computes, in bytes, operations and seconds at stated speeds: what a change that saves memory costs."""
+"""The cost of a training step: bytes moved, operations, and seconds at given speeds. Used to compare changes that save memory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dslint.memory.estimate import Estimate
 from dslint.memory.plan import HOST, NVME
 
 ACHIEVED = 0.4
-"""The share of a GPU's peak that training achieves when it does well."""
+"""The share of a GPU's peak FLOPS that good training achieves."""
 
 PEAKS = {(6, 0): 19e12, (7, 0): 112e12, (7, 5): 65e12, (8, 0): 312e12, (8, 6): 140e12, (8, 9): 165e12, (9, 0): 989e12, (10, 0): 2250e12}
-"""Operations a second of 16-bit matrix products without sparsity, by compute capability, as NVIDIA states them."""
+"""Operations per second of 16-bit matrix products without sparsity, by compute capability, as NVIDIA states them."""
 
 UNKNOWN_PEAK = 312e12
 
 
 class Speeds(NamedTuple):
-    """Bytes a second: between a GPU and the host, of a machine's NVMe, between GPUs within a machine and across, of its memory."""
+    """Bytes per second: between GPU and host, NVMe of a machine, between GPUs within a machine and across machines, host memory."""
 
     pcie: float = 25e9
     nvme: float = 6e9
@@ -29,8 +29,8 @@ class Speeds(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What one rank does for one optimizer step: operations, bytes over each way, collective operations. `adam` is bytes that the
-    optimizer on the host reads and writes.
+    """The work of one rank for one optimizer step: operations (`again` of them recomputed), collective operations, and bytes over each
+    link. `adam` is the bytes that the CPU optimizer reads and writes.
     """
 
     operations: float
@@ -43,7 +43,7 @@ class Work(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Seconds of a step, one thing after the other: no overlap is counted on."""
+    """Seconds of a step, without any overlap."""
 
     compute: float
     network: float
@@ -53,12 +53,12 @@ class Seconds(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum."""
         return sum(self)
 
 
 def work(found: Estimate) -> Work:
-    """What a step of an estimate takes."""
+    """The work of a step of an estimate."""
     plan, run = found.plan, found.run
     b, layout, times = plan.model_bytes, run.layout, plan.accumulation
     forward, blocks = _operations(found)
@@ -94,7 +94,7 @@ def work(found: Estimate) -> Work:
 
 
 def _operations(found: Estimate) -> tuple[float, float]:
-    """Operations of a forward of one micro batch on one rank: of the whole model, and of its blocks."""
+    """Operations of the forward of one micro batch on one rank: of the whole model, and of its blocks."""
     model, plan = found.model, found.plan
     tokens = plan.tokens if model.tokens is None else plan.micro_batch * model.tokens
     blocks = 0.0
@@ -109,7 +109,7 @@ def _operations(found: Estimate) -> tuple[float, float]:
 
 
 def seconds(done: Work, found: Estimate, gpu: Gpu | None, speeds: Speeds) -> Seconds:
-    """How long that takes."""
+    """The time that the work takes."""
     peak = PEAKS.get(gpu.capability, UNKNOWN_PEAK) if gpu and gpu.capability else UNKNOWN_PEAK
     if not found.plan.half:
         peak /= 2
@@ -124,22 +124,26 @@ def seconds(done: Work, found: Estimate, gpu: Gpu | None, speeds: Speeds) -> Sec
 
 
 def differences(before: Work, after: Work, lasts: Seconds, speeds: Speeds) -> list[str]:
-    """In words, what a step does more than before. `lasts` are the seconds of what it does now."""
+    """Sentences about the additional work of a step. `lasts` is the time of the new step."""
     words = []
     if after.again > before.again:
-        words.append(
-            f"part of the forward is computed again: {100 * (after.again - before.again) / before.operations:.0f} % more operations"
-        )
+        words.append(f"recomputes part of the forward: {100 * (after.again - before.again) / before.operations:.0f} % more operations")
     if after.pcie > before.pcie:
-        words.append(f"{_gib(after.pcie - before.pcie)} more over PCIe each step, {_time(lasts.pcie)} in all at {speeds.pcie / 1e9:g} GB/s")
+        words.append(
+            f"{_gib(after.pcie - before.pcie)} more over PCIe per step, {_time(lasts.pcie)} in total at {speeds.pcie / 1e9:g} GB/s"
+        )
     if after.nvme > before.nvme:
-        words.append(f"{_gib(after.nvme)} from and to NVMe each step and rank, {_time(lasts.nvme)} at {speeds.nvme / 1e9:g} GB/s a machine")
+        words.append(
+            f"{_gib(after.nvme)} read and written on NVMe per step and rank, {_time(lasts.nvme)} at {speeds.nvme / 1e9:g} GB/s per machine"
+        )
     if after.adam > before.adam:
-        words.append(f"the optimizer runs on the CPU: about {_time(lasts.adam)} a step at {speeds.memory / 1e9:g} GB/s of memory")
+        words.append(
+            f"the optimizer runs on the CPU: about {_time(lasts.adam)} per step at {speeds.memory / 1e9:g} GB/s of memory bandwidth"
+        )
     if after.network > 1.02 * before.network:
-        words.append(f"{_gib(after.network - before.network)} more between GPUs each step")
+        words.append(f"{_gib(after.network - before.network)} more between GPUs per step")
     if after.collectives > 1.05 * before.collectives:
-        words.append(f"{after.collectives:,} collective operations each step instead of {before.collectives:,}")
+        words.append(f"{after.collectives:,} collective operations per step instead of {before.collectives:,}")
     return words
 
 

@@ -1,4 +1,4 @@
-"""Decoders: the family of Llama with its relatives and their experts, GPT-2, GPT-NeoX, Phi."""
+"""Decoder families: Llama and similar models with their experts, GPT-2, GPT-NeoX, Phi."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NORMS = {
         ("post_feedforward_layernorm", Step.OUT_OF_FEED),
     ),
 }
-"""The norms of a layer, by their number: Gemma 2 and 3 have one behind each part, too."""
+"""The norms of a layer, by their number: Gemma 2 and 3 also have one after each part."""
 
 
 def like_llama(r: Reader) -> Model:
-    """Llama, and the families that are built like it."""
+    """Llama, and families with the same structure."""
     hidden, layers, vocabulary = r.size("hidden_size"), r.size("num_hidden_layers"), r.size("vocab_size")
     heads = r.size("num_attention_heads")
     groups = r.optional("num_key_value_heads") or heads
@@ -70,8 +70,8 @@ def like_llama(r: Reader) -> Model:
     return _decoder(r, hidden, vocabulary, [block(index) for index in range(layers)], kind)
 
 
-def gated(at: str, hidden: int, inner: int, bias: bool = False) -> list[Weight]:  # noqa: FBT001, FBT002 - passed on as it is read
-    """A feed-forward part with a gate."""
+def gated(at: str, hidden: int, inner: int, bias: bool = False) -> list[Weight]:  # noqa: FBT001, FBT002 - passed on as read
+    """A gated feed-forward layer."""
     return [
         *linear(f"{at}.gate_proj", inner, hidden, Step.INTO_FEED, bias=bias),
         *linear(f"{at}.up_proj", inner, hidden, Step.INTO_FEED, bias=bias),
@@ -80,7 +80,7 @@ def gated(at: str, hidden: int, inner: int, bias: bool = False) -> list[Weight]:
 
 
 def _experts(r: Reader, index: int) -> Experts | None:
-    """The experts of a layer; None for a layer (or a family) that has none."""
+    """The experts of a layer; None if it has none."""
     if r.family == "mixtral":
         return Experts(r.size("num_local_experts"), r.size("num_experts_per_tok"), r.size("intermediate_size"))
     if not r.family.endswith("_moe") or index in r.get("mlp_only_layers", ()) or (index + 1) % (r.optional("decoder_sparse_step") or 1):
@@ -127,7 +127,7 @@ def _decoder(r: Reader, hidden: int, vocabulary: int, blocks: list[Block], kind:
 
 
 def gpt2(r: Reader) -> Model:
-    """GPT-2, whose linear layers keep their weights transposed."""
+    """GPT-2, which stores the weights of linear layers transposed."""
     hidden, layers, heads = r.size("n_embd"), r.size("n_layer"), r.parts(r.size("n_embd"), "n_head")
     inner = r.optional("n_inner") or 4 * hidden
 
@@ -179,7 +179,7 @@ def gpt_neox(r: Reader) -> Model:
 
 
 def phi(r: Reader) -> Model:
-    """Phi 1 and 2: one norm for attention and feed-forward part, which stand side by side."""
+    """Phi 1 and 2: attention and feed-forward layer run in parallel after one norm."""
     hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
     head = hidden // heads
     keys = (r.optional("num_key_value_heads") or heads) * head
@@ -209,7 +209,7 @@ def phi(r: Reader) -> Model:
 
 
 def phi3(r: Reader) -> Model:
-    """Phi 3 and 4, whose projections are fused."""
+    """Phi 3 and 4, with fused projections."""
     hidden, heads, inner = r.size("hidden_size"), r.size("num_attention_heads"), r.size("intermediate_size")
     head = r.optional("head_dim") or hidden // r.parts(hidden, "num_attention_heads")
     query, keys = heads * head, (r.optional("num_key_value_heads") or heads) * head

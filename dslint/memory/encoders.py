@@ -1,4 +1,4 @@
-"""Encoders and what is built of them: BERT, T5, ViT."""
+"""Encoder families: BERT, T5, ViT."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dslint.memory.shapes import Block, Model, Norm, Step, Weight
 
 
 def _encoder_block(at: str, names: tuple[str, ...], hidden: int, inner: int, *, norms_together: bool = False) -> list[Weight]:
-    """A layer of an encoder with biases everywhere; `names` are query, key, value, output, first norm, up, down, second norm."""
+    """A layer of an encoder with all biases; `names` are query, key, value, output, first norm, up, down, second norm."""
     query, key, value, output, one, up, down, two = (f"{at}.{name}" for name in names)
     attention = [weight for name in (query, key, value) for weight in linear(name, hidden, hidden, Step.INTO_ATTENTION, bias=True)]
     attention += linear(output, hidden, hidden, Step.OUT_OF_ATTENTION, bias=True)
@@ -33,7 +33,7 @@ _BERT_LAYER = (
 
 
 def bert(r: Reader) -> Model:
-    """BERT with the head that fills in masked words."""
+    """BERT with the masked-language-model head."""
     hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
     vocabulary = r.size("vocab_size")
     tied = bool(r.get("tie_word_embeddings", True))
@@ -70,7 +70,7 @@ def bert(r: Reader) -> Model:
 
 
 def t5(r: Reader) -> Model:
-    """T5: an encoder, and a decoder that attends to it. Transformers 5 ties its head always."""
+    """T5: an encoder, and a decoder with cross attention. Transformers 5 always ties its head."""
     hidden, head, inner, heads = r.size("d_model"), r.size("d_kv"), r.size("d_ff"), r.size("num_heads")
     layers = r.size("num_layers")
     width, vocabulary = heads * head, r.size("vocab_size")

@@ -1,4 +1,4 @@
-"""One rank through a step of training: init, forward, backward, step."""
+"""Replays a training step on one rank: init, forward, backward, step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dslint.memory.zero12 import Zero12
 
 
 class Run(NamedTuple):
-    """A rank's books: what it holds between steps, and the highest moment of each phase. `gathered` is what one micro batch gathers, in
-    bytes, and `collectives` how many collective operations it takes.
+    """The memory of a rank between steps, and at the peak of each phase. `gathered` is the bytes that one micro batch gathers, and
+    `collectives` the number of its collective operations.
     """
 
     steady: Moment
@@ -29,10 +29,10 @@ class Run(NamedTuple):
 
 
 def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = None, *, roomy: bool = False) -> Run:
-    """Replay a step of training on one of the ranks that ZeRO divides among.
+    """Replay a training step on one of the data-parallel ranks.
 
-    `roomy` says that the device has room for a second copy of the model while stages 1 and 2 are set up. Where it has not, DeepSpeed makes
-    that copy on the host, so that it is not counted as a need.
+    `roomy`: the device has room for a second copy of the model while stages 1 and 2 initialize. If it has not, DeepSpeed makes that copy
+    on the host, so it does not count as needed.
     """
     done = prepared or operations(model, plan)
     layout = lay_out(model, plan, rank)
@@ -51,10 +51,10 @@ def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = N
 
 
 def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
-    """Bytes of the optimizer's states for each trained element. Muon gives what is no matrix of a block to Adam.
+    """Bytes of optimizer states per trained element. Muon uses Adam for everything except the matrices of blocks.
 
-    At stages 1 and 2 it keeps the momentum of the matrices that touch a rank's part whole, in the precision of the gradients, and twice:
-    as it is, and as the step that is under way would leave it. They are divided the largest first.
+    At stages 1 and 2 Muon keeps the momentum of the matrices in a rank's partition whole, in the precision of the gradients, and twice:
+    the current value and the next one. Matrices are assigned largest first.
     """
     if plan.optimizer != "muon":
         return plan.optimizer_bytes
@@ -70,7 +70,7 @@ def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
 
 
 def _left_over(plan: Plan, layout: Layout) -> int:
-    """States that torch's Adagrad makes for the model's own parameters when it is built. DeepSpeed gives it flat ones later; these stay."""
+    """States that torch's Adagrad creates for the model's parameters. DeepSpeed later passes flat parameters; these states stay."""
     divided = plan.stage == 3 and plan.workload.zero_init
     if plan.optimizer != "adagrad" or plan.optimizer_device or divided or not (plan.half or plan.stage):
         return 0
@@ -78,9 +78,9 @@ def _left_over(plan: Plan, layout: Layout) -> int:
 
 
 def _init(plan: Plan, layout: Layout, *, roomy: bool) -> Moment:
-    """The highest moment of `deepspeed.initialize`: flat copies of what the model holds, and master weights made of them.
+    """The peak of `deepspeed.initialize`: flat copies of the model's weights, and the master weights created from them.
 
-    The states of stages 1 to 3 come with the first step; without ZeRO, a 16-bit model has them (and a gradient of zeros) from the start.
+    At stages 1 to 3 the first step creates the optimizer states; without ZeRO a 16-bit model has them (and zero gradients) from the start.
     """
     b, whole, flat, part = plan.model_bytes, layout.whole, layout.flat, layout.part
     master = plan.master_bytes if plan.optimizer_device is None else 0
@@ -92,8 +92,10 @@ def _init(plan: Plan, layout: Layout, *, roomy: bool) -> Moment:
         if plan.keeps_full_gradients:
             copies = (plan.gradient_bytes * flat) + master * part
     elif plan.workload.zero_init:
-        own = b * max(part, sum(-(-size // plan.replicas) for size in layout.sizes))  # frozen weights are divided, too
-        held = own if plan.parameter_device is None else b * max(layout.sizes)  # one is whole while it is made, and goes to the host
+        own = b * max(part, sum(-(-size // plan.replicas) for size in layout.sizes))  # frozen weights are partitioned, too
+        held = (
+            own if plan.parameter_device is None else b * max(layout.sizes)
+        )  # a weight is whole while it is created, then moves to the host
         return _moment(held, 2 * master * part + bucket)
     else:
         copies = max(b * max(layout.sizes) // plan.replicas, b * part + max(bucket, 2 * master * part) - b * whole)

@@ -1,4 +1,4 @@
-"""The estimate: what the worst rank needs, when, for what, and how sure that is."""
+"""The estimate: what the fullest rank needs, in which phase, for what, and how accurate that is."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
 
 CONTEXT = (0.6 * GIB, 1.0 * GIB, 2.0 * GIB)
-"""CUDA context, libraries and NCCL's buffers on a GPU: least, taken, most. An allowance: it differs by driver, GPU and network."""
+"""CUDA context, libraries and NCCL buffers on a GPU: low, expected, high. It depends on driver, GPU and network."""
 
 FRAGMENTS = (0.0, 0.04, 0.12)
-"""What PyTorch's allocator rounds up and cannot reuse, as a share of the highest moment: least, taken, most. An allowance, too."""
+"""Rounding and fragmentation of PyTorch's allocator, as a share of the peak: low, expected, high."""
 
 STATES_ERROR, GATHERED_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR = 0.02, 0.15, 0.12, 0.25
-"""How far may be off: tensors of states and buffers; gathered parameters; activations of a known family, and of a model made of numbers."""
+"""Relative errors: states and buffers; gathered parameters; activations of a known family, and of a model given by numbers."""
 
 
 class Range(NamedTuple):
-    """Bytes: least, expected, most."""
+    """Bytes: low, expected, high."""
 
     low: int
     expected: int
@@ -36,10 +36,10 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one rank needs, the worst of them all.
+    """The memory of one rank, the one that needs the most.
 
-    `steady` is between steps and `peaks` the highest moment of each phase, in bytes of tensors. `device` is the highest moment with the
-    allowance for what is no tensor. `host` is the rank's share of the machine's memory.
+    `steady` is the memory between steps and `peaks` the peak of each phase, in bytes of tensors. `device` is the overall peak with the
+    allowance for memory that is not in tensors. `host` is the rank's share of host memory.
     """
 
     model: Model
@@ -56,33 +56,33 @@ class Estimate:
 
     @property
     def phase(self) -> str:
-        """The phase of the highest moment."""
+        """The phase of the peak."""
         return max(PHASES, key=lambda phase: self.peaks[phase].total)
 
     @property
     def peak(self) -> Moment:
-        """The highest moment."""
+        """The moment of the peak."""
         return self.peaks[self.phase]
 
     @property
     def host_of_node(self) -> int:
-        """Host memory of a machine, between steps."""
+        """Host memory of a machine between steps."""
         return self.host.total * self.plan.local
 
     @property
     def loading_of_node(self) -> int:
-        """Host memory of a machine while its ranks hold the model that they load."""
+        """Host memory of a machine while its ranks load the model."""
         return self.host.loading * self.plan.local
 
     def fits(self, memory: int) -> bool | None:
-        """Whether it fits into a GPU's memory: True even at the most, False even at the least, None in between."""
+        """Whether it fits in a GPU's memory: True if even the high figure fits, False if even the low one does not, else None."""
         return True if self.device.high <= memory else False if self.device.low > memory else None
 
 
 def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Estimate:
-    """What the worst of some ranks needs; of all, if none are given.
+    """The estimate of the fullest of some ranks; of all, if none are given.
 
-    Ranks differ at stages 1 and 2, where each keeps whole the gradients that touch its part.
+    Ranks differ at stages 1 and 2, where each keeps the gradients that overlap its partition whole.
     """
     prepared = operations(model, plan)
     done = {rank: run(model, plan, rank, prepared) for rank in ranks or _candidates(model, plan)}
@@ -106,7 +106,7 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
 
 
 def _candidates(model: Model, plan: Plan) -> list[int]:
-    """The ranks that may be the worst: the first, the last, and the one whose part touches the most."""
+    """The candidates for the fullest rank: the first, the last, and the one with the most gradients in its partition."""
     if plan.stage not in (1, 2) or plan.replicas < 2:
         return [0]
     layout = lay_out(model, plan)
@@ -121,7 +121,7 @@ def _candidates(model: Model, plan: Plan) -> list[int]:
 
 
 def _range(model: Model, plan: Plan, worst: Run, prepared: Operations) -> tuple[Range, Range]:
-    """The allowance, and the highest moment with it."""
+    """The allowance, and the peak including it."""
     error = ACTIVATIONS_ERROR if model.exact else GUESSED_ERROR
 
     def moment(low_high: int) -> float:
@@ -142,7 +142,7 @@ def _range(model: Model, plan: Plan, worst: Run, prepared: Operations) -> tuple[
 
 
 def _masks(model: Model, plan: Plan) -> int:
-    """What masks may take: the attention of PyTorch keeps one in the model's precision for each layer that is not checkpointed."""
+    """Bytes of attention masks: PyTorch's attention may keep one per layer without checkpointing, in the model's precision."""
     every = plan.workload.checkpoint_every
     layers = sum(1 for number in range(len(model.blocks)) if not every or number % every)
     return plan.model_bytes * plan.workload.length * plan.tokens * max(1, layers) if plan.workload.padded else 0
@@ -155,24 +155,24 @@ def _checkpoint(plan: Plan, layout: Layout, states: float) -> int:
 
 
 def _reasons(model: Model, plan: Plan) -> list[str]:
-    """Why the range is as wide as it is."""
+    """The reasons for the width of the range."""
     reasons = [
-        "context, libraries and NCCL: 0.6 to 2 GiB, taken as 1 GiB; not tensors, and not known before the job runs",
-        "fragmentation: up to 12 % of the highest moment, taken as 4 %; expandable_segments:True in PYTORCH_ALLOC_CONF keeps it low",
-        "empty_cache() gives back what is free already: it lowers no peak, and helps only another program on the same GPU",
+        "CUDA context, libraries and NCCL: 1 GiB (0.6 to 2 GiB), known only once the job runs",
+        "fragmentation: 4 % of the peak (up to 12 %); expandable_segments:True in PYTORCH_ALLOC_CONF keeps it low",
+        "empty_cache() does not lower the peak: it returns memory that is already free, for other programs on the GPU",
     ]
     if model.exact:
-        reasons.append("activations: 12 % either way, because kernels and versions of transformers differ in what they keep")
+        reasons.append("activations: 12 % either way; kernels and transformers versions differ in what they keep")
     else:
-        reasons.append("activations: 25 % either way, because the layers of this model are not known")
+        reasons.append("activations: 25 % either way; the layers of this model are unknown")
     if plan.stage == 3:
-        reasons.append("gathered parameters: 15 % either way, because what is fetched ahead depends on the order in which modules run")
+        reasons.append("gathered parameters: 15 % either way; prefetching depends on the order in which modules run")
     if plan.workload.padded:
         reasons.append(
-            "padding: the most includes a 16-bit mask for each layer, which PyTorch's attention may keep; flash attention has none"
+            "padding: the high figure includes a 16-bit mask per layer, which PyTorch's attention may keep (flash attention does not)"
         )
     if any(block.softcap for block in model.blocks) and not plan.workload.eager:
-        reasons.append(f"attention of {model.family} keeps its scores, as transformers computes it by default; flash attention would not")
+        reasons.append(f"attention: {model.family} keeps attention scores by default in transformers; flash attention does not")
     if model.vocabulary and model.returns_logits and not plan.workload.loss_chunk:
-        reasons.append("logits: the most includes the model's output, where a program keeps it until the backward is over")
+        reasons.append("logits: the high figure includes the model's output, in case the program keeps it until the end of the backward")
     return reasons

@@ -1,7 +1,7 @@
-"""Families of models: the data of a `config.json` in, the exact list of weights out.
+"""Model families: turns the data of a `config.json` into the exact list of weights.
 
-The lists are those of transformers 5, name by name and in its order; the suite compares them with the real classes. What a file leaves out
-has the default of its family there.
+The lists match transformers 5 in names and order; the test suite compares them with the real classes. Missing values have the defaults of
+the family in transformers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 768,
     },
 }
-"""The families that are built like Llama, and how they differ from it where their file does not say so."""
+"""Families with the structure of Llama, and their differences that the file does not state."""
 
 _OTHERS: dict[str, tuple[Callable[[Reader], Model], dict[str, Any]]] = {
     "gpt2": (gpt2, {"tie_word_embeddings": True, "vocab_size": 50257, "n_positions": 1024}),
@@ -59,14 +59,14 @@ _OTHERS: dict[str, tuple[Callable[[Reader], Model], dict[str, Any]]] = {
 }
 
 FAMILIES = (*DEFAULTS, *_OTHERS)
-"""The values of `model_type` that are known."""
+"""The supported values of `model_type`."""
 
 
 def read_shape(data: dict[str, Any], name: str) -> Model:
-    """The shape of a model, from the data of its `config.json`. Of a model of several parts, the language model.
+    """The shape of a model, from the data of its `config.json`. For a model with several parts, that of the language model.
 
     Raises:
-        ShapeError: the family is not known, or a size is missing or makes no sense.
+        ShapeError: the family is unknown, or a size is missing or invalid.
     """
     text = next((data[key] for key in ("text_config", "llm_config", "language_config") if isinstance(data.get(key), dict)), data)
     family = str(text.get("model_type", data.get("model_type")))
@@ -78,6 +78,6 @@ def read_shape(data: dict[str, Any], name: str) -> Model:
         build, defaults = _OTHERS[family]
         return build(Reader(text, name, family, defaults))
     raise ShapeError(
-        f"the model {name} is of the family {family}, whose weights dslint cannot list; it knows {', '.join(FAMILIES)}. "
-        "Give its numbers: --params, --hidden-size, --layers, --heads, --vocab-size"
+        f"the model {name} has the unsupported family {family}; supported are {', '.join(FAMILIES)}. "
+        "Describe it with --params, --hidden-size, --layers, --heads, --vocab-size"
     )

@@ -1,4 +1,4 @@
-"""What to change so that a config fits: each change is made to the text of the config, which is then read and estimated like any other."""
+"""Finds changes that make a config fit: each change is applied to the text of the config, which is then read and estimated."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ from dslint.source.edit import CannotChange, apply, edits_for
 from dslint.source.parse import parse
 
 Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
-"""Reads the text of a config, with answers about the program that differ from those given, and plans it."""
+"""Reads the text of a config with changed options, and plans it."""
 
 WIDTH, DEPTH, ENOUGH, MOST = 4, 5, 3, 8
-"""How many ways are followed at a time, how many changes are combined at most, how many ways that fit are enough to look
-no further, how many are kept."""
+"""Beam width, most changes per way, number of fitting ways that ends the search, and number of ways to report."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A config after some changes, with its estimate, the work of a step, and how long that takes.
+    """A config after some changes, with its estimate, and the work and duration of a step.
 
-    `also` is what the changes bring with them: the accumulation with which a step keeps its samples. `said` are the answers about the
-    program that go with the text.
+    `also` are the changes that follow: the gradient accumulation that keeps the samples per step. `said` are the options that belong to the
+    text.
     """
 
     changes: tuple[Change, ...]
@@ -46,36 +45,36 @@ class Variant:
 
     @property
     def peak(self) -> int:
-        """Bytes on the device, expected."""
+        """Expected peak on the device, in bytes."""
         return self.found.device.expected
 
     @property
-    def trains_otherwise(self) -> bool:
-        """Whether numbers come out differently."""
-        return any(change.trains_otherwise for change in self.changes)
+    def changes_training(self) -> bool:
+        """Whether the results of training differ."""
+        return any(change.changes_training for change in self.changes)
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What it has to fit into: bytes of a GPU, and of a machine's host memory (None: not known)."""
+    """The limits in bytes: memory of a GPU, and host memory of a machine (None: unknown)."""
 
     device: int
     host: int | None = None
 
     def met(self, found: Estimate) -> bool:
-        """Whether an estimate is expected to fit."""
+        """Whether an estimate probably fits."""
         return found.device.expected <= self.device and self.host_met(found)
 
     def host_met(self, found: Estimate) -> bool:
-        """Whether its host memory is enough, as far as that is known."""
+        """Whether host memory suffices, as far as known."""
         return self.host is None or found.host_of_node <= self.host
 
 
 @dataclass
 class Fit:
-    """The answer. `ways` fit, best first; `singles` are all single changes that save something, `least` is the nearest that was found.
+    """The result. `ways` fit, best first; `singles` are all single changes that save memory, `least` is the variant with the lowest peak.
 
-    `lesser` are simpler configs that surely fit, too: what is in force is not needed.
+    `lesser` are simpler configs that certainly fit, too: they show what is not needed.
     """
 
     base: Variant
@@ -87,19 +86,19 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether it fits as it is."""
+        """Whether the config fits unchanged."""
         return self.goal.met(self.base.found)
 
     @property
     def least(self) -> Variant:
-        """What needs the least on the device, of all that was tried alone or together."""
+        """The variant with the lowest peak on the device."""
         return min([self.base, *self.singles, *self._together], key=lambda variant: variant.peak)
 
     _together: list[Variant] = field(default_factory=list)
 
 
 class Search:
-    """Tries changes of one config for one model."""
+    """Tries changes to one config for one model."""
 
     def __init__(self, text: str, model: Model, planner: Planner, gpu: Gpu | None, speeds: Speeds) -> None:
         self.text, self.model, self.planner = text, model, planner
@@ -111,7 +110,7 @@ class Search:
         self.base = Variant((), (), text, {}, config, found, done, seconds(done, found, gpu, speeds))
 
     def run(self, goal: Goal) -> Fit:
-        """Look for what makes it fit: single changes, then combinations of the most promising ones, without what they do not need."""
+        """Search for changes that make it fit: single ones, then combinations of the most promising, without redundant ones."""
         fit = Fit(self.base, goal)
         fit.singles = [variant for variant in self._next(self.base) if self._helps(variant, self.base)]
         fit.lesser = [variant for variant in self._simpler() if variant.found.fits(goal.device) and goal.host_met(variant.found)]
@@ -122,7 +121,7 @@ class Search:
                 if len(ways) >= ENOUGH or not front:
                     break
                 further = [after for before in self._promising(front) for after in self._next(before)]
-                fit._together += further  # noqa: SLF001 - its own class's
+                fit._together += further  # noqa: SLF001 - the same class
                 needed = [self._needed(variant, goal) for variant in further if goal.met(variant.found)]
                 ways |= {self._key(way.changes): way for way in needed}
                 front = [variant for variant in further if not goal.met(variant.found)]
@@ -132,26 +131,26 @@ class Search:
         return fit
 
     def _rank(self, way: Variant, goal: Goal) -> tuple[bool, bool, float]:
-        """Best first: what trains the same, what surely fits, what is quick; a further change has to gain 5 %."""
+        """The sort key: unchanged training first, then certain fit, then speed; each further change must gain 5 %."""
         slow = way.lasts.total * (1 + 0.05 * (len(way.changes) - 1))
-        return way.trains_otherwise, way.found.fits(goal.device) is not True, slow
+        return way.changes_training, way.found.fits(goal.device) is not True, slow
 
     def _helps(self, after: Variant, before: Variant) -> bool:
         return after.peak < before.peak - 2**20 or after.found.host_of_node < before.found.host_of_node
 
     def _promising(self, front: list[Variant]) -> list[Variant]:
-        """The variants to go on with: those that need the least, and those that save the most for what they cost."""
+        """The variants to extend: those with the lowest peak, and those that save the most for their cost."""
         cost = self.base.lasts.total
 
         def worth(variant: Variant) -> float:
             slower = max(0.0, variant.lasts.total - cost) / cost
-            return (self.base.peak - variant.peak) / (0.05 + slower + 0.2 * variant.trains_otherwise)
+            return (self.base.peak - variant.peak) / (0.05 + slower + 0.2 * variant.changes_training)
 
         chosen = sorted(front, key=lambda variant: variant.peak)[:WIDTH] + sorted(front, key=worth, reverse=True)[:WIDTH]
         return list({self._key(variant.changes): variant for variant in chosen}.values())
 
     def _next(self, before: Variant) -> Iterator[Variant]:
-        """Every variant that is one change further, each once."""
+        """Every variant with one more change, without duplicates."""
         tiles = max((change.tiles for change in before.changes), default=1)
         for change in possible(before.config, before.found.plan, self.model, tiles):
             key = self._key((*before.changes, change))
@@ -162,7 +161,7 @@ class Search:
                     yield variant
 
     def _needed(self, way: Variant, goal: Goal) -> Variant:
-        """The way without those of its changes that it fits without."""
+        """The way without redundant changes."""
         for change in way.changes:
             rest = tuple(other for other in way.changes if other is not change)
             if not rest:
@@ -180,7 +179,7 @@ class Search:
         return frozenset(change.name for change in changes)
 
     def make(self, changes: tuple[Change, ...]) -> Variant | None:
-        """The config with these changes; None where they cannot be made, or change the samples of a step."""
+        """The config with these changes; None if they cannot be applied, or change the samples per step."""
         tiles = max((change.tiles for change in changes), default=1)
         try:
             text, said = self._applied(changes)
@@ -209,7 +208,7 @@ class Search:
         return text, said
 
     def _simpler(self) -> Iterator[Variant]:
-        """The config with less: a lower stage, nothing offloaded, no checkpointing."""
+        """Simpler variants: a lower stage, no offload, no checkpointing."""
         plan = self.base.found.plan
         z = "zero_optimization."
         changes = [Change(f"stage {stage}", ((z + "stage", stage), *self._without(plan, stage))) for stage in range(plan.stage)]
@@ -226,7 +225,7 @@ class Search:
 
     @staticmethod
     def _without(plan: Plan, stage: int) -> Iterator[tuple[str, Any]]:
-        """What does not go with a lower stage."""
+        """Keys that are invalid at a lower stage."""
         if plan.parameter_device:
             yield "zero_optimization.offload_param.device", "none"
         if plan.optimizer_device and stage == 0:
@@ -234,10 +233,10 @@ class Search:
 
 
 def written(text: str, values: tuple[tuple[str, Any], ...]) -> str:
-    """The text of a config with values at paths, all else as it is.
+    """The text of a config with new values at paths; everything else stays.
 
     Raises:
-        CannotChange: it is written in a way that they cannot be added to.
+        CannotChange: the text cannot be edited in this way.
     """
     for path, value in values:
         document = parse(text)

@@ -1,4 +1,4 @@
-"""The model that a command is given: a file, a name, or numbers."""
+"""The model of a command: given as a file, a name, or numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dslint.memory.shapes import Model
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """What was said of the model. `name` is a path or a well-known model's name."""
+    """The options that describe the model. `name` is a path or a known model name."""
 
     name: str | None = None
     params: float | None = None
@@ -30,12 +30,12 @@ class ModelRequest:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether enough numbers are given to make a model of them."""
+        """Whether enough numbers are given to describe a model."""
         return self.params is not None or self.hidden is not None
 
 
 class FoundModel(NamedTuple):
-    """The model, what its `config.json` says (None: it is made of numbers), and what had to be assumed to make it."""
+    """The model, its `config.json` (None: the model is given by numbers), and the assumptions."""
 
     model: Model
     config: ModelConfig | None
@@ -43,10 +43,10 @@ class FoundModel(NamedTuple):
 
 
 def model_of(given: ModelRequest, config: ModelConfig | None = None) -> FoundModel:
-    """The model that was asked for. `config` is the one of the settings, where no name is given.
+    """The model that the options describe. `config` is the model of the settings, used if no name is given.
 
     Raises:
-        UserError: there is no such model, its family is not known and no numbers are given, or the numbers make none.
+        UserError: the model does not exist, its family is unsupported and no numbers are given, or the numbers are invalid.
     """
     found = _whole(given, config)
     return found if given.lora_rank is None else found._replace(model=with_adapters(found.model, given.lora_rank, given.lora_targets))
@@ -59,10 +59,10 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
             from difflib import get_close_matches
 
             if given.name.endswith(".json"):
-                raise ShapeError(f"the model {given.name}: there is no such file")
+                raise ShapeError(f"the model {given.name} does not exist")
             close = get_close_matches(given.name.lower(), PRESETS, n=1)
             hint = f" Did you mean {close[0]}?" if close else ""
-            raise ShapeError(f"the model {given.name} is neither a file nor a name that dslint knows.{hint} It knows {', '.join(PRESETS)}")
+            raise ShapeError(f"the model {given.name} is neither a file nor a known name.{hint} Known names: {', '.join(PRESETS)}")
         return FoundModel(read_shape(data, given.name), describe(data, given.name))
     found = load_model(given.name) if given.name is not None else config
     if found is not None:
@@ -71,8 +71,8 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
         except ShapeError as error:
             if not given.has_numbers:
                 raise
-            return FoundModel(_numbers(given), found, (f"{error.args[0].partition(';')[0]}: the numbers are used",))
-    return FoundModel(_numbers(given), None, ("the layers are taken to be like those of Llama, since only numbers are given",))
+            return FoundModel(_numbers(given), found, (f"{error.args[0].partition(';')[0]}; using the numbers given",))
+    return FoundModel(_numbers(given), None, ("layers like those of Llama, because only numbers are given",))
 
 
 def _numbers(given: ModelRequest) -> Model:

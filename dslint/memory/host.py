@@ -1,4 +1,4 @@
-"""What the ranks of a machine need in its memory, and on its NVMe."""
+"""Host memory and NVMe space that the ranks of a machine need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dslint.memory.plan import HOST, NVME, Plan
 
 
 class Host(NamedTuple):
-    """Bytes of one rank: by part, between steps; while the model is loaded; and on NVMe."""
+    """Bytes of one rank: by part between steps, while loading the model, and on NVMe."""
 
     parts: dict[str, int]
     loading: int
@@ -23,9 +23,9 @@ class Host(NamedTuple):
 
 
 def host_memory(plan: Plan, layout: Layout, states: float, operations: Operations) -> Host:
-    """What one rank keeps on the host. `states` are the bytes of the optimizer's states for each element.
+    """The memory of one rank on the host. `states` is the bytes of optimizer states per element.
 
-    An offloaded optimizer has master weights, fp32 gradients and states there, and a 16-bit buffer for what goes back to the device.
+    An offloaded optimizer keeps master weights, fp32 gradients and states there, and a 16-bit buffer for updated weights.
     """
     part = layout.part if plan.stage < 3 else sum(-(-size // plan.replicas) for size in layout.sizes)
     trained = (

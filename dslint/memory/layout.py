@@ -1,4 +1,4 @@
-"""How the weights of a model lie in memory under a plan: sizes on one rank, and which of them touch the rank's part of the flat buffer."""
+"""The memory layout of a model's weights under a plan: sizes on one rank, and which weights overlap its partition of the flat buffer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
 
 ALIGNMENT = 2
-"""Elements that the flat buffer of each rank is a multiple of, so that NCCL starts at 4 bytes."""
+"""The flat buffer of each rank is a multiple of this many elements, so that NCCL buffers are 4-byte aligned."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, where each begins in the flat buffer.
+    """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, and their offsets in the flat buffer.
 
-    `part` is the size of a rank's part of it, `start` and `end` are its bounds for this rank.
+    `part` is the size of a rank's partition, `start` and `end` are its bounds for this rank.
     """
 
     sizes: tuple[int, ...]
@@ -37,26 +37,26 @@ class Layout:
         return sum(size for size, trained in zip(self.sizes, self.trained, strict=True) if trained)
 
     def owns(self, index: int) -> bool:
-        """Whether a trained weight touches the rank's part."""
+        """Whether a trained weight overlaps the rank's partition."""
         return self.offsets[index] < self.end and self.offsets[index] + self.sizes[index] > self.start
 
     def fragment(self, index: int) -> int:
-        """How many of a weight's elements lie in the rank's part."""
+        """The number of a weight's elements in the rank's partition."""
         begin = self.offsets[index]
         return max(0, min(begin + self.sizes[index], self.end) - max(begin, self.start))
 
     def owned(self) -> list[int]:
-        """The trained weights that touch the rank's part."""
+        """The trained weights that overlap the rank's partition."""
         return [index for index, trained in enumerate(self.trained) if trained and self.owns(index)]
 
     def parts(self, index: int) -> tuple[int, int]:
-        """The first and the last rank whose part a weight touches."""
+        """The first and the last rank with a partition that a weight overlaps."""
         begin = self.offsets[index]
         return begin // self.part, (begin + self.sizes[index] - 1) // self.part
 
 
 def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
-    """The layout of a model for a rank (among those that ZeRO divides by)."""
+    """The layout of a model for a data-parallel rank."""
     sizes = tuple(weight.size // plan.tensor if weight.divided else weight.size for weight in model.weights)
     trained = tuple(weight.trained for weight in model.weights)
     ends = list(accumulate(size if counts else 0 for size, counts in zip(sizes, trained, strict=True)))

@@ -1,4 +1,4 @@
-"""Keeps the books of one device: what is held, by part, and the moment of each phase at which the most is."""
+"""Tracks the memory of one device by part, and its peak in each phase."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ NORM = "gradient norm (fp64)"
 CASTS = "copies in the step"
 
 PARTS = (PARAMETERS, GRADIENTS, MASTER, OPTIMIZER, GATHERED, BUCKETS, ACTIVATIONS, LOGITS, NORM, CASTS)
-"""The parts that a sum is made of, in the order in which they are shown."""
+"""The parts of the total, in the order in which they are shown."""
 
 INIT, FORWARD, BACKWARD, STEP = "init", "forward", "backward", "step"
 PHASES = (INIT, FORWARD, BACKWARD, STEP)
 
 
 class Moment(NamedTuple):
-    """A moment: all bytes that are held, and how many of them for each part."""
+    """Allocated bytes at one moment: in total, and by part."""
 
     total: int
     parts: dict[str, int]
 
 
 class Ledger:
-    """The books. Amounts are bytes."""
+    """The current allocations and the peaks. Amounts are in bytes."""
 
     __slots__ = ("held", "peaks", "phase", "total")
 
@@ -41,7 +41,7 @@ class Ledger:
         self.peaks: dict[str, Moment] = {}
 
     def hold(self, part: str, amount: int) -> None:
-        """Something is allocated."""
+        """Allocate."""
         self.held[part] += amount
         self.total += amount
         peak = self.peaks.get(self.phase)
@@ -49,20 +49,20 @@ class Ledger:
             self.peaks[self.phase] = Moment(self.total, self.held.copy())
 
     def drop(self, part: str, amount: int) -> None:
-        """Something is freed."""
+        """Free."""
         self.held[part] -= amount
         self.total -= amount
 
     def pass_by(self, part: str, amount: int) -> None:
-        """Something is allocated, and freed before anything else happens."""
+        """Allocate and free at once."""
         self.hold(part, amount)
         self.drop(part, amount)
 
     def set(self, part: str, amount: int) -> None:
-        """A part changes to an amount."""
+        """Set a part to an amount."""
         self.hold(part, amount - self.held[part])
 
     def enter(self, phase: str) -> None:
-        """A phase begins, with what is held."""
+        """Begin a phase with the current allocations."""
         self.phase = phase
         self.hold(PARAMETERS, 0)

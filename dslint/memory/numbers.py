@@ -1,4 +1,4 @@
-"""Models made of plain numbers, and adapters put into a model."""
+"""Models given by numbers, and LoRA adapters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dslint.memory.reader import ShapeError
 from dslint.memory.shapes import Block, Model, Weight
 
 USUAL_ASPECT = 128
-"""The usual ratio of a decoder's width to its depth."""
+"""The usual ratio of a decoder's hidden size to its number of layers."""
 
 
 def of_numbers(
@@ -23,19 +23,19 @@ def of_numbers(
     inner: int | None = None,
     vocabulary: int | None = None,
 ) -> Model:
-    """A decoder like Llama of these numbers. What is not given follows from the rest: the width from the number of parameters, the width of
-    the feed-forward part from what is left of them.
+    """A decoder like Llama with these sizes. Missing sizes are derived: the hidden size from the number of parameters, the intermediate
+    size from the remaining parameters.
 
     Raises:
-        ShapeError: the numbers do not make a model.
+        ShapeError: the numbers do not describe a model.
     """
     for name, value in (("params", params), ("hidden-size", hidden), ("layers", layers), ("heads", heads), ("vocab-size", vocabulary)):
         if value is not None and value < 1:
-            raise ShapeError(f"--{name} is {value:g}, and has to be 1 or more")
+            raise ShapeError(f"--{name} is {value:g}, but must be at least 1")
     vocabulary = vocabulary or 32000
     if hidden is None:
         if params is None:
-            raise ShapeError("a model is wanted: --model FILE or NAME, or its numbers: --params, --hidden-size, --layers")
+            raise ShapeError("No model given: pass --model FILE or NAME, or --params, --hidden-size and --layers")
         hidden = max(128, round((params * USUAL_ASPECT / 12) ** (1 / 3) / 128) * 128)
     heads = heads or max(1, hidden // 128)
     kv_heads = kv_heads or heads
@@ -55,23 +55,25 @@ def of_numbers(
     model = read_shape(data, "of numbers")
     if params and abs(model.size / params - 1) > 0.05:
         raise ShapeError(
-            f"--hidden-size {hidden}, --layers {layers} and --vocab-size {vocabulary} make {model.size:,} parameters, and not {params:,.0f}"
+            f"--hidden-size {hidden}, --layers {layers} and --vocab-size {vocabulary} give {model.size:,} parameters, not {params:,.0f}"
         )
     return replace(model, name=f"{model.size / 1e9:.3g}B parameters", family="numbers", exact=False)
 
 
 def _inner(params: float, hidden: int, layers: int, groups: float, vocabulary: int) -> int:
-    """The width of the feed-forward part that leads to this number of parameters."""
+    """The intermediate size that leads to this number of parameters."""
     attention = (2 + 2 * groups) * hidden**2
     left = params - 2 * vocabulary * hidden - layers * (attention + 2 * hidden) - hidden
     if left < layers * 3 * hidden:
-        raise ShapeError(f"{params:,.0f} parameters are too few for {layers} layers of width {hidden} and {vocabulary} words")
+        raise ShapeError(
+            f"{params:,.0f} parameters are too few for {layers} layers with hidden size {hidden} and vocabulary size {vocabulary}"
+        )
     return max(1, round(left / (3 * hidden * layers)))
 
 
 def with_adapters(model: Model, rank: int, targets: Iterable[str] = ()) -> Model:
-    """The model with LoRA adapters of a rank in its linear layers (those whose names end in one of `targets`; all if there are none), and
-    everything else frozen.
+    """The model with LoRA adapters in its linear layers (those with names that end in one of `targets`; all if there are none), and
+    all other weights frozen.
 
     Raises:
         ShapeError: no layer has such a name.
@@ -80,7 +82,7 @@ def with_adapters(model: Model, rank: int, targets: Iterable[str] = ()) -> Model
     blocks = tuple(replace(block, weights=tuple(_adapted(block, rank, targets))) for block in model.blocks)
     if not any(weight.trained for block in blocks for weight in block.weights):
         names = sorted({w.module.rpartition(".")[2] for w in model.blocks[0].weights if len(w.shape) == 2})
-        raise ShapeError(f"no layer is called {', '.join(targets)}; the layers of a block are {', '.join(names)}")
+        raise ShapeError(f"no layer is named {', '.join(targets)}; the layers of a block are {', '.join(names)}")
     first, last = (tuple(w._replace(trained=False) for w in weights) for weights in (model.first, model.last))
     return replace(model, name=f"{model.name} with LoRA of rank {rank}", first=first, blocks=blocks, last=last)
 

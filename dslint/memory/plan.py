@@ -1,4 +1,4 @@
-"""What of a config matters for memory, with what the config cannot say: how long the samples are, whether the model checkpoints."""
+"""The values of a config that affect memory, and the workload: sample length, activation checkpointing."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from dslint.facts import Facts, Integration, Release
 HOST, NVME = "cpu", "nvme"
 
 PLAIN_BF16 = Release(0, 17, 6)
-"""The first release that runs bf16 without ZeRO as it runs fp16. Those before divide master weights and states, and keep fp32 gradients."""
+"""The first release that runs bf16 without ZeRO like fp16. Earlier ones partition master weights and states, and keep fp32 gradients."""
 
 
 class PlanError(UserError):
-    """A config or facts that no step of training can be planned with. The text is a sentence for people."""
+    """A config or facts for which no training step can be planned. The text is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What the program does that the config does not know.
+    """Properties of the program that the config does not contain.
 
-    `length` is the tokens of a sample. Every `checkpoint_every`-th block is checkpointed, 0 for none. `eager` says that attention keeps its
-    matrix of scores, `padded` that it gets a mask. `full_loss` says that the logits become fp32 before the loss; `loss_chunk` is the tokens
-    whose logits exist at a time, 0 for all. `zero_init` says that a model of stage 3 is divided while it is made.
+    `length` is the number of tokens per sample. Every `checkpoint_every`-th block is checkpointed, 0 for none. `eager`: attention keeps its
+    scores. `padded`: attention uses a mask. `full_loss`: logits are cast to fp32 before the loss. `loss_chunk` is the number of tokens with
+    logits at a time, 0 for all. `zero_init`: a stage-3 model is partitioned while it is built.
     """
 
     length: int
@@ -39,11 +39,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The choices that decide about memory. Sizes of buckets are in elements; what ends in `_bytes` is bytes for each element.
+    """The choices that determine memory. Bucket sizes are in elements; names that end in `_bytes` are bytes per element.
 
-    `replicas` is the number of ranks among which ZeRO divides; `local` the ranks of one machine. `optimizer_bytes` are those of the
-    optimizer's states for each trained element. `host_parameters` are the elements that stay on the host of what is offloaded to NVMe.
-    `assumed` says, in sentences, what was not known.
+    `replicas` is the number of data-parallel ranks; `local` the ranks of one machine. `optimizer_bytes` are the optimizer states per
+    trained element. `host_parameters` are the NVMe-offloaded elements that stay on the host. `assumed` lists assumptions as sentences.
     """
 
     workload: Workload
@@ -95,12 +94,12 @@ class Plan:
 
     @property
     def tokens(self) -> int:
-        """The tokens of a micro batch on one rank."""
+        """Tokens of a micro batch on one rank."""
         return self.micro_batch * self.workload.length // self.sequence
 
     @property
     def samples(self) -> int:
-        """The samples of a whole step, on all ranks."""
+        """Samples of an optimizer step over all ranks."""
         return self.micro_batch * self.accumulation * self.replicas // self.sequence
 
     @property
@@ -110,11 +109,11 @@ class Plan:
 
     @property
     def compact(self) -> bool:
-        """Whether gradients are added up in fp32, in a buffer of the size of the rank's part."""
+        """Whether gradients are accumulated in fp32, in a buffer of the size of the rank's partition."""
         return self.stage in (1, 2) and self.half and self.gradient_bytes == 4
 
     def but(self, **changes: Any) -> Plan:
-        """The plan with other values; those of the workload may be given by their names, too."""
+        """The plan with other values, including those of the workload."""
         inner = {key: value for key, value in changes.items() if key in Workload.__slots__}
         outer = {key: value for key, value in changes.items() if key not in Workload.__slots__}
         return replace(self, **outer, workload=replace(self.workload, **inner))
@@ -136,31 +135,31 @@ STATES = {
     "musgd": 0.0,
     "adam8bit": 2.0 + 2 * 4 / 256,
 }
-"""Bytes of states for each trained element in fp32. Adam in 8 bits keeps a byte for each of two moments and a scale for each 256 of them.
-Muon keeps one momentum for matrices; what Adam keeps for the rest is added from the model."""
+"""Bytes of optimizer states per trained element in fp32. 8-bit Adam keeps one byte for each of two moments and a scale per 256 of them.
+Muon keeps one momentum for matrices; Adam's states for other weights are added from the model."""
 
 _BYTES = {"fp32": 4, "float32": 4, "float": 4, "fp16": 2, "float16": 2, "half": 2, "bf16": 2, "bfloat16": 2}
 
 
 class _Reading:
-    """Reads values of a config and remembers what had to be assumed."""
+    """Reads values of a config and records assumptions."""
 
     def __init__(self, config: Config, hidden: int) -> None:
         self.config, self.hidden = config, hidden
         self.assumed: list[str] = []
 
     def get(self, path: str, assumed: Any, shown: str | None = None) -> Any:
-        """The effective value; `assumed` where it cannot be known, which is then said."""
+        """The effective value; if it is unknown, `assumed`, which is recorded."""
         value = self.config.value(path)
         if value is not UNKNOWN:
             return value
         if any(violation.raises and ".".join(map(str, violation.path)) == path for violation in self.config.violations):
-            raise PlanError(f"{path} is {self.config.quote(path)}, which DeepSpeed refuses; `dslint check` says why")
-        self.assumed.append(f"{path} is not known here and is taken as {shown or assumed}")
+            raise PlanError(f"{path} is {self.config.quote(path)}, which DeepSpeed rejects; run `dslint check`")
+        self.assumed.append(f"{path} is {shown or assumed}, because its value is unknown")
         return assumed
 
     def number(self, path: str, assumed: int, per_width: float = 0.0, power: int = 1) -> int:
-        """A whole number. Where it is "auto", Hugging Face fills it with so many times a power of the model's width."""
+        """An integer. If it is "auto", Hugging Face fills it with a multiple of a power of the hidden size."""
         if per_width and self.config.value(path) is UNKNOWN and self.config.quote(path).strip("\"'") == "auto":
             return int(per_width * self.hidden**power)
         value = self.get(path, assumed)
@@ -168,15 +167,14 @@ class _Reading:
 
 
 def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: int | None = None, accumulation: int | None = None) -> Plan:
-    """The plan of a config, with the facts it was resolved with, for a model of a width.
+    """The plan of a resolved config for a model with this hidden size.
 
     Raises:
-        PlanError: no world size is known, the ways in which the ranks are divided do not agree with it, or DeepSpeed refuses a value that
-            matters.
+        PlanError: the world size is unknown or does not match the parallel sizes, or DeepSpeed rejects a relevant value.
     """
     facts, r = config.facts, _Reading(config, hidden)
     if facts.world_size is None:
-        raise PlanError("the estimate needs the number of ranks: --world-size N")
+        raise PlanError("No world size given: pass --world-size N")
     world = facts.world_size
     tensor, sequence = _divisions(r, facts)
     stage = int(r.get("zero_optimization.stage", 0))
@@ -189,13 +187,13 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
     if stage == 0 and facts.deepspeed < PLAIN_BF16 and r.config.value("bf16.enabled") is True:
         stage, gradient = 1, "fp32"
         r.assumed.append(
-            f"DeepSpeed {facts.deepspeed} runs bf16 without ZeRO in BF16_Optimizer: as at stage 1, with fp32 gradients of the whole model"
+            f"DeepSpeed {facts.deepspeed} runs bf16 without ZeRO in BF16_Optimizer: like stage 1, with fp32 gradients of the whole model"
         )
     wire = r.config.value("communication_data_type")
     name, state_bytes, foreach = _optimizer(r)
     offload = _device(r, "offload_optimizer") if stage else None
     if name == "lion" and offload:
-        state_bytes = STATES["adam"]  # DeepSpeed's Lion of the host makes room for a second moment, which it never uses
+        state_bytes = STATES["adam"]  # DeepSpeed's CPU Lion allocates a second moment that it never uses
     parameters = _device(r, "offload_param") if stage == 3 else None
     z = "zero_optimization."
     if micro_batch is None:
@@ -204,8 +202,8 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
         accumulation = r.number("gradient_accumulation_steps", 1)
     if micro_batch < 1 or accumulation < 1:
         raise PlanError(
-            f"the batch does not come out: {micro_batch} samples and {accumulation} accumulation steps on {world} ranks; "
-            "`dslint check` says why"
+            f"the batch sizes do not match: micro batch size {micro_batch}, {accumulation} accumulation steps, {world} ranks; "
+            "run `dslint check`"
         )
     overlap = r.config.value(z + "overlap_comm")
     return Plan(
@@ -254,17 +252,17 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
 
 
 def _divisions(r: _Reading, facts: Facts) -> tuple[int, int]:
-    """The ranks that share a layer, and those that share a sequence."""
+    """The tensor and sequence parallel sizes."""
     world = facts.world_size or 1
     written = r.config.value("tensor_parallel.autotp_size")
     tensor = facts.tensor_parallel or (written if isinstance(written, int) and written > 1 else 1)
     split = r.config.value("sequence_parallel_size")
     sequence = facts.sequence_parallel or (split if isinstance(split, int) and split > 1 else 1)
     if (facts.pipeline_parallel or 1) > 1:
-        raise PlanError("the estimate does not know pipelines: --pipeline-parallel divides a model in a way that only its program knows")
+        raise PlanError("the estimate does not support --pipeline-parallel: only the program knows the pipeline stages")
     for number, what in ((tensor, "tensor"), (sequence, "sequence"), (tensor * sequence, "tensor and sequence")):
         if world % number:
-            raise PlanError(f"{world} ranks cannot be divided by {number}, the size of {what} parallelism")
+            raise PlanError(f"--world-size {world} is not divisible by the {what} parallel size {number}")
     return tensor, sequence
 
 
@@ -272,15 +270,15 @@ def _local(facts: Facts, world: int, assumed: list[str]) -> int:
     """The ranks of one machine."""
     if facts.nodes is not None:
         if world % facts.nodes:
-            raise PlanError(f"{world} ranks cannot be divided among {facts.nodes} nodes")
+            raise PlanError(f"--world-size {world} is not divisible by --nodes {facts.nodes}")
         return world // facts.nodes
     if world > 8:
-        assumed.append("--nodes is not given; 8 ranks are taken to share a machine")
+        assumed.append("8 ranks per machine (pass --nodes to change)")
     return min(world, 8)
 
 
 def _device(r: _Reading, section: str) -> str | None:
-    """Where a section of ZeRO puts things: the host, NVMe, or nowhere else."""
+    """The device of an offload section: CPU, NVMe, or None."""
     device = r.get(f"zero_optimization.{section}.device", "none")
     return str(device) if device in (HOST, NVME) else None
 
@@ -292,16 +290,16 @@ def _swap_elements(r: _Reading) -> int:
 
 
 def _optimizer(r: _Reading) -> tuple[str, float, bool]:
-    """The optimizer's name, the bytes of its states for each element, and whether it is one of torch's that works on lists."""
+    """The optimizer's name, the bytes of its states per element, and whether it uses torch's foreach implementation."""
     written = r.config.value("optimizer.type")
     if not isinstance(written, str):
-        r.assumed.append("the config names no optimizer: the program's is taken for an AdamW, with two fp32 states for each parameter")
+        r.assumed.append("the program uses AdamW with two fp32 states per parameter, because the config has no optimizer")
         return "adamw", STATES["adamw"], False
     name = written.lower()
     params = r.config.value("optimizer.params")
     params = params if isinstance(params, dict) else {}
     if name not in STATES:
-        r.assumed.append(f'the states of the optimizer "{written}" are not known: two in fp32 are taken for each parameter')
+        r.assumed.append(f'the optimizer "{written}" has two fp32 states per parameter, because its states are unknown')
     states = STATES.get(name, 8.0)
     if name in ("sgd", "musgd") and params.get("momentum"):
         states = 4.0
@@ -309,5 +307,5 @@ def _optimizer(r: _Reading) -> tuple[str, float, bool]:
 
 
 def trains_with(integration: Integration | None) -> bool:
-    """Whether the loader makes a model of stage 3 divided from the start (`zero.Init`)."""
+    """Whether the loader partitions a stage-3 model while it is built (`zero.Init`)."""
     return integration is not Integration.DEEPSPEED

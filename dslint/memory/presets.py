@@ -1,4 +1,4 @@
-"""Well-known models by name, as the `config.json` that their makers publish says it."""
+"""Known models by name, with the values of their published `config.json`."""
 
 from __future__ import annotations
 
@@ -114,11 +114,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "num_channels": 3,
     },
 }
-"""By name, small letters."""
+"""By name, in lower case."""
 
 
 def preset(name: str) -> dict[str, Any] | None:
-    """The data of a well-known model, as people write its name: `llama-3-8b`, `Llama-3-8B`, `meta-llama/Llama-2-7b`."""
+    """The data of a known model by one of its names: `llama-3-8b`, `Llama-3-8B`, `meta-llama/Llama-2-7b`."""
     word = re.sub(r"[\s_]+", "-", name.lower().rpartition("/")[2])
     word = re.sub(r"-(hf|instruct|chat|it|v0\.\d|base)$", "", word) if word not in PRESETS else word
     return PRESETS.get(word) or PRESETS.get(word.replace("llama3", "llama-3").replace("llama2", "llama-2"))

@@ -1,4 +1,4 @@
-"""What a model is made of: weights in the order in which it registers them, modules, blocks."""
+"""The structure of a model: weights in the order of registration, modules, blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Step(IntEnum):
-    """The steps of a block's forward, in their order."""
+    """The steps of a block's forward, in order."""
 
     BEFORE_ATTENTION = 0
     INTO_ATTENTION = 1
@@ -21,16 +21,16 @@ class Step(IntEnum):
 
 
 class Norm(Enum):
-    """The kinds of norms, by what they keep for their backward."""
+    """The kinds of norms, by what they keep for the backward."""
 
     LAYER = "LayerNorm"
     RMS = "RMSNorm, scaled in the precision of the model"
     RMS_IN_FP32 = "RMSNorm, scaled in fp32"
-    T5 = "RMSNorm as T5 writes it"
+    T5 = "RMSNorm as implemented by T5"
 
 
 class Weight(NamedTuple):
-    """A parameter: its name and shape, the step of its block that uses it, whether tensor parallelism divides it, whether it is trained."""
+    """A parameter: name and shape, the step of its block that uses it, whether tensor parallelism splits it, whether it is trained."""
 
     name: str
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class Weight(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The name of the module that owns it."""
+        """The name of its module."""
         return self.name.rpartition(".")[0]
 
     @property
@@ -50,7 +50,7 @@ class Weight(NamedTuple):
 
 
 class Experts(NamedTuple):
-    """A layer of experts: their number, how many see each token, the width of each, and the width of the one that sees all (0: none)."""
+    """A layer of experts: their number, active experts per token, the size of each, and the size of the shared expert (0: none)."""
 
     number: int
     active: int
@@ -62,11 +62,11 @@ class Experts(NamedTuple):
 class Block:
     """A layer of a transformer.
 
-    Sizes are in elements: `hidden` is the width of the stream, `query` and `keys` that of all query heads and of all key heads, `inner`
-    that of the feed-forward part. `norms` is the number of norms over the stream. `parallel` says that attention and feed-forward part see
-    the same stream, `fused` that query, key and value leave one projection, `softcap` that the scores of attention are capped, which only
-    the attention that keeps them can do. `copies` is how many tensors of the inner width the activation function keeps for its backward
-    (one where it is a single kernel). `dropout` acts on what attention and feed-forward part give, `inner_dropout` within the latter.
+    Sizes are in elements: `hidden` is the hidden size, `query` and `keys` the sizes of all query heads and of all key heads, `inner` the
+    intermediate size. `norms` is the number of norms on the residual stream. `parallel`: attention and feed-forward layer have the same
+    input. `fused`: query, key and value come from one projection. `softcap`: attention scores are capped, which requires eager attention.
+    `copies` is the number of tensors of the intermediate size that the activation function keeps for its backward (one for a fused
+    kernel). `dropout` applies to the outputs of attention and feed-forward layer, `inner_dropout` inside the latter.
     """
 
     weights: tuple[Weight, ...]
@@ -91,12 +91,12 @@ class Block:
 
 @dataclass(frozen=True)
 class Model:
-    """A model: what stands before its blocks, the blocks, and what stands after them.
+    """A model: weights before its blocks, the blocks, and weights after them.
 
-    `tied` says that the head uses the weight of the embedding, which then is not among `last`. `exact` is False for a model made of plain
-    numbers. `full_loss` says that its logits become fp32 before the loss, `returns_logits` that its forward gives them back with the loss,
-    `softcap` that they are capped. `tokens` is the fixed number of positions of a model that sees images. `vocabulary` is the width of the
-    output, 0 where the output is small (a classifier).
+    `tied`: the head uses the weight of the embedding, which is then not in `last`. `exact` is False for a model given by numbers.
+    `full_loss`: logits are cast to fp32 before the loss. `returns_logits`: the forward returns logits with the loss. `softcap`: logits are
+    capped. `tokens` is the fixed number of positions of an image model. `vocabulary` is the size of the output, 0 if it is small (a
+    classifier).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The same estimate for several values of one thing."""
+"""Estimates for several values of one option."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 1000
 
 @dataclass(frozen=True)
 class Sweep:
-    """What was swept over, its values, and an estimate for each."""
+    """The name of a sweep, its values, and an estimate for each."""
 
     name: str
     values: tuple[int, ...]
@@ -25,12 +25,12 @@ def read_sweep(text: str) -> tuple[str, tuple[int, ...]]:
     """The name and the values of `world-size=1..512` (doubling), `stage=0..3` (each), `micro-batch=1,2,4`.
 
     Raises:
-        PlanError: the text is no such thing.
+        PlanError: the text has another form.
     """
     name, _, values = text.partition("=")
     name = name.strip().removeprefix("--")
     if name not in NAMES:
-        raise PlanError(f'--sweep "{text}" is none of {", ".join(f"{name}=VALUES" for name in NAMES)}')
+        raise PlanError(f'--sweep "{text}" must be one of {", ".join(f"{name}=VALUES" for name in NAMES)}')
     try:
         if ".." in values:
             first, last = (int(word) for word in values.split(".."))
@@ -41,7 +41,7 @@ def read_sweep(text: str) -> tuple[str, tuple[int, ...]]:
         found = []
     least = 0 if name == "stage" else 1
     if not found or min(found) < least or (name == "stage" and max(found) > 3) or len(found) > MOST:
-        raise PlanError(f'--sweep "{text}" has no values such as {name}={"0..3" if name == "stage" else "1..64"}')
+        raise PlanError(f'--sweep "{text}" needs values such as {name}={"0..3" if name == "stage" else "1..64"}')
     return name, tuple(found)
 
 
@@ -56,10 +56,10 @@ def _steps(first: int, last: int, *, doubling: bool) -> list[int]:
 
 
 def sweep(base: Estimate, name: str, values: tuple[int, ...]) -> Sweep:
-    """Estimates for each value, all else as in `base`.
+    """An estimate for each value, with everything else as in `base`.
 
     Raises:
-        PlanError: a value does not go with the rest.
+        PlanError: a value is invalid for this plan.
     """
     return Sweep(name, values, tuple(estimate(base.model, _with(base.plan, name, value)) for value in values))
 
@@ -67,21 +67,19 @@ def sweep(base: Estimate, name: str, values: tuple[int, ...]) -> Sweep:
 def _with(plan: Plan, name: str, value: int) -> Plan:
     if name == "world-size":
         if value % (plan.tensor * plan.sequence):
-            raise PlanError(
-                f"{value} ranks cannot be divided by {plan.tensor * plan.sequence}, the size of tensor and sequence parallelism"
-            )
+            raise PlanError(f"--world-size {value} is not divisible by the tensor and sequence parallel size {plan.tensor * plan.sequence}")
         return plan.but(world=value, replicas=value // plan.tensor, local=min(plan.local if plan.world > plan.local else 8, value))
     if name == "stage":
         return at_stage(plan, value)
     if name == "micro-batch":
         return plan.but(micro_batch=value)
     if value % plan.sequence:
-        raise PlanError(f"{value} tokens cannot be divided by {plan.sequence}, the size of sequence parallelism")
+        raise PlanError(f"--seq-len {value} is not divisible by the sequence parallel size {plan.sequence}")
     return plan.but(length=value)
 
 
 def at_stage(plan: Plan, stage: int) -> Plan:
-    """The plan at another stage of ZeRO, with what the config says of that stage, or the defaults of it."""
+    """The plan at another ZeRO stage, with the values that the config has for that stage, or its defaults."""
     return plan.but(
         stage=stage,
         overlap=stage == 3 if plan.overlap == (plan.stage == 3) else plan.overlap,

@@ -1,4 +1,4 @@
-"""Memory-centric tiling: a huge linear layer as several small ones, whose weights stage 3 gathers and lets go one by one."""
+"""Memory-centric tiling: splits a huge linear layer into tiles that stage 3 gathers and releases one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dslint.memory.shapes import Model, Weight
 
 
 def tiled(model: Model, pieces: int) -> Model:
-    """The model with its largest linear layers, and those at least half as large, in so many pieces (`deepspeed.zero.TiledLinear`)."""
+    """The model with its largest linear layers (and those at least half as large) split into tiles (`deepspeed.zero.TiledLinear`)."""
     least = max((w.size for w in _linear(model)), default=0) // 2
     blocks = tuple(replace(block, weights=tuple(_divided(block.weights, pieces, least))) for block in model.blocks)
     return replace(model, blocks=blocks, last=tuple(_divided(model.last, pieces, least)))

@@ -1,4 +1,4 @@
-"""Walks through the last micro batch of a step, forward and backward, and tells an engine what happens."""
+"""Walks through the last micro batch of a step, forward and backward, and notifies an engine."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from dslint.memory.activations import Operation, Operations
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, FORWARD, LOGITS, Ledger
 
 AROUND, WITHIN = 3, 2
-"""Modules without weights of their own that are entered before the first that has some, and before those of a block: the model, its
-decoder and its positions; a layer and its feed-forward part. Stage 3 fetches ahead at each of them. (Attention and activation function are
+"""Modules without weights that run before the first module with weights, and before those of a block: the model, its decoder and its
+position embedding; a layer and its feed-forward layer. Stage 3 prefetches at each of them. (Attention and activation functions are
 operations.)
 """
 
 
 class Engine(Protocol):
-    """What DeepSpeed does around a model."""
+    """The hooks of DeepSpeed around a model."""
 
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
-        """A module is entered that uses these weights, if any."""
+        """A module starts its forward and uses these weights, if any."""
 
     def release(self, weights: tuple[int, ...], *, forward: bool) -> None:
-        """It has used them."""
+        """The module has used them."""
 
     def allocate(self, weights: tuple[int, ...]) -> None:
         """The gradients of its weights have been computed."""
 
     def combine(self, weights: tuple[int, ...]) -> None:
-        """The gradients of their two uses have become one."""
+        """The gradients of their two uses are added."""
 
     def reduce(self, weights: tuple[int, ...]) -> None:
-        """What its backward needed has been freed, and the hooks of its weights run."""
+        """The activations of its backward are freed, and the hooks of its weights run."""
 
     def end_backward(self) -> None:
         """The backward is over."""
 
 
 def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
-    """Forward and backward of one micro batch. What is checkpointed is computed again in the backward."""
+    """Forward and backward of one micro batch. Checkpointed blocks are recomputed in the backward."""
     ledger.enter(FORWARD)
     for _ in range(AROUND):
         engine.fetch((), forward=True)
@@ -70,7 +70,7 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
 
 
 def _forward_block(block: tuple[Operation, ...], ledger: Ledger, engine: Engine, stream: int | None) -> None:
-    """The forward of a block; of a checkpointed one only its input stays, of `stream` bytes."""
+    """The forward of a block; a checkpointed block keeps only its input, of `stream` bytes."""
     ledger.hold(ACTIVATIONS, stream or 0)
     for _ in range(WITHIN):
         engine.fetch((), forward=True)
@@ -98,7 +98,7 @@ def _backward(
     waiting: tuple[int, ...] = (),
     combined: tuple[int, ...] = (),
 ) -> None:
-    """The backward of an operation. Nothing is told when that of the `first` ones is over: no gradient leaves them.
+    """The backward of an operation. The `first` operations send no notification at their end, because no gradient leaves them.
 
     The gradient of a weight that is used twice is `waiting` after the backward of its second use, and `combined` with that of the first.
     """

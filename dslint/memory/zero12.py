@@ -1,4 +1,4 @@
-"""Stages 0, 1 and 2 of ZeRO: what they keep on the device, and what their backward and step allocate on top.
+"""ZeRO stages 0, 1 and 2: persistent memory on the device, and temporary memory of backward and step.
 
 After DeepSpeed 0.19.8: runtime/zero/stage_1_and_2.py, runtime/fp16/fused_optimizer.py, runtime/bf16_optimizer.py, runtime/engine.py.
 """
@@ -10,7 +10,7 @@ from dslint.memory.ledger import BUCKETS, CASTS, GRADIENTS, MASTER, NORM, OPTIMI
 from dslint.memory.plan import Plan
 
 ENGINE_BUCKET = 500_000_000
-"""Elements that the engine reduces at a time where no ZeRO does it."""
+"""Elements that the engine reduces at a time without ZeRO."""
 
 
 class Zero12:
@@ -26,12 +26,12 @@ class Zero12:
         self.late: list[int] = []
         self.ready_for_gradients = False
         self.partition = 0
-        """Bytes of the gradients of the rank's part, once there are any."""
+        """Bytes of the gradients of the rank's partition, once they exist."""
         self.gathered = self.collectives = 0
         """Bytes gathered, and collective operations, in one backward."""
 
     def persist(self) -> None:
-        """Hold what stays: parameters, master weights, states."""
+        """Allocate persistent memory: parameters, master weights, optimizer states."""
         plan, layout, hold = self.plan, self.layout, self.ledger.hold
         hold(PARAMETERS, plan.model_bytes * layout.whole)
         if plan.stage == 0:
@@ -46,7 +46,7 @@ class Zero12:
             hold(GRADIENTS, plan.gradient_bytes * layout.flat)
 
     def retain(self) -> None:
-        """Hold the gradients of the micro batches before the last one."""
+        """Allocate the gradients of the micro batches before the last one."""
         plan = self.plan
         if plan.accumulation < 2:
             return
@@ -61,23 +61,23 @@ class Zero12:
             self.ledger.hold(GRADIENTS, self._owned_bytes())
 
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
-        """All weights are there always."""
+        """Nothing: all weights are on the device."""
 
     def release(self, weights: tuple[int, ...], *, forward: bool) -> None:
-        """And stay there."""
+        """Nothing: the weights stay."""
 
     def allocate(self, weights: tuple[int, ...]) -> None:
         """New gradients."""
         self.ledger.hold(GRADIENTS, self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._trained_of(weights)))
 
     def combine(self, weights: tuple[int, ...]) -> None:
-        """Two gradients of the same weight become one, which is a third until then."""
+        """Add two gradients of the same weight; the sum is a third tensor at first."""
         size = self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._trained_of(weights))
         self.ledger.hold(GRADIENTS, size)
         self.ledger.drop(GRADIENTS, 2 * size)
 
     def reduce(self, weights: tuple[int, ...]) -> None:
-        """They are added to those of earlier micro batches, or given to the bucket."""
+        """Add gradients to those of earlier micro batches, or put them into the bucket."""
         plan, ledger, trained = self.plan, self.ledger, self._trained_of(weights)
         sizes = sum(self.layout.sizes[index] for index in trained)
         if plan.accumulation > 1 and (plan.keeps_full_gradients or (plan.stage < 2 and not plan.compact)):
@@ -91,7 +91,7 @@ class Zero12:
                 self._into_bucket(index)
 
     def end_backward(self) -> None:
-        """Reduce what is left, then free the buckets."""
+        """Reduce the remaining gradients, then free the buckets."""
         plan, ledger, layout = self.plan, self.ledger, self.layout
         if plan.stage == 0 or plan.keeps_full_gradients:
             self.collectives += -(-layout.flat // ENGINE_BUCKET)
@@ -111,7 +111,7 @@ class Zero12:
             ledger.set(GRADIENTS, self.partition or self._owned_bytes())
 
     def step(self) -> None:
-        """The norm of the gradients, and the optimizer."""
+        """The gradient norm and the optimizer step."""
         plan, ledger, layout = self.plan, self.ledger, self.layout
         ledger.enter(STEP)
         if plan.stage == 0:
@@ -147,7 +147,7 @@ class Zero12:
         ledger.set(GRADIENTS, 0)
 
     def _optimizer_work(self, elements: int) -> int:
-        """What the optimizer allocates while it works: torch's, on lists of tensors, two copies in fp32."""
+        """Temporary memory of the optimizer: torch's foreach implementation makes two fp32 copies."""
         return 8 * elements if self.plan.foreach else 0
 
     def _trained_of(self, weights: tuple[int, ...]) -> list[int]:
@@ -163,7 +163,7 @@ class Zero12:
         return self.plan.model_bytes * sum(self.layout.sizes[index] for index in self.layout.owned())
 
     def _set_up(self) -> None:
-        """The buffers that gradients are put into one behind the other."""
+        """The buffers into which gradients are copied contiguously."""
         self.ready_for_gradients = True
         if self.plan.contiguous:
             each = self.plan.gradient_bytes if self.plan.stage == 1 and self.plan.compact else self.plan.model_bytes
@@ -174,14 +174,14 @@ class Zero12:
         if self.elements + size > self.plan.reduce_bucket:
             self._reduce()
         if self.plan.contiguous and size > self.plan.reduce_bucket and not self.device:
-            self.ledger.pass_by(GRADIENTS, self.plan.model_bytes * size)  # it is cloned on its way to the host
+            self.ledger.pass_by(GRADIENTS, self.plan.model_bytes * size)  # cloned before the copy to the host
         if self.plan.contiguous and size <= self.plan.reduce_bucket:
             self.ledger.drop(GRADIENTS, self.plan.model_bytes * size)
         self.elements += size
         self.bucket.append(index)
 
     def _reduce(self) -> None:
-        """All-reduce the bucket: its slices are flattened into a copy; then each gradient goes where it belongs."""
+        """All-reduce the bucket: its slices are flattened into a copy, then each gradient is copied to its destination."""
         plan, ledger, layout = self.plan, self.ledger, self.layout
         if not self.bucket:
             return
@@ -224,7 +224,7 @@ class Zero12:
                 ledger.drop(GRADIENTS, own)
 
     def _flattened(self) -> int:
-        """Elements of the largest copy that flattening a bucket's slices makes. A slice that stands alone is not copied."""
+        """Elements of the largest copy made by flattening a bucket's slices. A single slice is not copied."""
         plan, layout = self.plan, self.layout
         slices: list[tuple[int, int]] = []
         for index in self.bucket:

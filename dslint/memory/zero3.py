@@ -1,7 +1,7 @@
-"""Stage 3 of ZeRO: what it keeps on the device, how it gathers parameters and lets them go, and what backward and step allocate on top.
+"""ZeRO stage 3: persistent memory on the device, gathering and releasing of parameters, and temporary memory of backward and step.
 
-After DeepSpeed 0.19.8: runtime/zero/stage3.py, partitioned_param_coordinator.py, partition_parameters.py. Gathered parameters are let go
-only where their next use is further away than `stage3_max_reuse_distance`; `stage3_max_live_parameters` merely stops prefetching.
+After DeepSpeed 0.19.8: runtime/zero/stage3.py, partitioned_param_coordinator.py, partition_parameters.py. Gathered parameters are released
+only if their next use is further away than `stage3_max_reuse_distance`; `stage3_max_live_parameters` only stops prefetching.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dslint.memory.ledger import BUCKETS, CASTS, GATHERED, GRADIENTS, MASTER, NO
 from dslint.memory.plan import Plan
 
 NORM_CHUNK = 250_000_000
-"""Elements whose norm is taken at a time where the optimizer is offloaded."""
+"""Elements per chunk of the gradient norm with an offloaded optimizer."""
 
 
 @dataclass
 class _Gather:
-    """Parameters that are gathered together: into one buffer, and from there into a tensor for each, when the first of them is needed."""
+    """Parameters that are gathered together when the first of them is needed: into one buffer, then into a tensor each."""
 
     buffer: int
     waiting: set[int] = field(default_factory=set)
@@ -44,11 +44,11 @@ class Trace:
         for operation in reversed(operations.before):
             self._add(operation.weights)
         self.before = [0]
-        """Elements used before each use."""
+        """The number of elements used before each use."""
         for use in self.uses:
             self.before.append(self.before[-1] + sum(sizes[index] for index in use))
         self.next: list[dict[int, int]] = [{} for _ in self.uses]
-        """For each use, where each of its weights is used next."""
+        """For each use, the next use of each of its weights."""
         later: dict[int, int] = {}
         for place in range(len(self.uses) - 1, -1, -1):
             self.next[place] = {index: later[index] for index in self.uses[place] if index in later}
@@ -71,7 +71,7 @@ class Zero3:
         self.persistent = self._persistent() if plan.replicas > 1 else frozenset()
         self.place = 0
         self.available: dict[int, int] = {}
-        """Gathered weights that may be let go, with their bytes."""
+        """Gathered weights that may be released, with their bytes."""
         self.flying: dict[int, _Gather] = {}
         self.secondary: set[int] = set()
         self.queue = deque((index, place) for place, use in enumerate(self.trace.uses) for index in use)
@@ -93,16 +93,16 @@ class Zero3:
 
     @property
     def part(self) -> int:
-        """Elements of the rank's part of all weights."""
+        """Elements of the rank's partition of all weights."""
         return sum(self.parts)
 
     @property
     def trained_part(self) -> int:
-        """The same of the trained ones."""
+        """Elements of the rank's partition of trained weights."""
         return sum(part for part, trained in zip(self.parts, self.layout.trained, strict=True) if trained)
 
     def persist(self) -> None:
-        """Hold what stays: the rank's part of everything, small parameters whole, the bucket for gradients."""
+        """Allocate persistent memory: the rank's partitions, small parameters whole, the gradient bucket."""
         plan, hold = self.plan, self.ledger.hold
         b = plan.model_bytes
         if plan.parameter_device is None:
@@ -118,10 +118,10 @@ class Zero3:
             hold(BUCKETS, plan.wire_bytes * plan.reduce_bucket)
 
     def retain(self) -> None:
-        """Gradients of earlier micro batches are in the rank's part already."""
+        """Nothing: gradients of earlier micro batches are already in the rank's partition."""
 
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:  # noqa: ARG002 - the walk's signature
-        """Gather what is not there, then prefetch what comes next."""
+        """Gather missing weights, then prefetch the next ones."""
         if self.plan.replicas < 2:
             return
         missing = [index for index in weights if not self._there(index) and index not in self.flying]
@@ -134,7 +134,7 @@ class Zero3:
         self.place += bool(weights)
 
     def release(self, weights: tuple[int, ...], *, forward: bool) -> None:  # noqa: ARG002 - the walk's signature
-        """Let go of what is not needed again within the reuse distance."""
+        """Release weights that are not needed again within the reuse distance."""
         if not weights or self.plan.replicas < 2:
             return
         trace, here = self.trace, self.place
@@ -147,7 +147,7 @@ class Zero3:
                 self._keep_secondary(index)
 
     def _keep_secondary(self, index: int) -> None:
-        """Where hpZ divides weights once more within a machine, that part is kept from the first release until the step."""
+        """With hpZ, keep the secondary partition within a machine from the first release until the step."""
         if self.plan.secondary > 1 and index not in self.secondary:
             self.secondary.add(index)
             self.ledger.hold(GATHERED, self._bytes(index) // self.ranks)
@@ -208,14 +208,14 @@ class Zero3:
         self.ledger.hold(GRADIENTS, self.plan.model_bytes * sum(layout.sizes[index] for index in weights if layout.trained[index]))
 
     def combine(self, weights: tuple[int, ...]) -> None:
-        """Two gradients of the same weight become one, which is a third until then."""
+        """Add two gradients of the same weight; the sum is a third tensor at first."""
         layout = self.layout
         size = self.plan.model_bytes * sum(layout.sizes[index] for index in weights if layout.trained[index])
         self.ledger.hold(GRADIENTS, size)
         self.ledger.drop(GRADIENTS, 2 * size)
 
     def reduce(self, weights: tuple[int, ...]) -> None:
-        """They go into the bucket; a full bucket is reduced and scattered."""
+        """Put gradients into the bucket; a full bucket is reduce-scattered."""
         plan, ledger, layout = self.plan, self.ledger, self.layout
         for index in weights:
             if not layout.trained[index]:
@@ -229,7 +229,7 @@ class Zero3:
             self.elements += size
 
     def end_backward(self) -> None:
-        """Reduce what is left. What is still gathered is let go when the step begins."""
+        """Reduce the remaining gradients. Gathered weights are released when the step begins."""
         self._reduce()
 
     def _reduce(self) -> None:
@@ -250,7 +250,7 @@ class Zero3:
         self.bucket, self.elements = [], 0
 
     def step(self) -> None:
-        """The norm of the gradients, then the optimizer, a sub group at a time."""
+        """The gradient norm, then the optimizer step, one sub group at a time."""
         plan, ledger = self.plan, self.ledger
         ledger.set(GATHERED, sum(map(self._bytes, range(len(self.parts)))) // self.ranks if plan.secondary > 1 else 0)
         ledger.enter(STEP)

@@ -1,5 +1,5 @@
-"""The live engine: the real DeepSpeed is started with a config for a few optimizer steps, in a child process, and its bytes are counted.
+"""The probe: runs the real DeepSpeed engine with a config for a few optimizer steps in a child process, and counts its memory.
 
-The near side (all modules but those in `child`) imports neither torch nor deepspeed: it writes a `Question`, starts
-`python -m dslint.probe.child`, and reads an `Answer`.
+Only the package `child` imports torch and deepspeed. The other modules write a `Question`, start `python -m dslint.probe.child`, and read
+an `Answer`.
 """

@@ -1,4 +1,4 @@
-"""What the child process says of a run. Plain data that comes through a pipe as JSON; all sizes are in bytes."""
+"""The answer of the child process: plain data, sent through a pipe as JSON. All sizes are in bytes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PHASES = ("build", "initialize", "forward", "backward", "step")
-"""The phases in which memory is counted, in their order: the model is built, `deepspeed.initialize`, and the parts of a training step."""
+"""The phases in which memory is counted, in order: building the model, `deepspeed.initialize`, and the parts of a training step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where bytes were allocated that are live at some moment: the phase of the allocation, and the line of code that asked for them."""
+    """Where live bytes were allocated: the phase, and the line of code."""
 
     phase: str
     where: str
@@ -20,13 +20,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What lay in one place (the device, the host, or both together where they cannot be told apart).
+    """The memory in one place (the device, the host, or both together if they cannot be separated).
 
-    `initialized` is what is left after initialize, `steady` what is left between steps after the last, `peaks` the most by phase, of all
-    steps. `at_peak` and `kept` are the largest allocation sites at the peak of training and between steps. `pinned` is the most that was
-    page-locked at once (host only). `reserved`, `retries` and `out_of_memory` are the CUDA allocator's own: bytes it took from the device,
-    how often it had to empty its cache to go on, and how often even that was not enough. `parts` is how much of `steady` is
-    parameters, master weights, optimizer states and gradients.
+    `initialized` is in use after initialize, `steady` between steps after the last one, `peaks` is the maximum by phase over all steps.
+    `at_peak` and `kept` are the largest allocation sites at the peak of training and between steps. `pinned` is the maximum of pinned
+    memory (host only). `reserved`, `retries` and `out_of_memory` come from the CUDA allocator: bytes taken from the device, how often it
+    emptied its cache, and how often that was not enough. `parts` splits `steady` into parameters, master weights, optimizer states and
+    gradients.
     """
 
     initialized: int
@@ -42,7 +42,7 @@ class Memory:
 
     @property
     def peak(self) -> int:
-        """The most there was since the model was handed to `deepspeed.initialize`."""
+        """The maximum since the call of `deepspeed.initialize`."""
         return max((size for phase, size in self.peaks.items() if phase != "build"), default=0)
 
     @property
@@ -52,13 +52,13 @@ class Memory:
 
     @property
     def training_peak(self) -> int:
-        """The most there was in training steps."""
+        """The maximum in training steps."""
         return max((self.peaks.get(phase, 0) for phase in ("forward", "backward", "step")), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception: in which phase, its type, its text, and the innermost line of code that is not torch's or Python's own."""
+    """An exception: its phase, type, text, and the innermost line of code outside of torch and Python."""
 
     phase: str
     kind: str
@@ -68,12 +68,12 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a question.
+    """The result of a question.
 
-    `unable` says why nothing was run (no torch, no GPU, ...). `raised` is the exception that ended the run; `out_of_memory` says that it
-    was about memory. `steps` counts optimizer steps, `skipped` those of them that changed nothing because gradients overflowed.
-    `states` is the bytes of optimizer state that were seen. `capacity` is the memory that the device has, or claims to have.
-    `notes` are sentences for people: what was replaced, scaled, left out.
+    `unable` says why nothing ran (no torch, no GPU, ...). `raised` is the exception that ended the run; `out_of_memory` says whether it
+    was about memory. `steps` counts optimizer steps, `skipped` those that were skipped because gradients overflowed. `states` is the bytes
+    of optimizer state that were found. `capacity` is the memory of the device, or what the fake device claims. `notes` are sentences for
+    users: what was replaced, scaled or left out.
     """
 
     device: str = ""
@@ -103,17 +103,17 @@ class Answer:
 
     @property
     def started(self) -> bool:
-        """Whether the engine took every step that was asked of it."""
+        """Whether the engine took all requested steps."""
         return self.unable is None and self.raised is None
 
     @property
     def place(self) -> str:
-        """The place whose memory counts: the device's, or that of both together where they cannot be told apart."""
+        """The place that limits apply to: the device, or device and host together if they cannot be separated."""
         return "device" if "device" in self.memory else "both"
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Answer:
-        """The answer, of the data that the child sent."""
+        """The answer from the data that the child sent."""
         data = dict(data)
         raised = data.pop("raised", None)
         memory = {place: _memory(entry) for place, entry in data.pop("memory", {}).items()}

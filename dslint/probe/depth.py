@@ -1,4 +1,4 @@
-"""What a deep model takes, from runs at smaller depths: a straight line over the layers, shown to hold by a run at another depth."""
+"""The memory of a deep model, extrapolated linearly from runs with fewer layers, and checked by a run at another depth."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ TOLERANCE = 0.01
 
 
 class Line(NamedTuple):
-    """The answer at full depth that a line through the two deepest runs gives.
+    """The answer at full depth, on a line through the two deepest runs.
 
-    The runs before these show how far what is measured bends away from the line. `error` is how far it would be from the line at full depth
-    if it went on bending so (as a parabola does): the largest, as a share of the peak, and `where` what it is of. `holds` says that it is
-    small enough. It is None where there are no other runs to show it.
+    The other runs show how far measurements deviate from the line. `error` is the largest deviation at full depth, as a share of the peak,
+    if it grows like a parabola; `where` names the measurement. `holds` says whether it is small enough. `error` is None without other runs.
     """
 
     answer: Answer
@@ -25,12 +24,12 @@ class Line(NamedTuple):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the line was shown to hold."""
+        """Whether the measured deviation is within the tolerance; None if unknown."""
         return None if self.error is None else self.error <= TOLERANCE
 
 
 def line(answers: dict[int, Answer], full: int) -> Line:
-    """Draw the line. There must be two depths at least, and every answer must be of a run that took its steps."""
+    """Extrapolate. Needs at least two depths, and every run must have finished."""
     *others, near, far = sorted(answers)
     low, high = answers[near], answers[far]
     part = (full - near) / (far - near)
@@ -50,7 +49,7 @@ def line(answers: dict[int, Answer], full: int) -> Line:
 
 
 def _between(low: Memory, high: Memory, part: float) -> Memory:
-    """The memory at a part of the way from one to the other; beyond 1 it is ahead of both, below 0 behind. Sites are those of `high`."""
+    """The memory at a fraction of the way from one to the other; above 1 and below 0 it extrapolates. Sites are those of `high`."""
 
     def at(first: int, second: int) -> int:
         return max(0, round(first + (second - first) * part))

@@ -1,4 +1,4 @@
-"""Which of dslint's rules explains an exception of the engine's."""
+"""Finds the rules that explain an exception of the engine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _PHASES = {
     "step": {Phase.STEP},
 }
 _QUOTES = re.compile(r'"([^"\n]{12,})"')
-"""What a message quotes; fewer characters could be there by chance."""
+"""Quotations in a message; shorter ones could match by chance."""
 
 
 def explain(raised: Raised, diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The crashes that dslint finds for the phase in which the engine raised; of them those that quote it or whose key it names, if any."""
+    """The crash findings of the phase in which the engine raised; if possible only those that quote the error or are about a key in it."""
     crashes = [d for d in diagnostics if d.effect is Effect.CRASH and d.phase in _PHASES.get(raised.phase, ())]
     text = _plain(f"{raised.kind}: {raised.text}")
     quoting = [d for d in crashes if any(_plain(quote) in text for quote in _QUOTES.findall(d.message))]

@@ -1,4 +1,4 @@
-"""What stands in for "auto" where an integration would fill it in, and for the batch sizes that a program gives."""
+"""Values for "auto" that an integration would fill, and overrides of config keys."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _STAND_INS: dict[str, Any] = {
     "zero_allow_untested_optimizer": True,
     "zero_optimization.stage": 2,
 }
-"""What is put for an "auto" whose value cannot be known. Of all others the key is left out, and has its default."""
+"""Values for an "auto" that cannot be computed. Other keys with "auto" are left out and have their defaults."""
 
 
 def fill(config: Config, hidden: int | None) -> list[Override]:
-    """What to put for each "auto" that Hugging Face's integrations replace. With others, "auto" is left for DeepSpeed to read.
+    """The overrides for each "auto" that the Hugging Face integrations fill. For other loaders "auto" stays.
 
     Args:
         config: the config.
-        hidden: the hidden size of the model, of which bucket sizes are made.
+        hidden: the hidden size of the model, from which bucket sizes are computed.
     """
     if config.facts.integration not in _HUGGING_FACE:
         return []
@@ -55,7 +55,7 @@ def _value(config: Config, path: Path, autos: list[Path], sizes: dict[str, int])
 
 
 def _bucket_sizes(hidden: int) -> dict[str, int]:
-    """What the integrations make of the model's hidden size."""
+    """The bucket sizes that the integrations compute from the model's hidden size."""
     return {
         "zero_optimization.reduce_bucket_size": hidden * hidden,
         "zero_optimization.stage3_prefetch_bucket_size": int(0.9 * hidden * hidden),
@@ -77,11 +77,10 @@ def micro_batch(size: int) -> list[Override]:
 
 
 def assignment(text: str) -> Override:
-    """The override of `fp16.enabled=true`: a path in dots, and a value as JSON writes it; a word that is no JSON is a string, `null` takes
-    the key out.
+    """The override in `fp16.enabled=true`: a dotted path and a JSON value; a value that is not JSON is a string, `null` removes the key.
 
     Raises:
-        ValueError: there is no path, or no `=`.
+        ValueError: the path or the `=` is missing.
     """
     key, equals, word = text.partition("=")
     path = tuple(key.strip().split("."))
@@ -95,13 +94,13 @@ def assignment(text: str) -> Override:
 
 
 def in_words(override: Override) -> str:
-    """An override for people: `zero_optimization.stage = 2`."""
+    """An override as text: `zero_optimization.stage = 2`."""
     path, value = override
     return f"{'.'.join(path)} " + ("left out" if value is None else f"= {json.dumps(value)}")
 
 
 def ranks_of(config: Config) -> tuple[int, str] | None:
-    """The number of ranks at which the batch sizes of the file come out, with the evidence; None where they do not say."""
+    """The number of ranks that satisfies the batch sizes of the file, with the evidence; None if they do not determine it."""
     written = [
         value
         for key in ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Place(NamedTuple):
-    """A rank, the number of ranks, and the variables that torch wants to know them by."""
+    """A rank, the number of ranks, and the environment variables that torch reads them from."""
 
     rank: int
     world_size: int
@@ -15,9 +15,9 @@ class Place(NamedTuple):
 
 
 def launched(environment: Mapping[str, str]) -> Place | None:
-    """The place among real ranks that the environment gives; None for a process on its own.
+    """The rank that the environment assigns to this process; None for a single process.
 
-    A batch script of Slurm's is on its own, though the variables of its job are set: only a step's tasks have `SLURM_STEP_NUM_TASKS`.
+    A Slurm batch script is a single process although the variables of its job are set: only tasks of a step have `SLURM_STEP_NUM_TASKS`.
     """
     if "RANK" in environment and "WORLD_SIZE" in environment:
         return _place(environment, environment["RANK"], environment["WORLD_SIZE"], environment.get("LOCAL_RANK", "0"))

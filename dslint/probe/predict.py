@@ -1,4 +1,4 @@
-"""The static estimate of what was run, beside what was measured."""
+"""The static estimate of a run, compared with its measurement."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from dslint.source.parse import parse
 from dslint.source.tree import plain
 
 _PHASES = {"init": "initialize", "forward": "forward", "backward": "backward", "step": "step"}
-"""The estimate's names of phases, and the probe's."""
+"""The phase names of the estimate, and those of the probe."""
 
 
 LEAST = 10_000
-"""Of what lies there between steps, what is less than one part in so many is not worth a row."""
+"""Parts smaller than this fraction (1 in 10,000) of the memory between steps get no row."""
 
 
 def predict(config: Config, question: Question, answer: Answer) -> tuple[Predicted, ...]:
-    """The estimate beside the measurement, on the device: what lies there between steps by part, and the peak of each phase.
+    """Estimate and measurement on the device: memory between steps by part, and the peak of each phase.
 
     Args:
-        config: the config as it was run, resolved for the ranks and the release that it was run with.
+        config: the config as it ran, resolved for the world size and the release of the run.
         question: what was run.
-        answer: what was measured, on a device that is told apart from the host.
+        answer: what was measured, on a device that is separate from the host.
 
     Returns:
-        Nothing where the estimate does not know the model, or the config is none that it can plan.
+        An empty tuple if the estimate does not support the model or the config.
     """
     memory = answer.memory.get("device")
     if memory is None or question.model.function is not None or not answer.engine:
@@ -48,7 +48,7 @@ def predict(config: Config, question: Question, answer: Answer) -> tuple[Predict
     try:
         model = read_shape(data, answer.model)
         plan = make_plan(config, workload, model.hidden, **batch)
-        if answer.engine["optimizer"] in ("Adam", "AdamW"):  # torch's own work on lists of tensors
+        if answer.engine["optimizer"] in ("Adam", "AdamW"):  # torch's foreach implementation
             plan = plan.but(foreach=True)
         roomy = answer.capacity is None or answer.capacity >= 2 * plan.model_bytes * model.size
         found = run(model, plan, question.rank // plan.tensor, roomy=roomy)
@@ -67,7 +67,7 @@ def predict(config: Config, question: Question, answer: Answer) -> tuple[Predict
 
 
 def as_run(config: Config, question: Question, answer: Answer) -> Config:
-    """The config as it was run: with the values that were put into it, for the ranks that were played, on the release that is installed."""
+    """The config as it ran: with overrides, for the simulated ranks, on the installed release."""
     document = config.document
     data = plain(document.root) if document.root is not None else None
     if question.overrides and isinstance(data, dict):
@@ -83,6 +83,6 @@ def as_run(config: Config, question: Question, answer: Answer) -> Config:
         world_size=question.world_size,
         deepspeed=release,
         upgrade_from=None,
-        integration=Integration.DEEPSPEED,  # who fills in "auto" has had their turn
+        integration=Integration.DEEPSPEED,  # "auto" is already filled
     )
     return resolve(document, facts)

@@ -1,4 +1,4 @@
-"""What is asked of the child process. Plain data that goes through a pipe as JSON."""
+"""The input of the child process: plain data, sent through a pipe as JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 Device = Literal["auto", "cuda", "fake", "cpu"]
 Override = tuple[tuple[str, ...], Any]
-"""A path in the config and the value to put there; None takes the key out."""
+"""A path in the config and its new value; None removes the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of the built-in decoder, which is built as Llama is: RMSNorm, rotary positions, a gated feed-forward part, no biases."""
+    """The sizes of the built-in decoder, a Llama architecture: RMSNorm, rotary positions, gated feed-forward layers, no biases."""
 
     layers: int = 2
     hidden: int = 256
@@ -41,28 +41,28 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Which model to train.
+    """The model to train.
 
-    One of three: `function` names the program's own ("package.module:function"); `data` is a Hugging Face config.json, which transformers
-    builds; else `shape` is built by the built-in decoder.
+    One of three: `function` names a function of the program ("package.module:function"); `data` is a Hugging Face config.json, built with
+    transformers; otherwise the built-in decoder is built with `shape`.
     """
 
     shape: Shape = field(default_factory=Shape)
     data: dict[str, Any] | None = None
     function: str | None = None
     paths: tuple[str, ...] = ()
-    """Folders to look for `function` in, before Python's own."""
+    """Folders to search for `function` before `sys.path`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """What to run, and how.
 
-    `text` is the config as its file has it; `overrides` are put into it. `world_size` and `rank` say which rank of how many is played;
-    `launched` says that the other ranks are real, as a launcher's environment has them. `memory` is what the fake device claims to have,
-    in bytes. `steps` are optimizer steps, of each of which `micro_steps` micro-batches at most are run. `zero_init` builds a
-    model of stage 3 inside `deepspeed.zero.Init`, as the integrations do. `checkpointing` turns activation
-    checkpointing on in the model. `timeline` asks for the course of memory. `snapshot` is the file for CUDA's memory snapshot.
+    `text` is the text of the config; `overrides` are applied to it. `world_size` and `rank` are the simulated ones, or the real ones if a
+    launcher started the process (`launched`). `memory` is what the fake device claims to have, in bytes. `steps` are optimizer steps, with
+    at most `micro_steps` micro batches each. `zero_init` builds a stage-3 model inside `deepspeed.zero.Init`, as the integrations do.
+    `checkpointing` enables activation checkpointing in the model. `timeline` records memory over time. `snapshot` is the file for CUDA's
+    memory snapshot.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""What a run of the probe gives back, and what its reports are written from."""
+"""The results of a probe, from which its reports are written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dslint.probe.question import Question
 from dslint.probe.variants import Variant
 
 RAN, RAISED, COULD_NOT_RUN, OVER = 0, 1, 3, 4
-"""Exit codes: the engine ran and fits; it raised; nothing could be run; it ran (or ran out of memory), and is over the limit."""
+"""Exit codes: the engine ran and fits; it raised; nothing could run; it needs more than the limit or ran out of memory."""
 
 
 class Predicted(NamedTuple):
-    """A size in bytes that the estimate gives, beside what was measured, on the device."""
+    """An estimated and a measured size on the device, in bytes."""
 
     what: str
     predicted: int
@@ -24,7 +24,7 @@ class Predicted(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The bytes there are on the device, and where that is known from: "--limit", "one h100"."""
+    """The memory limit of the device in bytes, and its source: "--limit", "one h100"."""
 
     size: int
     source: str
@@ -34,8 +34,8 @@ class Limit(NamedTuple):
 class Result:
     """A question about a config with its answer.
 
-    `explained` are the rules that explain an exception, `predicted` the estimate beside the measurement, `line` how the answer was drawn
-    from runs at other depths, where it was.
+    `explained` are the findings that explain an exception, `predicted` compares estimate and measurement, `line` is the extrapolation from
+    runs at other depths, if any.
     """
 
     path: str
@@ -57,7 +57,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
-        """The exit code that says it."""
+        """The exit code for this result."""
         if self.answer.unable is not None:
             return COULD_NOT_RUN
         if self.fits is False:
@@ -80,7 +80,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What the search for the largest micro batch found: the size (None: not even 1 fits), its result, and all sizes that were tried."""
+    """The largest micro batch size (None: not even 1 fits), its result, and all sizes that were tried."""
 
     path: str
     largest: int | None
@@ -89,5 +89,5 @@ class Search:
 
     @property
     def exit_code(self) -> int:
-        """`RAN` where a size fits; else that of the run with micro batch 1."""
+        """`RAN` if a size fits; otherwise that of the run with micro batch 1."""
         return RAN if self.largest is not None else self.result.exit_code

@@ -1,4 +1,4 @@
-"""What a config must not do in a probe: write outside the scratch folder, or send anything anywhere."""
+"""Keeps a probe from writing outside of its scratch folder and from sending data."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ OUTPUTS = (
     ("autotuning", "model_info_path"),
     ("data_efficiency", "data_sampling", "curriculum_learning", "data_cluster_path"),
 )
-"""The keys that name a place DeepSpeed writes to. It creates a missing `nvme_path` wherever that points."""
+"""The keys with paths that DeepSpeed writes to. It creates a missing `nvme_path` wherever it points."""
 
 MONITORS = ("tensorboard", "csv_monitor")
-"""Monitors that write to the home folder where no output_path is given, and whose job_name is a path too."""
+"""Monitors that write to the home folder without an output_path, and use job_name as part of a path."""
 
 ENVIRONMENT = {
     "WANDB_MODE": "offline",
@@ -31,24 +31,24 @@ ENVIRONMENT = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1",
 }
-"""Libraries that would send something keep it to themselves."""
+"""Variables that keep libraries offline."""
 
 FOLDERS = ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR", "COMET_OFFLINE_DIRECTORY", "TRITON_CACHE_DIR", "TMPDIR")
-"""Variables that name folders which libraries write to."""
+"""Variables with folders that libraries write to."""
 
 
 def environment(scratch: str) -> dict[str, str]:
-    """The variables for a process whose files all belong into the folder `scratch`."""
+    """The variables for a process that must write only to the folder `scratch`."""
     return {**ENVIRONMENT, **dict.fromkeys(FOLDERS, scratch)}
 
 
 def redirect(config: dict[str, Any], scratch: str) -> list[tuple[str, str]]:
-    """Put a place in `scratch` for every place that the config would write to, and switch off what ends or leaves the process.
+    """Redirect every output path of the config to `scratch`, and disable what ends the process or sends data.
 
-    The config is changed where it stands. Values of a wrong type are left alone: DeepSpeed is to speak for itself.
+    The config is changed in place. Values of a wrong type stay, so that DeepSpeed reports them.
 
     Returns:
-        The keys in dots and what stood there, for people.
+        The dotted keys and their old values, as text.
     """
     changed = []
     for path in OUTPUTS:
@@ -76,7 +76,7 @@ def redirect(config: dict[str, Any], scratch: str) -> list[tuple[str, str]]:
 
 
 def override(config: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Put a value at a path of the config, sections included; None takes the key out. Something that is no section stays as it is."""
+    """Set a value at a path of the config and create missing sections; None removes the key. A parent that is not a section stays."""
     section: Any = config
     for step in path[:-1]:
         if value is None and step not in section:

@@ -1,4 +1,4 @@
-"""The largest micro batch that fits: doubled until it does not, then halved into."""
+"""Searches the largest micro batch that fits: by doubling, then by bisection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MOST = 1 << 16
 
 
 def largest(fits: Callable[[int], bool]) -> int | None:
-    """The largest size up to `MOST` that fits; None where 1 does not. What does not fit is taken to fit at no larger size either."""
+    """The largest size up to `MOST` that fits; None if 1 does not fit. If a size does not fit, no larger size fits."""
     if not fits(1):
         return None
     good, bad = 1, None

@@ -1,4 +1,4 @@
-"""Starts the child process, reads what it says, and leaves nothing of it behind: no process, no file."""
+"""Starts the child process, reads its answer, and cleans up its processes and files."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from dslint.probe.question import Question
 from dslint.probe.safety import environment
 
 Progress = Callable[[str, float | None], None]
-"""Called with what is being done, and the part of it that is done where that is known."""
+"""Called with the current activity, and the finished fraction of it if known."""
 
 ROOT = Path(__file__).resolve().parents[2]
-"""Where the package dslint is imported from."""
+"""The folder that the package dslint is imported from."""
 
 
 def missing() -> str | None:
-    """What is not installed and must be, as a sentence; None where all is there. Nothing is imported."""
+    """A sentence about missing packages; None if all are installed. Nothing is imported."""
     absent = [name for name in ("torch", "deepspeed") if importlib.util.find_spec(name) is None]
     if not absent:
         return None
     verb = "is" if len(absent) == 1 else "are"
-    return f"{' and '.join(absent)} {verb} not installed, and the probe runs the real engine: pip install 'dslint[probe]'"
+    return f"{' and '.join(absent)} {verb} not installed: pip install 'dslint[probe]'"
 
 
 def ask(question: Question, *, timeout: float, progress: Progress) -> Answer:
-    """Put a question to a fresh process, and wait for its answer.
+    """Run a question in a new process, and wait for the answer.
 
     Args:
         question: what to run.
-        timeout: after so many seconds the process is ended, and the answer says so.
-        progress: called now and then.
+        timeout: after this many seconds the process is killed, and the answer says so.
+        progress: called repeatedly.
 
     Returns:
-        The answer. A process that died or was ended gives one that says what became of it.
+        The answer. If the process died or was killed, the answer says so.
     """
     absent = missing()
     if absent:
@@ -55,7 +55,7 @@ def ask(question: Question, *, timeout: float, progress: Progress) -> Answer:
     try:
         scratch = tempfile.mkdtemp(prefix="dslint-probe-")
     except OSError as error:
-        return Answer(unable=f"no scratch folder can be made: {error.strerror or error}; TMPDIR names another place for it")
+        return Answer(unable=f"cannot create a temporary folder: {error.strerror or error}; set TMPDIR to another location")
     process = None
     try:
         log = Path(scratch, "log.txt")
@@ -71,17 +71,17 @@ def ask(question: Question, *, timeout: float, progress: Progress) -> Answer:
                 text=True,
                 encoding="utf-8",
             )
-        return _listen(process, question, time.monotonic() + timeout, progress) or _obituary(process, log, timeout)
+        return _listen(process, question, time.monotonic() + timeout, progress) or _failure(process, log, timeout)
     finally:
-        with _undisturbed():
+        with _uninterrupted():
             if process is not None:
                 _end(process)
             shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C does not stop the tidying up after the first."""
+def _uninterrupted() -> Iterator[None]:
+    """Keep a second Ctrl-C from interrupting the cleanup."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -94,7 +94,7 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _environment(scratch: str) -> dict[str, str]:
-    """The child's variables: dslint and the interpreter's own programs (DeepSpeed asks `ninja` its version) can be found."""
+    """The child's variables, with dslint and the interpreter's programs on the paths (DeepSpeed runs `ninja --version`)."""
     inherited = dict(os.environ)
     paths = [str(ROOT), *(str(Path(path).resolve()) for path in inherited.get("PYTHONPATH", "").split(os.pathsep) if path)]
     programs = [str(Path(sys.executable).parent), inherited.get("PATH", "")]
@@ -109,7 +109,7 @@ def _environment(scratch: str) -> dict[str, str]:
 
 
 def _listen(process: subprocess.Popen[str], question: Question, deadline: float, progress: Progress) -> Answer | None:
-    """The answer; None where the process ended, or the time did, before it came."""
+    """The answer; None if the process ended or timed out before it."""
     assert process.stdin is not None
     assert process.stdout is not None
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -137,7 +137,7 @@ def _listen(process: subprocess.Popen[str], question: Question, deadline: float,
 
 
 def _read(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
-    """Hand on lines, and an empty one at the end."""
+    """Put lines into the queue, and an empty one at the end."""
     try:
         for line in stream:
             lines.put(line)
@@ -146,22 +146,22 @@ def _read(stream: IO[str], lines: queue.SimpleQueue[str]) -> None:
     lines.put("")
 
 
-def _obituary(process: subprocess.Popen[str], log: Path, timeout: float) -> Answer:
-    """What became of a process that gave no answer."""
+def _failure(process: subprocess.Popen[str], log: Path, timeout: float) -> Answer:
+    """The answer for a process that gave none."""
     try:
         code = process.wait(timeout=1)
     except subprocess.TimeoutExpired:
-        return Answer(unable=f"there was no answer after {timeout:g} s, and the process was ended: --timeout SECONDS gives it longer")
+        return Answer(unable=f"no answer within {timeout:g} s; pass a longer --timeout")
     if code == -getattr(signal, "SIGKILL", 9):
-        return Answer(unable="the process was killed (SIGKILL): this machine's memory has probably run out")
+        return Answer(unable="the process was killed (SIGKILL); this machine probably ran out of memory")
     said = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     last = f": {said[-1].strip()[:500]}" if said else ""
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return Answer(unable=f"the process ended {how} and gave no answer{last}")
+    return Answer(unable=f"the process ended {how} without an answer{last}")
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End the process and all that it started."""
+    """Kill the process and its children."""
     if hasattr(os, "killpg"):
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Models of other sizes: fewer layers, or all of it scaled down. Works on the data of a config.json."""
+"""Smaller variants of a model: fewer layers, or all sizes scaled down. Works on the data of a config.json."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALL_WIDTH, SMALL_LAYERS, SMALL_VOCABULARY = 256, 2, 4096
 
 
 def text_part(data: dict[str, Any]) -> dict[str, Any]:
-    """The language model of a model of several parts."""
+    """The config of the language model, if the model has several parts."""
     return next((data[name] for name in _TEXT if isinstance(data.get(name), dict)), data)
 
 
@@ -34,7 +34,7 @@ def depth(data: dict[str, Any]) -> int | None:
 
 
 def with_layers(data: dict[str, Any], layers: int) -> dict[str, Any]:
-    """The model with so many layers. Lists with an entry for each layer are cut."""
+    """The model with this number of layers. Lists with an entry per layer are cut."""
     text = dict(text_part(data))
     full = _first(text, _LAYERS)
     for name in _LAYERS:
@@ -47,7 +47,7 @@ def with_layers(data: dict[str, Any], layers: int) -> dict[str, Any]:
 
 
 def small(data: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The model scaled down, to run anywhere, and what was scaled, in words."""
+    """The model scaled down to run anywhere, and a description of what was scaled."""
     text = dict(text_part(data))
     width, heads, layers, vocabulary = (_first(text, names) for names in (_WIDTHS, _HEADS, _LAYERS, ("vocab_size",)))
     factor = 1
@@ -65,7 +65,7 @@ def small(data: dict[str, Any]) -> tuple[dict[str, Any], str]:
     if vocabulary and vocabulary > SMALL_VOCABULARY:
         text["vocab_size"] = SMALL_VOCABULARY
         said.append(f"vocabulary {SMALL_VOCABULARY:,} of {vocabulary:,}")
-        for name, value in text.items():  # tokens with a meaning must be in the vocabulary
+        for name, value in text.items():  # special tokens must be in the vocabulary
             if name.endswith("_token_id") and isinstance(value, int) and value >= SMALL_VOCABULARY:
                 text[name] = 0
     return _put_back(data, text), ", ".join(said)

@@ -1,4 +1,4 @@
-"""From a config and what a person wishes to questions, and from answers to results."""
+"""Turns a config and options into questions, and answers into results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dslint.probe.session import Progress, ask
 from dslint.probe.variants import ALL_OFFLOADED, Variant, variants
 
 OLDEST, NEWEST = Release(0, 15, 0), Release(0, 19, 99)
-"""The releases of DeepSpeed that the probe is tried with."""
+"""The DeepSpeed releases that the probe is tested with."""
 
 DEFAULT_SEQUENCE, LONGEST_DEFAULT = 128, 2048
 DEFAULT_MEMORY = 80 * 2**30
@@ -33,7 +33,7 @@ DEFAULT_MEMORY = 80 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class ProbeOptions:
-    """What a person wishes, option by option. `place` is this process's place among ranks that a launcher started."""
+    """The options of `dslint probe`. `place` is this process's rank, if a launcher started it."""
 
     device: Any
     rank: int
@@ -56,7 +56,7 @@ class ProbeOptions:
 
 @dataclass(frozen=True, slots=True)
 class PreparedProbe:
-    """A config that is ready to be probed: the first question about it, and what was decided on the way."""
+    """A config that is ready to be probed: its first question, and the decisions behind it."""
 
     path: str
     config: Config
@@ -67,147 +67,145 @@ class PreparedProbe:
     notes: tuple[str, ...]
 
 
-def prepare(path: str, text: str, config: Config, wishes: ProbeOptions) -> PreparedProbe:
-    """Make the question.
+def prepare(path: str, text: str, config: Config, options: ProbeOptions) -> PreparedProbe:
+    """Build the question.
 
     Raises:
-        ValueError: the wishes do not go together; the text says why.
+        ValueError: the options are invalid together; the text says why.
     """
     facts = config.facts
     notes: list[str] = []
-    model, full_depth = _model(config, wishes, notes)
-    world_size, rank = _ranks(config, wishes, notes)
+    model, full_depth = _model(config, options, notes)
+    world_size, rank = _ranks(config, options, notes)
     text_part = sizing.text_part(model.data or model.shape.as_data())
     hidden = next((text_part[name] for name in ("hidden_size", "n_embd", "d_model") if isinstance(text_part.get(name), int)), None)
     overrides = fill(config, hidden)
     if overrides:
-        notes.append(f'For "auto": {"; ".join(map(in_words, overrides))}.')
-    overrides += micro_batch(wishes.micro_batch) if wishes.micro_batch is not None else []
-    overrides += wishes.assignments
+        notes.append(f'Values used for "auto": {"; ".join(map(in_words, overrides))}.')
+    overrides += micro_batch(options.micro_batch) if options.micro_batch is not None else []
+    overrides += options.assignments
     memory = facts.gpu_memory or (facts.gpu.memory if facts.gpu else None)
-    limit = Limit(wishes.limit, "--limit") if wishes.limit else None
+    limit = Limit(options.limit, "--limit") if options.limit else None
     if limit is None and memory is not None:
         limit = Limit(memory, f"one {facts.gpu}" if facts.gpu and facts.gpu.memory == memory else "--gpu-memory")
     question = Question(
         text,
         tuple(overrides),
-        wishes.device,
+        options.device,
         world_size,
         rank,
-        launched=wishes.place is not None,
+        launched=options.place is not None,
         model=model,
-        sequence=wishes.sequence_length or _sequence(config, wishes),
-        checkpointing=wishes.activation_checkpointing,
-        steps=wishes.steps,
-        zero_init=wishes.zero_init,
+        sequence=options.sequence_length or _sequence(config, options),
+        checkpointing=options.activation_checkpointing,
+        steps=options.steps,
+        zero_init=options.zero_init,
         memory=memory or DEFAULT_MEMORY,
-        timeline=wishes.timeline,
-        snapshot=os.path.abspath(wishes.snapshot) if wishes.snapshot else None,  # noqa: PTH100 - the child runs elsewhere
+        timeline=options.timeline,
+        snapshot=os.path.abspath(options.snapshot) if options.snapshot else None,  # noqa: PTH100 - the child runs elsewhere
     )
-    return PreparedProbe(path, config, question, limit, wishes.layers or (), full_depth, tuple(notes))
+    return PreparedProbe(path, config, question, limit, options.layers or (), full_depth, tuple(notes))
 
 
-def _model(config: Config, wishes: ProbeOptions, notes: list[str]) -> tuple[Model, int | None]:
+def _model(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[Model, int | None]:
     given = config.facts.model
-    if wishes.model_fn is not None:
-        return Model(function=wishes.model_fn, paths=(os.getcwd(),)), None  # noqa: PTH109 - as Python itself would look for it
+    if options.model_fn is not None:
+        return Model(function=options.model_fn, paths=(os.getcwd(),)), None  # noqa: PTH109 - as Python itself would look for it
     if given is None:
-        if wishes.layers is not None:
-            raise ValueError("--layers is for the model of --model.")
-        notes.append("The model is a small one of the probe's own: --model CONFIG.JSON or --model-fn trains yours.")
+        if options.layers is not None:
+            raise ValueError("--layers requires --model.")
+        notes.append("The model is a small built-in one; pass --model CONFIG.JSON or --model-fn to train yours.")
         return Model(), None
     data = given.data
     full = sizing.depth(data)
-    if wishes.layers is not None and (full is None or max(wishes.layers) > full):
-        raise ValueError(f"{given.path} has {full or 'no known number of'} layers, and --layers asks for {max(wishes.layers)}.")
-    if wishes.device == "cpu" and wishes.layers is None:
+    if options.layers is not None and (full is None or max(options.layers) > full):
+        raise ValueError(f"{given.path} has {full or 'an unknown number of'} layers; --layers {max(options.layers)} is too many.")
+    if options.device == "cpu" and options.layers is None:
         data, said = sizing.small(data)
         if said:
-            notes.append(f"The model is scaled down to run on a CPU: {said}. --device fake runs it at its full size.")
+            notes.append(f"The model is scaled down to run on a CPU: {said}. --device fake runs it at full size.")
     return Model(data=data), full
 
 
-def _sequence(config: Config, wishes: ProbeOptions) -> int:
+def _sequence(config: Config, options: ProbeOptions) -> int:
     model = config.facts.model
-    if model is None or wishes.model_fn is not None or wishes.device == "cpu":
+    if model is None or options.model_fn is not None or options.device == "cpu":
         return DEFAULT_SEQUENCE
     return min(model.positions or LONGEST_DEFAULT, LONGEST_DEFAULT)
 
 
-def _ranks(config: Config, wishes: ProbeOptions, notes: list[str]) -> tuple[int, int]:
-    """The world size and the rank: those of the launcher, else those that are given, else what the batch sizes of the config say."""
+def _ranks(config: Config, options: ProbeOptions, notes: list[str]) -> tuple[int, int]:
+    """World size and rank: those of the launcher, else those given, else those that the batch sizes of the config determine."""
     given = config.facts.world_size
-    if wishes.place is not None:
-        if given not in (None, wishes.place.world_size):
-            notes.append(f"{wishes.place.world_size} ranks were started, and --world-size {given} is not heeded.")
-        return wishes.place.world_size, wishes.place.rank
-    derived = ranks_of(config) if given is None and wishes.micro_batch is None else None
+    if options.place is not None:
+        if given not in (None, options.place.world_size):
+            notes.append(f"--world-size {given} is ignored: the launcher started {options.place.world_size} ranks.")
+        return options.place.world_size, options.place.rank
+    derived = ranks_of(config) if given is None and options.micro_batch is None else None
     if derived is not None and derived[0] > 1:
-        notes.append(f"Assumed --world-size {derived[0]}: {derived[1]}.")
+        notes.append(f"Inferred --world-size {derived[0]}: {derived[1]}.")
     world_size = given or (derived[0] if derived else 1)
-    if wishes.rank >= world_size:
-        raise ValueError(
-            f"there is no rank {wishes.rank} of {world_size}: ranks count from 0 to {world_size - 1}. --world-size says how many there are."
-        )
-    return world_size, wishes.rank
+    if options.rank >= world_size:
+        raise ValueError(f"--rank {options.rank} is out of range: with --world-size {world_size}, ranks are 0 to {world_size - 1}.")
+    return world_size, options.rank
 
 
-def probe(setup: PreparedProbe, wishes: ProbeOptions, progress: Progress) -> Result:
-    """Ask once, or at several depths."""
+def probe(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Result:
+    """Run once, or at several depths."""
     if len(setup.depths) < 2:
         question = _at_depth(setup.question, setup.depths[0]) if setup.depths else setup.question
         notes = (_built(setup.depths[0], setup),) if setup.depths else ()
-        return _result(setup, question, ask(question, timeout=wishes.timeout, progress=progress), notes)
+        return _result(setup, question, ask(question, timeout=options.timeout, progress=progress), notes)
     assert setup.full_depth is not None
     answers: dict[int, Answer] = {}
     for layers in setup.depths:
         question = _at_depth(setup.question, layers)
-        answers[layers] = ask(question, timeout=wishes.timeout, progress=_named(progress, f"{layers} layers"))
+        answers[layers] = ask(question, timeout=options.timeout, progress=_named(progress, f"{layers} layers"))
         if not answers[layers].started:
             return _result(setup, question, answers[layers], (_built(layers, setup),))
     line = depth.line(answers, setup.full_depth)
     return replace(_result(setup, setup.question, line.answer), line=line)
 
 
-def compare(setup: PreparedProbe, wishes: ProbeOptions, progress: Progress) -> Comparison:
-    """Run the variants in turn, each in a process of its own.
+def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Comparison:
+    """Run the variants one after another, each in its own process.
 
     Raises:
-        dslint.errors.UserError: there is no such comparison.
+        dslint.errors.UserError: the comparison is invalid.
     """
-    assert wishes.comparison is not None
+    assert options.comparison is not None
     try:
-        wanted = variants(setup.question, wishes.comparison)
+        wanted = variants(setup.question, options.comparison)
     except ValueError as error:
-        raise UserError(f"--compare {wishes.comparison}: {error}") from None
+        raise UserError(f"--compare {options.comparison}: {error}") from None
     results: list[tuple[Variant, Result]] = []
     for variant in wanted:
         one = replace(setup, question=variant.question)
         if variant.name == ALL_OFFLOADED and results[0][1].answer.engine.get("stage", 3) < 3:
-            note = "offload_param is for stage 3, and was not tried: below it, parameters stay on the device."
+            note = "offload_param was not tried: it requires stage 3."
             results[-1] = results[-1][0], replace(results[-1][1], notes=(*results[-1][1].notes, note))
             break
-        results.append((variant, probe(one, wishes, _named(progress, variant.name))))
+        results.append((variant, probe(one, options, _named(progress, variant.name))))
         if results[-1][1].answer.unable is not None:
             break
     return Comparison(setup.path, tuple(results))
 
 
-def search(setup: PreparedProbe, wishes: ProbeOptions, progress: Progress) -> Search:
+def search(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Search:
     """Find the largest micro batch that fits.
 
     Raises:
-        dslint.errors.UserError: nothing says what there is to fit into.
+        dslint.errors.UserError: no memory limit is known.
     """
-    if setup.limit is None and wishes.device in ("fake", "cpu"):
-        raise UserError("--search wants to know what there is to fit into: --limit SIZE, or --gpu NAME.")
+    if setup.limit is None and options.device in ("fake", "cpu"):
+        raise UserError("--search requires --limit or --gpu.")
     tried: dict[int, Result] = {}
 
     def fits(size: int) -> bool:
         one = replace(setup, question=replace(setup.question, overrides=(*setup.question.overrides, *micro_batch(size))))
-        tried[size] = probe(one, wishes, _named(progress, f"micro batch {size}"))
+        tried[size] = probe(one, options, _named(progress, f"micro batch {size}"))
         if tried[size].answer.device == "fake" and setup.limit is None:
-            raise UserError("--search wants to know what there is to fit into, as there is no GPU here: --limit SIZE, or --gpu NAME.")
+            raise UserError("--search requires --limit or --gpu, because this machine has no GPU.")
         return tried[size].answer.started and tried[size].fits is not False
 
     found = largest(fits)
@@ -215,7 +213,7 @@ def search(setup: PreparedProbe, wishes: ProbeOptions, progress: Progress) -> Se
 
 
 def _built(layers: int, setup: PreparedProbe) -> str:
-    return f"{layers} of {setup.full_depth} layers {'was' if layers == 1 else 'were'} built."
+    return f"Built with {layers} of {setup.full_depth} layers."
 
 
 def _at_depth(question: Question, layers: int) -> Question:
@@ -232,9 +230,9 @@ def _result(setup: PreparedProbe, question: Question, answer: Answer, notes: tup
     predicted: tuple[Predicted, ...] = ()
     release = _release(answer)
     if release is not None and not OLDEST <= release <= NEWEST:
-        notes += (f"DeepSpeed {release} is installed, and the probe is tried with 0.15 to 0.19: what it says may be wrong.",)
+        notes += (f"DeepSpeed {release} is installed, but the probe is tested with 0.15 to 0.19: figures may be wrong.",)
     elif release is not None and setup.config.facts.deepspeed != release:
-        notes += (f"DeepSpeed {release} is installed, and is what ran; the config is meant for {setup.config.facts.deepspeed}.",)
+        notes += (f"Ran on the installed DeepSpeed {release}; the config targets {setup.config.facts.deepspeed}.",)
     config = as_run(setup.config, question, answer)
     if answer.raised is not None and not answer.out_of_memory:
         from dslint.registry.rules import default_rules

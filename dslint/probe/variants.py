@@ -25,19 +25,19 @@ FORMS = "activation-checkpointing, offload, micro-batch=1,2,4, stage=1,2,3, or K
 
 
 class Variant(NamedTuple):
-    """One way to run: its name for people, and its question."""
+    """One way to run: its name as shown to users, and its question."""
 
     name: str
     question: Question
 
 
-def variants(question: Question, wish: str) -> list[Variant]:
-    """The variants that a wish such as `stage=1,2,3` asks for.
+def variants(question: Question, comparison: str) -> list[Variant]:
+    """The variants of a comparison such as `stage=1,2,3`.
 
     Raises:
-        ValueError: it asks for none; the text says why.
+        ValueError: the comparison is invalid; the text says why.
     """
-    name, equals, words = wish.partition("=")
+    name, equals, words = comparison.partition("=")
     values = [word.strip() for word in words.split(",")] if equals else []
     if name == "activation-checkpointing" and not equals:
         return [
@@ -55,11 +55,11 @@ def variants(question: Question, wish: str) -> list[Variant]:
         ]
     if "." in name or equals:
         if len(values) < 2 or not all(values) or not all(name.split(".")):
-            raise ValueError(f"{name} wants two values or more, with commas between them")
+            raise ValueError(f"{name} requires at least two comma-separated values")
         from dslint.probe.filling import assignment
 
         return [Variant(f"{name} = {value}", _with(question, [assignment(f"{name}={value}")])) for value in values]
-    raise ValueError(f"there is no such comparison; there are {FORMS}")
+    raise ValueError(f"unknown comparison; use {FORMS}")
 
 
 def _with(question: Question, overrides: list[Override]) -> Question:
@@ -69,20 +69,20 @@ def _with(question: Question, overrides: list[Override]) -> Question:
 def _numbers(words: list[str], *, least: int, most: int | None = None) -> list[int]:
     numbers = [int(word) for word in words if word.isdecimal()]
     if len(numbers) != len(words) or len(words) < 2 or any(number < least or (most is not None and number > most) for number in numbers):
-        bounds = f"from {least} to {most}" if most is not None else f"from {least} on"
-        raise ValueError(f"two numbers or more are wanted {bounds}, with commas between them")
+        bounds = f"from {least} to {most}" if most is not None else f"of at least {least}"
+        raise ValueError(f"requires at least two comma-separated numbers {bounds}")
     return numbers
 
 
 class Slowdown(NamedTuple):
-    """What a variant costs and saves beside the first: bytes of peak memory (negative: less), and the factor of its time per step."""
+    """A variant relative to the first one: bytes of peak memory (negative: less), and the factor of its time per step."""
 
     peak: int
     time: float | None
 
 
-def beside(first: Any, other: Any) -> Slowdown | None:
-    """One answer beside another; None where either did not run to its end."""
+def relative_cost(first: Any, other: Any) -> Slowdown | None:
+    """The cost of one answer relative to another; None if either did not finish."""
     if not first.started or not other.started:
         return None
     time = other.step_seconds / first.step_seconds if first.step_seconds and other.step_seconds else None

@@ -1,9 +1,9 @@
-"""Rules of a team's own: functions made with the same decorators, in a package that names them in the entry point group `dslint.rules`.
+"""Plug-ins: packages with rules, named in the entry point group `dslint.rules`.
 
     [project.entry-points."dslint.rules"]
-    acme = "acme_rules"          # a module: every rule in it, "acme_rules:RULES", a list of them; or one rule
+    acme = "acme_rules"          # a module (all its rules), or "acme_rules:RULES", a list of rules or one rule
 
-The settings name what is to be loaded: `plugins = ["acme"]`. What cannot be loaded becomes a rule that fails, and so a diagnostic.
+The settings name the plug-ins to load: `plugins = ["acme"]`. A plug-in that fails to load becomes a rule that fails, and so a diagnostic.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ GROUP = "dslint.rules"
 
 
 def load(name: str) -> tuple[Rule, ...]:
-    """The rules of a plug-in. Whatever is wrong with it is what the one rule that comes back raises."""
-    from importlib.metadata import entry_points  # slow, and most have no plug-ins
+    """The rules of a plug-in. If loading fails, a single rule that raises the error."""
+    from importlib.metadata import entry_points  # slow to import, and rarely needed
 
     try:
         found = [point for point in entry_points(group=GROUP) if point.name == name]
@@ -36,10 +36,10 @@ def _rules(loaded: object, name: str) -> tuple[Rule, ...]:
     values = loaded if isinstance(loaded, Iterable) else [loaded]
     rules = tuple(value for value in values if isinstance(value, Rule))
     if not rules:
-        raise LookupError(f"the entry point {name!r} leads to no rule")
+        raise LookupError(f"the entry point {name!r} contains no rule")
     for rule in rules:
         if rule.code.upper().startswith("DS"):
-            raise ValueError(f"the rule {rule.code} has a code of dslint's own; begin it with other letters")
+            raise ValueError(f"the code {rule.code} begins with DS, which is reserved for built-in rules")
     return rules
 
 

@@ -1,4 +1,4 @@
-"""Every rule: dslint's own, from the compiled index, and those of the plug-ins that were loaded."""
+"""Every rule: built-in rules from the compiled index, and those of loaded plug-ins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _plugged: dict[str, tuple[Rule, ...]] = {}
 
 
 class IndexedRule(RuleInfo):
-    """A rule of dslint's own as the index has it."""
+    """A built-in rule, as described in the index."""
 
     __slots__ = ("function",)
 
@@ -40,9 +40,9 @@ class IndexedRule(RuleInfo):
 
 
 def plug_in(name: str) -> tuple[Rule, ...]:
-    """Load a plug-in's rules, once; from then on they are among all rules."""
+    """Load a plug-in's rules once, and add them to all rules."""
     if name not in _plugged:
-        from dslint.registry.plugins import load  # most have none
+        from dslint.registry.plugins import load  # rarely needed
 
         _plugged[name] = load(name)
         all_rules.cache_clear()
@@ -51,13 +51,13 @@ def plug_in(name: str) -> tuple[Rule, ...]:
 
 @cache
 def own_rules() -> tuple[IndexedRule, ...]:
-    """The rules of dslint's own, by code. None of their modules is imported for it."""
+    """The built-in rules, sorted by code. Their modules are not imported."""
     return tuple(map(IndexedRule, RULES))
 
 
 @cache
 def all_rules() -> tuple[RuleInfo, ...]:
-    """Every rule, by code, those of plug-ins last."""
+    """Every rule, sorted by code, those of plug-ins last."""
     return (*own_rules(), *plugged())
 
 
@@ -67,11 +67,11 @@ def loaded_rules() -> tuple[Rule, ...]:
 
 
 def plugged() -> tuple[Rule, ...]:
-    """The rules of the plug-ins that were loaded."""
+    """The rules of loaded plug-ins."""
     return tuple(rule for of_plug_in in _plugged.values() for rule in of_plug_in)
 
 
 @cache
 def default_rules() -> tuple[RuleInfo, ...]:
-    """Dslint's own rules, but for those that experts disagree about: what runs unless something else is wanted."""
+    """The rules that run by default: built-in ones that are not pedantic."""
     return tuple(rule for rule in own_rules() if not rule.pedantic)

@@ -1,4 +1,4 @@
-"""Which rules are meant by the words that people write: codes, names, and chapters (`DS5`, `ALL`)."""
+"""Which rules a word selects: a code, a name, or a chapter (`DS5`, `ALL`)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ ALL = "ALL"
 
 
 class NoSuchRule(ValueError):
-    """A word that means no rule; the text is a sentence for people."""
+    """A word that selects no rule; the text is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one source of settings says about rules. None is "nothing said".
+    """What one source of settings says about rules. None means that it says nothing.
 
-    `select` and `ignore` replace what sources before said; the `extend` forms add to it. A source with `select` starts afresh: what sources
-    before ignored or added no longer counts, so that `--select DS501` asks that rule whatever a settings file says.
+    `select` and `ignore` replace the values of earlier sources; the `extend` forms add to them. A source with `select` also resets what
+    earlier sources ignored or added, so that `--select DS501` runs that rule whatever a settings file says.
     """
 
     select: tuple[str, ...] | None = None
@@ -30,9 +30,9 @@ class Selection:
 
 
 def choose(rules: Iterable[RuleInfo], selections: Iterable[Selection]) -> tuple[RuleInfo, ...]:
-    """The rules that are left when every selection has had its say, the last one weighing most.
+    """The rules that remain after applying the selections in order.
 
-    Where a rule is both selected and ignored the more precise word wins (`DS501` over `DS5`), and of equals the ignoring one.
+    If a rule is both selected and ignored, the more specific word wins (`DS501` over `DS5`); in a tie the rule is ignored.
     """
     selected: tuple[str, ...] = (ALL,)
     ignored: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ def choose(rules: Iterable[RuleInfo], selections: Iterable[Selection]) -> tuple[
 
 
 def _precision(words: Iterable[str], rule: RuleInfo) -> int:
-    """How precisely the words mean a rule: 0 if they do not; more, the longer the part of the code that was written."""
+    """How specifically the words select a rule: 0 if they do not; otherwise the length of the matching part of the code."""
     return max((1 if word.upper() == ALL else min(len(word), len(rule.code)) for word in words if means(word, rule)), default=0)
 
 
 def means(word: str, rule: RuleInfo) -> bool:
-    """Whether a word means a rule, among others."""
+    """Whether a word selects a rule."""
     code = word.upper()
     return code == ALL or is_name_of(word, rule) or (code.startswith("DS") and code[2:].isdecimal() and rule.code.startswith(code))
 
@@ -64,10 +64,10 @@ def is_name_of(word: str, rule: RuleInfo) -> bool:
 
 
 def check_words(words: Iterable[str], rules: Iterable[RuleInfo]) -> None:
-    """Make sure that every word means a rule.
+    """Check that every word selects a rule.
 
     Raises:
-        NoSuchRule: one does not; the text says which one may be meant.
+        NoSuchRule: a word selects none; the text suggests a similar one.
     """
     known = tuple(rules)
     for word in words:
@@ -76,11 +76,11 @@ def check_words(words: Iterable[str], rules: Iterable[RuleInfo]) -> None:
 
 
 def no_such_rule(word: str, rules: Iterable[RuleInfo]) -> str:
-    """A sentence that says that there is no such rule, and which one may be meant."""
+    """The error message for an unknown rule, with a suggestion."""
     from difflib import get_close_matches
 
     if word.upper().startswith("DS") and word[2:].isdecimal():
-        return f'there is no rule "{word}". `dslint rule` lists them all.'
+        return f'unknown rule "{word}". `dslint rule` lists all rules.'
     names = [name for rule in rules for name in (rule.code, rule.name)]
     close = get_close_matches(word, names, n=1, cutoff=0.6) or get_close_matches(word.upper(), names, n=1, cutoff=0.6)
-    return f'there is no rule "{word}".' + (f' Did you mean "{close[0]}"?' if close else "") + " `dslint rule` lists them all."
+    return f'unknown rule "{word}".' + (f' Did you mean "{close[0]}"?' if close else "") + " `dslint rule` lists all rules."

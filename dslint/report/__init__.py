@@ -1,6 +1,6 @@
-"""What was found, written out: a module per output format.
+"""Output formats, a module each.
 
-A writer is a function `write(results, out, style)`. Its module is imported when its format is chosen, so that nobody pays for the others.
+A writer is a function `write(results, out, style)`. Its module is imported when its format is chosen.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def write(results: Results, output_format: str, out: TextIO, *, color: bool, wid
     Args:
         results: what was found.
         output_format: a name in `dslint.settings.table.FORMATS`.
-        out: where to write; the formats for people hold non-ASCII text, "json" is ASCII alone.
-        color: whether to use ANSI colours. Formats for programs have none.
-        width: how many columns there are.
+        out: where to write; text formats may contain non-ASCII characters, "json" is ASCII only.
+        color: whether to use ANSI colours. Machine-readable formats have none.
+        width: the columns of the terminal.
     """
     writer: Callable[[Results, TextIO, Style], None] = import_module(f"{__name__}.{MODULES.get(output_format, output_format)}").write
     writer(results, out, Style(color=color, width=width))

@@ -1,4 +1,4 @@
-"""What changed in the config between two releases, for a terminal and as Markdown."""
+"""What changed in the config between two releases, as terminal text and as Markdown."""
 
 from __future__ import annotations
 

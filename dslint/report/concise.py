@@ -2,8 +2,9 @@ r"""A line per finding, for editors, `grep` and `wc -l`.
 
     path:line:column: error DS501 [name] message
 
-Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+)\] (.*)$`. What is said of a file as a
-whole has no code, and the file's kind as its name; what has no place stands at 1:1. There is no summary: a clean run writes nothing.
+Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+)\] (.*)$`. A note about a
+whole file has no code and the file's kind as its name; what has no place is reported at 1:1. There is no summary: a
+clean run prints nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `dslint rule --error` prints: an error as it was understood, and the rules that may be behind it."""
+"""The output of `dslint rule --error`: each error that was found in the text, and the rules that may explain it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ WHEN = {
     Phase.SAVE: "when a checkpoint is saved",
     Phase.RESUME: "when a checkpoint is loaded",
 }
-"""When an error comes."""
+"""When DeepSpeed raises an error."""
 
 MOST = 6
-"""Rules that are shown for an error, and keys that are shown for a rule."""
+"""The most rules shown for an error, and keys shown for a rule."""
 
 
 def render(found: Sequence[tuple[Raised, Sequence[Match]]], rules: Mapping[str, RuleInfo], *, color: bool, width: int) -> str:
-    """The page for the errors of a text, the last first, each with the rules that may be behind it (perhaps none)."""
+    """The page for the errors of a text, the last first, each with the rules that may explain it (perhaps none)."""
     style = Style(color=color, width=width)
     known = [(raised, matches) for raised, matches in found if matches]
     if not known:
         return "\n".join(_nothing(found, style))
     blocks = ["\n".join(_error(raised, matches, rules, style)) for raised, matches in known]
-    end = f"dslint check FILE says whether a config has the mistake, and where. dslint rule {known[0][1][0].code} says more about a rule."
+    end = f"To find the mistake in a config: dslint check FILE. To explain a rule: dslint rule {known[0][1][0].code}"
     blocks.append("\n".join(wrap(end, width)))
     return "\n\n".join(blocks)
 
@@ -54,12 +54,12 @@ def _how_sure(match: Match) -> str:
     record = match.records[0]
     by = f"{f'{record.by} raises it' if record.by else 'It is raised'} {WHEN[Phase(record.phase)]}"
     if match.fit == EXACT:
-        return f"{by}. What may be behind it:"
+        return f"{by}. Possible causes:"
     if match.fit == PART:
-        return f'A part of it is on record: "{clipped(record.message, 200)}". {by}. What may be behind it:'
+        return f'It contains a known message: "{clipped(record.message, 200)}". {by}. Possible causes:'
     if match.fit == SIMILAR:
-        return f'Not on record word for word. Most like it is "{clipped(record.message, 200)}". {by}. What may be behind that:'
-    return "Not on record with these words. Going by where it was raised, this may be behind it:"
+        return f'Not a known message. The most similar one is "{clipped(record.message, 200)}". {by}. Possible causes:'
+    return "Not a known message. Possible causes, judging by where it was raised:"
 
 
 def _rule(match: Match, rule: Rule, style: Style) -> Iterator[str]:
@@ -72,16 +72,16 @@ def _rule(match: Match, rule: Rule, style: Style) -> Iterator[str]:
 
 
 def _nothing(found: Sequence[tuple[Raised, Sequence[Match]]], style: Style) -> Iterator[str]:
-    """What to do about an error that no record fits."""
+    """What to do about an error that matches no record."""
     for raised, _ in found[:MOST]:
         yield from wrap(clipped(visible(str(raised)), 400), style.width)
     yield ""
-    told = " ".join(str(raised) for raised, _ in found).lower()
-    if "out of memory" in told or "outofmemory" in told:
-        advice = "The GPU's memory was not enough: dslint estimate FILE says what needs how much, and dslint fit FILE what to change."
+    text = " ".join(str(raised) for raised, _ in found).lower()
+    if "out of memory" in text or "outofmemory" in text:
+        advice = "The GPU ran out of memory. dslint estimate FILE shows what uses it; dslint fit FILE shows what to change."
     else:
         advice = (
-            "No rule is known to be behind this: none of the mistakes that dslint finds was seen to raise it. dslint check FILE says what"
-            " is wrong with a config anyway; dslint probe FILE has the real DeepSpeed run it, and narrows an error down to the setting."
+            "No rule explains this error: no mistake that dslint finds is known to raise it. Run dslint check FILE to check the config, or"
+            " dslint probe FILE to run it in the real DeepSpeed."
         )
     yield from wrap(advice, style.width)

@@ -1,4 +1,4 @@
-"""What `dslint estimate` prints: a table of parts, bars of phases with the GPU's limit, and in words how sure that is."""
+"""The output of `dslint estimate`: a table of parts, a bar for each phase with the GPU's limit, and how accurate the figures are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dslint.memory.sweep import Sweep
 from dslint.report.style import Style, wrap
 
 LETTERS = dict(zip(PARTS, "PGMOgBALNC", strict=True))
-"""The letter that stands for a part in a bar."""
+"""The letter of a part in a bar."""
 
 HUES = dict(
     zip(
@@ -23,36 +23,36 @@ HUES = dict(
         strict=True,
     )
 )
-"""Its colour, where there is colour: neighbours in a bar differ."""
+"""The colour of a letter; neighbours in a bar differ."""
 
 ALLOWANCE = "context and fragmentation"
 
 
 def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Style) -> str:
-    """The report for people. `limit` is bytes, None where nothing is known to compare with."""
+    """The report as text. `limit` is in bytes, None if there is nothing to compare with."""
     if isinstance(results, Sweep):
         return _sweep_page(results, limit, style)
     found = results
     lines = [*_head(found, style), "", *_table(found, style), "", *_bars(found, limit, style), ""]
     lines += [*_verdict(found, facts, limit, style), "", *_host(found, facts, style)]
-    lines += _paragraphs("How sure is that", found.reasons, style)
-    lines += _paragraphs("Assumed", found.plan.assumed, style)
+    lines += _paragraphs("Accuracy", found.reasons, style)
+    lines += _paragraphs("Assumptions", found.plan.assumed, style)
     return "\n".join(lines)
 
 
 def gib(size: float) -> str:
-    """Bytes in GiB with what digits matter."""
+    """Bytes in GiB, with three significant digits below 10 and one decimal above."""
     value = size / GIB
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def _head(found: Estimate, style: Style) -> list[str]:
     plan, model = found.plan, found.model
-    ranks = f"{plan.world:,} rank{'s' * (plan.world > 1)}, {plan.local} on a machine"
+    ranks = f"{plan.world:,} rank{'s' * (plan.world > 1)}, {plan.local} per machine"
     zero = f"ZeRO stage {plan.stage}" if plan.stage else "no ZeRO"
     bits = f"{8 * plan.model_bytes}-bit model"
     trained = f", {model.trained:,} of them trained" if model.trained != model.size else ""
-    how = [f"{plan.micro_batch} x {plan.accumulation} samples a rank and step", f"{plan.workload.length:,} tokens each"]
+    how = [f"{plan.micro_batch} x {plan.accumulation} samples per rank and step", f"{plan.workload.length:,} tokens each"]
     if plan.tensor > 1:
         how.append(f"tensor parallel {plan.tensor}")
     if plan.sequence > 1:
@@ -66,7 +66,7 @@ def _head(found: Estimate, style: Style) -> list[str]:
 
 
 def _table(found: Estimate, style: Style) -> list[str]:
-    rank = f" of rank {found.rank}, the worst" if found.rank else ""
+    rank = f" of rank {found.rank}, the fullest" if found.rank else ""
     title = f"GPU memory{rank}, in GiB"
     rows = [f"{title:<42}{'steady':>10}{'peak':>10}   ({found.phase})"]
     for part in PARTS:
@@ -74,7 +74,7 @@ def _table(found: Estimate, style: Style) -> list[str]:
         if steady or peak:
             rows.append(f"  {LETTERS[part]}  {part:<37}{_cell(steady):>10}{_cell(peak):>10}")
     rows.append(f"  +  {ALLOWANCE:<37}{_cell(found.allowance.expected):>10}{_cell(found.allowance.expected):>10}")
-    total = f"     {'sum':<37}{gib(found.steady.total + found.allowance.expected):>10}{gib(found.device.expected):>10}"
+    total = f"     {'total':<37}{gib(found.steady.total + found.allowance.expected):>10}{gib(found.device.expected):>10}"
     return [style.paint(rows[0], "bold"), *rows[1:], style.paint(total, "bold")]
 
 
@@ -90,7 +90,7 @@ def _bars(found: Estimate, limit: int | None, style: Style) -> list[str]:
         moment, extra = found.peaks[phase], found.allowance.expected
         lines.append(f"  {phase:<9} {_bar(moment, extra, most, limit, width, style)} {gib(moment.total + extra):>7}")
     mark = f"  {'':<9} {'':<{_place(limit, most, width)}}^ {gib(limit)} GiB" if limit else None
-    return [style.paint("The highest moment of each phase", "bold"), *lines, *([mark] if mark else [])]
+    return [style.paint("Peak of each phase", "bold"), *lines, *([mark] if mark else [])]
 
 
 def _place(limit: int, most: int, width: int) -> int:
@@ -98,7 +98,7 @@ def _place(limit: int, most: int, width: int) -> int:
 
 
 def _bar(moment: Moment, extra: int, most: int, limit: int | None, width: int, style: Style) -> str:
-    """A bar of letters, a letter for each part, with a mark at the limit. What is longer than the width ends in an arrow."""
+    """A bar of letters, one for each part, with a mark at the limit. A bar that exceeds the width ends in `>`."""
     text, sum_so_far = "", 0
     for letter, amount in [*((LETTERS[part], moment.parts[part]) for part in PARTS), ("+", extra)]:
         sum_so_far += amount
@@ -114,15 +114,13 @@ def _bar(moment: Moment, extra: int, most: int, limit: int | None, width: int, s
 
 def _verdict(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
     device = found.device
-    sentence = f"Peaks at about {gib(device.expected)} GiB on a GPU ({gib(device.low)} to {gib(device.high)})."
+    sentence = f"Peak memory of a GPU: about {gib(device.expected)} GiB ({gib(device.low)} to {gib(device.high)})."
     if limit is not None:
-        whose = f"an {facts.gpu}" if facts.gpu and str(facts.gpu)[0] in "aehil" else f"a {facts.gpu}" if facts.gpu else "the limit"
-        room = f"the {in_words(limit)} of {whose}" if facts.gpu and facts.gpu.memory == limit else f"{in_words(limit)}"
+        room = f"{in_words(limit)} ({facts.gpu})" if facts.gpu and facts.gpu.memory == limit else in_words(limit)
         words = {
-            True: f"It fits into {room}.",
-            False: f"It does not fit into {room}.",
-            None: f"Whether it fits into {room} is not sure"
-            + (": expected to, with little room." if device.expected <= limit else ": expected not to."),
+            True: f"It fits in {room}.",
+            False: f"It does not fit in {room}.",
+            None: f"It {'probably fits' if device.expected <= limit else 'probably does not fit'} in {room}; the margin is small.",
         }
         verdict = found.fits(limit)
         sentence += " " + words[verdict]
@@ -138,24 +136,24 @@ def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
     if host.parts:
         parts = ", ".join(f"{part} {gib(amount)}" for part, amount in host.parts.items())
         lines.append(
-            f"Host memory: {gib(host.total)} GiB a rank ({parts}); {gib(found.host_of_node)} GiB a machine of {found.plan.local} ranks."
+            f"Host memory: {gib(host.total)} GiB per rank ({parts}); {gib(found.host_of_node)} GiB per machine of {found.plan.local} ranks."
         )
     if host.loading:
         lines.append(
             f"While loading, each rank may hold the whole model in fp32 on the host: {gib(host.loading)} GiB, "
-            f"{gib(found.loading_of_node)} GiB a machine."
+            f"{gib(found.loading_of_node)} GiB per machine."
         )
     if facts.host_memory is not None:
-        killed = "the kernel kills the job with exit code -9, and there is no traceback"
-        enough = "enough"
+        killed = "the kernel kills the job with exit code -9 and no traceback"
+        enough = "this is enough"
         if found.host_of_node > facts.host_memory:
-            enough = f"too little: {killed}"
+            enough = f"this is not enough: {killed}"
         elif found.loading_of_node > facts.host_memory:
-            enough = f"too little if every rank loads the whole model in fp32 at once: {killed}"
-        lines.append(f"A machine has {in_words(facts.host_memory)}: {enough}.")
+            enough = f"this is not enough if every rank loads the whole model in fp32 at once: {killed}"
+        lines.append(f"A machine has {in_words(facts.host_memory)}; {enough}.")
     if host.disk:
-        lines.append(f"NVMe: {gib(host.disk)} GiB a rank, {gib(host.disk * found.plan.local)} GiB a machine.")
-    lines.append(f"A checkpoint is {gib(found.checkpoint)} GiB on disk.")
+        lines.append(f"NVMe: {gib(host.disk)} GiB per rank, {gib(host.disk * found.plan.local)} GiB per machine.")
+    lines.append(f"A checkpoint takes {gib(found.checkpoint)} GiB on disk.")
     return [part for line in lines for part in wrap(line, style.width)]
 
 
@@ -186,8 +184,8 @@ def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
     letters = [f"{LETTERS[part]} {part}" for part in PARTS if any(point.peak.parts[part] for point in results.points)]
     lines += ["", *wrap(", ".join([*letters, f"+ {ALLOWANCE}"]), style.width)]
     if limit:
-        longer = "; what ends in > is more than twice that" if most < max(point.device.expected for point in results.points) else ""
-        lines.append(f"| is the limit, {gib(limit)} GiB{longer}")
+        longer = "; a bar that ends in > exceeds twice the limit" if most < max(point.device.expected for point in results.points) else ""
+        lines.append(f"| marks the limit, {gib(limit)} GiB{longer}")
     return "\n".join(lines)
 
 

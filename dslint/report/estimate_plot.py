@@ -1,4 +1,4 @@
-"""The picture of an estimate or a sweep: stacked bars, one for each phase or value, with the GPU's limit. SVG, or HTML with a table."""
+"""A chart of an estimate or a sweep: stacked bars, one for each phase or value, with the GPU's limit. SVG, or HTML with a table."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ COLORS = dict(
         strict=True,
     )
 )
-"""A colour for each part, told apart on white and on black."""
+"""A colour for each part, distinct on white and on black."""
 
 WIDTH, LEFT, RIGHT, TOP, BAR, STEP = 880, 120, 90, 64, 22, 34
 ENTRIES = 4
-"""Entries of the legend in a line."""
+"""Legend entries per line."""
 
 STYLE = """svg{font:13px system-ui,sans-serif;background:#fff}text{fill:#1b1f24}.soft{fill:#656d76}.line{stroke:#d0d7de}
 .limit{stroke:#cf222e;stroke-width:2;stroke-dasharray:5 3}.over{fill:#cf222e;font-weight:600}
@@ -43,7 +43,7 @@ class Bar(NamedTuple):
 
 
 def picture(results: Estimate | Sweep, limit: int | None, *, html: bool) -> str:
-    """The picture as SVG, or as a page that holds it. `limit` is bytes, None where nothing is known to compare with."""
+    """The chart as SVG, or as an HTML page. `limit` is in bytes, None if there is nothing to compare with."""
     title, bars = _of_sweep(results) if isinstance(results, Sweep) else _of_estimate(results)
     drawn = _svg(title, bars, limit)
     return _page(title, drawn, bars) if html else drawn
@@ -51,12 +51,12 @@ def picture(results: Estimate | Sweep, limit: int | None, *, html: bool) -> str:
 
 def _of_estimate(found: Estimate) -> tuple[str, list[Bar]]:
     plan = found.plan
-    title = f"{found.model.name}, {plan.world:,} ranks, ZeRO stage {plan.stage}: memory of a GPU, the highest moment of each phase"
+    title = f"{found.model.name}, {plan.world:,} ranks, ZeRO stage {plan.stage}: GPU memory, peak of each phase"
     return title, [_bar(phase, found.peaks[phase], found.allowance.expected) for phase in PHASES]
 
 
 def _of_sweep(found: Sweep) -> tuple[str, list[Bar]]:
-    title = f"{found.points[0].model.name}: memory of a GPU at most, by {found.name}"
+    title = f"{found.points[0].model.name}: peak GPU memory by {found.name}"
     pairs = zip(found.values, found.points, strict=True)
     return title, [_bar(f"{value:,} ({point.phase})", point.peak, point.allowance.expected) for value, point in pairs]
 
@@ -116,7 +116,7 @@ def _legend(parts: list[str], y: int) -> list[str]:
 
 
 def _step(most: int) -> int:
-    """The distance of the marks: 1, 2 or 5 times a power of ten of GiB (of tenths of it, where all is small), at most ten of them."""
+    """The distance of the tick marks: 1, 2 or 5 times a power of ten of GiB, so that there are at most ten."""
     unit = GIB // 100
     while True:
         for times in (1, 2, 5):
@@ -137,7 +137,7 @@ def _page(title: str, drawn: str, bars: list[Bar]) -> str:
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width">\n'
         f"<title>{escape(title)}</title>\n<style>{style}</style>\n{drawn}"
-        f'<p>GiB</p>\n<div class="wide"><table>\n<tr><th></th>{head}<th>sum</th></tr>\n{rows}</table></div>\n</html>\n'
+        f'<p>GiB</p>\n<div class="wide"><table>\n<tr><th></th>{head}<th>total</th></tr>\n{rows}</table></div>\n</html>\n'
     )
 
 

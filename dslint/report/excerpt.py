@@ -1,4 +1,4 @@
-"""Excerpts of a config: the lines with something to show, what is underlined in them, and the sections they stand in."""
+"""Excerpts of a config: the lines of a finding, underlined, and the sections around them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dslint.report.style import Style, columns, visible, wrap
 from dslint.source.tree import Document, Mapping, Member, Node, Sequence
 
 SECTIONS = 3
-"""How many of the sections around a place are shown, the nearest ones."""
+"""How many of the enclosing sections are shown, the innermost ones."""
 
 CUT = "…"
 
 _LONG = 1000
-"""Lines from this length on are not measured: they are cut anyway."""
+"""Lines of this length or longer are not measured: they are cut anyway."""
 
 _LABEL = 24
-"""The least columns in which a label is wrapped beside its underline; with less it goes below."""
+"""The least columns in which a label is wrapped to the right of its underline; with less it goes below."""
 
 
 class Mark(NamedTuple):
-    """A stretch to underline: the primary one with carets, others with dashes and what they have to do with it."""
+    """A range to underline: the primary one with carets, others with dashes and a label."""
 
     range: Range
     label: str
@@ -58,12 +58,12 @@ def _child(node: Node, offset: int) -> Member | Node | None:
 
 
 def draw(document: Document, marks: list[Mark], context: Iterable[int], gutter: int, style: Style) -> list[str]:
-    """The lines of the marks, underlined, and those of the context; `...` stands for what is left out.
+    """The lines of the marks, underlined, and those of the context; `...` replaces omitted lines.
 
     Args:
         document: the file.
         marks: what to underline, the primary one first.
-        context: numbers of further lines to show; those after the last mark are left out.
+        context: numbers of further lines to show; those after the last mark are omitted.
         gutter: how wide the line numbers are.
         style: how to draw.
     """
@@ -100,7 +100,7 @@ def _place(document: Document, mark: Mark) -> tuple[int, Underline]:
 
 
 def _line(document: Document, number: int, underlines: list[Underline], gutter: int, style: Style) -> list[str]:
-    """A line with its underlines below; a line that is too long once for each stretch of it that has one."""
+    """A line with its underlines below; a line that is too long is repeated for each range that does not fit."""
     line = document.line(number)
     room = max(style.width - gutter - 3, 20)
     margin = style.paint(f"{number:>{gutter}} |", "blue", "bold")
@@ -120,12 +120,12 @@ def _line(document: Document, number: int, underlines: list[Underline], gutter: 
 
 
 def bar(gutter: int, style: Style) -> str:
-    """The margin of a line without a number."""
+    """The gutter of a line without a number."""
     return style.paint(f"{'':>{gutter}} |", "blue", "bold")
 
 
 def _window(line: str, first: int, last: int, room: int) -> tuple[int, int]:
-    """The stretch of a line that is shown: all of it if it fits, else what is underlined (or its beginning) and what fits around it."""
+    """The part of a line that is shown: all of it if it fits, else what is underlined (or its beginning) and what fits around it."""
     if len(line) < _LONG and columns(line) <= room:
         return 0, len(line)
     start = end = first
@@ -151,7 +151,7 @@ def _window(line: str, first: int, last: int, room: int) -> tuple[int, int]:
 
 
 def _underline(line: str, underline: Underline, window: tuple[int, int], room: int, style: Style) -> list[str]:
-    """The rows of an underline: the underline itself, and its label beside it or, where there is no room, below."""
+    """The rows of an underline: the underline itself, and its label to the right or, without room, below."""
     mark, (start, end) = underline.mark, window
     indent = columns(line[start : underline.first]) + (len(CUT) if start else 0)
     size = max(1, columns(line[underline.first : min(underline.last, end)]))

@@ -1,4 +1,4 @@
-"""What `dslint fit` prints: what does not fit, the ways to make it fit with their diffs and costs, and what is not needed."""
+"""The output of `dslint fit`: whether the config fits, the ways to make it fit with diffs and costs, and what is not needed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from dslint.report.estimate_page import gib
 from dslint.report.style import Style, visible_lines, wrap
 
 SHOWN = 4
-"""Ways whose diffs are printed; JSON has all."""
+"""How many ways are printed with their diffs; JSON has all."""
 
 
 def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str:
-    """The report for people."""
+    """The report as text."""
     base = fit.base.found
-    lines = [style.paint(base.model.name, "bold") + f": {base.model.size:,} parameters, {base.plan.samples:,} samples a step, which stay"]
+    lines = [
+        style.paint(base.model.name, "bold") + f": {base.model.size:,} parameters, {base.plan.samples:,} samples per step (unchanged below)"
+    ]
     lines += [
         style.paint(line, "bold") if fit.fits else style.paint(line, "red", "bold") for line in wrap(_verdict(fit, facts), style.width)
     ]
@@ -37,22 +39,21 @@ def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str
 
 def _verdict(fit: Fit, facts: Facts) -> str:
     found, goal = fit.base.found, fit.goal
-    room = in_words(goal.device) + (f" of {facts.gpu}" if facts.gpu and facts.gpu.memory == goal.device else "")
+    room = in_words(goal.device) + (f" ({facts.gpu})" if facts.gpu and facts.gpu.memory == goal.device else "")
     need = f"It peaks at {gib(found.device.expected)} GiB ({found.phase}; {gib(found.device.low)} to {gib(found.device.high)})"
     if fit.fits:
-        sure = "fits" if found.fits(goal.device) else "is expected to fit, with little room,"
-        return f"{need} and {sure} into the {room}."
-    words = f"{need} and does not fit into the {room}." if found.device.expected > goal.device else f"{need}, which the {room} hold."
+        return f"{need} and {'fits' if found.fits(goal.device) else 'probably fits'} in {room}."
+    words = f"{need} and {'does not fit' if found.device.expected > goal.device else 'fits'} in {room}."
     if not goal.host_met(found):
         words += (
-            f" A machine needs {gib(found.host_of_node)} GiB of its {in_words(goal.host or 0)} of host memory: "
+            f" A machine needs {gib(found.host_of_node)} GiB of host memory and has {in_words(goal.host or 0)}: "
             "the kernel would kill the job with exit code -9."
         )
     return words
 
 
 def _not_needed(fit: Fit) -> list[str]:
-    """What it would fit without, a sentence for each thing."""
+    """What the config does not need in order to fit, a sentence each."""
     plan, most = fit.base.found.plan, gib(fit.goal.device)
     stages = [f"{way.changes[0].name} peaks at {gib(way.peak)}" for way in reversed(fit.lesser) if way.changes[0].name.startswith("stage")]
     sentences = [f"Stage {plan.stage} is not needed: {', '.join(stages)} GiB of {most}."] if stages else []
@@ -60,7 +61,7 @@ def _not_needed(fit: Fit) -> list[str]:
         name = way.changes[0].name
         if name.startswith("no "):
             sentences.append(
-                f"{name.removeprefix('no ').capitalize()} is not needed: without it, it peaks at {gib(way.peak)} GiB of {most}."
+                f"{name.removeprefix('no ').capitalize()} is not needed: without it, memory peaks at {gib(way.peak)} GiB of {most}."
             )
     return sentences
 
@@ -69,18 +70,18 @@ def _way(number: int, way: Variant, fit: Fit, speeds: Speeds, path: str, style: 
     title = f"{number}. " + ", ".join(change.name for change in (*way.changes, *way.also))
     first, *rest = wrap(title, style.width)
     lines = [style.paint(line, "bold") for line in (first, *(f"   {line}" for line in rest))]
-    sure = "" if way.found.fits(fit.goal.device) else ", with little room"
-    saved = f"peaks at {gib(way.peak)} GiB, {gib(fit.base.peak - way.peak)} less{sure}"
+    margin = "" if way.found.fits(fit.goal.device) else " (small margin)"
+    saved = f"peak: {gib(way.peak)} GiB, {gib(fit.base.peak - way.peak)} less{margin}"
     host = way.found.host_of_node - fit.base.found.host_of_node
     if abs(host) > 2**20:
-        saved += f"; host memory of a machine {gib(way.found.host_of_node)} GiB, {gib(abs(host))} {'more' if host > 0 else 'less'}"
-    told = [saved, f"step: {_slower(way, fit)}", *(f"cost: {words}" for words in _costs(way, fit, speeds))]
-    if way.trains_otherwise:
-        names = ", ".join(change.name for change in way.changes if change.trains_otherwise)
-        told.append(f"trains otherwise, not merely slower: {names}")
-    told += [f"program: {change.program}" for change in (*way.changes, *way.also) if change.program]
-    told += [f"note: {change.note}" for change in way.changes if change.note]
-    for sentence in told:
+        saved += f"; host memory per machine: {gib(way.found.host_of_node)} GiB, {gib(abs(host))} {'more' if host > 0 else 'less'}"
+    sentences = [saved, f"step: {_slower(way, fit)}", *(f"cost: {words}" for words in _costs(way, fit, speeds))]
+    if way.changes_training:
+        names = ", ".join(change.name for change in way.changes if change.changes_training)
+        sentences.append(f"changes training: {names}")
+    sentences += [f"program: {change.program}" for change in (*way.changes, *way.also) if change.program]
+    sentences += [f"note: {change.note}" for change in way.changes if change.note]
+    for sentence in sentences:
         head, *more = wrap(sentence, style.width - 5)
         lines += [f"   {head}", *(f"     {line}" for line in more)]
     return lines + [f"   {line}" for line in _painted(diff(fit, way, path), style)]
@@ -93,8 +94,8 @@ def _costs(way: Variant, fit: Fit, speeds: Speeds) -> list[str]:
 def _slower(way: Variant, fit: Fit) -> str:
     before, after = fit.base.lasts.total, way.lasts.total
     percent = 100 * (after / before - 1)
-    change = "about as fast" if abs(percent) < 1 else f"about {abs(percent):.0f} % {'slower' if percent > 0 else 'quicker'}"
-    return f"{change} ({_time(after)} instead of {_time(before)}, nothing overlapped)"
+    change = "about as fast" if abs(percent) < 1 else f"about {abs(percent):.0f} % {'slower' if percent > 0 else 'faster'}"
+    return f"{change} ({_time(after)} instead of {_time(before)}, without overlap)"
 
 
 def _time(seconds: float) -> str:
@@ -116,8 +117,8 @@ def _nothing(fit: Fit, style: Style) -> list[str]:
     least = fit.least
     names = ", ".join(change.name for change in least.changes) or "the config as it is"
     return wrap(
-        f"Nothing that was tried makes it fit. The least, {gib(least.peak)} GiB, comes of: {names}. "
-        "What is left is more GPUs (dslint estimate --sweep world-size=...), a shorter sequence, or a smaller model.",
+        f"No change that dslint tried makes it fit. The lowest peak is {gib(least.peak)} GiB, with: {names}. "
+        "Use more GPUs (dslint estimate --sweep world-size=...), a shorter sequence, or a smaller model.",
         style.width,
     )
 
@@ -125,11 +126,11 @@ def _nothing(fit: Fit, style: Style) -> list[str]:
 def _table(fit: Fit, style: Style) -> list[str]:
     """All single changes that save something."""
     if not fit.singles:
-        return ["No single change saves anything."]
+        return ["No single change saves memory."]
     width = style.width - 36
-    lines = [style.paint(f"{'Each change alone':<{width}}{'peak GiB':>10}{'saves':>9}{'host':>8}{'step':>8}", "bold")]
+    lines = [style.paint(f"{'Each change on its own':<{width}}{'peak GiB':>10}{'saves':>9}{'host':>8}{'step':>8}", "bold")]
     for way in fit.singles:
-        name = way.changes[0].name + (" *" if way.trains_otherwise else "")
+        name = way.changes[0].name + (" *" if way.changes_training else "")
         host = way.found.host_of_node
         slower = 100 * (way.lasts.total / fit.base.lasts.total - 1)
         step = f"{slower:+.0f} %" if abs(slower) >= 0.5 else "="
@@ -140,13 +141,14 @@ def _table(fit: Fit, style: Style) -> list[str]:
 
 def _small_print(fit: Fit, speeds: Speeds, style: Style) -> list[str]:
     words = (
-        "Best first: what trains the same, what fits even at the high end of its range, what is quickest. Peaks are those of dslint "
-        "estimate, with its allowance for context and fragmentation; host is that of a machine, in GiB. Steps are reckoned at 40 % of the "
-        f"GPU's peak, {speeds.pcie / 1e9:g} GB/s over PCIe, {speeds.nvme / 1e9:g} GB/s of NVMe a machine, {speeds.within / 1e9:g} GB/s "
-        f"between GPUs of one machine and {speeds.between / 1e9:g} GB/s between machines. {fit.tried} variants were tried."
+        "Ranking: first changes that keep training the same, then those that fit even at the high end of their range, then the fastest. "
+        "Peaks are those of dslint estimate, with its allowance for context and fragmentation; host memory is per machine, in GiB. Step "
+        f"times assume 40 % of the GPU's peak FLOPS, {speeds.pcie / 1e9:g} GB/s over PCIe, {speeds.nvme / 1e9:g} GB/s of NVMe per machine, "
+        f"{speeds.within / 1e9:g} GB/s between GPUs of a machine and {speeds.between / 1e9:g} GB/s between machines. "
+        f"{fit.tried} variants were tried."
     )
-    if any(way.trains_otherwise for way in fit.singles):
-        words += " * trains otherwise, not merely slower."
+    if any(way.changes_training for way in fit.singles):
+        words += " * changes training, not only its speed."
     return wrap(words, style.width)
 
 
@@ -174,7 +176,7 @@ def _variant(way: Variant, fit: Fit, speeds: Speeds) -> dict[str, Any]:
         "changes": [change.name for change in way.changes],
         "program": [change.program for change in (*way.changes, *way.also) if change.program],
         "notes": [change.note for change in way.changes if change.note],
-        "trains_otherwise": way.trains_otherwise,
+        "trains_otherwise": way.changes_training,
         "fits": fit.goal.met(found),
         "sure": found.fits(fit.goal.device) is True,
         "device": found.device._asdict(),

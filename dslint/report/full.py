@@ -1,4 +1,4 @@
-"""The format for people: each finding with the lines it is about, what DeepSpeed does, what to write instead; a summary at the end."""
+"""The default format: each finding with its lines, what DeepSpeed does and what to write instead; a summary at the end."""
 
 from __future__ import annotations
 
@@ -9,17 +9,28 @@ from dslint.diagnostics import Applicability, Diagnostic, Range, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.excerpt import Mark, bar, draw, line_of, sections
 from dslint.report.style import Style, paragraphs, visible, wrap
-from dslint.report.words import COLORS, assumed, assumed_in_short, consequence_of, fixable, hidden, not_asked, reasons, verdict
+from dslint.report.words import (
+    COLORS,
+    consequence_of,
+    fixable,
+    hidden,
+    inferred_facts,
+    inferred_facts_in_short,
+    reasons,
+    skipped_rules,
+    verdict,
+)
 from dslint.source.tree import Document
 
 _FIXES = {Applicability.SAFE: " (--fix)", Applicability.UNSAFE: " (--unsafe-fixes)", Applicability.DISPLAY: ""}
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:
-    """Write the results for people."""
+    """Write findings and summary; only the findings if the run is quiet."""
     documents = {file.path: file.document for file in results.files if file.document is not None}
     blocks = [block for file in results.files for block in _file(file, documents, style)]
-    blocks.append(list(_summary(results, style)))
+    if not results.quiet:
+        blocks.append(list(_summary(results, style)))
     out.write("\n".join("\n".join(block) + "\n" for block in blocks))
 
 
@@ -77,7 +88,7 @@ def _marks(diagnostic: Diagnostic, documents: dict[str, Document]) -> dict[str, 
 
 
 def _context(document: Document, diagnostic: Diagnostic, marks: list[Mark]) -> Iterator[int]:
-    """The lines that help to read the marks: where their sections open; for a mistake in the text itself the line before it."""
+    """Extra lines of context: where the sections of the marks open; for a syntax error the line before it."""
     for mark in marks:
         yield from sections(document, mark.range.start.offset)
     if marks[0].primary and not diagnostic.pointer:
@@ -91,7 +102,7 @@ def _remarks(diagnostic: Diagnostic, marks: dict[str, list[Mark]]) -> Iterator[t
             yield "note", (f"{related.path}{_place(related.range)}: " if elsewhere else "") + related.message
     consequence = consequence_of(diagnostic)
     if consequence:
-        yield "DeepSpeed", consequence
+        yield "effect", consequence
     if diagnostic.help:
         yield "help", diagnostic.help
     if diagnostic.fix:
@@ -110,12 +121,13 @@ def _remark(label: str, text: str, gutter: int, style: Style) -> list[str]:
 
 def _summary(results: Results, style: Style) -> Iterator[str]:
     yield from (style.paint(line, "bold") for line in wrap(verdict(results), style.width))
-    for sentence in (fixable(results), hidden(results), *not_asked(results)):
+    for sentence in (fixable(results), hidden(results)):
         yield from wrap(sentence, style.width) if sentence else ()
-    for sentence in reasons(results) if results.verbose else ():
-        yield from paragraphs(visible(sentence), style.width)
-    for sentence in assumed(results) if results.verbose else assumed_in_short(results):
-        yield from paragraphs(sentence, style.width)
     explained = next((diagnostic.code for diagnostic in results.diagnostics if diagnostic.name != "internal-error"), None)
     if explained:
-        yield f"For more about a finding: dslint rule {explained}"
+        yield f"To explain a finding: dslint rule {explained}"
+    for sentence in reasons(results) if results.verbose else ():
+        yield from paragraphs(visible(sentence), style.width)
+    inferred = inferred_facts(results) if results.verbose else inferred_facts_in_short(results)
+    for sentence in (*inferred, *skipped_rules(results)):
+        yield from paragraphs(sentence, style.width)

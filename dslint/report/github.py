@@ -1,7 +1,7 @@
-"""GitHub Actions: workflow commands, which GitHub shows beside the lines of a pull request, and then the whole report for the log.
+"""GitHub Actions: workflow commands, which GitHub shows as annotations of a pull request, and then the whole report for the log.
 
-GitHub shows at most 10 annotations of each severity per step, so the loudest come first and the rest is counted. The log quotes files that
-anyone may have sent: commands are switched off while it is written, or a config could hold commands of its own.
+GitHub shows at most 10 annotations of each severity per step, so the most severe come first and the rest is counted. The log quotes files
+that anyone may have sent: commands are disabled while it is written, because a config could contain some.
 https://docs.github.com/en/actions/reference/workflows-and-actions/workflow-commands
 """
 
@@ -21,7 +21,7 @@ from dslint.report.style import Style, visible, visible_lines
 from dslint.report.words import count, said
 
 LIMIT = 10
-"""How many annotations of each severity GitHub shows for one step."""
+"""The annotations of each severity that GitHub shows for one step."""
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
@@ -41,7 +41,7 @@ def write(results: Results, out: TextIO, style: Style) -> None:
 
 
 def _quoted(log: str) -> str:
-    """A text in which the runner obeys no command: the word that ends it is made of the text, which therefore cannot hold it."""
+    """A text in which the runner executes no command. The end marker is a hash of the text, which therefore cannot contain it."""
     word = sha256(log.encode("utf-8", "surrogatepass")).hexdigest()
     return f"::stop-commands::{word}\n{log}::{word}::\n"
 
@@ -58,14 +58,14 @@ def _annotation(diagnostic: Diagnostic, root: str | None) -> str:
     if diagnostic.range is not None:
         start, end = diagnostic.range.start, diagnostic.range.end
         properties |= {"line": str(start.line), "endLine": str(end.line)}
-        if start.line == end.line:  # over several lines GitHub takes columns for a mistake, and shows nothing
+        if start.line == end.line:  # with columns over several lines GitHub shows nothing
             properties |= {"col": str(start.column), "endColumn": str(end.column)}
     properties["title"] = visible(f"{diagnostic.code} {diagnostic.name}")
     return command(COMMANDS[diagnostic.severity], properties, "\n".join(visible_lines(part) for part in said(diagnostic)))
 
 
 def _where(path: str, root: str | None) -> dict[str, str]:
-    """The file as GitHub knows it: from the root of the repository, where it lies inside."""
+    """The file relative to the root of the repository, if it is inside."""
     if path == "<stdin>":
         return {}
     portable = path.encode("utf-8", "backslashreplace").decode()

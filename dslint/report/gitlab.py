@@ -1,7 +1,7 @@
 """GitLab Code Quality: a JSON array of findings, which GitLab shows in a merge request.
 
-Files that cannot be read are findings too, and stand last. What was suppressed is left out, and so is what is only said of a file as a
-whole: GitLab has no place for either. Paths start at the root of the project (`CI_PROJECT_DIR`, or else the working directory).
+Files that cannot be read are findings too, at the end. Suppressed findings and notes about whole files are left out: GitLab has no
+place for them. Paths start at the root of the project (`CI_PROJECT_DIR`, or else the working directory).
 https://docs.gitlab.com/ci/testing/code_quality/
 """
 
@@ -19,7 +19,7 @@ from dslint.report.style import Style, visible
 from dslint.suppress.fingerprints import fingerprints
 
 
-def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
     """Write the results as a Code Quality report."""
     root = os.environ.get("CI_PROJECT_DIR") or os.getcwd()  # noqa: PTH109 - pathlib is slow to import
     found = [*results.diagnostics, *(_unreadable(file, file.error) for file in results.files if file.error is not None)]
@@ -47,7 +47,7 @@ def _entry(diagnostic: Diagnostic, fingerprint: str, root: str) -> dict[str, obj
 
 
 def _severity(diagnostic: Diagnostic) -> str:
-    """A job that crashes is worse than one that trains wrongly; of the quiet ones, what costs time is worse than advice."""
+    """A crash is worse than wrong training; of the infos, lost time is worse than advice."""
     if diagnostic.severity is Severity.ERROR:
         return "blocker" if diagnostic.effect is Effect.CRASH else "critical"
     if diagnostic.severity is Severity.WARNING:

@@ -1,12 +1,12 @@
-"""The format for programs: a stable contract, described here and in `docs/output.schema.json`.
+"""The JSON format: a stable contract, described here and in `docs/output.schema.json`.
 
     {
-      "version": 1,               what a program must check; it changes only when something here is removed or changes its meaning
+      "version": 1,               check this; it changes only when something here is removed or changes its meaning
       "dslint": "0.1.0",          the release that wrote this
-      "facts": {...},             what was given beside the files, by the names of the options; null is unknown
+      "facts": {...},             the facts that were given, by the names of the options; null is unknown
       "files": [{
         "path", "kind",           the path as it was given or found, with forward slashes; "ds_config", "inference", "template", ...
-        "error", "note",          why it could not be read; a sentence about it as a whole
+        "error", "note",          why it could not be read; a sentence about the whole file
         "inferred": [{"fact", "value", "evidence"}],
         "not_judged": [{"reason", "range"}]   what was not judged: the whole file if range is null, else the part at range
       }],
@@ -20,22 +20,22 @@
         "range": {"start": {"line", "column", "offset"}, "end": {...}},
         "related": [{"path", "message", "pointer", "range"}],
         "fix": {"title", "applicability": "safe" | "unsafe" | "display", "edits": [{"range", "content"}]},
-        "fingerprint"             the same from run to run, while the file keeps its path and the finding its key
+        "fingerprint"             stable between runs while the file keeps its path and the finding its key
       }],
-      "suppressed": [{            findings that somebody wants not to see, like those above; nothing above counts them
+      "suppressed": [{            suppressed findings, like those above; not counted above
         ...,
         "suppression": {"by": "comment" | "settings" | "baseline", "reason"}
       }],
-      "skipped": [{"code", "needs"}],       rules that were not asked about some file, and the fact each would need
+      "skipped": [{"code", "needs"}],       rules that were skipped for some file, and the fact that each needs
       "summary": {"error", "warning", "info", "files", "judged", "not_judged", "unreadable", "suppressed"}
     }
 
-Every key is always there. What is not known or does not apply is null: `error`, `note`, `phase`, `help`, `url`, `pointer`, `range`, `fix`,
+Every key is always present. What is unknown or does not apply is null: `error`, `note`, `phase`, `help`, `url`, `pointer`, `range`, `fix`,
 `reason`. Lines and columns start at 1 and offsets at 0, all in code points of the file's text; a range ends before its `end`. Diagnostics
-stand in the order of the files, and by place within each. Later releases may add keys.
+are sorted by file, and by place within each file. Later releases may add keys.
 
-The output is ASCII. A lone surrogate (half of a character, or a byte of a file name that is no text) becomes a backslash, `u` and its
-number *as text*, because many JSON readers refuse the escape itself.
+The output is ASCII. A lone surrogate (half of a character, or a byte of a file name that is not text) becomes a backslash, `u` and its
+number *as text*, because many JSON readers reject the escape itself.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from dslint.suppress.fingerprints import fingerprints
 VERSION = 1
 
 
-def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
     """Write the results as one JSON object."""
     json.dump(portable(payload(results)), out, indent=2)
     out.write("\n")
@@ -79,7 +79,7 @@ def payload(results: Results) -> dict[str, object]:
 
 
 class Part(NamedTuple):
-    """What is written of a file."""
+    """The output for one file."""
 
     file: dict[str, object]
     diagnostics: list[dict[str, object]]
@@ -87,7 +87,7 @@ class Part(NamedTuple):
 
 
 def of_files(results: Results) -> Iterator[Part]:
-    """The files, and what was found in each, as plain data."""
+    """The files and their findings, as plain data."""
     shown, hidden = map(iter, fingerprinted(results))
     for file in results.files:
         yield Part(
@@ -104,7 +104,7 @@ def of_files(results: Results) -> Iterator[Part]:
 
 
 def fingerprinted(results: Results) -> tuple[list[str], list[str]]:
-    """The fingerprints of the findings in their order, and of those that were suppressed in theirs."""
+    """The fingerprints of the reported findings, and of the suppressed ones, in their order."""
     shown = results.diagnostics
     prints = fingerprints([*shown, *(suppressed.diagnostic for suppressed in results.suppressed)])
     return prints[: len(shown)], prints[len(shown) :]
@@ -117,7 +117,7 @@ def facts_of(results: Results) -> dict[str, object]:
 
 
 def skipped_of(results: Results) -> list[dict[str, str]]:
-    """The rules that were not asked about some file."""
+    """The rules that were skipped for some file."""
     return [{"code": code, "needs": needs} for needs, codes in sorted(results.skipped.items()) for code in sorted(codes)]
 
 
@@ -186,7 +186,7 @@ def _edit(edit: Edit, document: Document | None) -> dict[str, object]:
 
 
 def portable(value: object) -> object:
-    """The data with lone surrogates spelt out."""
+    """The data with lone surrogates written as text."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, list):

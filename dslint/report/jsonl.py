@@ -1,12 +1,12 @@
-"""The format for programs that read line by line: a JSON object in each line, and what it is in its `type`.
+"""JSON Lines: an object per line, and its kind in `type`.
 
-    {"type": "file", ...}          a file; what was found in it follows
+    {"type": "file", ...}          a file; its findings follow
     {"type": "diagnostic", ...}    a finding
-    {"type": "suppressed", ...}    a finding that somebody wants not to see
+    {"type": "suppressed", ...}    a suppressed finding
     {"type": "summary", ...}       the last line: `version`, `dslint`, `facts`, `skipped` and the counts of `summary`
 
-The objects are those of the format "json" (see `json_format`, which says what changes and what does not, and
-`docs/output.schema.json`). A report without a last line of type "summary" was cut off.
+The objects are those of the format "json" (see `json_format`, which states what may change, and
+`docs/output.schema.json`). A report without a last line of type "summary" is truncated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dslint.report.json_format import VERSION, facts_of, of_files, portable, ski
 from dslint.report.style import Style
 
 
-def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
     """Write the results as lines of JSON."""
     out.writelines(json.dumps(portable(line)) + "\n" for line in _lines(results))
 

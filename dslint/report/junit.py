@@ -5,10 +5,10 @@
         <testcase classname="ds.json" name="DS501 offload-param-below-stage-3">
           <failure type="warning" message="...">every finding of the rule, with its place</failure>
 
-A test has one `failure` however often the rule spoke: of several, the readers show the first. A file in which nothing was found has one
-test that passed; one that cannot be read has an `error`; what was suppressed, or was not judged at all, is `skipped`. A finding that is
-not loud enough to fail the run (`fail-on`) is the output of a test that passed. The output is ASCII; characters that XML cannot hold are
-written as something to be seen.
+A test has one `failure` however many findings the rule has, because readers show only the first. A file without findings has one
+passed test; a file that cannot be read has an `error`; suppressed findings and files that were not checked are `skipped`. A finding that
+is not severe enough to fail the run (`fail-on`) is the output of a passed test. The output is ASCII; characters that XML cannot contain
+are made visible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dslint.report.style import Style, visible, visible_lines
 from dslint.report.words import count, place, said, suppressed_by
 
 
-def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
     """Write the results as JUnit XML."""
     root = Element("testsuites", name="dslint")
     root.extend(_suite(file) for file in results.files)
@@ -58,7 +58,7 @@ def _cases(file: FileResult) -> Iterator[Element]:
         yield _case(file, file.kind, "error", "unreadable", file.error, [visible(f"{file.path}: {file.error}")])
     elif not file.diagnostics:
         judged = file.is_judged
-        note = file.note or ("" if judged else f"not judged: {file.kind}")
+        note = file.note or ("" if judged else f"not checked: {file.kind}")
         yield _case(file, "no findings" if judged else file.kind, None if judged else "skipped", file.kind, note, [])
     for (code, name), found in _by_rule(file.diagnostics).items():
         message = found[0].message + (f" (and {count(len(found) - 1, 'more finding')})" if len(found) > 1 else "")
@@ -82,7 +82,7 @@ def _finding(diagnostic: Diagnostic) -> str:
 
 
 def _case(file: FileResult, name: str, outcome: str | None, kind: str, message: str, body: Iterable[str]) -> Element:
-    """A test; `outcome` is the element that says what came of it, None where it passed, `system-out` where it passed with some words."""
+    """A test; `outcome` is the element for its result, None if it passed, `system-out` if it passed with output."""
     case = Element("testcase", classname=visible(file.path), name=visible(name), time="0")
     if outcome is not None:
         attributes = {} if outcome == "system-out" else {"type": visible(kind), "message": visible(message)}

@@ -1,7 +1,7 @@
 """Markdown for GitHub's step summary (`>> "$GITHUB_STEP_SUMMARY"`) and for comments on pull requests: a headline and a table per file.
 
-A step summary takes 1 MiB, so the loudest findings come first where not all fit, and the rest is counted. What comes from files may have
-been sent by anyone: it is escaped so that it stays text, in which nothing is a link, a mention, a reference or HTML.
+A step summary holds 1 MiB: if not all findings fit, the most severe are kept and the rest is counted. Text from files may have been sent
+by anyone: it is escaped so that nothing in it is a link, a mention, a reference or HTML.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import NamedTuple, TextIO
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, clipped, visible, visible_lines
-from dslint.report.words import assumed, count, hidden, not_asked, verdict
+from dslint.report.words import count, hidden, inferred_facts, skipped_rules, verdict
 
 LIMIT = 1_000_000
-"""How many bytes are written at most: the 1 MiB of a step summary, less some room for what else the step writes."""
+"""The most bytes to write: the 1 MiB of a step summary, less some room for other output of the step."""
 
 LONG = 5
-"""With more remarks than this they are folded away."""
+"""More remarks than this are folded."""
 
 REMARKS = 200
-"""How many remarks are written at most."""
+"""The most remarks to write."""
 
 TEXT = 1_000
-"""How many characters of a message are shown, or of a path."""
+"""The most characters of a message or a path."""
 
 HEAD = "| Place | Severity | Code | Finding |\n| --- | --- | --- | --- |\n"
 
 
 class Row(NamedTuple):
-    """A row of a table, and how loud it is."""
+    """A row of a table, and its severity."""
 
     severity: Severity
     text: str
 
 
-def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - whoever shows it has colours of their own
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
     """Write the results as Markdown."""
     said = verdict(results)
     before = f"### dslint: {said[0].lower()}{said[1:]}\n"
@@ -50,7 +50,7 @@ def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 
             out.write(head + "".join(rows[index].text for index in sorted(shown)))
     left_out = sum(len(rows) for _, rows in tables) - sum(map(len, kept))
     if left_out:
-        out.write(f"\n{count(left_out, 'finding')} left out: a step summary holds no more.\n")
+        out.write(f"\n{count(left_out, 'finding')} omitted: the step summary is full.\n")
     out.write(after)
 
 
@@ -89,9 +89,9 @@ def _size(text: str) -> int:
 
 
 def _remarks(results: Results) -> str:
-    """What there is to say beside the findings, folded away where it is long."""
+    """Notes that are not findings, folded if there are many."""
     suppressed = hidden(results)
-    lines = [*([suppressed] if suppressed else []), *not_asked(results), *assumed(results)]
+    lines = [*([suppressed] if suppressed else []), *inferred_facts(results), *skipped_rules(results)]
     lines += [f"{visible(file.path)}: {file.note}" for file in results.files if file.note]
     if not lines:
         return ""
@@ -107,12 +107,12 @@ _SPECIAL = re.compile(
     r"|(?P<commit>\b(?!\d+\b)[0-9a-fA-F]{7,40}\b)"
     r"|[@#:!%^](?=\S)|[wW](?=\.)|-(?=\d)"
 )
-"""What Markdown would act upon; and where GitHub and GitLab, which look at the text that Markdown made, would see a mention, a reference,
-an address, a commit or an emoji: these are broken up by `<wbr>`, which shows nothing."""
+"""Markdown syntax; and what GitHub and GitLab would turn into a mention, a reference, a link, a commit or an emoji: these are broken up
+by an invisible `<wbr>`."""
 
 
 def _escaped(text: str) -> str:
-    """A text of which nobody makes anything but text, in one line."""
+    """A text as inert Markdown, in one line."""
     return "<br>".join(_SPECIAL.sub(_inert, line) for line in clipped(visible_lines(text), TEXT).split("\n"))
 
 

@@ -1,9 +1,9 @@
-"""SVG to PNG, with resvg from the extra `plot`: its own renderer, which needs neither a browser nor a plotting library."""
+"""SVG to PNG, with resvg from the extra `plot`, which needs neither a browser nor a plotting library."""
 
 from __future__ import annotations
 
 FAMILIES = (None, "DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica")
-"""Fonts to draw with: the machine's own choice, else the first of these that is there."""
+"""Fonts to draw with: the machine's default, else the first of these that is installed."""
 
 SCALE = 2
 """Pixels for each unit of the SVG, so that text stays sharp on paper and on dense screens."""
@@ -12,21 +12,21 @@ LETTER = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20"><text x
 
 
 class NoRenderer(Exception):
-    """A PNG cannot be drawn on this machine. The text is a sentence for people."""
+    """A PNG cannot be drawn on this machine. The text is a sentence for the user."""
 
 
 def png(svg: str) -> bytes:
-    """The picture as PNG, on white.
+    """The SVG as PNG, on white.
 
     Raises:
-        NoRenderer: resvg is not installed, or there is no font to write with.
+        NoRenderer: resvg or a usable font is not installed.
     """
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        raise NoRenderer('a PNG is drawn with resvg, which is not installed: pip install "dslint[plot]", or ask for a .svg') from None
+        raise NoRenderer('PNG output requires resvg: pip install "dslint[plot]", or write a .svg') from None
     blank = svg_to_bytes(svg_string=LETTER.format(""))
     for family in FAMILIES:
         if svg_to_bytes(svg_string=LETTER.format("M"), sans_serif_family=family) != blank:
             return bytes(svg_to_bytes(svg_string=svg, background="#ffffff", zoom=SCALE, sans_serif_family=family))
-    raise NoRenderer("there is no font on this machine that a PNG could be lettered with; ask for a .svg, whose reader brings one")
+    raise NoRenderer("no usable font is installed on this machine; write a .svg instead")

@@ -1,7 +1,7 @@
-"""What `dslint probe --output-format json` prints: one object, all sizes in bytes, every key always there.
+"""The output of `dslint probe --output-format json`: one object, all sizes in bytes, every key always present.
 
     {"version": 1, "kind": "probe", "config", "exit_code",
-     "starts": true | false | null,      null where nothing could be run: "unable" says why
+     "starts": true | false | null,      null if nothing could run: "unable" has the reason
      "unable", "raised": {"phase", "kind", "text", "where"}, "out_of_memory",
      "explained": [{"code", "name", "message", "help", "pointer"}],
      "device", "hardware", "world_size", "rank", "ranks", "model", "parameters", "layers", "versions", "engine",
@@ -10,12 +10,12 @@
      "limit": {"size", "source"}, "fits",
      "predicted": [{"what", "predicted", "measured"}],
      "depths": {"measured", "full", "error", "where", "holds"},
-     "redirected": {key: what stood there}, "notes", "timeline", "summary"}
+     "redirected": {key: its value in the config}, "notes", "timeline", "summary"}
 
     {"version": 1, "kind": "comparison", "config", "exit_code", "variants": [{"name", "peak", "time", "result": {...}}]}
     {"version": 1, "kind": "search", "config", "exit_code", "largest", "tried": [{"micro_batch", "result": {...}}]}
 
-A variant's "peak" is the bytes, and "time" the factor, beside the first; null where either did not run to its end.
+A variant's "peak" (bytes) and "time" (factor) are relative to the first variant; null if either did not finish.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 from dslint.probe.answer import Memory
 from dslint.probe.result import Comparison, Result, Search
-from dslint.probe.variants import beside
+from dslint.probe.variants import relative_cost
 
 VERSION = 1
 
@@ -48,7 +48,7 @@ def _payload(result: Result | Comparison | Search) -> dict[str, Any]:
     first = result.results[0][1].answer
     variants = []
     for variant, one in result.results:
-        cost = beside(first, one.answer)
+        cost = relative_cost(first, one.answer)
         variants.append({"name": variant.name, "peak": cost and cost.peak, "time": cost and cost.time, "result": _one(one)})
     return {"variants": variants}
 

@@ -1,4 +1,4 @@
-"""What `dslint probe` prints for people: whether it starts, what it takes, for what, and what was predicted."""
+"""The text output of `dslint probe`: whether the engine starts, the memory it uses and for what, and the predicted figures."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dslint.facts.gpus import in_words
 from dslint.probe.answer import PHASES, Answer, Site
 from dslint.probe.result import Comparison, Result, Search
-from dslint.probe.variants import beside
+from dslint.probe.variants import relative_cost
 from dslint.report.style import Style, clipped, paragraphs, visible, wrap
 
 DEVICES = {"cuda": "a GPU", "fake": "a fake GPU", "cpu": "the CPU"}
-TENSORS_ONLY = "Beyond tensors, a GPU needs 0.6 to 2 GiB for its context and libraries, and some for fragmentation."
+TENSORS_ONLY = "Besides tensors, a GPU needs 0.6 to 2 GiB for its context and libraries, and some memory for fragmentation."
 SHOWN_SITES = 6
 LEAST_SITE = 0.005
-"""The share of the peak below which an allocation site is not worth a line."""
+"""The share of the peak below which an allocation site is not listed."""
 
 
 def page(result: Result | Comparison | Search, *, color: bool, width: int) -> str:
@@ -49,24 +49,24 @@ def _verdict(result: Result, style: Style) -> list[str]:
     if answer.unable is not None:
         return _bold(f"The probe could not run: {visible(answer.unable)}.", style, "yellow")
     place = f"on {DEVICES[answer.device]}" + (f" ({visible(answer.hardware)})" if answer.hardware else "")
-    whose = f"as rank {answer.rank} of {answer.world_size}" if answer.world_size > 1 else "as the only rank"
+    rank = f"as rank {answer.rank} of {answer.world_size}" if answer.world_size > 1 else "as the only rank"
     if answer.ranks > 1:
-        whose = f"by {answer.ranks} real ranks; the figures are those of rank {answer.rank}, which took the most"
+        rank = f"with {answer.ranks} real ranks; the figures are those of rank {answer.rank}, which used the most memory"
     if answer.out_of_memory:
-        return _bold(f"It runs out of memory {_phase(answer)}, {place}, {whose}.", style, "red")
+        return _bold(f"Out of memory {_phase(answer)}, {place}, {rank}.", style, "red")
     if answer.raised is not None:
-        return _bold(f"It does not start: DeepSpeed raises {_phase(answer)}, {place}, {whose}.", style, "red")
-    return _bold(f"It starts: {_count(answer.steps, 'optimizer step')} taken {place}, {whose}.", style)
+        return _bold(f"Does not start: DeepSpeed raises {_phase(answer)}, {place}, {rank}.", style, "red")
+    return _bold(f"Starts: took {_count(answer.steps, 'optimizer step')} {place}, {rank}.", style)
 
 
 def _phase(answer: Answer) -> str:
     phase = answer.raised.phase if answer.raised else ""
     return {
-        "parse": "while it reads the config",
-        "build": "while the model is built",
+        "parse": "while parsing the config",
+        "build": "while building the model",
         "initialize": "in deepspeed.initialize",
-        "forward": "in the forward",
-        "backward": "in the backward",
+        "forward": "in the forward pass",
+        "backward": "in the backward pass",
         "step": "in the optimizer step",
     }.get(phase, phase)
 
@@ -83,7 +83,7 @@ def _what(answer: Answer, style: Style) -> list[str]:
     if answer.versions:
         lines.append(", ".join(f"{name} {version}" for name, version in answer.versions.items()) + f"; {answer.seconds:.0f} s")
     if answer.step_seconds is not None:
-        lines.append(f"{answer.step_seconds:.3f} s for an optimizer step (the median, without the first)")
+        lines.append(f"{answer.step_seconds:.3f} s per optimizer step (median, without the first)")
     return [part for line in lines for part in wrap(line, style.width)]
 
 
@@ -94,7 +94,7 @@ def _raised(result: Result, style: Style) -> list[str]:
     if raised.where:
         lines.append(f"  at {visible(raised.where)}")
     for diagnostic in result.explained:
-        lines += ["", style.paint(f"{diagnostic.code} {diagnostic.name} explains it", "bold")]
+        lines += ["", style.paint(f"{diagnostic.code} {diagnostic.name} explains this error", "bold")]
         lines += [f"  {line}" for line in paragraphs(diagnostic.message, style.width - 2)]
         if diagnostic.help:
             lines += [f"  {line}" for line in paragraphs(f"help: {diagnostic.help}", style.width - 2)]
@@ -112,7 +112,7 @@ def _memory(answer: Answer, style: Style) -> list[str]:
 
     for phase in PHASES:
         if phase in shown.peaks or any(phase in answer.memory[place].peaks for place in places):
-            mark = "  the most" if phase == shown.peak_phase else ""
+            mark = "  highest" if phase == shown.peak_phase else ""
             lines.append(row(f"peak of {phase}", (answer.memory[place].peaks.get(phase, 0) for place in places), mark))
     if answer.started:
         lines.append(row("after initialize", (answer.memory[place].initialized for place in places)))
@@ -121,10 +121,10 @@ def _memory(answer: Answer, style: Style) -> list[str]:
         lines += [row(f"  {part}", (answer.memory[place].parts.get(part, 0) for place in places)) for part in names]
     pinned = max((memory.pinned for memory in answer.memory.values()), default=0)
     if pinned:
-        lines.append(f"  {in_words(pinned)} of the host's is page-locked")
+        lines.append(f"  {in_words(pinned)} of host memory is pinned")
     if shown.reserved is not None:
-        retries = f"; it emptied its cache {_count(shown.retries, 'time')} to go on" if shown.retries else ""
-        lines.append(f"  {in_words(shown.reserved)} reserved by the allocator at the most{retries}")
+        retries = f"; it emptied its cache {_count(shown.retries, 'time')}" if shown.retries else ""
+        lines.append(f"  the allocator reserved up to {in_words(shown.reserved)}{retries}")
     if shown.out_of_memory:
         lines.append(f"  the allocator ran out of memory {_count(shown.out_of_memory, 'time')}")
     return lines
@@ -134,11 +134,11 @@ def _sites(answer: Answer, style: Style) -> list[str]:
     memory = answer.memory[answer.place]
     lines: list[str] = []
     place = "" if len(answer.memory) == 1 else f" on the {answer.place}"
-    for title, sites in ((f"The most of a step{place}", memory.at_peak), (f"What stays{place} between steps", memory.kept)):
+    for title, sites in ((f"Peak of a step{place}", memory.at_peak), (f"Kept{place} between steps", memory.kept)):
         total = max(memory.training_peak if sites is memory.at_peak else memory.steady, 1)
         large = [site for site in sites[:SHOWN_SITES] if site.size >= LEAST_SITE * total]
         if large:
-            lines += ["", *_bold(f"{title}, by the line of code that allocated it", style), *(_site(site, style.width) for site in large)]
+            lines += ["", *_bold(f"{title}, by allocating line of code", style), *(_site(site, style.width) for site in large)]
     return lines
 
 
@@ -164,14 +164,13 @@ def _depths(result: Result, style: Style) -> list[str]:
     if line is None:
         return []
     runs = ", ".join(map(str, line.depths))
-    said = f"Extrapolated to {line.answer.layers} layers, on a straight line; runs of {runs} layers were made."
+    said = f"Extrapolated linearly to {line.answer.layers} layers from runs with {runs} layers."
     if line.error is None:
-        said += " Nothing shows that the line holds: give three numbers of layers."
+        said += " The error is unknown: pass three numbers of layers to check it."
     elif line.holds:
-        said += f" It holds: judged by the shallower runs, it is off by {line.error:.2%} of the peak at the most ({line.where})."
+        said += f" The shallower runs predict the deepest one with an error of at most {line.error:.2%} of the peak ({line.where})."
     else:
-        said += f" It does not hold: judged by the shallower runs, it may be off by {line.error:.1%} of the peak ({line.where})."
-        said += " Give larger numbers of layers."
+        said += f" This is unreliable: the error may be {line.error:.1%} of the peak ({line.where}). Pass larger numbers of layers."
     return ["", *wrap(said, style.width)]
 
 
@@ -180,9 +179,9 @@ def _fits(result: Result, style: Style) -> list[str]:
     if limit is None or fits is None or result.answer.out_of_memory:
         return []
     peak = result.answer.memory[result.answer.place].peak
-    verb = "fits" if fits else "does not fit"
+    verb = "Fits" if fits else "Does not fit"
     room = f"{in_words(limit.size - peak)} to spare" if fits else f"{in_words(peak - limit.size)} too much"
-    said = f"It {verb} into {in_words(limit.size)} ({limit.source}): {in_words(peak)} at the most, {room}."
+    said = f"{verb} in {in_words(limit.size)} ({limit.source}): peak {in_words(peak)}, {room}."
     if result.answer.device != "cuda":
         said += " " + TENSORS_ONLY
     return ["", *_bold(said, style, *(() if fits else ("red",)))]
@@ -191,13 +190,13 @@ def _fits(result: Result, style: Style) -> list[str]:
 def _warnings(answer: Answer) -> list[str]:
     said = []
     if answer.skipped:
-        taken = f"{answer.skipped} of {answer.steps} optimizer steps were skipped, because gradients overflowed"
-        shown = "what is shown includes the optimizer states" if answer.states else "no optimizer state was made, and none is shown"
+        taken = f"{answer.skipped} of {answer.steps} optimizer steps were skipped because gradients overflowed"
+        shown = "the figures include the optimizer states" if answer.states else "no optimizer state was created, so none is shown"
         said.append(f"{taken}; {shown}.")
     elif answer.started and answer.engine and not answer.states and "SGD" not in str(answer.engine.get("optimizer", "")):
-        said.append("No optimizer state was seen in memory.")
+        said.append("No optimizer state was found in memory.")
     if answer.device == "cpu" and answer.started:
-        said.append("On the CPU device and host are one: the sum of both is shown. --device fake tells them apart.")
+        said.append("On the CPU, device and host share memory: the sum of both is shown. --device fake separates them.")
     if answer.device == "fake" and answer.started:
         said.append(
             "Nothing was computed: tensors are fake, compiled operations are replaced, and attention keeps what a fused kernel keeps."
@@ -206,7 +205,7 @@ def _warnings(answer: Answer) -> list[str]:
 
 
 def _redirected(answer: Answer) -> list[str]:
-    return [f"{key} was {visible(value)}; the probe used a folder of its own, which is gone." for key, value in answer.redirected]
+    return [f"{key} is {visible(value)}; the probe used a temporary folder instead and removed it." for key, value in answer.redirected]
 
 
 def _notes(sentences: list[str], style: Style) -> list[str]:
@@ -223,8 +222,8 @@ def _comparison(result: Comparison, style: Style) -> list[str]:
     timed = any(one.answer.step_seconds is not None for _, one in result.results)
     apart = any("host" in one.answer.memory for _, one in result.results)
     head = f"{visible(result.path):<{longest}}{'peak':>11}{'':>7}  {'in':<10}{'between steps':>14}"
-    head += (f"{'host, peak':>12}" if apart else "") + (f"{'s a step':>10}{'slower':>9}" if timed else "")
-    lines = [*_whose([one for _, one in result.results], style), style.paint(head, "bold")]
+    head += (f"{'host peak':>12}" if apart else "") + (f"{'s/step':>10}{'slower':>9}" if timed else "")
+    lines = [*_common([one for _, one in result.results], style), style.paint(head, "bold")]
     for variant, one in result.results:
         lines.append(f"{variant.name:<{longest}}" + _variant(first, one, apart=apart, timed=timed))
     last = result.results[-1][1]
@@ -232,8 +231,8 @@ def _comparison(result: Comparison, style: Style) -> list[str]:
     return lines
 
 
-def _whose(results: list[Result], style: Style) -> list[str]:
-    """What all the runs of a table have in common."""
+def _common(results: list[Result], style: Style) -> list[str]:
+    """What the runs of a table have in common."""
     answer = next((one.answer for one in results if one.answer.model), None)
     if answer is None:
         return []
@@ -246,36 +245,36 @@ def _whose(results: list[Result], style: Style) -> list[str]:
 def _variant(first: Answer, one: Result, *, apart: bool, timed: bool) -> str:
     answer = one.answer
     if not answer.started:
-        what = "could not run" if answer.unable is not None else "out of memory" if answer.out_of_memory else "does not start"
+        what = "cannot run" if answer.unable is not None else "out of memory" if answer.out_of_memory else "does not start"
         return f"{what:>18}"
     memory = answer.memory[answer.place]
-    cost = beside(first, answer)
+    cost = relative_cost(first, answer)
     change = "" if answer is first or cost is None else f"{cost.peak / max(first.memory[first.place].peak, 1):+.0%}"
     line = f"{in_words(memory.peak):>11}{change:>7}  {memory.peak_phase:<10}{in_words(memory.steady):>14}"
     if apart:
         line += f"{in_words(answer.memory['host'].peak if 'host' in answer.memory else 0):>12}"
     if timed and answer.step_seconds is not None:
         line += f"{answer.step_seconds:>10.3f}" + (f"{cost.time:>8.2f}x" if cost and cost.time and answer is not first else "")
-    return line + ("  too much" if one.fits is False else "")
+    return line + ("  does not fit" if one.fits is False else "")
 
 
 def _unlike(one: Result, name: str) -> str:
     if one.answer.raised is None:
         return f"{name}: {one.answer.unable}."
-    rules = ", ".join(f"{d.code} explains it: {d.message}" for d in one.explained[:1])
+    rules = ", ".join(f"{d.code}: {d.message}" for d in one.explained[:1])
     return f"{name}: {one.answer.raised.kind}: {clipped(one.answer.raised.text, 300)}" + (f" ({rules})" if rules else "")
 
 
 def _search(result: Search, style: Style) -> list[str]:
     limit = result.result.limit
-    into = f" into {in_words(limit.size)} ({limit.source})" if limit else " on this GPU"
+    into = f" in {in_words(limit.size)} ({limit.source})" if limit else " on this GPU"
     if result.largest is not None:
         lines = _bold(f"The largest micro batch that fits{into} is {result.largest:,}.", style)
     elif result.result.answer.started or result.result.answer.out_of_memory:
         lines = _bold(f"Not even a micro batch of 1 fits{into}.", style, "red")
     else:
         return _result(result.result, style)
-    lines += _whose([one for _, one in result.tried], style)
+    lines += _common([one for _, one in result.tried], style)
     lines.append(style.paint(f"{'micro batch':>13}{'peak':>12}  in", "bold"))
     for size, one in result.tried:
         memory = one.answer.memory.get(one.answer.place)

@@ -1,4 +1,4 @@
-"""What `dslint rule` prints: the page of a rule, and the list of them all."""
+"""The output of `dslint rule`: the page of a rule, and the list of all rules."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping, Member, Node, Sequence
 
 CHAPTER_TITLES = {
-    "DS0": "The file and its syntax",
-    "DS1": "Keys, types, releases",
+    "DS0": "Files and syntax",
+    "DS1": "Keys, types and releases",
     "DS2": "Batch and world size",
     "DS3": "Precision",
     "DS4": "ZeRO and communication",
     "DS5": "Offload and NVMe",
-    "DS6": "Optimizer, scheduler, clipping",
+    "DS6": "Optimizer, scheduler and gradient clipping",
     "DS7": "Activation checkpointing and memory",
-    "DS8": "Checkpoints, parallelism, monitors, other sections",
-    "DS9": "Integrations and files that must agree",
+    "DS8": "Checkpoints, parallelism, monitors and other sections",
+    "DS9": "Integrations and training setups",
 }
 
 
 def render(rule: Rule, *, color: bool, width: int) -> str:
-    """The page of a rule: what it finds, why it matters, examples, what it needs, what backs it."""
+    """The page of a rule: what it finds, why it matters, examples, what it needs, references."""
     style = Style(color=color, width=width)
     blocks = [list(_head(rule, style)), list(_documentation(rule.documentation, width))]
     for title, examples in groupby((*rule.bad, *rule.good), key=_title):
         blocks.append([*(style.paint(line, "bold") for line in wrap(f"{title}:", width)), *_examples(examples, width)])
     if rule.needs:
-        blocks.append(wrap(f"Needs to know: {listed(flag(fact) for fact in rule.needs)}. Without it the rule is skipped.", width))
+        blocks.append(wrap(f"Requires {listed(flag(fact) for fact in rule.needs)}; otherwise the rule is skipped.", width))
     if rule.references:
         blocks.append([style.paint("References:", "bold"), *("  " + reference for reference in rule.references)])
     return "\n\n".join("\n".join(block) for block in blocks if block)
@@ -44,8 +44,8 @@ def render(rule: Rule, *, color: bool, width: int) -> str:
 
 def _head(rule: Rule, style: Style) -> Iterator[str]:
     yield style.paint(rule.code, "bold") + " " + style.paint(rule.name, "bold")
-    said = consequence(rule.effect, rule.phase) or "runs it as it is; this is advice"
-    head, *rest = wrap(f"{rule.severity.value}: DeepSpeed {said}", style.width)
+    happens = consequence(rule.effect, rule.phase) or "DeepSpeed runs the config as written; this is advice"
+    head, *rest = wrap(f"{rule.severity.value}: {happens}", style.width)
     yield style.paint(rule.severity.value, COLORS[rule.severity], "bold") + head.removeprefix(rule.severity.value)
     yield from rest
 
@@ -70,7 +70,7 @@ def _documentation(text: str, width: int) -> Iterator[str]:
 
 
 def _title(example: Example) -> str:
-    """What is said above an example: whether something is found in it and where, and with which options."""
+    """The heading of an example: whether and where the rule finds something, and with which options."""
     where = dotted(example.at or "")
     words = ["No finding" if example.at is None else "Found", f"at {where}" if where else "", _flags(example.context)]
     return " ".join(word for word in words if word)
@@ -82,12 +82,12 @@ def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
             yield ""
         yield from ("    " + line for line in laid_out(example.text, width - 4))
         for name, text in example.files:
-            yield f"  beside {name}:"
+            yield f"  with {name}:"
             yield from ("    " + line for line in text.rstrip("\n").split("\n"))
 
 
 def _flags(context: Context) -> str:
-    """The options that give the facts, but for what is so anyway."""
+    """The options that give the facts of an example; defaults are left out."""
     facts, usual = context.facts, Context()
     implied = {"loader_release"} | ({"gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else set())
     names = (*(field.name for field in fields(Facts) if field.name not in implied), "policy", "checkpoint")
@@ -99,7 +99,7 @@ def _flags(context: Context) -> str:
 
 
 def dotted(where: Where) -> str:
-    """A config path in one word."""
+    """A config path as a string."""
     return where if isinstance(where, str) else ".".join(str(step) for step in where)
 
 
@@ -112,7 +112,7 @@ def laid_out(text: str, width: int) -> list[str]:
 
 
 def _node(document: Document, node: Node, before: str, after: str, width: int) -> Iterator[str]:
-    """The lines of a node that `before` stands in front of and `after` behind."""
+    """The lines of a node, with `before` in front and `after` behind it."""
     whole = before + document.text[slice(*node.span)] + after
     inner = node.members if isinstance(node, Mapping) else node.items if isinstance(node, Sequence) else []
     if columns(whole) <= width or not inner:
@@ -140,7 +140,7 @@ def index(rules: Iterable[RuleInfo], *, color: bool, width: int) -> str:
         )
         for code, chapter in groupby(rules, key=lambda rule: rule.code[:3])
     ]
-    return "\n\n".join([*blocks, "For more about one of them: dslint rule CODE"])
+    return "\n\n".join([*blocks, "To explain a rule: dslint rule CODE"])
 
 
 def _row(rule: RuleInfo, names: int, style: Style) -> str:

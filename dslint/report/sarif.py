@@ -1,13 +1,12 @@
 """SARIF 2.1.0, which GitHub code scanning, Azure DevOps and editors read.
 
-A finding is a result, a suppressed one too: it says by what it was suppressed. The rules that have results are described in the tool, with
-their documentation. A file that could not be read, and what is said of a file as a whole, are notifications of the invocation, as are the
-rules that were not asked. Artifacts are addressed from `%SRCROOT%`, which is GITHUB_WORKSPACE or else the working directory, and by
-absolute `file:` addresses outside of it.
+A finding is a result; suppressed findings are results with a suppression. Rules with results are described in the tool component, with
+their documentation. Unreadable files, notes about whole files and skipped rules are notifications of the invocation. Artifacts are
+relative to `%SRCROOT%`, which is GITHUB_WORKSPACE or else the working directory; files outside have absolute `file:` URIs.
 
-The log is kept within what GitHub takes: 25,000 results in a run (of which it shows 5,000), 1,000 locations in a result (of which it shows
-100), 10 tags of a rule, 1,024 characters in its descriptions, 10 MB compressed. Where findings have to go, the loudest stay, and a
-notification says how many went.
+The log stays within GitHub's limits: 25,000 results per run (5,000 are shown), 1,000 locations per result (100 are shown), 10 tags per
+rule, 1,024 characters per description, 10 MB compressed. If findings must be omitted, the most severe stay, and a notification has the
+number of omitted ones.
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 https://docs.github.com/en/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning
 """
@@ -27,7 +26,7 @@ from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.report.json_format import fingerprinted, portable
 from dslint.report.paths import from_root
 from dslint.report.style import Style, clipped, visible, visible_lines
-from dslint.report.words import assumed, consequence, count, not_asked, said
+from dslint.report.words import consequence, count, inferred_facts, said, skipped_rules
 from dslint.source.tree import Document
 
 if TYPE_CHECKING:
@@ -36,10 +35,10 @@ if TYPE_CHECKING:
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 RESULTS = 25_000
-"""How many results GitHub takes in a run."""
+"""The most results that GitHub accepts in a run."""
 
 COMPRESSED = 8_000_000
-"""How many bytes the results may take when they are compressed: 10 MB less some room for the rules, the notifications and the blanks."""
+"""The most bytes of results, compressed: 10 MB less some room for rules, notifications and whitespace."""
 
 LOCATIONS = 100
 NOTIFICATIONS = 1_000
@@ -53,7 +52,7 @@ Data: TypeAlias = dict[str, Any]
 
 
 class SarifResult(NamedTuple):
-    """A finding, and all that its result is made of."""
+    """A finding, and what its result is made from."""
 
     diagnostic: Diagnostic
     document: Document | None
@@ -61,7 +60,7 @@ class SarifResult(NamedTuple):
     suppressed: Suppressed | None = None
 
 
-def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - programs see neither colours nor widths
+def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
     """Write the results as a SARIF log."""
     json.dump(log(results), out, indent=2)
     out.write("\n")
@@ -107,7 +106,7 @@ def _found(results: Results) -> Iterator[SarifResult]:
 
 
 def _fitting(found: list[SarifResult], root: str) -> tuple[list[SarifResult], list[Data]]:
-    """The findings that GitHub takes, in their order, and their results. The loudest are the last to go, the suppressed ones the first."""
+    """The findings that GitHub accepts, in their order, and their results. Suppressed and less severe ones are dropped first."""
     packer, size = zlib.compressobj(1), 0
     kept: dict[int, Data] = {}
     for index in sorted(range(len(found)), key=lambda index: (found[index].suppressed is not None, -found[index].diagnostic.severity.rank)):
@@ -125,11 +124,11 @@ def _result(one: SarifResult, root: str) -> Data:
     related = diagnostic.related[:LOCATIONS]
     parts = said(diagnostic) + ([f"fix: {diagnostic.fix.title}"] if diagnostic.fix else [])
     text = _text("\n".join(parts))
-    if related:  # GitHub shows the related places that the message links to
+    if related:  # GitHub shows only related places that the message links to
         links = ", ".join(f"[{_link(other.message)}]({number})" for number, other in enumerate(related, 1))
         text += f"\nSee also: {links}"
     location = _location(diagnostic.path, diagnostic.range, root)
-    location["physicalLocation"].setdefault("region", {"startLine": 1})  # GitHub shows nothing that has no line
+    location["physicalLocation"].setdefault("region", {"startLine": 1})  # GitHub hides results without a line
     result: Data = {
         "ruleId": diagnostic.code,
         "ruleIndex": -1,
@@ -177,14 +176,14 @@ def _location(path: str, of: Range | None, root: str) -> Data:
 
 
 def _region(of: Range) -> Data:
-    """A range as SARIF has it: from 1, and its end not before its start."""
+    """A SARIF region: numbers start at 1, and the end is not before the start."""
     line, column = max(of.start.line, 1), max(of.start.column, 1)
     end_line, end_column = max((line, column), (of.end.line, of.end.column))
     return {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": max(end_column, 1)}
 
 
 def artifact(path: str, root: str) -> dict[str, str]:
-    """Where a file is: from the root of the repository where it lies inside, else from that of the machine."""
+    """The location of a file: relative to the root of the repository if it is inside, else absolute."""
     inside = from_root(path, root)
     if inside is not None:
         return {"uri": _quoted(inside), "uriBaseId": "%SRCROOT%"}
@@ -193,15 +192,15 @@ def artifact(path: str, root: str) -> dict[str, str]:
 
 
 def _quoted(path: str, keep: str = "/") -> str:
-    """A path in an address, its bytes as they are on the disk."""
+    """A path as part of a URI, with its bytes as on disk."""
     try:
         return quote(path, safe=keep, errors="surrogateescape")
-    except UnicodeEncodeError:  # half a character, which no disk holds
+    except UnicodeEncodeError:  # half a character, which no file name contains
         return quote(path, safe=keep, errors="backslashreplace")
 
 
 def _rule(diagnostic: Diagnostic, rule: Rule | None) -> Data:
-    """What is said of a rule: its documentation, or what its name says where there is none."""
+    """The description of a rule: its documentation, or its name if there is none."""
     summary = rule.summary if rule else diagnostic.name.replace("-", " ")
     paragraphs = _help(rule) if rule else [summary]
     effect, phase = (rule.effect, rule.phase) if rule else (diagnostic.effect, diagnostic.phase)
@@ -230,22 +229,22 @@ def _prose(rule: Rule) -> str:
 
 def _help(rule: Rule) -> list[str]:
     happens = consequence(rule.effect, rule.phase)
-    parts = [rule.documentation, happens and f"DeepSpeed {happens}."]
+    parts = [rule.documentation, happens and f"{happens}."]
     if rule.references:
         parts.append("References:\n\n" + "\n".join(f"- {reference}" for reference in rule.references))
-    return [*(part for part in parts if part), f"More: `dslint rule {rule.code}`"]
+    return [*(part for part in parts if part), f"Run `dslint rule {rule.code}` for examples."]
 
 
 def _invocation(results: Results, left_out: int, root: str) -> Data:
     notifications: list[Data] = []
     if left_out:
-        notifications.append(_notification("warning", "left-out", f"{count(left_out, 'finding')} left out: GitHub takes no more."))
+        notifications.append(_notification("warning", "left-out", f"{count(left_out, 'finding')} omitted: GitHub accepts no more."))
     notifications += [notification for file in results.files for notification in _about_file(file, root)]
     if len(notifications) > NOTIFICATIONS:
         more = count(len(notifications) - NOTIFICATIONS + 1, "more notification")
-        notifications[NOTIFICATIONS - 1 :] = [_notification("warning", "left-out", f"{more} left out.")]
-    configuration = [_notification("note", "not-asked", sentence) for sentence in not_asked(results)]
-    configuration += [_notification("note", "assumed", sentence) for sentence in assumed(results)]
+        notifications[NOTIFICATIONS - 1 :] = [_notification("warning", "left-out", f"{more} omitted.")]
+    configuration = [_notification("note", "skipped-rules", sentence) for sentence in skipped_rules(results)]
+    configuration += [_notification("note", "inferred", sentence) for sentence in inferred_facts(results)]
     return {
         "executionSuccessful": all(file.error is None for file in results.files),
         "toolExecutionNotifications": notifications,
@@ -268,11 +267,11 @@ def _notification(level: str, kind: str, text: str) -> Data:
 
 
 def _text(text: str) -> str:
-    """A text in which nothing is a link, and nothing is hidden."""
+    """A text without links and without invisible characters."""
     return clipped(visible_lines(text).replace("](", "] ("), MESSAGE)
 
 
 def _link(text: str) -> str:
-    """A text to be the text of a link."""
+    """A text, escaped for use as link text."""
     shown = clipped(visible(text), LINK) or "here"
     return "".join("\\" + letter if letter in "\\[]" else letter for letter in shown)

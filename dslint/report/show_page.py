@@ -1,4 +1,4 @@
-"""What `dslint show` prints: the effective config as a table, as JSON, or as the config that DeepSpeed sees."""
+"""The output of `dslint show`: the effective config as a table, as JSON, or as the config that DeepSpeed sees."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = {
 
 
 def table(entries: list[EffectiveEntry], *, color: bool, width: int) -> str:
-    """A table of key, value and origin, a block for each section. What is lost is struck out, and said to be lost in words too."""
+    """A table of key, value and origin, a block for each section. Keys without effect are struck through and labelled."""
     keys = [entry.key.partition(".")[2] or entry.key for entry in entries]
     first = min(max((len(key) + 2 * ("." in entry.key) for key, entry in zip(keys, entries, strict=True)), default=3), 42)
     second = min(max((len(shown(entry)) for entry in entries), default=5), 12)
@@ -52,7 +52,7 @@ def _row(entry: EffectiveEntry, key: str, first: int, second: int, *, color: boo
 
 
 def shown(entry: EffectiveEntry) -> str:
-    """The value as people write it: the literal where it is used as written; a question mark where it is unknown."""
+    """The value as in a config: the literal if it is used as written; a question mark if it is unknown."""
     if not entry.known:
         return "?" if not entry.lost or entry.written is None else f"({entry.written})"
     if entry.origin is Origin.WRITTEN and entry.written is not None and len(entry.written) <= 24:
@@ -62,7 +62,7 @@ def shown(entry: EffectiveEntry) -> str:
 
 
 def as_json(entries: list[EffectiveEntry]) -> str:
-    """A list of objects, one for each key: path, value (null where unknown), known, origin, note, written, line, column."""
+    """A list of objects, one for each key: path, value (null if unknown), known, origin, note, written, line, column."""
     rows: list[dict[str, Any]] = [
         {
             "path": list(entry.path),

@@ -1,4 +1,4 @@
-"""How often each rule found something: a line per rule, the most frequent first."""
+"""The number of findings of each rule, the most frequent rule first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dslint.report.words import COLORS, count
 
 
 def write(results: Results, out: TextIO, *, color: bool) -> None:
-    """Write the number of findings, of files with them, the severity, the code and the name of each rule that found something."""
+    """Write for each rule with findings: their number, the severity, the code, the name, and the number of files."""
     style = Style(color=color, width=80)
     found = Counter((d.code, d.name, d.severity) for d in results.diagnostics)
     files = {key: len({d.path for d in results.diagnostics if (d.code, d.name, d.severity) == key}) for key in found}

@@ -1,4 +1,4 @@
-"""Text for terminals: colours, how many columns a text takes, wrapping, and characters that must not reach a terminal as they are."""
+"""Text for terminals: colours, width in columns, wrapping, and characters that are unsafe to print."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 ANSI = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 
 TAB = "    "
-"""A tab is drawn as so many blanks wherever it stands: columns then do not depend on what comes before, nor on the terminal."""
+"""A tab is drawn as a fixed number of blanks, so that columns depend neither on the text before it nor on the terminal."""
 
 
 class Style:
-    """How to write: whether in colour, and how wide."""
+    """Whether to use colours, and how many columns to fill."""
 
     __slots__ = ("color", "width")
 
@@ -20,20 +20,20 @@ class Style:
         self.width = width
 
     def paint(self, text: str, *names: str) -> str:
-        """The text in the colours of these names, where there is colour."""
+        """The text in these colours; unchanged if colours are off."""
         if not self.color or not text:
             return text
         return f"\x1b[{';'.join(ANSI[name] for name in names)}m{text}\x1b[0m"
 
 
 def is_plain(text: str) -> bool:
-    """Whether every character is printable ASCII, and so takes one column and harms nobody."""
+    """Whether every character is printable ASCII, and so safe and one column wide."""
     return text.isascii() and text.isprintable()
 
 
 def visible(text: str) -> str:
-    """The text with everything a terminal would act upon or not show (control characters, line ends, direction marks, odd blanks, lone
-    surrogates) as something to be seen: `␛` for the ASCII ones, `<U+202E>` for others. A tab becomes blanks.
+    """The text with everything that a terminal would interpret or hide (control characters, line ends, direction marks, unusual blanks,
+    lone surrogates) made visible: `␛` for ASCII control characters, `<U+202E>` for others. A tab becomes blanks.
     """
     return text if text.isprintable() else "".join(map(_visible_character, text))
 
@@ -60,7 +60,7 @@ def _visible_character(character: str) -> str:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal `visible(text)` takes."""
+    """The width of `visible(text)` in terminal columns."""
     if is_plain(text):
         return len(text)
     from unicodedata import category, east_asian_width
@@ -75,7 +75,7 @@ def _width(character: str, category: Callable[[str], str], east_asian_width: Cal
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, broken at blanks. A word (a path, a key) is never broken, and may stick out."""
+    """The text in lines of at most `width` columns, broken at blanks. A word (a path, a key) is never broken, even if it is longer."""
     lines: list[str] = []
     line, used = "", 0
     for word in text.split(" "):

@@ -1,4 +1,4 @@
-"""The course of memory as a picture: an SVG that every browser shows, with the phases in its background."""
+"""A chart of memory over time as SVG, with the phases in its background."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Point = tuple[int, int, int, str]
 
 
 def svg(result: Result) -> str:
-    """The picture of a result that has a timeline: bytes on the device and on the host (upward) by operations so far (to the right)."""
+    """The chart of a result with a timeline: bytes on the device and on the host over the number of operations."""
     points = result.answer.timeline
     apart = "device" in result.answer.memory
     courses = {"device": (DEVICE, [point[1] for point in points])} if apart else {}
@@ -72,7 +72,7 @@ def svg(result: Result) -> str:
 
 
 def _phases(points: tuple[Point, ...]) -> Iterator[tuple[str, int, int]]:
-    """Stretches of one phase: its name, where it starts, and where the next one does."""
+    """Intervals of one phase: its name, its start, and the start of the next one."""
     runs = [(phase, next(group)[0]) for phase, group in groupby(points, key=lambda point: point[3])]
     ends = [*(start for _, start in runs[1:]), points[-1][0]]
     for (phase, start), end in zip(runs, ends, strict=True):
@@ -80,7 +80,7 @@ def _phases(points: tuple[Point, ...]) -> Iterator[tuple[str, int, int]]:
 
 
 def _steps(corners: Iterator[tuple[float, float]]) -> Iterator[str]:
-    """A level holds until the next point."""
+    """The points of a step function: a level holds until the next point."""
     before: float | None = None
     for x, y in corners:
         if before is not None:

@@ -1,29 +1,30 @@
-"""What the reports say in words: consequences, counts, flags."""
+"""Sentences that several report formats share: consequences, counts, flags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
+from dslint.facts.find_release import NO_EVIDENCE
 from dslint.lint.results import Results, Suppressed, SuppressedBy
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 
 _CRASHES = {
-    Phase.LOAD: ("is never reached: the loader before it crashes", "may never be reached: the loader before it may crash"),
-    Phase.PARSE: ("crashes while it parses the config", "may crash while it parses the config"),
-    Phase.INITIALIZE: ("crashes in initialize, once the config is parsed", "may crash in initialize, once the config is parsed"),
-    Phase.STEP: ("crashes in the first training step", "may crash in the first training step"),
-    Phase.SAVE: ("crashes when it saves a checkpoint", "may crash when it saves a checkpoint"),
-    Phase.RESUME: ("crashes when it resumes from a checkpoint", "may crash when it resumes from a checkpoint"),
+    Phase.LOAD: ("The loader crashes before DeepSpeed starts", "The loader may crash before DeepSpeed starts"),
+    Phase.PARSE: ("DeepSpeed crashes while parsing the config", "DeepSpeed may crash while parsing the config"),
+    Phase.INITIALIZE: ("DeepSpeed crashes in deepspeed.initialize", "DeepSpeed may crash in deepspeed.initialize"),
+    Phase.STEP: ("DeepSpeed crashes in the first training step", "DeepSpeed may crash in the first training step"),
+    Phase.SAVE: ("DeepSpeed crashes when saving a checkpoint", "DeepSpeed may crash when saving a checkpoint"),
+    Phase.RESUME: ("DeepSpeed crashes when resuming from a checkpoint", "DeepSpeed may crash when resuming from a checkpoint"),
 }
-"""What DeepSpeed does, for sure and perhaps."""
+"""What happens, if that is certain and if it is not."""
 
 _EFFECTS = {
-    Effect.SILENT: ("runs without a word, but not as written", "may run without a word, but not as written"),
-    Effect.IGNORED: ("ignores the setting", "may ignore the setting"),
-    Effect.MEMORY: ("takes more memory than it needs to", "may take more memory than it needs to"),
-    Effect.SLOW: ("runs slower than it needs to", "may run slower than it needs to"),
+    Effect.SILENT: ("DeepSpeed runs, but silently ignores what you wrote", "DeepSpeed may run, but silently ignore what you wrote"),
+    Effect.IGNORED: ("DeepSpeed ignores the setting", "DeepSpeed may ignore the setting"),
+    Effect.MEMORY: ("DeepSpeed uses more memory than necessary", "DeepSpeed may use more memory than necessary"),
+    Effect.SLOW: ("DeepSpeed runs slower than necessary", "DeepSpeed may run slower than necessary"),
 }
 
 _VALUES = {
@@ -43,13 +44,13 @@ _BY = {SuppressedBy.COMMENT: "by a comment", SuppressedBy.SETTINGS: "by the sett
 
 
 def consequence(effect: Effect, phase: Phase | None, *, certain: bool = True) -> str | None:
-    """What DeepSpeed does, to be read after its name; None where it does nothing wrong (`Effect.ADVICE`)."""
+    """What DeepSpeed does, as a sentence without its full stop; None where nothing goes wrong (`Effect.ADVICE`)."""
     forms = _CRASHES.get(phase) if phase is not None else _EFFECTS.get(effect)
     return forms[0 if certain else 1] if forms else None
 
 
 def consequence_of(diagnostic: Diagnostic) -> str | None:
-    """What DeepSpeed does about a finding: "may" where nobody can be sure."""
+    """What DeepSpeed does about a finding; "may" if that is not certain."""
     return consequence(diagnostic.effect, diagnostic.phase, certain=diagnostic.certain)
 
 
@@ -75,16 +76,16 @@ def option(fact: str) -> str:
 
 
 def flag(fact: str) -> str:
-    """The flag that gives a fact, with a word for its value: `--world-size N`."""
+    """The flag that gives a fact, with a placeholder for its value: `--world-size N`."""
     return f"{option(fact)} {_VALUES.get(fact, 'NAME')}"
 
 
 def said(diagnostic: Diagnostic) -> list[str]:
-    """All that is said of a finding: what was found, what DeepSpeed does, what to write instead, where there is more."""
+    """The lines of a finding: what was found, what DeepSpeed does, what to write instead, where to read more."""
     consequence = consequence_of(diagnostic)
     parts = [
         diagnostic.message,
-        consequence and f"DeepSpeed: {consequence}",
+        consequence and f"effect: {consequence}",
         diagnostic.help and f"help: {diagnostic.help}",
         diagnostic.url,
     ]
@@ -92,13 +93,13 @@ def said(diagnostic: Diagnostic) -> list[str]:
 
 
 def place(diagnostic: Diagnostic) -> str:
-    """Where a finding is: `path:line:column`, or the path alone."""
+    """Where a finding is: `path:line:column`, or only the path."""
     start = diagnostic.range.start if diagnostic.range else None
     return f"{diagnostic.path}:{start.line}:{start.column}" if start else diagnostic.path
 
 
 def verdict(results: Results) -> str:
-    """The run in one sentence, and what was left out in another."""
+    """The result of the run in one sentence, followed by what was not checked."""
     judged = sum(file.is_judged for file in results.files)
     unreadable = sum(file.error is not None for file in results.files)
     unjudged = len(results.files) - judged - unreadable
@@ -107,11 +108,11 @@ def verdict(results: Results) -> str:
     if found:
         sentences = [f"Found {listed(found)} in {count(judged, 'file')}."]
     else:
-        sentences = [f"No problems found in {count(judged, 'file')}." if judged else "No config was judged."]
+        sentences = [f"No problems found in {count(judged, 'file')}." if judged else "No config was checked."]
     if unjudged and judged:
-        sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not judged.")
+        sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not checked.")
     if partly:
-        sentences.append(f"{count(partly, 'file')} {'was' if partly == 1 else 'were'} judged only in part.")
+        sentences.append(f"{count(partly, 'file')} {'was' if partly == 1 else 'were'} checked only in part.")
     if not results.verbose and any(True for _ in reasons(results)):
         sentences.append("Use -v to list the reasons.")
     if unreadable:
@@ -120,66 +121,72 @@ def verdict(results: Results) -> str:
 
 
 def reasons(results: Results) -> Iterator[str]:
-    """What was not judged, with its place and the reason, except what the note of a file says already."""
+    """What was not checked, with its place and the reason, except what the note of a file already says."""
     for file in results.files:
         for one in file.not_judged:
             if one.reason != file.note:
                 line = f":{one.range.start.line}" if one.range else ""
-                yield f"Not judged: {file.path}{line}: {one.reason}"
+                yield f"Not checked: {file.path}{line}: {one.reason}"
 
 
-def not_asked(results: Results) -> Iterator[str]:
-    """How many rules were skipped for want of facts, and the flags that give them, that of the most rules first."""
+def skipped_rules(results: Results) -> Iterator[str]:
+    """How many rules were skipped because a fact is missing, and the flags that give these facts, the one with the most rules first."""
     skipped = sorted(results.skipped.items(), key=lambda item: (-len(item[1]), item[0]))
     total = len({code for _, codes in skipped for code in codes})
     if skipped:
         flags = ", ".join(f"{flag(fact)} ({len(codes):,})" for fact, codes in skipped)
-        yield f"{count(total, 'rule')} {'was' if total == 1 else 'were'} not asked, for want of {flags}"
+        yield f"{count(total, 'rule')} skipped; to enable {'it' if total == 1 else 'them'} pass {flags}"
 
 
-def assumed(results: Results) -> Iterator[str]:
-    """What was inferred in some file, as a flag would say it, with the first evidence for it."""
-    for given, evidence in _inferred(results).items():
-        yield f"Assumed {given}: {evidence}"
+def inferred_facts(results: Results) -> Iterator[str]:
+    """A sentence for each fact that was inferred for some file, with its first evidence."""
+    for (fact, value), evidence in _inferred(results).items():
+        yield inferred_fact(fact, value, evidence)
 
 
-def assumed_in_short(results: Results) -> Iterator[str]:
-    """What was inferred, without the evidence; but for the release, which the whole verdict hangs on."""
+def inferred_facts_in_short(results: Results) -> Iterator[str]:
+    """What was inferred, without the evidence; the release keeps its evidence, because every finding depends on it."""
     inferred = _inferred(results)
-    release = [given for given in inferred if given.startswith(option("deepspeed"))]
-    yield from (f"Assumed {given}: {inferred[given]}" for given in release)
-    others = [given for given in inferred if given not in release]
+    yield from (inferred_fact(fact, value, evidence) for (fact, value), evidence in inferred.items() if fact == "deepspeed")
+    others = [f"{option(fact)} {value}" for fact, value in inferred if fact != "deepspeed"]
     if others:
-        yield f"Assumed {listed(others)} (-v says why)"
+        yield f"Inferred {listed(others)} (-v explains)"
 
 
-def _inferred(results: Results) -> dict[str, str]:
-    """What was inferred in some file, as a flag would say it, with the first evidence for each."""
-    inferred: dict[str, str] = {}
+def inferred_fact(fact: str, value: str, evidence: str) -> str:
+    """An inferred fact and its evidence, as a sentence without its full stop."""
+    if evidence == NO_EVIDENCE:
+        return f"Assuming DeepSpeed {value} (latest supported): {evidence}"
+    return f"Detected DeepSpeed {value}: {evidence}" if fact == "deepspeed" else f"Inferred {option(fact)} {value}: {evidence}"
+
+
+def _inferred(results: Results) -> dict[tuple[str, str], str]:
+    """The facts that were inferred for some file, with the first evidence for each."""
+    inferred: dict[tuple[str, str], str] = {}
     for file in results.files:
         for fact, evidence in file.context.evidence:
-            inferred.setdefault(f"{option(fact)} {getattr(file.facts, fact)}", evidence)
+            inferred.setdefault((fact, str(getattr(file.context.facts, fact))), evidence)
     return inferred
 
 
 def hidden(results: Results) -> str | None:
-    """How many findings were suppressed, and by what."""
+    """How many findings were suppressed, and how."""
     means = [suppressed.by for suppressed in results.suppressed]
     if not means:
         return None
     counts = listed(f"{number:,} {_BY[by]}" for by in SuppressedBy if (number := means.count(by)))
-    return f"{count(len(means), 'finding')} {'is' if len(means) == 1 else 'are'} suppressed: {counts}"
+    return f"{count(len(means), 'finding')} suppressed: {counts}"
 
 
 def fixable(results: Results) -> str | None:
-    """How many findings can be fixed, and the flag that does it."""
+    """How many findings can be fixed, and with which flag."""
     kinds = [diagnostic.fix.applicability for diagnostic in results.diagnostics if diagnostic.fix]
     safe, unsafe = kinds.count(Applicability.SAFE), kinds.count(Applicability.UNSAFE)
     if not safe:
-        return f"{unsafe:,} can be fixed with --unsafe-fixes" if unsafe else None
-    return f"{safe:,} can be fixed with --fix" + (f", {unsafe:,} more with --unsafe-fixes" if unsafe else "")
+        return f"{unsafe:,} fixable with --unsafe-fixes" if unsafe else None
+    return f"{safe:,} fixable with --fix" + (f", {unsafe:,} more with --unsafe-fixes" if unsafe else "")
 
 
 def suppressed_by(suppressed: Suppressed) -> str:
-    """By what a finding was suppressed, and why."""
+    """How a finding was suppressed, and why."""
     return f"suppressed {_BY[suppressed.by]}" + (f": {suppressed.reason}" if suppressed.reason else "")

@@ -1,6 +1,6 @@
-"""The settings in force for a file, and where each came from.
+"""The active settings for a file, and their sources.
 
-They come from the settings file nearest to the file, then from `DSLINT_*` variables, then from the command line; what comes later counts.
+They come from the settings file nearest to the file, then from `DSLINT_*` variables, then from the command line; later sources win.
 A settings file is `dslint.toml`, or `pyproject.toml` with a table `[tool.dslint]`; only the nearest one is read.
 """
 
@@ -30,26 +30,26 @@ __all__ = ["Finder", "InForce", "Layer", "Settings", "SettingsError", "from_envi
 
 
 class InForce(NamedTuple):
-    """The value of a setting, and the places it came from; none for the default."""
+    """The value of a setting, and its sources; none for the default."""
 
     value: Any
     origins: tuple[str, ...]
 
 
 class Settings:
-    """The settings for a file (or for the run): layers, the last one counting most."""
+    """The settings for a file (or for the run): layers, of which later ones win."""
 
     def __init__(self, layers: Iterable[Layer] = (), folder: str | None = None) -> None:
         self.layers = tuple(layers)
         self._folder = folder
-        """Where to look for the DeepSpeed release; None to look nowhere."""
+        """Where to search for the DeepSpeed release; None for no search."""
 
     def __getitem__(self, name: str) -> Any:
         """The value of a setting."""
         return self.in_force(name).value
 
     def in_force(self, name: str) -> InForce:
-        """The value of a setting, and where it came from."""
+        """The value of a setting, and its sources."""
         saying = [layer for layer in self.layers if name in layer.values]
         origins = tuple(layer.origin(name) for layer in saying)
         if name == "deepspeed" and not saying:
@@ -64,7 +64,7 @@ class Settings:
 
     @cached_property
     def facts(self) -> Facts:
-        """The facts as given, and the release as found where none is given; raises `UserError` for a file that cannot be read."""
+        """The facts as given, with the detected release if none is given; raises `UserError` for a file that cannot be read."""
         given = self["deepspeed"]
         loader, _, loader_release = (self["integration"] or "").partition("==")
         return Facts(
@@ -112,19 +112,19 @@ class Settings:
         return describe(self._path("checkpoint"))
 
     def _path(self, name: str) -> str:
-        """The path that a setting names, from the working directory on where it lies below it."""
+        """The path that a setting names, relative to the working directory if it is below."""
         (base, value), *_ = self.based(name)
         path = os.path.join(base, value)
         return os.path.relpath(path) if path.startswith(os.path.join(os.getcwd(), "")) else path
 
     @cached_property
     def _found(self) -> FoundRelease:
-        """What the project says of the release."""
+        """The release that the project names."""
         return (find(self._folder) if self._folder is not None else None) or NOTHING
 
     @cached_property
     def rules(self) -> tuple[RuleInfo, ...]:
-        """The rules to ask, but for `per-file-ignores`."""
+        """The rules to run, before `per-file-ignores`."""
         return choose(
             self._offered,
             (
@@ -140,7 +140,7 @@ class Settings:
 
     @property
     def _offered(self) -> Iterable[RuleInfo]:
-        """The rules to choose from: those that experts disagree about only if wanted, or named."""
+        """The rules to choose from; pedantic rules only if enabled or named."""
         named = {word for layer in self.layers for name in ("select", "extend-select") for word in layer.values.get(name, ())}
         others = {rule.code for rule in plugged()} - {rule.code for name in self["plugins"] for rule in plug_in(name)}
         for rule in all_rules():
@@ -150,12 +150,12 @@ class Settings:
 
     @cached_property
     def severity(self) -> dict[str, Severity]:
-        """The severities that somebody chose, by code; the most precise word counts."""
+        """The severities that the settings choose, by code; the most specific word wins."""
         table = sorted(self["severity"].items(), key=lambda pair: len(pair[0]) if pair[0].upper().startswith("DS") else 9)
         return {rule.code: Severity(chosen) for word, chosen in table for rule in all_rules() if means(word, rule)}
 
     def based(self, name: str) -> list[tuple[str, Any]]:
-        """The values of a setting that speaks of files, each with the directory that its patterns start from."""
+        """The values of a setting with paths or patterns, each with the directory that they are relative to."""
         saying = [(layer.base, layer.values[name]) for layer in self.layers if name in layer.values]
         return saying if name in EXTENDING | TABLES else saying[-1:]
 
@@ -165,7 +165,7 @@ class Finder:
 
     Args:
         above: the layers above the settings files: environment and command line.
-        only: the one settings file to use for all files; "" for none.
+        only: the settings file to use for all files; "" for none.
     """
 
     def __init__(self, above: Iterable[Layer] = (), *, only: str | None = None) -> None:
@@ -175,14 +175,14 @@ class Finder:
         self._only = None if only is None else [*([named(only)] if only else []), *self._above]
 
     def again(self) -> Finder:
-        """A finder that has read no file yet."""
+        """A new finder with the same sources and an empty cache."""
         return Finder(self._above, only=self._only_path)
 
     def for_file(self, path: str) -> Settings:
         """The settings for a file.
 
         Raises:
-            SettingsError: they are wrong.
+            SettingsError: a setting is invalid.
         """
         return self.for_directory(os.path.dirname(os.path.abspath(path)))
 
@@ -193,7 +193,7 @@ class Finder:
         return self._settings[folder]
 
     def _layers(self, folder: str) -> Iterable[Layer]:
-        """What counts in a directory, least first."""
+        """The layers that apply in a directory, the weakest first."""
         if self._only is not None:
             return self._only
         layer, parent = nearest(folder), os.path.dirname(folder)

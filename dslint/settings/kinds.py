@@ -1,6 +1,6 @@
-"""The kinds of value that a setting can have: how each is read from a settings file and from a word, and its JSON Schema.
+"""The kinds of values of settings: how each is read from a settings file and from a string, and its JSON Schema.
 
-A kind raises `Wrong` with the end of a sentence ("has to be ..."), which the reader of the settings completes with the place.
+A kind raises `Wrong` with the end of a sentence ("must be ..."); the caller adds the place and the value in front.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from dslint.registry.selection import NoSuchRule, check_words, is_name_of
 
 
 class Wrong(ValueError):
-    """A value that a setting cannot have. The text goes after the value: "has to be a whole number from 1 on"."""
+    """An invalid value of a setting. The text goes after the value: "must be a positive integer"."""
 
 
 class SettingKind(Protocol):
-    """What every kind can do."""
+    """The interface of every kind."""
 
     def from_file(self, value: Any) -> Any:
-        """The setting's value, made of what the settings file holds."""
+        """The value of the setting, from the value in the settings file."""
 
     def from_word(self, word: str) -> Any:
-        """The setting's value, made of an environment variable or an option."""
+        """The value of the setting, from an environment variable or an option."""
 
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of what the settings file may hold."""
+        """The JSON Schema of the value in a settings file."""
 
 
 class Count:
-    """A whole number from 1 on."""
+    """A positive integer."""
 
     def from_file(self, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise Wrong("has to be a whole number from 1 on")
+            raise Wrong("must be a positive integer")
         return value
 
     def from_word(self, word: str) -> int:
@@ -50,7 +50,7 @@ class Flag:
 
     def from_file(self, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise Wrong("has to be true or false")
+            raise Wrong("must be true or false")
         return value
 
     def from_word(self, word: str) -> bool:
@@ -61,14 +61,14 @@ class Flag:
 
 
 class Choice:
-    """One of a few words."""
+    """One of several words."""
 
     def __init__(self, words: Iterable[str]) -> None:
         self.words = tuple(words)
 
     def from_file(self, value: Any) -> str:
         if value not in self.words:
-            raise Wrong(f"has to be one of {', '.join(self.words)}{_meant(value, self.words)}")
+            raise Wrong(f"must be one of {', '.join(self.words)}{_suggestion(value, self.words)}")
         return str(value)
 
     from_word = from_file
@@ -78,7 +78,7 @@ class Choice:
 
 
 class Loader(Choice):
-    """Who loads the config, with its release if that is known: `transformers`, `transformers==4.40.0`."""
+    """The loader of the config, optionally with its release: `transformers`, `transformers==4.40.0`."""
 
     def from_file(self, value: Any) -> str:
         name, equals, release = str(value).partition("==")
@@ -86,7 +86,7 @@ class Loader(Choice):
             try:
                 Release.parse(release)
             except ValueError:
-                raise Wrong(f"names no release; write it like {name}==4.40.0") from None
+                raise Wrong(f"has no valid release; write it as {name}==4.40.0") from None
             return f"{name}=={release}"
         return super().from_file(value)
 
@@ -97,23 +97,23 @@ class Loader(Choice):
 
 
 class DeepSpeedRelease:
-    """A DeepSpeed release that dslint knows, or a later one; or an upgrade from one to another, `0.14.5..0.19.8`."""
+    """A supported DeepSpeed release or a later one, or an upgrade between two: `0.14.5..0.19.8`."""
 
     def from_file(self, value: Any) -> Release | Upgrade:
         if isinstance(value, float):
-            raise Wrong(f'has to be in quotes, or 0.10 would mean 0.1: write "{value}"')
+            raise Wrong(f'must be in quotes, because 0.10 would mean 0.1: write "{value}"')
         if not isinstance(value, str):
-            raise Wrong('has to be a release in quotes, such as "0.16.9" or "0.16"')
+            raise Wrong('must be a release in quotes, such as "0.16.9" or "0.16"')
         return self.from_word(value)
 
     def from_word(self, word: str) -> Release | Upgrade:
         try:
             release = Upgrade.parse(word) if ".." in word else Release.parse(word)
         except ValueError:
-            what = "an upgrade; write it like 0.14.5..0.19.8" if ".." in word else "a DeepSpeed release; write it like 0.16.9 or 0.16"
+            what = "an upgrade; write it as 0.14.5..0.19.8" if ".." in word else "a DeepSpeed release; write it as 0.16.9 or 0.16"
             raise Wrong(f"is not {what}") from None
         if (release.start if isinstance(release, Upgrade) else release) < OLDEST:
-            raise Wrong(f"is older than DeepSpeed {OLDEST}, the oldest that dslint knows")
+            raise Wrong(f"is older than DeepSpeed {OLDEST}, the oldest supported release")
         return release
 
     def schema(self) -> dict[str, Any]:
@@ -133,7 +133,7 @@ class Size:
         try:
             return size(word)
         except ValueError:
-            raise Wrong('has to be an amount of memory, such as "80GiB"') from None
+            raise Wrong('must be an amount of memory, such as "80GiB"') from None
 
     def schema(self) -> dict[str, Any]:
         return {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[kKmMgGtT]?[iI]?[bB]?\s*$"}
@@ -160,11 +160,11 @@ class GpuName:
 
 
 class FileName:
-    """The name of a file, from the directory of the settings file on."""
+    """A file name, relative to the directory of the settings file."""
 
     def from_file(self, value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise Wrong("has to be the name of a file")
+            raise Wrong("must be a file name")
         return value
 
     from_word = from_file
@@ -174,22 +174,22 @@ class FileName:
 
 
 class FolderName(FileName):
-    """The name of a folder, from the directory of the settings file on."""
+    """A folder name, relative to the directory of the settings file."""
 
     def from_file(self, value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise Wrong("has to be the name of a folder")
+            raise Wrong("must be a folder name")
         return value
 
     from_word = from_file
 
 
 class Words:
-    """A list of words: patterns of file names."""
+    """A list of strings: patterns of file names."""
 
     def from_file(self, value: Any) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(word, str) and word for word in value):
-            raise Wrong("has to be a list of strings")
+            raise Wrong("must be a list of strings")
         return tuple(value)
 
     def from_word(self, word: str) -> tuple[str, ...]:
@@ -210,10 +210,10 @@ class RuleWords(Words):
         try:
             check_words(words, all_rules())
         except NoSuchRule as error:
-            raise Wrong(f"names a rule that does not exist: {error}") from None
+            raise Wrong(f"is invalid: {error}") from None
         for word in words:
             if self.exact and not any(is_name_of(word, rule) for rule in all_rules()):
-                raise Wrong(f"has to name each rule by its code or name; {word} is many of them")
+                raise Wrong(f"must name single rules by code or name; {word} stands for several")
         return words
 
     def schema(self) -> dict[str, Any]:
@@ -221,14 +221,14 @@ class RuleWords(Words):
 
 
 def rule_schema(*, exact: bool = False) -> dict[str, Any]:
-    """The JSON Schema of a word that means rules: completion offers the names, a pattern admits small letters and chapters."""
+    """The JSON Schema of a word that selects rules: completion offers names, a pattern allows lower case and chapters."""
     names = [name for rule in all_rules() for name in (rule.code, rule.name)]
     pattern = r"^[dD][sS]\d{3}$" if exact else r"^([dD][sS]\d{1,3}|[aA][lL][lL])$"
     return {"type": "string", "anyOf": [{"enum": names}, {"pattern": pattern}]}
 
 
 class PlugIns(Words):
-    """A list of plug-ins. Reading it loads them, so that their rules can be spoken of."""
+    """A list of plug-ins. Reading it loads them, so that later settings can name their rules."""
 
     def from_file(self, value: Any) -> tuple[str, ...]:
         names = super().from_file(value)
@@ -238,7 +238,7 @@ class PlugIns(Words):
 
 
 class Table:
-    """A table from a word to a value of another kind: `{"DS501" = "error"}`; as a word, `DS501=error,DS2=info`."""
+    """A table from a word to a value of another kind: `{"DS501" = "error"}`; as a string, `DS501=error,DS2=info`."""
 
     def __init__(self, kind: SettingKind, *, of_rules: bool = False) -> None:
         self.kind = kind
@@ -246,7 +246,7 @@ class Table:
 
     def from_file(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Wrong("has to be a table")
+            raise Wrong("must be a table")
         if self.of_rules:
             RuleWords().from_file(list(value))
         return {word: self._inner(word, entry, self.kind.from_file) for word, entry in value.items()}
@@ -254,7 +254,7 @@ class Table:
     def from_word(self, word: str) -> dict[str, Any]:
         pairs = [pair.rpartition("=") for pair in word.split(",") if pair.strip()]
         if not all(name.strip() and entry.strip() for name, _, entry in pairs):
-            raise Wrong("has to be of the form NAME=VALUE, several of them separated by commas")
+            raise Wrong("must have the form NAME=VALUE, with commas between several")
         found: dict[str, Any] = {}
         for name, _, entry in pairs:
             read = self._inner(name.strip(), entry.strip(), self.kind.from_word)
@@ -267,7 +267,7 @@ class Table:
         try:
             return read(entry)
         except Wrong as wrong:
-            raise Wrong(f"is wrong at {word}: {show(entry)} {wrong}") from None
+            raise Wrong(f"is invalid at {word}: {show(entry)} {wrong}") from None
 
     def schema(self) -> dict[str, Any]:
         names: dict[str, Any] = {"propertyNames": rule_schema()} if self.of_rules else {}
@@ -301,9 +301,9 @@ def _is_variable(name: str) -> bool:
 
 
 class IgnoreEntry(NamedTuple):
-    """An entry of `ignores`: which rules not to hear of, in which files and where in them, and why.
+    """An entry of `ignores`: the rules to suppress, in which files, where, and why.
 
-    `files` are patterns; `pointer` is where: a JSON pointer or a dotted path, and all below it; None is the whole file.
+    `files` are patterns. `pointer` is a JSON pointer or a dotted path; it covers everything below. None covers the whole file.
     """
 
     files: tuple[str, ...]
@@ -313,24 +313,24 @@ class IgnoreEntry(NamedTuple):
 
 
 class Entries:
-    """The list of entries `ignores`; it has no form as a word."""
+    """The list of entries `ignores`; only settings files can contain it."""
 
     def from_file(self, value: Any) -> tuple[IgnoreEntry, ...]:
         if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
-            raise Wrong("has to be a list of tables: write [[tool.dslint.ignores]] above each")
+            raise Wrong("must be a list of tables: write [[tool.dslint.ignores]] above each")
         return tuple(self._entry(number, entry) for number, entry in enumerate(value, 1))
 
     def _entry(self, number: int, entry: dict[str, Any]) -> IgnoreEntry:
-        which = f"is wrong in entry {number}:"
+        which = f"is invalid in entry {number}:"
         for name in entry:
             if name not in ("file", "rules", "reason", "pointer"):
-                raise Wrong(f"{which} there is no {name!r}; an entry has file, rules, reason, and perhaps pointer")
+                raise Wrong(f"{which} unknown key {name!r}; an entry has file, rules, reason and optionally pointer")
         for name in ("file", "rules", "reason"):
             if name not in entry:
-                raise Wrong(f"{which} it has no {name}; an entry has file, rules, reason, and perhaps pointer")
+                raise Wrong(f"{which} missing {name}; an entry has file, rules, reason and optionally pointer")
         for name in ("reason", "pointer"):
             if name in entry and not (isinstance(entry[name], str) and entry[name].strip()):
-                raise Wrong(f"{which} its {name} has to be text")
+                raise Wrong(f"{which} {name} must be a string")
         files = entry["file"] if isinstance(entry["file"], list) else [entry["file"]]
         try:
             return IgnoreEntry(
@@ -339,23 +339,26 @@ class Entries:
         except Wrong as wrong:
             raise Wrong(f"{which} {show(entry)} {wrong}") from None
 
-    def from_word(self, word: str) -> Any:  # noqa: ARG002 - a kind has it
-        raise Wrong("has to be written in a settings file")
+    def from_word(self, word: str) -> Any:  # noqa: ARG002 - the interface has it
+        raise Wrong("must be written in a settings file")
 
     def schema(self) -> dict[str, Any]:
         text = {"type": "string", "minLength": 1}
         fields = {
-            "file": {"anyOf": [text, {"type": "array", "items": text}], "description": "Patterns of the files."},
+            "file": {"anyOf": [text, {"type": "array", "items": text}], "description": "Patterns of file names."},
             "rules": {**RuleWords(exact=True).schema(), "minItems": 1},
-            "reason": {**text, "description": "Why: for those who read it later."},
-            "pointer": {**text, "description": "Where in the file: /zero_optimization/offload_param, or with dots; and all below it."},
+            "reason": {**text, "description": "Why the findings are suppressed."},
+            "pointer": {
+                **text,
+                "description": "Where in the file: /zero_optimization/offload_param, or with dots. Covers everything below.",
+            },
         }
         entry = {"type": "object", "properties": fields, "required": ["file", "rules", "reason"], "additionalProperties": False}
         return {"type": "array", "items": entry}
 
 
 def show(value: Any) -> str:
-    """A value as a settings file would have it, cut where it is long."""
+    """A value in the syntax of a settings file, shortened if it is long."""
     if isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, str | Release | Upgrade) or hasattr(value, "capability"):
@@ -371,7 +374,7 @@ def show(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _meant(value: Any, words: Iterable[str]) -> str:
+def _suggestion(value: Any, words: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(value, list(words), n=1) if isinstance(value, str) else []

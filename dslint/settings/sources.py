@@ -11,17 +11,17 @@ from dslint.settings.kinds import Wrong, show
 from dslint.settings.table import SETTINGS
 
 FILES = ("dslint.toml", "pyproject.toml")
-"""The names of settings files; the first that is there counts."""
+"""The names of settings files; the first that exists is used."""
 
 
 class SettingsError(UserError):
-    """A setting that does not exist, or a value that it cannot have. The text is a sentence for people, with the place."""
+    """An unknown setting or an invalid value. The text is a sentence for the user, with the place."""
 
 
 class Layer(NamedTuple):
-    """What one source says: its name for people, the directory its patterns and paths start from, and its values by setting.
+    """One source of settings: its name, the directory that its patterns and paths are relative to, and its values by setting.
 
-    `text` and `path` are the settings file's, where it is one.
+    `text` and `path` are those of the settings file, if the source is one.
     """
 
     source: str
@@ -31,7 +31,7 @@ class Layer(NamedTuple):
     text: str = ""
 
     def origin(self, name: str) -> str:
-        """Where the value of a setting came from, for people."""
+        """The source of the value of a setting, as shown to users."""
         if self.source == ENVIRONMENT:
             return SETTINGS[name].variable
         return f"--{name}" if self.source == COMMAND_LINE else self.source
@@ -42,7 +42,7 @@ COMMAND_LINE = "the command line"
 
 
 def nearest(folder: str) -> Layer | None:
-    """What the settings file in a directory says, if there is one; raises `SettingsError`."""
+    """The settings file in a directory, if there is one; raises `SettingsError`."""
     for name in FILES:
         path = os.path.join(folder, name)
         if os.path.isfile(path):
@@ -53,7 +53,7 @@ def nearest(folder: str) -> Layer | None:
 
 
 def named(path: str) -> Layer:
-    """What a settings file that a person named says; raises `SettingsError`."""
+    """The settings file given by `--config`; raises `SettingsError`."""
     layer = read_file(path)
     if layer is None:
         raise SettingsError(f"{_shown(path)} has no table [tool.dslint]")
@@ -61,20 +61,20 @@ def named(path: str) -> Layer:
 
 
 def read_file(path: str) -> Layer | None:
-    """What a settings file says; None for a `pyproject.toml` that does not speak of dslint.
+    """Read a settings file; None for a `pyproject.toml` without a table `[tool.dslint]`.
 
     Raises:
-        SettingsError: it cannot be read, is no TOML, or holds what no setting is.
+        SettingsError: the file cannot be read, is not TOML, or contains an unknown setting or an invalid value.
     """
     shown = _shown(path)
     try:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        raise SettingsError(f"{shown} cannot be read: {error.strerror or error}") from None
+        raise SettingsError(f"cannot read {shown}: {error.strerror or error}") from None
     whole = os.path.basename(path) != "pyproject.toml"
     if not whole and b"dslint" not in data:
-        return None  # most projects' files end here, and no TOML is read for them
+        return None  # the common case, without parsing TOML
     import tomllib  # slow to import
 
     try:
@@ -89,12 +89,12 @@ def read_file(path: str) -> Layer | None:
     if table is None:
         return None
     if not isinstance(table, dict):
-        raise SettingsError(f"{shown}: tool.dslint has to be a table")
+        raise SettingsError(f"{shown}: tool.dslint must be a table")
     return Layer(shown, os.path.dirname(os.path.abspath(path)), _values(table, shown), shown, text)
 
 
 def _shown(path: str) -> str:
-    """The name of a settings file for people: from the working directory on, where it lies below it."""
+    """The path of a settings file as shown to users: relative to the working directory if it is below."""
     here = os.path.join(os.getcwd(), "")
     absolute = os.path.abspath(path)
     return absolute.removeprefix(here).replace(os.sep, "/")
@@ -103,8 +103,8 @@ def _shown(path: str) -> str:
 def _values(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     for name in table:
         if name not in SETTINGS:
-            raise SettingsError(f'{source}: there is no setting "{name}".{_meant(name, SETTINGS)} `dslint config` lists them all.')
-    in_order = sorted(table.items(), key=lambda item: item[0] != "plugins")  # other settings may speak of their rules
+            raise SettingsError(f'{source}: unknown setting "{name}".{_suggestion(name, SETTINGS)} `dslint config` lists all settings.')
+    in_order = sorted(table.items(), key=lambda item: item[0] != "plugins")  # other settings may name their rules
     return {name: _read(f'{source}: "{name}"', SETTINGS[name].kind.from_file, value) for name, value in in_order}
 
 
@@ -116,10 +116,10 @@ def _read(place: str, read: Any, value: Any) -> Any:
 
 
 def from_environment(environment: Mapping[str, str]) -> Layer:
-    """What the `DSLINT_*` variables say. An empty one says nothing.
+    """The settings in the `DSLINT_*` variables. Empty variables are ignored.
 
     Raises:
-        SettingsError: one is no setting's, or its value cannot be.
+        SettingsError: a variable belongs to no setting, or its value is invalid.
     """
     variables = {setting.variable: setting for setting in SETTINGS.values() if setting.name != "ignores"}
     values: dict[str, Any] = {}
@@ -127,18 +127,20 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
         if not name.startswith("DSLINT_") or not word:
             continue
         if name not in variables:
-            raise SettingsError(f"the environment: {name} belongs to no setting.{_meant(name, variables)} `dslint config` lists them all.")
+            raise SettingsError(
+                f"the environment: unknown variable {name}.{_suggestion(name, variables)} `dslint config` lists all settings."
+            )
         setting = variables[name]
         values[setting.name] = _read(name, setting.kind.from_word, word)
     return Layer(ENVIRONMENT, os.getcwd(), values)
 
 
 def from_options(options: Mapping[str, Any]) -> Layer:
-    """What the command line says: the values of the options that were given, by setting."""
+    """The settings given as options on the command line."""
     return Layer(COMMAND_LINE, os.getcwd(), options)
 
 
-def _meant(name: str, names: Iterable[str]) -> str:
+def _suggestion(name: str, names: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(name.replace("_", "-") if name.islower() else name, list(names), n=1, cutoff=0.6)

@@ -1,4 +1,4 @@
-"""All settings that there are: name, kind, default, meaning. Their JSON Schema is made from them."""
+"""All settings: name, kind, default, meaning. Their JSON Schema is generated from this table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dslint.settings.kinds import (
 
 
 class Setting(NamedTuple):
-    """A setting: its name in a settings file (variable and option are made of it), its kind, its default, and what it means."""
+    """A setting: its name in a settings file (from which variable and option are derived), kind, default and meaning."""
 
     name: str
     kind: SettingKind
@@ -53,51 +53,58 @@ SETTINGS = {
             "integration",
             Loader(i.value for i in Integration),
             None,
-            'Who loads the config, and so replaces "auto"; with its release, if you like: transformers==4.40.0.',
+            'Who loads the config and fills "auto"; optionally with its release: transformers==4.40.0.',
         ),
-        Setting("deepspeed", DeepSpeedRelease(), NEWEST, "The DeepSpeed release that will run it, such as 0.16.9; 0.16 is its last patch."),
-        Setting("nodes", Count(), None, "The number of machines that the ranks are on."),
-        Setting("tensor-parallel", Count(), None, "The number of ranks that share a layer (tensor parallelism)."),
-        Setting("pipeline-parallel", Count(), None, "The number of stages of the pipeline."),
-        Setting("sequence-parallel", Count(), None, "The number of ranks that share a sequence."),
-        Setting("gpu", GpuName(), None, "The kind of GPU: h100, a100-40gb, v100, ..."),
-        Setting("gpu-memory", Size(), None, "The memory of one GPU, such as 80GiB, where it is not that of --gpu."),
+        Setting(
+            "deepspeed",
+            DeepSpeedRelease(),
+            NEWEST,
+            "The DeepSpeed release that runs the config, such as 0.16.9 (0.16: its last patch), or an upgrade OLD..NEW.",
+        ),
+        Setting("nodes", Count(), None, "The number of machines."),
+        Setting("tensor-parallel", Count(), None, "The tensor parallel size."),
+        Setting("pipeline-parallel", Count(), None, "The number of pipeline stages."),
+        Setting("sequence-parallel", Count(), None, "The sequence parallel size."),
+        Setting("gpu", GpuName(), None, "The GPU model: h100, a100-40gb, v100, ..."),
+        Setting("gpu-memory", Size(), None, "The memory of one GPU, such as 80GiB, if it differs from that of --gpu."),
         Setting("host-memory", Size(), None, "The memory of one machine, such as 2TiB."),
-        Setting("model", FileName(), None, "The model's config.json (of Hugging Face), or its folder."),
-        Setting("checkpoint", FolderName(), None, "The checkpoint to resume from: the folder with the file latest, or that of a tag."),
+        Setting("model", FileName(), None, "The model's Hugging Face config.json, or its folder."),
+        Setting(
+            "checkpoint", FolderName(), None, "The checkpoint to resume from: the folder with the file latest, or the folder of a tag."
+        ),
         Setting("env", Environment(), {}, "Values of environment variables that only the run knows, for launch scripts."),
-        Setting("plugins", PlugIns(), (), "Plug-ins to load rules from: names in the entry point group dslint.rules."),
-        Setting("policy", FileName(), None, "A JSON Schema of the team's own, which every config has to satisfy."),
-        Setting("select", RuleWords(), ("ALL",), "The rules to ask: codes, names, chapters (DS5), ALL."),
-        Setting("ignore", RuleWords(), (), "Rules to leave out. Where a rule is selected too, the more precise word counts."),
-        Setting("extend-select", RuleWords(), (), "Rules to ask beside the selected ones."),
-        Setting("extend-ignore", RuleWords(), (), "Rules to leave out beside the ignored ones."),
-        Setting("pedantic", Flag(), False, "Ask the rules too that experts disagree about."),  # noqa: FBT003 - a default
-        Setting("severity", Table(Choice(_SEVERITIES), of_rules=True), {}, "The severity of a rule's findings, or a chapter's."),
-        Setting("fail-on", Choice([*_SEVERITIES, "never"]), "warning", "The least severity that makes the exit code 1."),
+        Setting("plugins", PlugIns(), (), "Plug-ins with more rules: names in the entry point group dslint.rules."),
+        Setting("policy", FileName(), None, "A JSON Schema that every config must satisfy, such as a team's policy."),
+        Setting("select", RuleWords(), ("ALL",), "The rules to run: codes, names, chapters (DS5), ALL."),
+        Setting("ignore", RuleWords(), (), "Rules to skip. If a rule is also selected, the more specific word wins."),
+        Setting("extend-select", RuleWords(), (), "Rules to run in addition to the selected ones."),
+        Setting("extend-ignore", RuleWords(), (), "Rules to skip in addition to the ignored ones."),
+        Setting("pedantic", Flag(), False, "Also run rules that experts disagree about."),  # noqa: FBT003 - a default
+        Setting("severity", Table(Choice(_SEVERITIES), of_rules=True), {}, "The severity of the findings of a rule or chapter."),
+        Setting("fail-on", Choice([*_SEVERITIES, "never"]), "warning", "The lowest severity that makes the exit code 1."),
         Setting("strict", Flag(), False, "Exit with 1 if a file was not judged, or only in part."),  # noqa: FBT003 - a default
         Setting(
             "include",
             Words(),
             (),
-            "Patterns of the files to look at in directories, instead of *.json, *.jsonc, *.json5, *.hjson, *.yaml and *.yml.",
+            "Patterns of the files to check in directories, instead of *.json, *.jsonc, *.json5, *.hjson, *.yaml and *.yml.",
         ),
-        Setting("exclude", Words(), (), "Patterns of files and directories to leave out of directories, as in a .gitignore."),
-        Setting("extend-exclude", Words(), (), "Patterns to leave out beside those of exclude."),
-        Setting("force-exclude", Flag(), False, "Leave excluded files out even when they are named, as a pre-commit hook names them."),  # noqa: FBT003 - a default
-        Setting("per-file-ignores", Table(RuleWords()), {}, "Rules to leave out of the files that match a pattern."),
-        Setting("output-format", Choice(FORMATS), "full", "How findings are printed (as set for the working directory)."),
-        Setting("baseline", FileName(), None, "The file that holds the findings of old (as set for the working directory)."),
-        Setting("ignores", Entries(), (), "Findings not to hear of, by file, place and rule, each with a reason."),
+        Setting("exclude", Words(), (), "Patterns of files and directories to skip in directories, as in a .gitignore."),
+        Setting("extend-exclude", Words(), (), "Patterns to skip in addition to exclude."),
+        Setting("force-exclude", Flag(), False, "Skip excluded files even if they are named, as a pre-commit hook does."),  # noqa: FBT003 - a default
+        Setting("per-file-ignores", Table(RuleWords()), {}, "Rules to skip in files that match a pattern."),
+        Setting("output-format", Choice(FORMATS), "full", "The format of the report (as set for the working directory)."),
+        Setting("baseline", FileName(), None, "The baseline: a file with known findings (as set for the working directory)."),
+        Setting("ignores", Entries(), (), "Findings to suppress, by file, place and rule, each with a reason."),
     )
 }
 """All settings by name, in the order in which they are shown."""
 
 EXTENDING = frozenset({"extend-select", "extend-ignore", "extend-exclude"})
-"""Settings that add up from source to source."""
+"""Settings that accumulate from source to source."""
 
 TABLES = frozenset({"severity", "per-file-ignores", "env"})
-"""Settings whose entries add up, a later one replacing an earlier one of the same name."""
+"""Settings whose entries accumulate; a later entry replaces an earlier one of the same name."""
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Text to tree: JSON and HJSON as DeepSpeed reads them, with the place of every key, value and comment."""
+"""Parses JSON, HJSON and YAML into trees with the place of every key, value and comment, and edits their text."""

@@ -1,11 +1,11 @@
-"""Changes to a config, said in paths. `dslint.source.edit` makes edits of them.
+"""Changes to a config, in config paths. `dslint.source.edit` turns them into text edits.
 
 Set(("fp16", "enabled"), "true")             another value
 Rename(("zero_optimisation",), "zero_optimization")
 Remove(("zero_optimization", "offload_param"))
-Insert(("zero_optimization",), "stage", "2") a new member, the last of its section; sections that are not there come with it
+Insert(("zero_optimization",), "stage", "2") a new member at the end of its section; missing sections are created
 Move(("overlap_comm",), ("zero_optimization", "overlap_comm"))
-Replace(span, "text")                        any stretch of the text
+Replace(span, "text")                        any range of the text
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from dslint.source.tree import Path, Span
 
 
 class Set(NamedTuple):
-    """Another value at a path: `literal` is JSON."""
+    """Change the value at a path; `literal` is JSON."""
 
     path: Path
     literal: str
 
 
 class Rename(NamedTuple):
-    """Another name for the key at a path."""
+    """Rename the key at a path."""
 
     path: Path
     name: str
 
 
 class Remove(NamedTuple):
-    """The member or item at a path goes, and its comma with it."""
+    """Remove the member or item at a path, with its comma."""
 
     path: Path
 
 
 class Insert(NamedTuple):
-    """A new member `name` in the section at a path: `literal` is JSON."""
+    """Add a member `name` to the section at a path; `literal` is JSON."""
 
     path: Path
     name: str
@@ -44,14 +44,14 @@ class Insert(NamedTuple):
 
 
 class Move(NamedTuple):
-    """The member at a path goes to another, with its value as it is written."""
+    """Move the member at a path to another path, with its value as written."""
 
     path: Path
     to: Path
 
 
 class Replace(NamedTuple):
-    """Another text for a stretch of the file."""
+    """Replace a range of the text."""
 
     span: Span
     text: str

@@ -1,4 +1,4 @@
-"""Makes edits of changes. Every byte of the text that is not spoken of stays as it is, comments among them."""
+"""Turns changes into text edits. All other text stays as it is, including comments."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Se
 from dslint.source.unknown import UNKNOWN
 
 Edit: TypeAlias = tuple[int, int, str]
-"""Replace `text[start:end]` by a text."""
+"""Replace `text[start:end]` with a text."""
 
 
 class CannotChange(Exception):
-    """The change cannot be made to this text: what it speaks of is not there, or is written in a way that it cannot be added to."""
+    """The change cannot be applied to this text: its target is missing, or has a form that cannot be edited."""
 
 
 def edits_for(document: Document, changes: Iterable[Change]) -> list[Edit]:
-    """The edits that make the changes, in the order of the text and none overlapping another.
+    """The edits for the changes, sorted and without overlaps.
 
     Raises:
-        CannotChange: one of the changes cannot be made, or two of them touch the same text.
+        CannotChange: a change cannot be applied, or two changes affect the same text.
     """
     edits = sorted(edit for change in changes for edit in _edits(document, change))
     for (_, end, _), (start, _, _) in pairwise(edits):
         if start < end:
-            raise CannotChange("two changes touch the same text")
+            raise CannotChange("two changes affect the same text")
     return edits
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """The text with the edits made; they must not overlap."""
+    """The text after the edits, which must not overlap."""
     parts: list[str] = []
     done = 0
     for start, end, content in sorted(edits):
@@ -50,10 +50,10 @@ def _edits(document: Document, change: Change) -> Iterator[Edit]:
     elif isinstance(change, Set):
         node = _value(document, change.path)
         if isinstance(node, Scalar) and node.value is UNKNOWN:
-            raise CannotChange("what a program computes is not replaced")
+            raise CannotChange("a computed value cannot be replaced")
         if not isinstance(node, Scalar) and edit_yaml.is_block(document, node):
-            raise CannotChange("what YAML's block style spreads over lines is not replaced")
-        blank = " " if document.text[node.span.start - 1 : node.span.end] == ":" else ""  # YAML's null may be no text at all
+            raise CannotChange("a YAML block value cannot be replaced")
+        blank = " " if document.text[node.span.start - 1 : node.span.end] == ":" else ""  # YAML's null may be empty
         yield (node.span.start, node.span.end, blank + _literal(document, change.literal))
     elif isinstance(change, Rename):
         member = _member(document, change.path)
@@ -65,7 +65,7 @@ def _edits(document: Document, change: Change) -> Iterator[Edit]:
     else:
         value = _member(document, change.path).value
         if not isinstance(value, Scalar) and edit_yaml.is_block(document, value):
-            raise CannotChange("a section in YAML's block style does not move")
+            raise CannotChange("a YAML block section cannot be moved")
         yield from _remove(document, change.path)
         yield from _put(document, change.to[:-1], str(change.to[-1]), document.text[slice(*value.span)])
 
@@ -86,7 +86,7 @@ def _member(document: Document, path: Path) -> Member:
 def _value(document: Document, path: Path) -> Node:
     found = document.lookup(path)
     if found is None:
-        raise CannotChange(f"there is nothing at {path}")
+        raise CannotChange(f"there is no member at {path}")
     if isinstance(found, Member):
         _own(document, path, found)
         return found.value
@@ -94,7 +94,7 @@ def _value(document: Document, path: Path) -> Node:
 
 
 def _own(document: Document, path: Path, member: Member) -> None:
-    """Take care that a member is written where its section is: what aliases of YAML bring stands elsewhere, and serves others too."""
+    """Check that a member is written in its section: members from YAML aliases are written elsewhere, and shared."""
     for length in range(len(path) if document.language == "yaml" else 0):
         found = document.lookup(path[:length])
         section = found.value if isinstance(found, Member) else found
@@ -103,7 +103,7 @@ def _own(document: Document, path: Path, member: Member) -> None:
 
 
 def _key(document: Document, member: Member, name: str) -> str:
-    """A name written as the member's own: in quotes, unless that has none."""
+    """A name in the style of the member's own key: quoted, unless that key is unquoted."""
     if member.key.raw[:1] in ('"', "'") or document.language == "python":
         quote = member.key.raw[-1]
         return f"{quote}{name}{quote}"
@@ -123,40 +123,40 @@ def _remove(document: Document, path: Path) -> Iterator[Edit]:
         if edit_yaml.is_block(document, parent):
             start, end = edit_yaml.line_of(document, member)
             if len(siblings) == 1 or end < 0:
-                raise CannotChange("nothing would be left of the section")
+                raise CannotChange("the section would be empty")
             yield (start, end, "")
             return
     elif isinstance(parent, Sequence) and isinstance(path[-1], int) and path[-1] < len(parent.items):
         siblings, index = list(parent.items), path[-1]
     else:
-        raise CannotChange(f"there is nothing at {path}")
+        raise CannotChange(f"there is no member at {path}")
     yield from remove_at(document, siblings, index)
 
 
 def remove_at(document: Document, siblings: list[Member] | list[Member | Node], index: int) -> Iterator[Edit]:
-    """The edits that take one of the members or items of a section out, and a comma with it."""
+    """The edits that remove a member or item of a section, with a comma."""
     text, span = document.text, siblings[index].span
     comma = _comma_behind(document, span)
     end = comma + 1 if comma is not None else span.end
     yield (*_with_its_line(text, span.start, end, alone=len(siblings) == 1), "")
-    if comma is None and index > 0:  # the last one: the comma before it would be one too many
+    if comma is None and index > 0:  # the last one: also remove the comma before it
         before = _comma_after(document, siblings[index - 1].span.end)
         if before is not None:
             yield (before, before + 1, "")
 
 
 def _comma_behind(document: Document, span: Span) -> int | None:
-    """Where the comma behind a member or item stands; None if there is none. In Python nothing else may be around it."""
+    """The offset of the comma after a member or item; None if there is none. In Python it must not be part of an expression."""
     comma = _comma_after(document, span.end)
     if document.language == "python":
         before, after = document.text[: span.start].rstrip(), document.text[span.end :].lstrip()
         if before.endswith(("(", "\\")) or (comma is None and not after.startswith(("}", "]", ")", "#"))):
-            raise CannotChange("it is a part of an expression")
+            raise CannotChange("it is part of an expression")
     return comma
 
 
 def _comma_after(document: Document, offset: int) -> int | None:
-    """Where the comma stands that follows an offset, with nothing but blanks and comments between; None if there is none."""
+    """The offset of the next comma, with only blanks and comments before it; None if there is none."""
     text = document.text
     comments = {comment.span.start: comment.span.end for comment in document.comments}
     while offset < len(text):
@@ -170,12 +170,12 @@ def _comma_after(document: Document, offset: int) -> int | None:
 
 
 def without(document: Document, span: Span) -> Replace:
-    """The change that takes a stretch out, with the whole of its lines where nothing else stands on them."""
+    """The change that removes a range, with its whole lines if they contain nothing else."""
     return Replace(Span(*_with_its_line(document.text, *span, alone=False)), "")
 
 
 def _with_its_line(text: str, start: int, end: int, *, alone: bool) -> tuple[int, int]:
-    """The stretch, with the whole of its lines where nothing else stands on them, or else with the blanks behind it (or before it)."""
+    """The range, extended to whole lines if they contain nothing else, otherwise by the blanks after it (or before it)."""
     line = start
     while line > 0 and text[line - 1] in " \t":
         line -= 1
@@ -208,9 +208,9 @@ def _put(document: Document, path: Path, name: str, literal: str) -> Iterator[Ed
         _own(document, path, section)
     node = section.value if isinstance(section, Member) else section
     if not isinstance(node, Mapping):
-        raise CannotChange(f"{path} is no section")
+        raise CannotChange(f"{path} is not a section")
     if node.get(name) is not None:
-        raise CannotChange(f"{name} is there already")
+        raise CannotChange(f"{name} already exists")
     if node.members and edit_yaml.is_block(document, node):
         if not edit_yaml.belongs(node, node.members[0]):
             raise CannotChange(f"{path} is written elsewhere")
@@ -230,11 +230,11 @@ def _put(document: Document, path: Path, name: str, literal: str) -> Iterator[Ed
     break_ = newline + text[own_line : last.span.start] if own_line is not None else " "
     if _is_bare(last.value) or not braces:
         if own_line is None:
-            raise CannotChange("the line is a string without quotes")
+            raise CannotChange("the line is an unquoted string")
         yield (last.span.end, last.span.end, f"{break_}{_key(document, last, name)}: {literal}")
         return
     comma = _comma_behind(document, last.span)
-    if comma is not None:  # a trailing comma: the new member takes one too
+    if comma is not None:  # a trailing comma: the new member gets one too
         yield (comma + 1, comma + 1, f"{break_}{key}: {literal},")
     else:
         yield (last.span.end, last.span.end, f",{break_}{key}: {literal}")
@@ -245,7 +245,7 @@ def _is_bare(node: Node) -> bool:
 
 
 def _line_blank_before(text: str, offset: int) -> int | None:
-    """Where the line of an offset begins, if only blanks stand before it."""
+    """The start of the line of an offset, if only blanks precede it."""
     start = offset
     while start > 0 and text[start - 1] in " \t":
         start -= 1
@@ -256,10 +256,10 @@ def _line_blank_before(text: str, offset: int) -> int | None:
 
 
 def to_strict_json(document: Document, *, comments: bool) -> list[Change]:
-    """What has to change for Python's `json` to read the file as hjson does; with `comments`, comments go too.
+    """The changes after which Python's `json` reads the file as hjson does; with `comments`, comments are removed too.
 
     Raises:
-        CannotChange: the file has syntax errors, or nothing in it.
+        CannotChange: the file has syntax errors or is empty.
     """
     root = document.root
     if document.problems or root is None:
@@ -280,7 +280,7 @@ def to_strict_json(document: Document, *, comments: bool) -> list[Change]:
 
 
 def _united(spans: Iterable[Span]) -> list[Span]:
-    """The stretches, those that overlap as one."""
+    """The ranges, with overlapping ones merged."""
     united: list[Span] = []
     for span in sorted(spans):
         if united and span.start < united[-1].end:

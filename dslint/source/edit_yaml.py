@@ -1,4 +1,4 @@
-"""Edits of YAML's block style, where lines and their indentation are what commas and braces are elsewhere."""
+"""Edits of YAML block style, which uses lines and indentation instead of commas and braces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Edit: TypeAlias = tuple[int, int, str]
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 _WORDS = frozenset("y n yes no on off true false null".split())  # noqa: SIM905 - a list of words
-"""What YAML takes for something else than a name."""
+"""Words that YAML does not read as strings."""
 
 
 def is_block(document: Document, node: Mapping | Sequence) -> bool:
@@ -22,22 +22,22 @@ def is_block(document: Document, node: Mapping | Sequence) -> bool:
 
 
 def belongs(mapping: Mapping, member: Member) -> bool:
-    """Whether a member is written in the section itself, and not brought by an alias or a merge key."""
+    """Whether a member is written in the section itself, not included by an alias or a merge key."""
     return mapping.span.start <= member.key.span.start and member.value.span.end <= max(mapping.span.end, member.key.span.end + 2)
 
 
 def key(name: str) -> str:
-    """A name as YAML needs it: in quotes only where it would be taken for something else."""
+    """A key in YAML: quoted only if YAML would read it as another type."""
     return name if _PLAIN.fullmatch(name) and name.lower() not in _WORDS else json.dumps(name)
 
 
 def insert(document: Document, mapping: Mapping, name: str, literal: str) -> Iterator[Edit]:
-    """A new member behind the last one, on a line of its own and indented alike. The section has a member."""
+    """Insert a new member after the last one, on its own line with the same indentation. The section is not empty."""
     text = document.text
     first = mapping.members[0]
     last = max(mapping.members, key=lambda member: member.key.span.start)
     begin = max(text.rfind("\n", 0, first.key.span.start), text.rfind("\r", 0, first.key.span.start)) + 1
-    indent = " " * (first.key.span.start - begin)  # of an item of a list, the dash counts as a blank
+    indent = " " * (first.key.span.start - begin)  # the dash of a list item counts as a blank
     end = max(last.key.span.end + 1, len(text[: last.value.span.end].rstrip()))
     while end < len(text) and text[end] not in "\r\n":
         end += 1
@@ -46,7 +46,7 @@ def insert(document: Document, mapping: Mapping, name: str, literal: str) -> Ite
 
 
 def line_of(document: Document, member: Member) -> tuple[int, int]:
-    """The stretch of a member: all of its lines, or all but its indentation and what a comment says behind it."""
+    """The range of a member: its lines, with or without indentation and trailing comment."""
     text = document.text
     start = member.key.span.start
     end = max(member.key.span.end, len(text[: member.value.span.end].rstrip()))
@@ -59,7 +59,7 @@ def line_of(document: Document, member: Member) -> tuple[int, int]:
     while after < len(text) and text[after] in " \t":
         after += 1
     if line > 0 and text[line - 1] not in "\r\n":
-        return start, -1  # the first of an item of a list: its dash would stay behind
+        return start, -1  # the first key of a list item: its dash would remain
     if after < len(text) and text[after] in "\r\n":
         return line, after + (2 if text.startswith("\r\n", after) else 1)
     return (line, after) if after == len(text) else (start, after)

@@ -1,4 +1,4 @@
-"""`parse`: any text to a `Document`, in one pass where the text is what DeepSpeed's loader reads."""
+"""`parse`: any text to a `Document`, in one pass if DeepSpeed's loader accepts the text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from dslint.source.tree import Departure, Document, SyntaxProblem
 
 
 def parse(text: str) -> Document:
-    """The tree of a JSON or HJSON text, with everything that DeepSpeed's loader refuses and everything that strict JSON lacks.
+    """The tree of a JSON or HJSON text, with everything that DeepSpeed's loader or strict JSON rejects.
 
-    `problems` is empty exactly when `hjson.loads(text)` succeeds, and `departures` too exactly when `json.loads(text)` gives the same, NaN
-    and Infinity refused (see `dslint.source.scalars` for the numbers that the two read differently). Never raises.
+    `problems` is empty exactly if `hjson.loads(text)` succeeds, and `departures` too exactly if `json.loads(text)` gives the same, with
+    NaN and Infinity rejected (see `dslint.source.scalars` for the numbers that the two read differently). Never raises.
     """
     problems: list[SyntaxProblem] = []
     reader = Reader(text)
     try:
         root = reader.document()
     except RefusedError:
-        from dslint.source.recover import recover  # only a broken file pays for it
+        from dslint.source.recover import recover  # only for broken files
 
         reader, root, problems = recover(text)
     return Document(
@@ -46,7 +46,7 @@ def _reduced(document: Document) -> tuple[Callable[[str, str], Document], tuple[
     return parse_as, (document.text, document.language)
 
 
-# To another process goes only the text: to parse it again is quicker than to take the tree apart, and no depth is too deep.
+# Only the text is pickled: parsing again is faster than pickling the tree, and works at any depth.
 copyreg.pickle(Document, _reduced)
 
 

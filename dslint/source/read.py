@@ -1,4 +1,4 @@
-"""From a file to text, with a sentence for a person wherever that fails."""
+"""Reads files as text; every failure has an error message for the user."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping
 
 MAX_BYTES = 16 * 1024 * 1024
-"""No config is larger; a file that is will not be read into memory."""
+"""The largest file that is read into memory."""
 
-# UTF-32 first: its little-endian mark begins with that of UTF-16.
+# UTF-32 first: its little-endian BOM begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF32_LE, "UTF-32"),
     (codecs.BOM_UTF32_BE, "UTF-32"),
@@ -32,22 +32,22 @@ _KINDS = (
     (stat.S_ISBLK, "this is a device; dslint reads regular files only"),
 )
 _REASONS = {
-    errno.ENOENT: ("missing", "there is no such file"),
-    errno.ENOTDIR: ("missing", "there is no such file: a part of the path is a file, not a directory"),
-    errno.EACCES: ("permission", "this file cannot be opened: permission denied"),
-    errno.EPERM: ("permission", "this file cannot be opened: permission denied"),
+    errno.ENOENT: ("missing", "no such file"),
+    errno.ENOTDIR: ("missing", "no such file: a part of the path is a file, not a directory"),
+    errno.EACCES: ("permission", "cannot open this file: permission denied"),
+    errno.EPERM: ("permission", "cannot open this file: permission denied"),
     errno.EISDIR: ("not-a-file", "this is a directory, not a file"),
-    errno.ELOOP: ("unreadable", "this file cannot be opened: its symbolic links go in circles"),
-    errno.ENAMETOOLONG: ("missing", "there is no such file: the name is too long for one"),
+    errno.ELOOP: ("unreadable", "cannot open this file: its symbolic links form a loop"),
+    errno.ENAMETOOLONG: ("missing", "no such file: the name is too long"),
 }
 _BASE64 = re.compile(r"\s*([A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2})\s*").fullmatch
 
 
 class ReadError(Exception):
-    """Why a file gave no text: a sentence for people, to go after the file's name ("ds.json: there is no such file").
+    """A file could not be read. The text goes after the file's name ("ds.json: no such file").
 
     `kind` is a stable name: "missing", "permission", "not-a-file", "too-large", "binary", "encoding" or "unreadable". `offset` (in bytes)
-    and `line` say where, for an encoding error.
+    and `line` are the place of an encoding error.
     """
 
     def __init__(self, kind: str, message: str, *, offset: int | None = None, line: int | None = None) -> None:
@@ -61,21 +61,21 @@ class ReadError(Exception):
 def read(path: str | os.PathLike[str]) -> str:
     """The text of a file, a byte order mark included; raises `ReadError` and nothing else.
 
-    Only regular files are opened, so that no pipe or device can make it wait, and no more than `MAX_BYTES` are read.
+    Only regular files are opened, so that no pipe or device blocks, and at most `MAX_BYTES` are read.
     """
     try:
         _refuse_special(Path(path).stat())
-        # The file may be another one by now: do not block on a pipe, and look again at what was opened.
+        # The file may have been replaced: do not block on a pipe, and check the opened file again.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
         with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor, which pathlib cannot open
             status = os.fstat(file.fileno())
             _refuse_special(status)
             data = file.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else b""
     except OSError as error:
-        kind, message = _REASONS.get(error.errno or 0, ("unreadable", f"this file cannot be read: {error.strerror or error}"))
+        kind, message = _REASONS.get(error.errno or 0, ("unreadable", f"cannot read this file: {error.strerror or error}"))
         raise ReadError(kind, message) from error
     except ValueError as error:
-        raise ReadError("missing", "there is no such file: no file can have this name") from error
+        raise ReadError("missing", "no such file: invalid file name") from error
     if status.st_size > MAX_BYTES:
         raise _too_large(status.st_size)
     return decode(data)
@@ -87,9 +87,9 @@ def decode(data: bytes) -> str:
         raise _too_large(len(data))
     for mark, name in _MARKS:
         if data.startswith(mark):
-            raise ReadError("encoding", f"this file is in {name}, but DeepSpeed opens it as UTF-8: save it so", offset=0, line=1)
+            raise ReadError("encoding", f"this file is encoded in {name}, but DeepSpeed reads UTF-8: save it as UTF-8", offset=0, line=1)
     if _WIDE(data):
-        raise ReadError("encoding", "this file looks like UTF-16, but DeepSpeed opens it as UTF-8: save it so", offset=0, line=1)
+        raise ReadError("encoding", "this file looks like UTF-16, but DeepSpeed reads UTF-8: save it as UTF-8", offset=0, line=1)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -98,7 +98,7 @@ def decode(data: bytes) -> str:
         offset = error.start
         line = Document(data[:offset].decode("utf-8"), None).line_count
         where = f"byte 0x{data[offset]:02x} at offset {offset}, line {line}"
-        message = f"this is not UTF-8 text, and DeepSpeed opens the file as UTF-8: {where}"
+        message = f"this file is not UTF-8 text, which DeepSpeed expects: {where}"
         raise ReadError("encoding", message, offset=offset, line=line) from error
     if "\0" in text:
         raise _binary()
@@ -108,7 +108,7 @@ def decode(data: bytes) -> str:
 def decode_base64(text: str) -> str | None:
     """The config in a text that is one base64 word; None for any other text.
 
-    DeepSpeed takes such a string in place of a path, in the URL-safe alphabet or the other. It has to hold an object.
+    DeepSpeed accepts such a string instead of a path, in either base64 alphabet. It must contain an object.
     """
     word = _BASE64(text)
     if not word:
@@ -119,7 +119,7 @@ def decode_base64(text: str) -> str | None:
         return None
     if decoded.lstrip("\ufeff \t\r\n").startswith("{"):
         return decoded
-    # An object without braces, if every character of it is plain text.
+    # An object without braces, if all characters are plain text.
     root = parse(decoded)
     if isinstance(root.root, Mapping) and root.root.members and not root.problems and decoded.replace("\n", "").isprintable():
         return decoded
@@ -137,8 +137,8 @@ def _refuse_special(status: os.stat_result) -> None:
 
 def _too_large(size: int) -> ReadError:
     mib = 1024 * 1024
-    return ReadError("too-large", f"this file is too large to be a config: {size / mib:.0f} MiB, {MAX_BYTES // mib} MiB at most")
+    return ReadError("too-large", f"this file is too large to be a config: {size / mib:.0f} MiB, at most {MAX_BYTES // mib} MiB")
 
 
 def _binary() -> ReadError:
-    return ReadError("binary", "this is a binary file, not a config (it holds NUL bytes)")
+    return ReadError("binary", "this is a binary file, not a config (it contains NUL bytes)")

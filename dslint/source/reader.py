@@ -1,10 +1,10 @@
-"""The grammar: text to tree, exactly as far as hjson goes.
+"""The grammar of hjson: text to tree.
 
-`Reader` accepts what DeepSpeed's loader accepts and stops at the first thing it does not. Every such place is a method of its own, which
-raises `RefusedError` here; `dslint.source.recover` overrides it with a message and a way to read on.
+`Reader` accepts what DeepSpeed's loader accepts and stops at the first error. Every kind of error has its own method, which raises
+`RefusedError` here; `dslint.source.recover` overrides it to report a problem and continue.
 """
 
-# ruff: noqa: ARG002 - the mender's versions of the methods need more to know than these
+# ruff: noqa: ARG002 - the overriding methods in `recover` need more arguments
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dslint.source.scalars import Fault, Word, integral, multiline, quoted, unqu
 from dslint.source.tree import Comment, Departure, Key, Mapping, Member, Node, Scalar, Sequence, Span, Value
 
 MAX_DEPTH = 400
-"""Brackets within brackets. hjson recurses, and runs out of Python's stack at 496 in an empty program; DeepSpeed around it leaves less."""
+"""The deepest nesting. hjson is recursive and exceeds Python's stack at 496 in an empty program, earlier inside DeepSpeed."""
 
 _PLAIN_DIGITS = 300
-"""Longer numbers are read with care: Python may refuse them."""
+"""Longer numbers are checked first: Python may reject them."""
 
 _SPACE = re.compile(r"[ \t\n\r]*+").match
 _LINE_END = re.compile(r"[\r\n]").search
@@ -34,7 +34,7 @@ _NAME = re.compile(r"([^ \t\n\r:{}\[\],]++)[ \t\n\r]*+").match
 
 
 class RefusedError(Exception):
-    """The text is not what hjson reads. `fatal`: it dies, and does not even try the file as a single value."""
+    """hjson rejects the text. `fatal`: it crashes instead of trying the file as a single value."""
 
     def __init__(self, *, fatal: bool = False) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Box:
 class Reader:
     """Reads one text once: `document()` gives the root."""
 
-    mending = False
+    recovering = False
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -63,7 +63,7 @@ class Reader:
         self.departures: list[Departure] = []
         self.boxes: list[Box] = []
         self.read_to = 0
-        """Where the last value that went into the tree ends."""
+        """The end of the last value in the tree."""
         self._newline = -1
         self._newline_known = 0
         self._last_newline: int | None = None
@@ -71,7 +71,7 @@ class Reader:
     def document(self) -> Node | None:
         """The root of the whole text."""
         text = self.text
-        # The second one is a UTF-8 byte order mark that was read as Latin-1; hjson skips that too.
+        # The second is a UTF-8 byte order mark read as Latin-1, which hjson skips, too.
         start = 1 if text.startswith("\ufeff") else 3 if text.startswith("\u00ef\u00bb\u00bf") else 0
         if start:
             self.depart("bom", 0, start)
@@ -91,12 +91,12 @@ class Reader:
         return root
 
     def bracketed(self, pos: int) -> tuple[Node | None, int]:
-        """The mapping or list that opens at `pos`, and where it ends."""
+        """The mapping or list that opens at `pos`, and its end."""
         box = self.open(pos)
         return box.node, self.inside(box, self.skip(pos + 1))
 
     def unbraced(self, pos: int) -> tuple[Node | None, int]:
-        """A root without brackets: the members of an object or, where hjson fails on that, a single value."""
+        """A root without brackets: the members of an object or, if hjson fails on that, a single value."""
         comments, departures = len(self.comments), len(self.departures)
         try:
             return self.members(pos)
@@ -117,21 +117,21 @@ class Reader:
         return root, end
 
     def open(self, pos: int) -> Box:
-        """A new mapping or list for the bracket at `pos`. It goes into the tree at once; its span is known when it closes."""
+        """A new mapping or list for the bracket at `pos`. It is added to the tree at once and gets its span when it closes."""
         span = Span(pos, pos + 1)
         return Box(Mapping(span, []), "}") if self.text[pos] == "{" else Box(Sequence(span, []), "]")
 
-    def inside(self, box: Box, pos: int) -> int:  # noqa: C901, PLR0912, PLR0915 - one loop, so that no text is too deep for it
-        """Read the inside of `box`, and of all that opens in it, from `pos` on; returns the place after its closing bracket.
+    def inside(self, box: Box, pos: int) -> int:  # noqa: C901, PLR0912, PLR0915 - one loop without recursion, for any depth
+        """Read the inside of `box` and of everything nested in it from `pos`; returns the offset after its closing bracket.
 
-        `ended` is where the value before ends, -1 at an opening bracket, and `comma` is where its comma stands, -1 if there is none.
+        `ended` is the end of the previous value, -1 at an opening bracket, and `comma` the offset of its comma, -1 if there is none.
         """
         text = self.text
         boxes = self.boxes
         boxes.append(box)
         ended = comma = -1
         while True:
-            if self.mending and self.ends_by_layout(pos):
+            if self.recovering and self.ends_by_layout(pos):
                 ended = comma = -1
             box = boxes[-1]
             node = box.node
@@ -186,7 +186,7 @@ class Reader:
             comma, pos = self.separator(pos)
 
     def separator(self, pos: int) -> tuple[int, int]:
-        """The comma at `pos`, or -1, and the place of what follows; blanks and comments may stand on both sides of it."""
+        """The comma at `pos`, or -1, and the offset of the next token; blanks and comments may surround it."""
         text = self.text
         separator = _SEPARATOR(text, pos)
         comma = -1
@@ -200,7 +200,7 @@ class Reader:
         return comma, pos
 
     def key(self, pos: int, ended: int, comma: int) -> tuple[Key | None, int, bool]:
-        """The key at `pos`, the place after its colon, and whether a value is to be read there."""
+        """The key at `pos`, the offset after its colon, and whether a value follows."""
         text = self.text
         pair = _PAIR(text, pos)
         if pair:
@@ -221,7 +221,7 @@ class Reader:
         if not name:
             return self.no_key(pos, ended, comma)
         end = name.end(1)
-        # hjson strips Unicode blanks off a name only if a plain blank follows them.
+        # hjson strips Unicode blanks from a name only if a plain blank follows them.
         value = name[1] if end == name.end() else name[1].rstrip()
         raw = value or name[1]
         key = Key(Span(pos, pos + len(raw)), value, raw)
@@ -231,7 +231,7 @@ class Reader:
         return key, self.skip(name.end() + 1), True
 
     def value(self, pos: int, key: Key | None) -> tuple[Node | None, int]:
-        """The scalar at `pos`, and where it ends."""
+        """The scalar at `pos`, and its end."""
         text = self.text
         string = _STRING(text, pos)
         if string:
@@ -283,7 +283,7 @@ class Reader:
         return multiline(self.text, pos, self.newline_before(pos), self._last_newline)
 
     def newline_before(self, pos: int) -> int:
-        """The last line feed before `pos`, or -1. Asked in ascending order only, so that a long line is not searched again and again."""
+        """The last line feed before `pos`, or -1. Called in ascending order only, so that a long line is not searched repeatedly."""
         found = self.text.rfind("\n", self._newline_known, pos)
         self._newline_known = pos
         if found >= 0:
@@ -291,7 +291,7 @@ class Reader:
         return self._newline
 
     def skip(self, pos: int) -> int:
-        """The place of the next thing that is neither blank nor comment; comments on the way are kept."""
+        """The offset of the next token; comments before it are recorded."""
         text = self.text
         while True:
             space = _SPACE(text, pos)
@@ -315,20 +315,20 @@ class Reader:
         self.departures.append(Departure(kind, Span(start, end)))
 
     def taken(self, word: Word, place: str, start: int) -> Word:
-        """A string's departures and fault noted, the string given back."""
+        """Record departures and fault of a string, and return the string."""
         self.departures += word.departures
         if word.fault:
             self.fault(word.fault, place)
         return word
 
-    # What hjson refuses. The mender says what is wrong there and reads on.
+    # What hjson rejects. `recover` reports these and continues.
 
     def place(self, key: Key | None) -> str:
-        """The place of a value in words; only the mender needs them."""
+        """A description of the place of a value; only `recover` needs it."""
         return ""
 
     def bare(self, scalar: Scalar, end: int, key: Key | None) -> tuple[Scalar, int]:
-        """A quoteless string, which hjson takes as it is."""
+        """An unquoted string, which hjson accepts."""
         return scalar, end
 
     def ends_by_layout(self, pos: int) -> bool:
@@ -340,23 +340,23 @@ class Reader:
         raise RefusedError(fatal=fault.fatal)
 
     def nothing(self, start: int) -> Node | None:
-        """Nothing but a byte order mark, blanks and comments. Without the mark it would be an empty object."""
+        """Only a byte order mark, blanks and comments. Without the mark it would be an empty object."""
         raise RefusedError
 
     def no_key(self, pos: int, ended: int, comma: int) -> tuple[Key | None, int, bool]:
-        """No key where one has to be."""
+        """A missing key."""
         raise RefusedError
 
     def no_colon(self, key: Key, pos: int, *, closed: bool = True) -> tuple[Key | None, int, bool]:
-        """A key without a colon: something else is at `pos`."""
+        """A key without a colon: another token is at `pos`."""
         raise RefusedError
 
     def no_value(self, pos: int, key: Key | None) -> tuple[Node | None, int]:
-        """No value where one has to be."""
+        """A missing value."""
         raise RefusedError
 
     def wrong_bracket(self, pos: int, ended: int, comma: int) -> bool:
-        """A closing bracket that does not belong to the innermost opening one; true to take it for the right one."""
+        """A closing bracket that does not match the innermost opening one; True to accept it as matching."""
         raise RefusedError
 
     def unclosed(self) -> None:
@@ -368,9 +368,9 @@ class Reader:
         raise RefusedError(fatal=True)
 
     def too_deep(self, pos: int) -> int:
-        """A bracket more than `MAX_DEPTH` deep; returns the place after what it holds."""
+        """A bracket nested deeper than `MAX_DEPTH`; returns the offset after its content."""
         raise RefusedError(fatal=True)
 
     def more(self, root: Node | None, pos: int) -> None:
-        """Something follows the root."""
+        """Text after the root."""
         raise RefusedError

@@ -1,7 +1,7 @@
-"""What is wrong with a text that DeepSpeed's loader refuses, in words, and a tree of all that can be read around it.
+"""Error recovery: describes what is wrong with a text that DeepSpeed's loader rejects, and builds a tree of the rest.
 
-Where a bracket is missing or wrong, the text alone does not say which: the same file is read under several guesses, and the one that
-explains it with the fewest problems wins.
+The text does not determine which bracket is missing or wrong: it is read under several guesses, and the guess with the fewest problems
+wins.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from dslint.source.scalars import Fault, Word, unquoted
 from dslint.source.tree import Document, Key, Mapping, Node, Scalar, Sequence, Span, SyntaxProblem, Value
 
 MAX_PROBLEMS = 20
-"""Reading stops here: a text with more is no config."""
+"""Reading stops after this many problems: a text with more is not a config."""
 
 LONG_TEXT = 100_000
-"""A text with more characters is read under one guess only: configs are shorter, and eight readings would be felt."""
+"""A longer text is read under one guess only: configs are shorter, and eight passes would be slow."""
 
 
 Pattern: TypeAlias = Callable[[str, int], re.Match[str] | None]
 
 
 class _Guess(NamedTuple):
-    """How a broken text is taken.
+    """How to interpret a broken text.
 
-    `layout`: a bracket that was left open ends where the lines go back out. `cut`: unquoted text that holds a closing bracket was not meant
-    to run to the end of its line. `swapped`: a closing bracket of the wrong kind was meant for the innermost opening one; else for one
-    further out.
+    `layout`: an unclosed bracket ends where the indentation decreases. `cut`: unquoted text with a closing bracket should end before its
+    line does. `swapped`: a closing bracket of the wrong kind belongs to the innermost opening one; otherwise to an outer one.
     """
 
     layout: bool
@@ -66,34 +65,34 @@ _CURLY = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 
 
 class _EnoughError(Exception):
-    """There is no point in reading on."""
+    """Too many problems to continue."""
 
 
 def recover(text: str) -> tuple[Reader, Node | None, list[SyntaxProblem]]:
-    """Read a text that `Reader` refuses: the reader with its notes, what could be made of the text, and at least one problem."""
-    best = _Mender(text, _GUESSES[0])
+    """Read a text that `Reader` rejects: the reader, the root that could be built, and at least one problem."""
+    best = _Recovery(text, _GUESSES[0])
     best.run()
     for guess in _GUESSES[1:]:
         if best.cost == 1 or len(text) > LONG_TEXT:
             break
-        mender = _Mender(text, guess)
+        mender = _Recovery(text, guess)
         mender.run()
         if (mender.cost, len(mender.problems)) < (best.cost, len(best.problems)):
             best = mender
-    # Reading on sometimes means going back a few words, which may note the same thing twice.
+    # Recovery sometimes goes back a few tokens, which may record the same departure twice.
     best.comments = sorted(set(best.comments))
     best.departures = list(dict.fromkeys(best.departures))
     return best, best.root, sorted(best.problems, key=lambda problem: problem.span)
 
 
-class _Mender(Reader):
-    """A `Reader` that does not stop. `cost` counts what is wrong, reported or not.
+class _Recovery(Reader):
+    """A `Reader` that continues after errors. `cost` counts all errors, reported or not.
 
-    After a mistake that loses the thread (a string that is not closed, a key without a value) nothing is reported until a value has been
-    read again: one mistake, one problem.
+    After an error that loses synchronization (an unclosed string, a key without a value) nothing is reported until a value was read again:
+    one mistake, one problem.
     """
 
-    mending = True
+    recovering = True
 
     def __init__(self, text: str, guess: _Guess) -> None:
         super().__init__(text)
@@ -116,7 +115,7 @@ class _Mender(Reader):
             self._close_all()
 
     def problem(self, kind: str, span: Span, message: str, *, lost: int = -1) -> None:
-        """Note a problem. `lost`: the thread is lost up to there."""
+        """Record a problem. `lost`: synchronization is lost up to this offset."""
         self.cost += 1
         if self.read_to > self._lost:
             self.problems.append(SyntaxProblem(kind, span, message))
@@ -135,14 +134,14 @@ class _Mender(Reader):
         return "the value"
 
     def _name(self, depth: int) -> str:
-        """The name of the list that is open at `depth`: its key, where it has one."""
+        """The name of the open list at `depth`: its key, if it has one."""
         outer = self.boxes[depth - 1].node if depth else None
         if isinstance(outer, Mapping) and outer.members and outer.members[-1].value is self.boxes[depth].node:
             return _quote(outer.members[-1].key.value)
         return "the list"
 
     def _opener(self, depth: int) -> str:
-        """The opening bracket at `depth` in words."""
+        """A description of the opening bracket at `depth`."""
         bracket = "{" if isinstance(self.boxes[depth].node, Mapping) else "["
         if not depth:
             return f'the "{bracket}" that opens the file'
@@ -153,7 +152,7 @@ class _Mender(Reader):
         return f'the "{bracket}" of {name}' if name != "the list" else f'this "{bracket}"'
 
     def _expected(self, ended: int, comma: int) -> str:
-        """What may stand where a key, an item or a closing bracket may."""
+        """What is expected at a key, an item or a closing bracket."""
         box = self.boxes[-1]
         node = box.node
         closer = f'"{box.closer}"' if box.closer else "the end of the file"
@@ -181,7 +180,7 @@ class _Mender(Reader):
         return _quote(token)
 
     def _token(self, pos: int) -> Span:
-        """What stands at `pos`: a string, a word, a bracket, or nothing at the end of the text."""
+        """The token at `pos`: a string, a word, a bracket, or empty at the end of the text."""
         match = _TOKEN(self.text, pos)
         return Span(pos, match.end() if match else min(pos + 1, len(self.text)))
 
@@ -198,7 +197,7 @@ class _Mender(Reader):
         self.problem(fault.kind, fault.span, f"{place} {fault.predicate}", lost=lost)
 
     def taken(self, word: Word, place: str, start: int) -> Word:
-        # A string that lost its closing quote has most likely not lost the comma and the brackets at the end of its line.
+        # A string without a closing quote most likely ends before the comma and the brackets at the end of its line.
         if not word.closed and not self.text.startswith("'''", start):
             end = start + len(self.text[start : word.end].rstrip(" \t,}]"))
             fault = word.fault
@@ -228,26 +227,26 @@ class _Mender(Reader):
             better, meant = _PYTHON_WORDS[written]
             advice = f"write {better}"
         elif written in _NO_NUMBERS:
-            advice = "DeepSpeed's loader knows no such number"
+            advice = "DeepSpeed's loader does not support this number"
         elif written.endswith(('"', "'")):
             advice = "its opening quote is missing"
         elif raw[0] in _CURLY:
-            advice = f'curly quotes do not count; write "{meant}"'
+            advice = f'replace the curly quotes: write "{meant}"'
         else:
             advice = "put it in quotes"
         span = Span(start, start + len(written))
-        # The first of several on a line has swallowed the others.
+        # The first of several on a line contains the others.
         if end == self._cut_line:
             self.cost -= 1
         self._cut_line = end
         taken = _quote(raw[cut:])
-        self.problem("unquoted-text", span, f"{place} is not quoted, so it runs to the end of the line and takes {taken} with it: {advice}")
+        self.problem("unquoted-text", span, f"{place} is not quoted, so it extends to the end of the line and includes {taken}: {advice}")
         return Scalar(span, meant, written, "bare"), span.end
 
     def value(self, pos: int, key: Key | None) -> tuple[Node | None, int]:
         text = self.text
         if key and len(self.boxes) < MAX_DEPTH and _KEY(text, pos):
-            # A key where a value has to be: what would have opened the object is missing.
+            # A key instead of a value: the opening brace is missing.
             message = f'expected "{{" or a value after the key {_quote(key.value)}, found the key {self._found(pos)}'
             self.problem("missing-bracket", self._token(pos), message)
             box = Box(Mapping(Span(pos, pos), []), "}")
@@ -260,10 +259,10 @@ class _Mender(Reader):
         second = _SECOND_QUOTE(text, end) if scalar.value else None
         rest = None if scalar.value else _REST_OF_STRING(text, end)
         if second and not text.startswith(":", second.end()):
-            self.problem("second-quote", Span(end, end + 1), f"there is a second quote after {self.place(key)}")
+            self.problem("second-quote", Span(end, end + 1), f"extra quote after {self.place(key)}")
             return scalar, second.end()
         if rest and not text.startswith(":", rest.end()):
-            self.problem("second-quote", Span(pos, pos + 1), f"there is a second quote before {self.place(key)}")
+            self.problem("second-quote", Span(pos, pos + 1), f"extra quote before {self.place(key)}")
             end = rest.end()
             return Scalar(Span(pos + 1, end), rest[0][:-1], text[pos + 1 : end], scalar.style), end
         return scalar, end
@@ -271,14 +270,14 @@ class _Mender(Reader):
     # Members and items.
 
     def nothing(self, start: int) -> Node | None:
-        self.problem("empty", Span(0, start), "there is nothing after the byte order mark; DeepSpeed's loader dies on that")
+        self.problem("empty", Span(0, start), "the file is empty after the byte order mark, which crashes DeepSpeed's loader")
         return None
 
     def unbraced(self, pos: int) -> tuple[Node | None, int]:
         return self.members(pos)
 
     def _no_object(self, pos: int) -> None:
-        """Stop, if the text does not even begin like a config."""
+        """Stop if the text does not begin like a config."""
         box = self.boxes[0]
         if len(self.boxes) == 1 and not box.closer and isinstance(box.node, Mapping) and not box.node.members and not self.problems:
             self.problem("no-object", self._token(pos), f'expected "{{" at the start of the file, found {self._found(pos)}')
@@ -305,7 +304,7 @@ class _Mender(Reader):
         return self._after(_COMMAS, pos)
 
     def _after(self, pattern: Pattern, pos: int) -> int:
-        """The place after a run of punctuation that stands where none is wanted."""
+        """The offset after unexpected punctuation."""
         match = pattern(self.text, pos)
         return self.skip(match.end() if match else pos)
 
@@ -344,17 +343,17 @@ class _Mender(Reader):
         return key, pos, True
 
     def _misquoted(self, key: Key) -> tuple[Key | None, int, bool] | None:
-        """A key with one quote too many or too few, if that is why something else than a colon follows it at once."""
+        """A key with an extra or missing quote, if that explains the missing colon."""
         text = self.text
         start, end = key.span
         second = _SECOND_QUOTE(text, end)
         if second and text.startswith(":", second.end()):
-            self.problem("second-quote", Span(end, end + 1), f"there is a second quote after the key {_quote(key.value)}")
+            self.problem("second-quote", Span(end, end + 1), f"extra quote after the key {_quote(key.value)}")
             return key, self.skip(second.end() + 1), True
         rest = None if key.value else _REST_OF_STRING(text, end)
         if rest:
             key = Key(Span(start + 1, rest.end()), rest[0][:-1], text[start + 1 : rest.end()])
-            self.problem("second-quote", Span(start, start + 1), f"there is a second quote before the key {_quote(key.value)}")
+            self.problem("second-quote", Span(start, start + 1), f"extra quote before the key {_quote(key.value)}")
             pos = self.skip(rest.end())
             return key, self.skip(pos + 1) if text.startswith(":", pos) else pos, True
         if key.raw.find(":") > 1:
@@ -364,7 +363,7 @@ class _Mender(Reader):
         return None
 
     def _unclosed_key(self, key: Key, pos: int) -> tuple[Key | None, int, bool]:
-        """A key without its closing quote: it was meant to end before the first colon."""
+        """A key without its closing quote: it ends before the first colon."""
         start = key.span.start
         colon = key.raw.find(":")
         if colon < 0:
@@ -376,9 +375,9 @@ class _Mender(Reader):
     def _spaced_key(self, start: int, raw: str, after: int) -> tuple[Key | None, int, bool]:
         name = raw.strip(_CURLY) if raw[0] in _CURLY else raw
         if name != raw:
-            message = f'the key {raw} is in curly quotes, which do not count; write "{name}"'
+            message = f'the key {raw} has curly quotes; write "{name}"'
         else:
-            message = f"the key {_quote(raw)} has a blank in it and needs quotes"
+            message = f"the key {_quote(raw)} contains a blank and must be quoted"
         span = Span(start, start + len(raw))
         self.problem("key-needs-quotes", span, message)
         return Key(span, name, raw), self.skip(after), True
@@ -388,13 +387,13 @@ class _Mender(Reader):
         node = self.boxes[-1].node
         char = text[pos : pos + 1]
         if isinstance(node, Sequence) and char == ",":
-            # Only after a comma or the opening bracket is a comma too many.
+            # A comma is extra only after another comma or the opening bracket.
             return None, self._extra_comma(pos, 0 if node.items else -1, 0 if node.items else -1)
         token = self._token(pos)
         if isinstance(node, Sequence):
             last = self._last(node)
             expected = f'expected "," or "]" after {last}' if last else "expected an item"
-            # Once is enough: the list was meant to be an object.
+            # Report it once: the list should be an object.
             if node is not self._keyed:
                 self.problem("extra-colon", token, f'{expected}, found ":" (a list has no keys)')
             self._keyed = node
@@ -417,7 +416,7 @@ class _Mender(Reader):
         return box
 
     def _indent(self, pos: int) -> int:
-        """How far the line of `pos` is indented."""
+        """The indentation of the line of `pos`."""
         line = self.newline_before(pos) + 1
         indent = _INDENT(self.text, line)
         return indent.end() - line if indent else 0
@@ -426,7 +425,7 @@ class _Mender(Reader):
         if len(self.boxes) < 2 or pos == len(self.text):
             return False
         outer = self.boxes[-2].node
-        # A key in a list in an object: the list was left open.
+        # A key in a list in an object: the list is not closed.
         if not self.guess.swapped and isinstance(self.boxes[-1].node, Sequence) and isinstance(outer, Mapping) and _KEY(self.text, pos):
             self._left_open(f" before {self._found(pos)}")
             return True
@@ -464,19 +463,19 @@ class _Mender(Reader):
         span = Span(pos, pos + 1)
         box = self.boxes[-1]
         if not box.closer:
-            why = "the file does not open with one" if len(self.boxes) == 1 and found == "}" else "no bracket is open"
-            self.problem("stray-bracket", span, f'this "{found}" closes nothing: {why}')
+            why = "the file does not begin with one" if len(self.boxes) == 1 and found == "}" else "no bracket is open"
+            self.problem("stray-bracket", span, f'unmatched "{found}": {why}')
             return False
         if self.guess.swapped:
             if box.node is self._keyed:
-                return True  # the opening bracket was the wrong one, and that has been said
+                return True  # the opening bracket was wrong, which is already reported
             opener = self._opener(len(self.boxes) - 1)
             line, here = self._line(box.node.span.start), self._line(pos)
             where = f" (to close {opener} on line {line})" if line != here else ""
             self.problem("wrong-bracket", span, f'{self._expected(ended, comma)}, found "{found}"{where}')
             return True
         if not any(outer.closer == found for outer in self.boxes):
-            self.problem("stray-bracket", span, f'this "{found}" closes nothing: no "{"{" if found == "}" else "["}" is open')
+            self.problem("stray-bracket", span, f'unmatched "{found}": no "{"{" if found == "}" else "["}" is open')
             return False
         self._left_open(f': found "{found}"')
         while self.boxes[-1].closer != found:
@@ -499,7 +498,7 @@ class _Mender(Reader):
     def too_deep(self, pos: int) -> int:
         if not self._deep:
             self._deep = True
-            message = f"more than {MAX_DEPTH} brackets within brackets: DeepSpeed's loader dies on deep nesting"
+            message = f"brackets nested more than {MAX_DEPTH} deep crash DeepSpeed's loader"
             self.problem("nesting-too-deep", Span(pos, pos + 1), message)
         depth = 0
         for token in _NESTING(self.text, pos):
@@ -516,12 +515,12 @@ class _Mender(Reader):
         text = self.text
         while pos < len(text):
             if text[pos] in "}]":
-                self.problem("stray-bracket", Span(pos, pos + 1), f'this "{text[pos]}" closes nothing: all brackets are closed before it')
+                self.problem("stray-bracket", Span(pos, pos + 1), f'unmatched "{text[pos]}": all brackets are already closed')
                 pos = self._after(_STRAYS, pos)
             elif isinstance(root, Mapping) and (text[pos] == "," or _PAIR(text, pos)):
                 end = root.span.end
                 if not self._reopened:
-                    self.problem("stray-bracket", Span(end - 1, end), 'this "}" closes the whole config, but more follows')
+                    self.problem("stray-bracket", Span(end - 1, end), 'this "}" closes the whole config, but more text follows')
                 self._reopened = True
                 pos = self.skip(self.inside(Box(root, "}"), self._after(_STRAYS, pos)))
             else:
@@ -531,7 +530,7 @@ class _Mender(Reader):
 
 
 def _cut(raw: str) -> int:
-    """Where unquoted text ought to have ended: at the first comma, if a bracket that opened before it closes in it; -1 if none does."""
+    """Where unquoted text should end: at the first comma, if it closes a bracket that opened before it; otherwise -1."""
     depth = 0
     first = -1
     for match in _PUNCTUATION(raw):
@@ -548,6 +547,6 @@ def _cut(raw: str) -> int:
 
 
 def _quote(words: str) -> str:
-    """Words in double quotes, on one line, not too long."""
+    """A text in double quotes, on one line, shortened."""
     shown = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in words[:41])
     return f'"{shown[:37]}..."' if len(words) > 40 else f'"{shown}"'

@@ -1,7 +1,7 @@
 """Strings, numbers and unquoted text: one literal at a time, exactly as hjson reads them.
 
-DeepSpeed loads a config with hjson 3.1, so its quirks count here: what it takes for a string is a string, and what it dies on is a
-`Fault`. The common case, a plain JSON literal, does not come through this module: the reader matches it with one regular expression.
+DeepSpeed loads a config with hjson 3.1, so this module follows its quirks: what hjson reads as a string is a string, and what crashes it
+is a `Fault`. The common case, a plain JSON literal, does not reach this module: the reader matches it with one regular expression.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dslint.source.tree import Departure, Scalar, Span, Value
 
 MAX_INTEGER_DIGITS = 4300
-"""Python's default limit for `int(text)`; above it hjson and json both die with a ValueError."""
+"""Python's default limit for `int(text)`; above it hjson and json both raise ValueError."""
 
 _PLACEHOLDER_INTEGER = 10**18
 
@@ -22,7 +22,7 @@ _SINGLE_CHUNK = re.compile(r"[^'\\\x00-\x1f]*+").match
 _HEX = re.compile(r"[0-9A-Fa-f]{4}").fullmatch
 _ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
-# \d is meant: hjson takes the digits of every script after the first one.
+# \d is intended: hjson accepts digits of every script after the first one.
 _NUMBER = re.compile(r"(-?(?:0|[1-9]\d*+))(\.\d++)?+([eE][-+]?+\d++)?+([\t ]*+)").match
 _STOP = re.compile(r"[,}\]#\r\n]|/[/*]").search
 _LINE_END = re.compile(r"[\r\n]").search
@@ -31,9 +31,9 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
 class Fault(NamedTuple):
-    """What hjson refuses in a literal. `predicate` goes on a sentence that begins with the place ("the value of ...").
+    """What hjson rejects in a literal. `predicate` continues a sentence that begins with the place ("the value of ...").
 
-    `fatal`: hjson fails with something else than its own error, and so never tries the file as a single value.
+    `fatal`: hjson fails with an error of another type, and so does not try the file as a single value.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Fault(NamedTuple):
 
 
 class Word(NamedTuple):
-    """A string literal that was read: its value, where it ends, what is wrong with it, and what json would not read."""
+    """A string literal: its value, its end, its fault, and what json would reject."""
 
     value: str
     end: int
@@ -53,9 +53,9 @@ class Word(NamedTuple):
 
 
 def json_value(scalar: Scalar) -> Value:
-    """The value that Python's `json` gives the literal, where hjson's is another one.
+    """The value that Python's `json` reads, where it differs from that of hjson.
 
-    To hjson `5e8` and `1.0` are integers and `NaN` is a string; to json they are floats.
+    hjson reads `5e8` and `1.0` as integers and `NaN` as a string; json reads floats.
     """
     value = scalar.value
     if scalar.style == "json" and isinstance(value, int) and not isinstance(value, bool):
@@ -70,7 +70,7 @@ def json_value(scalar: Scalar) -> Value:
 def quoted(text: str, start: int) -> Word:
     """The string that opens at `start` with `"` or `'`.
 
-    A string that is not closed ends with its line; other faults leave what was written in the value.
+    An unclosed string ends with its line; other faults keep the written text as the value.
     """
     quote = text[start]
     chunk = _DOUBLE_CHUNK if quote == '"' else _SINGLE_CHUNK
@@ -106,7 +106,7 @@ def quoted(text: str, start: int) -> Word:
                 fault = fault or Fault(
                     "bad-escape",
                     Span(pos, pos + 2),
-                    'has a "\\u" without four hex digits after it; a backslash itself is written "\\\\"',
+                    'has a "\\u" without four hex digits; write a backslash as "\\\\"',
                     fatal=code is not None,
                 )
                 parts.append("\\u")
@@ -122,7 +122,7 @@ def quoted(text: str, start: int) -> Word:
                 fault = fault or Fault(
                     "bad-escape",
                     Span(pos, pos + 2),
-                    f'has the escape "\\{shown}", which JSON does not know; a backslash itself is written "\\\\"',
+                    f'has the escape "\\{shown}", which JSON does not know; write a backslash as "\\\\"',
                 )
             parts.append("\\")
             pos += 1
@@ -135,7 +135,7 @@ def _unclosed(text: str, start: int, end: int) -> Fault:
 
 
 def _unicode_escape(text: str, pos: int) -> tuple[int | None, int]:
-    r"""The code point of the `\u` escape at `pos`, a surrogate pair counting as one, and where it ends; None if it is none."""
+    r"""The code point of the `\u` escape at `pos`, with surrogate pairs combined, and its end; None if it is invalid."""
     code = _hex_value(text[pos + 2 : pos + 6])
     pos += 6
     if code is not None and code & 0xFC00 == 0xD800 and text.startswith("\\u", pos):
@@ -158,8 +158,8 @@ def _hex_value(digits: str) -> int | None:
 def multiline(text: str, start: int, newline: int, last_newline: int) -> Word:
     """The '''string''' that opens at `start`.
 
-    `newline` is the last line feed before it or -1, `last_newline` the last one of the text or -1. hjson counts the indent back to a line
-    feed, and on the first line it counts on from the end of the text; where that has no line feed either, it dies.
+    `newline` is the last line feed before it or -1, `last_newline` the last one of the text or -1. hjson counts the indentation back to a
+    line feed, and on the first line continues from the end of the text; without any line feed it crashes.
     """
     fault: Fault | None = None
     indent = start - 1 - newline
@@ -168,7 +168,7 @@ def multiline(text: str, start: int, newline: int, last_newline: int) -> Word:
             fault = Fault(
                 "multiline-first-line",
                 Span(start, start + 3),
-                "is a ''' string in a file of one line without a line end, which DeepSpeed's loader dies on",
+                "is a ''' string in a file without a line end, which crashes DeepSpeed's loader",
                 fatal=True,
             )
         else:
@@ -200,7 +200,7 @@ def _skip_blanks(text: str, pos: int, limit: int | None = None) -> int:
 
 
 def unquoted(text: str, start: int) -> tuple[Scalar, int, Fault | None, Departure | None]:
-    """The number, true, false, null or quoteless string at `start`, and where it ends.
+    """The number, true, false, null or unquoted string at `start`, and its end.
 
     A number or a word counts as such only if a comma, a closing bracket, a comment or the line's end follows; everything else is text
     up to the end of the line, commas and comments included.
@@ -212,7 +212,7 @@ def unquoted(text: str, start: int) -> tuple[Scalar, int, Fault | None, Departur
         word = text[start:end].rstrip()
         if word in _WORDS:
             span = Span(start, start + len(word))
-            # hjson strips every Unicode blank, json knows four.
+            # hjson strips every Unicode blank, json only four.
             odd = text[span.end : end].strip(" \t")
             departure = Departure("odd-literal", Span(span.end, end)) if odd else None
             return Scalar(span, _WORDS[word], word), end if odd else span.end, None, departure
@@ -235,21 +235,21 @@ def _number(span: Span, integer: str, rest: str) -> tuple[int | float, Fault | N
     if rest:
         value = float(integer + rest)
         if abs(value) == float("inf"):
-            predicate = "is too large for a floating-point number: DeepSpeed's loader dies on it"
+            predicate = "is too large for a floating-point number and crashes DeepSpeed's loader"
             return value, Fault("number-too-large", span, predicate, fatal=True)
         return integral(value), None
     digits = len(integer.removeprefix("-"))
     if digits <= MAX_INTEGER_DIGITS:
-        # The environment can make Python's limit a lower one.
+        # The environment can lower Python's limit.
         with contextlib.suppress(ValueError):
             return int(integer), None
-    predicate = f"has {digits} digits; Python reads an integer of {MAX_INTEGER_DIGITS} digits at most"
+    predicate = f"has {digits} digits; Python reads integers of at most {MAX_INTEGER_DIGITS} digits"
     placeholder = -_PLACEHOLDER_INTEGER if integer.startswith("-") else _PLACEHOLDER_INTEGER
     return placeholder, Fault("integer-too-long", span, predicate, fatal=True)
 
 
 def integral(value: float) -> int | float:
-    """The number as hjson gives it: below ten thousand million, a float without a fraction becomes an integer."""
+    """The number as hjson returns it: below 1e10, a float without a fraction becomes an integer."""
     if abs(value) < 1e10 and value == int(value):
         return int(value)
     return value

@@ -1,7 +1,7 @@
-"""The tree that every parser makes and every rule's place is looked up in.
+"""The syntax tree that every parser builds, and in which places of findings are looked up.
 
-All offsets are in code points of `Document.text`, half open: `text[span.start:span.end]` is the thing itself.
-Plain slotted classes: a config has some hundred nodes and they are made on every run, so construction has to be cheap.
+All offsets are in code points of `Document.text`, half open: `text[span.start:span.end]` is the text of a node. The classes are plain and
+slotted because a config has hundreds of nodes, and construction must be cheap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Path: TypeAlias = tuple[str | int, ...]
 
 
 Where: TypeAlias = str | Path
-"""A config path: dotted (`"zero_optimization.stage"`), or a tuple where a key holds a dot or an index is meant. `""` is the root."""
+"""A config path: dotted (`"zero_optimization.stage"`), or a tuple if a key contains a dot or a step is an index. `""` is the root."""
 
 
 def path_of(where: Where) -> Path:
@@ -32,7 +32,7 @@ def pointer(path: Path) -> str:
 
 
 Value: TypeAlias = str | int | float | bool | Unknown | None
-"""What a scalar can hold; `UNKNOWN` where a program computes it."""
+"""The value of a scalar; `UNKNOWN` if a program computes it."""
 
 
 class Span(NamedTuple):
@@ -43,7 +43,7 @@ class Span(NamedTuple):
 
 
 class Position(NamedTuple):
-    """A place as people count: line and column start at 1, both in code points; `offset` starts at 0."""
+    """A position: line and column start at 1, both in code points; `offset` starts at 0."""
 
     line: int
     column: int
@@ -53,9 +53,9 @@ class Position(NamedTuple):
 class Scalar:
     """A string, number, boolean or null.
 
-    `value` is what DeepSpeed's loader (hjson) makes of it; `raw` is the literal as written (`5e8`, `"auto"`), quotes included.
-    `style` is one of "json" (strict JSON literal), "single" ('quoted'), "multiline" ('''quoted'''), "bare" (an HJSON quoteless
-    string, which runs to the end of its line), "yaml".
+    `value` is what DeepSpeed's loader (hjson) reads; `raw` is the literal as written (`5e8`, `"auto"`), quotes included.
+    `style` is one of "json" (strict JSON literal), "single" ('quoted'), "multiline" ('''quoted'''), "bare" (an HJSON unquoted
+    string, which extends to the end of its line), "yaml".
     """
 
     __slots__ = ("raw", "span", "style", "value")
@@ -95,7 +95,7 @@ class Member:
 class Mapping:
     """An object. `members` keeps every member in the order of the file, duplicates included.
 
-    `span` includes the braces, where there are any: an HJSON root may have none.
+    `span` includes the braces, if there are any: an HJSON root may have none.
     """
 
     __slots__ = ("members", "span")
@@ -105,7 +105,7 @@ class Mapping:
         self.members = members
 
     def get(self, name: str) -> Member | None:
-        """The member that counts for `name`: the last one, as in `json` and `dict`."""
+        """The effective member for `name`: the last one, as in `json` and `dict`."""
         for member in reversed(self.members):
             if member.key.value == name:
                 return member
@@ -133,7 +133,7 @@ class Comment(NamedTuple):
 
 
 class SyntaxProblem(NamedTuple):
-    """Something that DeepSpeed's loader cannot read. `kind` is a stable name, `message` says what was found and what was expected."""
+    """A syntax error for DeepSpeed's loader. `kind` is a stable name, `message` says what was found and what was expected."""
 
     kind: str
     span: Span
@@ -141,7 +141,7 @@ class SyntaxProblem(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """Something that DeepSpeed's loader (hjson) reads and strict JSON (Python's `json`) does not, or reads otherwise.
+    """Syntax that DeepSpeed's loader (hjson) accepts and strict JSON (Python's `json`) rejects or reads differently.
 
     `kind` is one of: "comment", "trailing-comma", "missing-comma", "bare-key", "bare-string", "single-quoted", "multiline-string",
     "no-root-braces", "bom", "empty", "not-a-number" (NaN and Infinity: a string to hjson, a float to json), "odd-literal" (an escape, a
@@ -153,23 +153,23 @@ class Departure(NamedTuple):
 
 
 Places: TypeAlias = dict[Path, Path]
-"""For a config that is a part of a file, or was made of it: paths of the config with their paths in the file."""
+"""For a config inside a file, or built from it: paths of the config with their paths in the file."""
 
 
 class Source(NamedTuple):
-    """The key of a file that stands for one of a config that was made of the file; `optional` says that neither is there without it."""
+    """The key of a file that corresponds to a key of the config built from it; `optional`: neither exists without the other."""
 
     path: Path
     optional: bool
 
 
 class Document:
-    """A parsed file: the text, its tree, and everything noticed on the way.
+    """A parsed file: the text, its tree, and what the parser noticed.
 
-    `root` is None where nothing could be made of the text. `problems` are what DeepSpeed's loader refuses,
-    `departures` what only strict JSON loaders refuse. The tree is complete when `problems` is empty.
-    `language` is "json", "hjson", "yaml", "python", or "text" for a file without a tree. `places` is None where the root is that of the
-    file; otherwise the document is a part of `whole`, or was made of it: then `sources` are the keys that stand for those of the config.
+    `root` is None if no tree could be built. `problems` are what DeepSpeed's loader rejects,
+    `departures` what only strict JSON loaders reject. The tree is complete if `problems` is empty.
+    `language` is "json", "hjson", "yaml", "python", or "text" for a file without a tree. `places` is None if the root is that of the
+    file; otherwise the document is a part of `whole` or was built from it, and `sources` are the corresponding keys of the file.
     """
 
     __slots__ = ("_line_starts", "comments", "departures", "language", "places", "problems", "root", "sources", "text", "whole")
@@ -199,7 +199,7 @@ class Document:
         self._line_starts: list[int] | None = None
 
     def in_file(self, path: Path) -> Path:
-        """Where in the file a path is: another place only where the document is a part of the file, or was made of it (`places`)."""
+        """The path in the file: it differs only if the document is a part of the file or was built from it (`places`)."""
         if self.places is None:
             return path
         for length in range(len(path), -1, -1):
@@ -235,7 +235,7 @@ class Document:
             for line in text.replace("\r\n", "\n\n").replace("\r", "\n").split("\n")[:-1]:
                 index += len(line) + 1
                 starts.append(index)
-            # A CRLF became two line feeds of the same length: drop the empty line between CR and LF.
+            # A CRLF became two line feeds: drop the empty line between them.
             self._line_starts = [s for s in starts if not (0 < s < len(text) and text[s] == "\n" and text[s - 1] == "\r")]
         return self._line_starts
 
@@ -254,7 +254,7 @@ class Document:
 
 
 def plain(node: Node) -> object:
-    """The node as Python data, the last of duplicate keys counting, as DeepSpeed sees a dict."""
+    """The node as Python data; of duplicate keys the last one wins, as in DeepSpeed."""
     if isinstance(node, Mapping):
         return {member.key.value: plain(member.value) for member in node.members}
     if isinstance(node, Sequence):

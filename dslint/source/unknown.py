@@ -1,4 +1,4 @@
-"""The value that cannot be known."""
+"""The value `UNKNOWN`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes to a config that is a part of a file, or was made of it, as changes to that file."""
+"""Translates changes to a config inside a file, or built from it, into changes to that file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def to_whole(document: Document, changes: Iterable[Change]) -> list[Change]:
     """The changes in the paths of the whole file.
 
     Raises:
-        CannotChange: what they speak of has no place of its own in the file.
+        CannotChange: a target has no corresponding place in the file.
     """
     move = _moved if document.sources is None else _to_source
     return [move(document, change) for change in changes]
 
 
 def title_of(change: Change) -> str:
-    """A change of a value, or to nothing, in a few words."""
+    """A short title for setting or removing a value."""
     return f"write {change.path[-1]}: {json.loads(change.literal)}" if isinstance(change, Set) else f"remove {change[0][-1]}"
 
 
@@ -34,10 +34,10 @@ def _moved(document: Document, change: Change) -> Change:
 
 
 def _to_source(document: Document, change: Change) -> Change:
-    """A change to what was made of a file, where the file has a key that stands for just this."""
+    """The change to the corresponding key of the file, if there is one."""
     assert document.sources is not None
     if isinstance(change, Set | Remove):
         source = document.sources.get(change.path)
         if source is not None and (isinstance(change, Set) or source.optional):
             return change._replace(path=source.path)
-    raise CannotChange(f"{change} has no place of its own in the file")
+    raise CannotChange(f"{change} has no corresponding place in the file")

@@ -1,7 +1,7 @@
-"""YAML text to the same tree as JSON: values as `yaml.safe_load` makes them, every node with its place in the text.
+"""YAML text to the same tree as JSON: values as read by `yaml.safe_load`, every node with its place in the text.
 
-PyYAML composes the nodes; nothing of a document is constructed but numbers, booleans, nulls and strings. Anchors, aliases and merge keys
-are followed, and shared, not copied: an alias that would grow without bounds is a problem, not memory.
+PyYAML composes the nodes; only numbers, booleans, nulls and strings are constructed. Anchors, aliases and merge keys are followed and
+shared, not copied: an alias that would grow without bounds is reported as a problem.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from dslint.source.tree import Places
 
 MAX_NODES = 100_000
-"""How many nodes a document may have when every alias is written out."""
+"""The most nodes of a document with all aliases expanded."""
 
 MAX_MERGES = 1_000
-"""How many merge keys a document may have."""
+"""The most merge keys of a document."""
 
 _COMMENT = re.compile(r"(?:^|(?<=[\s\ufeff]))#[^\r\n\x85\u2028\u2029]*")
 
 
 class _TooMuch(Exception):
-    """The aliases of a document lead into themselves, or to more than anybody means."""
+    """The aliases of a document are recursive, or expand to too many nodes."""
 
 
 def parse_yaml(text: str, places: Places | None = None) -> Document:
-    """The tree of a YAML text; of several documents the first. Never raises.
+    """The tree of the first document of a YAML text. Never raises.
 
-    `problems` are what `yaml.safe_load` refuses: syntax, unknown tags and anchors, a second document.
+    `problems` are what `yaml.safe_load` rejects: syntax, unknown tags and anchors, a second document.
     """
     import yaml
 
@@ -47,7 +47,9 @@ def parse_yaml(text: str, places: Places | None = None) -> Document:
         if len(composed) > 1:
             start = composed[1].start_mark.index
             problems.append(
-                SyntaxProblem("several-documents", Span(start, start + 1), "a second document begins here; a config is a single one")
+                SyntaxProblem(
+                    "several-documents", Span(start, start + 1), "a second document begins here; a config must be a single document"
+                )
             )
     except yaml.MarkedYAMLError as error:
         problems.append(_problem(text, error))
@@ -55,7 +57,7 @@ def parse_yaml(text: str, places: Places | None = None) -> Document:
         start = min(error.position, len(text))
         problems.append(SyntaxProblem("character", Span(start, min(start + 1, len(text))), "YAML does not allow this character"))
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        problems.append(SyntaxProblem("syntax", Span(0, min(1, len(text))), f"YAML cannot be read here: {error}"))
+        problems.append(SyntaxProblem("syntax", Span(0, min(1, len(text))), f"invalid YAML: {error}"))
     except RecursionError:
         root, problems = None, [SyntaxProblem("too-deep", Span(0, min(1, len(text))), "the text is nested too deeply")]
     except _TooMuch as error:
@@ -69,12 +71,12 @@ def _problem(text: str, error: Any) -> SyntaxProblem:
     end = min(start + 1, len(text))
     words = " ".join(str(part) for part in (error.context, error.problem) if part)
     if "'\\t'" in words:
-        words = "a tab cannot indent YAML; write blanks"
-    return SyntaxProblem("syntax", Span(start, end), f"YAML cannot be read here: {words}" if "tab" not in words[:5] else words)
+        words = "a tab cannot indent YAML; use spaces"
+    return SyntaxProblem("syntax", Span(start, end), f"invalid YAML: {words}" if "tab" not in words[:5] else words)
 
 
 class _Alias:
-    """An alias where it stands: the node it names, and its own marks."""
+    """An alias: the node that it refers to, and its own place."""
 
     def __init__(self, node: Any, start_mark: Any, end_mark: Any) -> None:
         self.node = node
@@ -103,7 +105,7 @@ def _compose(text: str) -> list[Any]:
 
 
 class _Reader:
-    """Makes the tree of composed nodes. `scalars` are the spans of all scalars in the text."""
+    """Builds the tree from composed nodes. `scalars` are the spans of all scalars in the text."""
 
     def __init__(self, text: str, problems: list[SyntaxProblem]) -> None:
         import yaml
@@ -121,18 +123,18 @@ class _Reader:
         """The tree below a node."""
         node, size = self._node(composed)
         if size > MAX_NODES:
-            raise _TooMuch(f"with every alias written out the text has more than {MAX_NODES:,} nodes")
+            raise _TooMuch(f"with all aliases expanded the text has more than {MAX_NODES:,} nodes")
         return node
 
     def _node(self, composed: Any) -> tuple[Node, int]:
-        """A node, and how many it stands for."""
+        """A node, and its number of nodes with aliases expanded."""
         if isinstance(composed, _Alias):
             return self._alias(composed)
         known = self._known.get(id(composed))
         if known is not None:
             return known
         if id(composed) in self._open:
-            raise _TooMuch("an alias leads into itself")
+            raise _TooMuch("recursive alias")
         self._open.add(id(composed))
         made = self._known[id(composed)] = self._make(composed)
         self._open.discard(id(composed))
@@ -158,7 +160,7 @@ class _Reader:
         if isinstance(composed, self._yaml.SequenceNode):
             read = [self._node(item) for item in composed.value]
             items = [node for node, _ in read]
-            # A block ends, for PyYAML, where the next token begins.
+            # For PyYAML, a block ends where the next token begins.
             end = end if composed.flow_style else max([start, *(item.span.end for item in items)])
             return Sequence(Span(start, end), items), 1 + sum(size for _, size in read)
         members, size = self._members(composed)
@@ -174,7 +176,7 @@ class _Reader:
             node, size = self._node(value)
             total += size + 1
             if total > MAX_NODES:
-                raise _TooMuch(f"with every alias written out the text has more than {MAX_NODES:,} nodes")
+                raise _TooMuch(f"with all aliases expanded the text has more than {MAX_NODES:,} nodes")
             if isinstance(named, self._yaml.ScalarNode) and named.tag == "tag:yaml.org,2002:merge":
                 self.scalars.append(Span(key.start_mark.index, key.end_mark.index))
                 merged = [*self._merged(node, key), *merged]
@@ -190,17 +192,17 @@ class _Reader:
         return [*(member for name, member in last.items() if name not in written), *own], total
 
     def _merged(self, node: Node, key: Any) -> Iterable[Member]:
-        """The members that a merge key brings; of a list of mappings the first counts most."""
+        """The members that a merge key includes; of a list of mappings the first one wins."""
         self._merges += 1
         if self._merges > MAX_MERGES:
             raise _TooMuch(f"the text has more than {MAX_MERGES:,} merge keys")
         sources = node.items if isinstance(node, Sequence) else [node]
         if not all(isinstance(source, Mapping) for source in sources):
-            self.problems.append(SyntaxProblem("merge", Span(key.start_mark.index, key.end_mark.index), "a merge key wants a mapping"))
+            self.problems.append(SyntaxProblem("merge", Span(key.start_mark.index, key.end_mark.index), "a merge key requires a mapping"))
         return [member for source in reversed(sources) if isinstance(source, Mapping) for member in source.members]
 
     def _value(self, composed: Any) -> Value:
-        """The value of a scalar as `yaml.safe_load` makes it; a date stays the text that it is written as."""
+        """The value of a scalar as read by `yaml.safe_load`; a date stays text."""
         kind = composed.tag.removeprefix("tag:yaml.org,2002:")
         text: str = composed.value
         if kind in ("bool", "int", "float", "null"):
@@ -208,7 +210,7 @@ class _Reader:
                 value = self._constructor.construct_object(composed)
             except (ValueError, KeyError, IndexError, self._yaml.YAMLError):
                 span = Span(composed.start_mark.index, composed.end_mark.index)
-                self.problems.append(SyntaxProblem("scalar", span, f"this is no {kind}"))
+                self.problems.append(SyntaxProblem("scalar", span, f"this is not a valid {kind}"))
                 return text
             return value if isinstance(value, bool | int | float) or value is None else text
         if kind not in ("str", "timestamp", "binary", "merge", "value"):
@@ -217,17 +219,17 @@ class _Reader:
 
     def _tag(self, composed: Any) -> None:
         start = composed.start_mark.index
-        message = f"the tag {composed.tag} is not one that a safe loader knows"
+        message = f"unknown tag {composed.tag} for a safe loader"
         self.problems.append(SyntaxProblem("tag", Span(start, max(composed.end_mark.index, start)), message))
 
 
 def _name(value: Value) -> str:
-    """A key as JSON would have it."""
+    """A key as in JSON."""
     return value if isinstance(value, str) else "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _comments(text: str, scalars: list[Span]) -> list[Comment]:
-    """The comments, which are what stands behind a number sign outside of all scalars."""
+    """The comments: text after a number sign outside of scalars."""
     found: list[Comment] = []
     position = 0
     for start, end in [*sorted(scalars), Span(len(text), len(text))]:
@@ -239,9 +241,9 @@ def _comments(text: str, scalars: list[Span]) -> list[Comment]:
 
 
 def below(document: Document, path: Path) -> Document | None:
-    """The mapping at a path as a document of its own, with its places in the same text; None where there is none.
+    """The mapping at a path as a separate document, with places in the same text; None if there is none.
 
-    Comments and problems come along, and so does the language. `Document.places` says where in the file a path of it is.
+    It has the comments, problems and language of the file. `Document.places` maps its paths to those of the file.
     """
     found = document.lookup(path)
     node = found.value if isinstance(found, Member) else found

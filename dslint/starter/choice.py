@@ -1,4 +1,4 @@
-"""How far to divide, and what to offload: the fastest way in which the model fits, as far as the facts let that be computed."""
+"""Chooses ZeRO stage and offload: the fastest combination with which the model fits, if the facts allow computing that."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from dslint.memory.shapes import Model
 from dslint.source.parse import parse
 
 LENGTH = 2048
-"""The tokens of a sample, where the model takes so many."""
+"""Tokens per sample, if the model supports that many."""
 
 MICRO_BATCHES = (16, 8, 4, 2)
 """The micro batch sizes that are tried once it is clear that one sample fits."""
 
 LARGE = 13e9
-"""The number of parameters from which stage 3 is proposed where nothing can be computed: at stage 2 each GPU holds 4 bytes for each, and
-that is half of most GPUs.
-"""
+"""The number of parameters from which stage 3 is the default: at stage 2 each GPU holds 4 bytes per parameter, half of its memory."""
 
 
 class Choice(NamedTuple):
-    """A way to train. `why` says why this one; `checkpointing` whether the model has to checkpoint its activations, None if that is not
-    known; `largest` is the largest micro batch size that fits, None if that is not known.
+    """A combination of stage and offload. `why` is the reason for it; `checkpointing`: whether it needs activation checkpointing (None:
+    unknown); `largest` is the largest micro batch size that fits (None: unknown).
     """
 
     stage: int
@@ -42,13 +40,13 @@ class Choice(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The way in a few words: `stage 3 with offload of the optimizer`."""
-        offloaded = [name for name, on in (("the optimizer", self.offload_optimizer), ("the parameters", self.offload_param)) if on]
-        return f"stage {self.stage}" + (f" with offload of {' and '.join(offloaded)}" if offloaded else "")
+        """A short description: `stage 3 with optimizer offload`."""
+        offloaded = [name for name, on in (("optimizer", self.offload_optimizer), ("parameter", self.offload_param)) if on]
+        return f"stage {self.stage}" + (f" with {' and '.join(offloaded)} offload" if offloaded else "")
 
 
 class Tried(NamedTuple):
-    """A way, and what it takes."""
+    """A choice and its estimate."""
 
     choice: Choice
     needs: Estimate
@@ -56,13 +54,13 @@ class Tried(NamedTuple):
 
 
 def choose(facts: Facts, model: Model | None, stage: int | None, written: Callable[[Choice], dict[str, Any]]) -> Choice:
-    """The fastest way in which the model surely fits; else one in which it may; else the one that needs least.
+    """The fastest choice with which the model certainly fits; else one with which it may fit; else the one that needs the least memory.
 
     Args:
-        facts: what is known of the run. Without world size and GPU memory nothing is computed, and the usual is proposed.
-        model: the model, where it is known.
-        stage: the ZeRO stage, where it is given.
-        written: makes the config of a choice, without the comments.
+        facts: the facts. Without world size and GPU memory nothing is computed, and a common default is chosen.
+        model: the model, if known.
+        stage: the ZeRO stage, if given.
+        written: returns the config of a choice.
     """
     memory = facts.gpu_memory
     if model is None or memory is None or facts.world_size is None:
@@ -78,23 +76,23 @@ def choose(facts: Facts, model: Model | None, stage: int | None, written: Callab
 
 def _usual(facts: Facts, model: Model | None, stage: int | None) -> Choice:
     wanted = {
-        "the model (--model or --params)": model,
-        "the GPU (--gpu or --gpu-memory)": facts.gpu_memory,
-        "the number of GPUs (--world-size)": facts.world_size,
+        "--model or --params": model,
+        "--gpu or --gpu-memory": facts.gpu_memory,
+        "--world-size": facts.world_size,
     }
-    missing = " and ".join(name for name, value in wanted.items() if value is None)
+    missing = ", ".join(name for name, value in wanted.items() if value is None)
     if stage is not None:
-        return Choice(stage, why=f"as given. Whether it fits is not known without {missing}")
+        return Choice(stage, why=f"as given; to check whether it fits, pass {missing}")
     if facts.world_size == 1:
-        return Choice(0, why=f"one GPU has nothing to divide. Whether it fits is not known without {missing}")
+        return Choice(0, why=f"ZeRO has nothing to partition on one GPU; to check whether it fits, pass {missing}")
     if model is not None and model.size >= LARGE:
         each = f"{in_words(4 * model.size)} for {model.name}"
-        return Choice(3, why=f"at stage 2 each GPU would hold all parameters and gradients, {each}. More is not known without {missing}")
-    return Choice(2, why=f"the usual start: it divides gradients and optimizer states. What fits is not known without {missing}")
+        return Choice(3, why=f"at stage 2 each GPU holds all parameters and gradients, {each}; for an estimate, pass {missing}")
+    return Choice(2, why=f"a common default that partitions gradients and optimizer states; to choose by memory, pass {missing}")
 
 
 def _ways(world_size: int, stage: int | None) -> Iterator[Choice]:
-    """The ways to train, the fastest first."""
+    """The choices, the fastest first."""
     divided = (0,) if world_size == 1 else (1, 2, 3)
     for one in divided if stage is None else (stage,):
         yield Choice(one)
@@ -106,7 +104,7 @@ def _ways(world_size: int, stage: int | None) -> Iterator[Choice]:
 
 
 def _try(choice: Choice, facts: Facts, model: Model, memory: int, written: Callable[[Choice], dict[str, Any]]) -> Tried:
-    """What a way takes; with checkpointing where that is what it needs to fit."""
+    """The estimate of a choice; with activation checkpointing if it does not fit without."""
     plain = _needs(choice._replace(checkpointing=False), facts, model, written)
     if _fits(plain, facts, memory):
         return Tried(choice._replace(checkpointing=False), plain, fits=True)
@@ -139,18 +137,18 @@ def _why(best: Tried, tried: list[Tried], facts: Facts, memory: int) -> str:
     device = best.needs.device
     length = best.needs.plan.workload.length
     gpu = f"{facts.gpu}" if facts.gpu else "GPU"
-    checked = ", with checkpointed activations" if best.choice.checkpointing else ""
+    checked = " with activation checkpointing" if best.choice.checkpointing else ""
     takes = (
-        f"with {best.needs.model.name} each {gpu} needs {_gib(device.expected)}, at most {_gib(device.high)}, of its {in_words(memory)}"
-        f" (one sample of {length:,} tokens{checked})"
+        f"with {best.needs.model.name} each {gpu} needs {_gib(device.expected)} (up to {_gib(device.high)}) of {in_words(memory)}"
+        f", for one sample of {length:,} tokens{checked}"
     )
     if best.needs.host_of_node:
-        takes += f", and {_gib(best.needs.host_of_node)} of each machine's memory"
+        takes += f"; each machine needs {_gib(best.needs.host_of_node)} of host memory"
     before = tried[: tried.index(best)]
     if best.fits is False:
-        least = "the way that needs least does not fit" if len(tried) > 1 else "it does not fit"
+        least = "even the choice with the lowest memory does not fit" if len(tried) > 1 else "it does not fit"
         return f"{least}: {takes}. Use more GPUs, or train adapters (dslint estimate --lora-rank)"
-    said = f"{takes}{'' if best.fits else ': that may fit, and may not'}"
+    said = f"{takes}{'' if best.fits else '; it may not fit'}"
     if before:
         last = before[-1]
         said += f"; {last.choice.words} would need up to {_gib(last.needs.device.high)}"

@@ -1,4 +1,4 @@
-"""The text of a config to start from."""
+"""The text of a starter config."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ WIDTH = 100
 
 
 def as_json(starter: Starter) -> str:
-    """Strict JSON, which every loader reads. It has no place for reasons."""
+    """Strict JSON, which every loader reads, without the reasons."""
     return "\n".join(_members(starter.config, {}, "", 0)) + "\n"
 
 
 def as_hjson(starter: Starter) -> str:
-    """JSON with the reasons as comments, which DeepSpeed's own loader reads."""
+    """HJSON with the reasons as comments, which DeepSpeed's own loader reads."""
     notes = [f"# {line}" for note in starter.notes for line in wrap(note, WIDTH - 2)]
     return "\n".join([*notes, *_members(starter.config, starter.reasons, "", 0)]) + "\n"
 
 
 def _members(section: dict[str, Any], reasons: dict[str, str], above: str, depth: int) -> Iterator[str]:
-    """The lines of a section, without what stands before its opening brace."""
+    """The lines of a section, from its opening brace."""
     indent = "  " * (depth + 1)
     yield "{"
     for name, value in section.items():

@@ -1,4 +1,4 @@
-"""Adds what suppresses findings that are there: comments where the file has them, entries of the settings where it has none."""
+"""Adds suppressions for existing findings: comments if the file format allows them, otherwise settings entries."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Lint = Callable[[str], FileResult]
 """Lints a text as if it were the file."""
 
 WITH_COMMENTS = (".hjson", ".jsonc", ".json5")
-"""Endings of files that are meant to hold comments."""
+"""Extensions of file formats with comments."""
 
 
 def takes_comments(found: FileResult) -> bool:
-    """Whether comments may be added to a file: it is meant to hold some or holds some already, and nobody reads it as strict JSON."""
+    """Whether comments may be added to a file: its format allows them or it has some, and no loader reads it as strict JSON."""
     document = found.document
     if document is None or document.problems:
         return False
@@ -32,12 +32,12 @@ def takes_comments(found: FileResult) -> bool:
 
 
 def with_comments(text: str, found: FileResult, reason: str, lint: Lint) -> str:
-    """The text with a comment for each line that has findings; as it was where the comments would do anything but suppress them.
+    """The text with a comment for each line that has findings; unchanged if the comments would do more than suppress them.
 
     Args:
         text: the file's text.
-        found: what linting it found.
-        reason: why the findings are to be ignored.
+        found: the result of linting it.
+        reason: why the findings are suppressed.
         lint: lints a text with the file's settings.
     """
     document = found.document
@@ -45,7 +45,7 @@ def with_comments(text: str, found: FileResult, reason: str, lint: Lint) -> str:
         return text
     lines: dict[int, set[str]] = {}
     for diagnostic in found.diagnostics:
-        if diagnostic.range is not None and diagnostic.name != "not-strict-json":  # a comment would be one more
+        if diagnostic.range is not None and diagnostic.name != "not-strict-json":  # each comment would add a finding
             lines.setdefault(diagnostic.range.start.line, set()).add(diagnostic.name)
     sign = "#" if document.language in ("yaml", "python") else "//"
     commented = text
@@ -57,7 +57,7 @@ def with_comments(text: str, found: FileResult, reason: str, lint: Lint) -> str:
 
 
 def _with_comment(text: str, document: Document, number: int, comment: str) -> str:
-    """The text with a comment at the end of a line; above it where it would be taken for a part of what stands there."""
+    """The text with a comment at the end of a line, or above it if the line's value would swallow the comment."""
     line = document.line(number)
     start = document.line_start(number)
     end = start + len(line)
@@ -70,7 +70,7 @@ def _with_comment(text: str, document: Document, number: int, comment: str) -> s
 
 
 def _bare(node: Node | None) -> Iterable[Scalar]:
-    """The strings without quotes, which take the rest of their line for themselves."""
+    """The unquoted strings, which extend to the end of their line."""
     if isinstance(node, Mapping):
         for member in node.members:
             yield from _bare(member.value)
@@ -85,13 +85,13 @@ def with_entries(layer: Layer | None, path: str, found: Iterable[Diagnostic], re
     """The text of a settings file with entries for findings.
 
     Args:
-        layer: what the settings file says; None for one that is yet to be written.
-        path: where it is, or will be.
+        layer: the settings file; None for a new one.
+        path: its path.
         found: the findings.
-        reason: why they are to be ignored.
+        reason: why they are suppressed.
 
     Raises:
-        SettingsError: the file lists its ignores in a form that nothing can be added to.
+        SettingsError: the file has its ignores in a form that cannot be extended.
     """
     table = "tool.dslint.ignores" if os.path.basename(path) == "pyproject.toml" else "ignores"
     base = os.path.dirname(os.path.abspath(path))
@@ -114,22 +114,22 @@ def with_entries(layer: Layer | None, path: str, found: Iterable[Diagnostic], re
     try:
         tomllib.loads(whole)
     except ValueError:
-        raise SettingsError(f"{path}: nothing can be added to its list of ignores; write its entries as [[{table}]]") from None
+        raise SettingsError(f"{path}: cannot extend its inline list of ignores; write the entries as [[{table}]]") from None
     return whole
 
 
 def _pattern(path: str) -> str:
-    """The pattern of one file: from the settings file on, and with what patterns take for something else escaped."""
+    """The pattern of one file: relative to the settings file, with special characters escaped."""
     return "/" + re.sub(r"([*?\[\]!#\\ ])", r"\\\1", path)
 
 
 def _toml(value: object) -> str:
-    """A string, or a list of them, as TOML has it."""
+    """A string or a list of strings as TOML."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def settings_file(layers: Iterable[Layer]) -> tuple[str, Layer | None]:
-    """The settings file that entries are added to: the one in force, or one to be written to the working directory."""
+    """The settings file to add entries to: the active one, or a new one in the working directory."""
     for layer in layers:
         if layer.path is not None:
             return layer.path, read_file(layer.path)

@@ -1,7 +1,7 @@
-"""The baseline: findings that were there when dslint came, so that only new ones are reported. It only ever shrinks.
+"""The baseline: known findings, so that only new ones are reported. Updates only ever remove entries.
 
-A file of JSON, sorted, to be committed. Of each finding it holds the path (from the baseline's directory on), the code, the place, and how
-many of them there are; no line and no value, so that it stays true while other things change in the file.
+A sorted JSON file to commit. An entry has the path (relative to the baseline's directory), the code, the place and the count of a finding;
+it has no line and no value, so that it stays valid while other parts of the file change.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ from dslint.suppress.fingerprints import identity
 VERSION = 1
 
 Known = tuple[str, str, str]
-"""A finding as the baseline knows it: path, code, place."""
+"""The key of a finding in the baseline: path, code, place."""
 
 
 class BaselineError(UserError):
-    """A baseline that cannot be used; the text is a sentence for people."""
+    """An unusable baseline; the text is a sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What was found before: how often each finding, with paths from the directory `base` on."""
+    """Known findings and their counts, with paths relative to the directory `base`."""
 
     path: str
     counts: Counter[Known] = field(default_factory=Counter)
 
     @property
     def base(self) -> str:
-        """The directory that its paths start from."""
+        """The directory that paths are relative to."""
         return os.path.dirname(os.path.abspath(self.path))
 
     def known(self, diagnostic: Diagnostic) -> Known:
-        """The finding as the baseline knows it."""
+        """The key of a finding in the baseline."""
         path, code, place = identity(diagnostic)
         return self.relative(path), code, place
 
     def relative(self, path: str) -> str:
-        """A path from the baseline's directory on, with forward slashes."""
+        """A path relative to the baseline's directory, with forward slashes."""
         return os.path.relpath(os.path.abspath(path), self.base).replace(os.sep, "/")
 
 
@@ -55,23 +55,23 @@ def load(path: str) -> Baseline:
     """Read a baseline.
 
     Raises:
-        BaselineError: it is not there, cannot be read, or is none.
+        BaselineError: the file is missing, unreadable, or not a baseline.
     """
     try:
         data = json.loads(read(path))
         if data["version"] != VERSION:
-            raise BaselineError(f"{path} is a baseline of version {data['version']}; this dslint knows version {VERSION}")
+            raise BaselineError(f"{path} is a baseline of version {data['version']}; this dslint supports version {VERSION}")
         entries = [(file, entry) for file, of_file in data["findings"].items() for entry in of_file]
         return Baseline(path, Counter({(file, str(e["code"]), str(e["place"])): int(e.get("count", 1)) for file, e in entries}))
     except ReadError as error:
-        hint = ": write it with --write-baseline" if error.kind == "missing" else ""
+        hint = "; create it with --write-baseline" if error.kind == "missing" else ""
         raise BaselineError(f"{path}: {error}{hint}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise BaselineError(f"{path} is not a baseline of dslint. Delete it, and write it anew with --write-baseline.") from None
+        raise BaselineError(f"{path} is not a dslint baseline; delete it and create it again with --write-baseline.") from None
 
 
 def apply(baseline: Baseline, files: Iterable[FileResult]) -> tuple[FileResult, ...]:
-    """Take out of the results what the baseline knows: of each finding as many as it counts, the first ones in the file."""
+    """Suppress the findings in the baseline: of each as many as it counts, the first ones in the file."""
     left = baseline.counts.copy()
     return tuple(_apply(baseline, left, file) for file in files)
 
@@ -90,7 +90,7 @@ def _apply(baseline: Baseline, left: Counter[Known], file: FileResult) -> FileRe
 
 
 def gone(baseline: Baseline, files: Iterable[FileResult]) -> Counter[Known]:
-    """What the baseline knows of these files (after `apply`) and is no longer found."""
+    """The entries for these files that no longer match (after `apply`)."""
     left = baseline.counts.copy()
     paths: set[str] = set()
     for file in files:
@@ -101,20 +101,20 @@ def gone(baseline: Baseline, files: Iterable[FileResult]) -> Counter[Known]:
 
 
 def shrunk(baseline: Baseline, files: Iterable[FileResult]) -> Baseline:
-    """The baseline without what is no longer found, and without the files that are no longer there."""
+    """The baseline without entries that no longer match and without entries of deleted files."""
     left = baseline.counts - gone(baseline, files)
     there = {path: os.path.exists(os.path.join(baseline.base, path)) for path in {known[0] for known in left}}
     return Baseline(baseline.path, Counter({known: count for known, count in left.items() if there[known[0]]}))
 
 
 def first(path: str, files: Iterable[FileResult]) -> Baseline:
-    """A baseline of everything that was found."""
+    """A baseline of all findings."""
     empty = Baseline(path)
     return Baseline(path, Counter(empty.known(d) for file in files for d in file.diagnostics))
 
 
 def write(baseline: Baseline) -> None:
-    """Write the baseline to its path, whole or not at all; raises OSError."""
+    """Write the baseline to its path atomically; raises OSError."""
     findings: dict[str, list[dict[str, object]]] = {}
     for (path, code, place), count in sorted(baseline.counts.items()):
         findings.setdefault(path, []).append({"code": code, "place": place, **({"count": count} if count > 1 else {})})

@@ -1,4 +1,4 @@
-"""Findings that the entries `ignores` of the settings suppress; entries that suppress nothing are findings themselves."""
+"""Suppression by the settings' `ignores` entries; an entry that suppresses nothing is a finding itself."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Entries:
 
 
 class _Entry:
-    """An entry, where it stands, and what became of it in this run."""
+    """An entry, its place, and how it was used in this run."""
 
     def __init__(self, layer: Layer, number: int, entry: IgnoreEntry) -> None:
         self.layer = layer
@@ -103,15 +103,15 @@ class _Entry:
 
 
 def _result(unused: list[_Entry], rule: RuleInfo) -> FileResult:
-    """A result for a settings file: its entries that cover nothing."""
+    """The result for a settings file: its unused entries."""
     layer = unused[0].layer
     document = Document(layer.text, None)
     headers = [Span(*match.span()) for match in HEADER.finditer(layer.text)]
     found: list[Diagnostic] = []
     for one in unused:
         files, rules = " and ".join(one.entry.files), " and ".join(one.entry.rules)
-        reason = f"{rules} finds nothing there" if one.matched else "no file that was checked is of that name"
+        reason = f"{rules} finds nothing there" if one.matched else "no checked file matches"
         span = headers[one.number] if one.number < len(headers) else None
-        message = f'Entry {one.number + 1} of ignores is for {rules} in "{files}", but {reason}.'
-        found.append(place(rule, Finding("", message, help="Delete it.", span=span), document, layer.source))
+        message = f'Entry {one.number + 1} of ignores suppresses {rules} in "{files}", but {reason}.'
+        found.append(place(rule, Finding("", message, help="Delete the entry.", span=span), document, layer.source))
     return FileResult(layer.source, "settings", document, tuple(found))

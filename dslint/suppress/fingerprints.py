@@ -1,4 +1,4 @@
-"""What a finding is known by from one run to the next, whatever moves above it in the file."""
+"""Stable identities of findings, from one run to the next."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dslint.diagnostics import Diagnostic
 
 
 def identity(diagnostic: Diagnostic) -> tuple[str, str, str]:
-    """The path, the code and the place of a finding: its pointer, or its message where it is about no key.
+    """The path, the code and the place of a finding: its pointer, or its message if it concerns no key.
 
-    No line and no value is in it: a finding stays the same when lines move above it, and when the value it is about is another.
+    It contains no line and no value: a finding keeps its identity when lines above it move or when its value changes.
     """
     return diagnostic.path, diagnostic.code, diagnostic.pointer or diagnostic.message
 
 
 def fingerprints(diagnostics: Iterable[Diagnostic]) -> list[str]:
-    """A fingerprint for each of the diagnostics of a run, in order: 32 hexadecimal digits, no two alike."""
+    """A fingerprint for each of the diagnostics of a run, in order: 32 hexadecimal digits, all different."""
     seen: dict[tuple[str, str, str], int] = {}
     prints: list[str] = []
     for diagnostic in diagnostics:

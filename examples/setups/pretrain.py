@@ -1,4 +1,4 @@
-"""A program that hands DeepSpeed a config of its own: dslint reads it, and runs nothing of it."""
+"""A program with its own DeepSpeed config. dslint reads the program without running it."""
 
 import deepspeed
 

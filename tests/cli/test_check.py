@@ -68,7 +68,7 @@ def test_a_named_file_is_always_looked_at(folder: Path) -> None:
     assert found("notes.txt") == [("notes.txt", "DS501")]
     done = dslint("check", "package.json")
     assert done.returncode == 0
-    assert "not judged" in done.stdout
+    assert "not checked" in done.stdout
 
 
 def test_a_pattern_that_no_shell_expanded(folder: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_word_that_means_no_rule_is_refused_with_a_suggestion(folder: Path) ->
         (("--world-size", "0"), "0"),
         (("--world-size", "many"), "many"),
         (("--integration", "megatron"), "transformers"),
-        (("--deepspeed", "latest"), "write it like 0.16.9"),
+        (("--deepspeed", "latest"), "write it as 0.16.9"),
         (("--deepspeed", "0.3.0"), "older than"),
         (("--output-format", "xml"), "xml"),
         (("--no-such-option",), "no-such-option"),
@@ -243,7 +243,7 @@ def test_help_version_and_rules() -> None:
     assert "check" in dslint("--help").stdout
     usage = dslint("check", "--help").stdout
     assert "--world-size" in usage
-    assert "\n    0  nothing at or above --fail-on\n" in usage
+    assert "\n    0  no findings at or above --fail-on\n" in usage
     assert dslint("--version").stdout.startswith("dslint ")
     listed = dslint("rule").stdout
     assert all(r.code in listed for r in all_rules())

@@ -241,7 +241,7 @@ def test_the_command(tmp_path: Path) -> None:
     shown = dslint("check", "ds.json", "--integration", "deepspeed", "--diff", cwd=tmp_path)
     assert (shown.returncode, file.read_bytes()) == (1, before)
     assert '-  "train_micro_batch_size_per_gpu": "4",' in shown.stdout
-    assert "would be fixed" in shown.stderr
+    assert "would fix" in shown.stderr
     done = dslint("check", "ds.json", "--integration", "deepspeed", "--fix", "--output-format", "json", cwd=tmp_path)
     assert done.returncode == 1
     assert [d["code"] for d in json.loads(done.stdout)["diagnostics"] if d["severity"] == "error"] == ["DS102"]
@@ -284,6 +284,6 @@ def test_a_file_that_cannot_be_written_stays_and_is_said(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "dslint: ds.json cannot be written: No space left on device" in done.stderr
+    assert "dslint: cannot write ds.json: No space left on device" in done.stderr
     assert file.read_text(encoding="utf-8") == '{"train_batch_size": "8"}'
     assert [path.name for path in tmp_path.iterdir()] == ["ds.json"]

@@ -18,15 +18,15 @@ FILES = [
     ("poetry.lock", LOCK.format("0.14.0"), "0.14.0", "poetry.lock locks"),
     ("pylock.toml", '[[packages]]\nname = "deepspeed"\nversion = "0.15.4"\n', "0.15.4", "pylock.toml locks"),
     ("pylock.gpu.toml", "[[packages]]\nname = 'deepspeed'\nversion = '0.15.3'\n", "0.15.3", "pylock.gpu.toml locks"),
-    ("requirements.txt", "torch\nDeepSpeed==0.12.6  # pinned\n", "0.12.6", "requirements.txt asks for deepspeed 0.12.6"),
-    ("requirements.txt", "deepspeed>=0.14,<0.16\n", "0.15.4", "the newest such"),
+    ("requirements.txt", "torch\nDeepSpeed==0.12.6  # pinned\n", "0.12.6", "requirements.txt requires deepspeed 0.12.6"),
+    ("requirements.txt", "deepspeed>=0.14,<0.16\n", "0.15.4", "the latest supported match"),
     ("requirements.txt", "deepspeed[sd]~=0.13.1 ; sys_platform == 'linux'\n", "0.13.5", "~=0.13.1"),
-    ("requirements.txt", "deepspeed\n", str(NEWEST), "requirements.txt asks for deepspeed, and"),
+    ("requirements.txt", "deepspeed\n", str(NEWEST), "requirements.txt requires deepspeed, and"),
     ("requirements-train.txt", "deepspeed==0.17.1 --hash=sha256:ab\n", "0.17.1", "requirements-train.txt"),
-    ("requirements.txt", "git+https://example.invalid/x/DeepSpeed.git@v0.14.2\n", "0.14.2", "the tag"),
+    ("requirements.txt", "git+https://example.invalid/x/DeepSpeed.git@v0.14.2\n", "0.14.2", "the git tag"),
     ("requirements.txt", "deepspeed==0.16.9+cu121\n", "0.16.9", "0.16.9"),
     ("requirements.txt", "deepspeed==0.25.0\n", "0.25.0", "0.25.0"),
-    ("requirements.txt", "deepspeed==0.6.1\n", str(OLDEST), "none older than"),
+    ("requirements.txt", "deepspeed==0.6.1\n", str(OLDEST), "oldest release that dslint supports"),
     ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["deepspeed==0.16.4"]\n', "0.16.4", "pyproject.toml"),
     ("pyproject.toml", '[project.optional-dependencies]\ntrain = ["deepspeed<0.15"]\n', "0.14.5", "<0.15"),
     ("pyproject.toml", '[dependency-groups]\ntrain = ["deepspeed==0.15.1", {include-group = "y"}]\n', "0.15.1", "pyproject.toml"),
@@ -113,12 +113,12 @@ def test_the_summary_says_which_and_why(tmp_path: Path) -> None:
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
 
     (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "elasticity": {"enabled": false}}', encoding="utf-8")
-    assert f"Assumed --deepspeed {NEWEST}: nothing near the config names a release" in " ".join(run().split())
+    assert f"Assuming DeepSpeed {NEWEST} (latest supported): no version found" in " ".join(run().split())
     assert "DS109" in run()
     (tmp_path / "uv.lock").write_text(LOCK.format("0.16.9"), encoding="utf-8")
-    assert "Assumed --deepspeed 0.16.9: uv.lock locks deepspeed 0.16.9" in run()
+    assert "Detected DeepSpeed 0.16.9: uv.lock locks deepspeed 0.16.9" in run()
     assert "DS109" not in run()
-    assert "Assumed --deepspeed" not in run("--deepspeed", "0.19.8")
+    assert "Assuming DeepSpeed" not in run("--deepspeed", "0.19.8")
     (tmp_path / "dslint.toml").write_text('deepspeed = "0.19"\n', encoding="utf-8")
     assert "DS109" in run()
     assert "DS109" in run("--isolated")

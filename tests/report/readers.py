@@ -151,7 +151,7 @@ def markdown(text: str) -> list[str]:
     first, *lines = text.split("\n")
     assert re.fullmatch(r"### dslint: (found|no) .*\.", first)
     for line in lines:
-        if line in OURS or re.fullmatch(r"<summary>[\d,]+ remarks</summary>|[\d,]+ findings? left out: .*", line):
+        if line in OURS or re.fullmatch(r"<summary>[\d,]+ remarks</summary>|[\d,]+ findings? omitted: .*", line):
             continue
         if row := ROW.fullmatch(line):
             texts = [row[1], row[2]]

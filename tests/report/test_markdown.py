@@ -95,4 +95,4 @@ def test_the_loudest_stay_where_not_all_fit() -> None:
     assert shown[0] == 200
     assert 100 < shown[1] < 200
     assert shown[2] == 0
-    assert f"\n{600 - sum(shown)} findings left out: a step summary holds no more.\n" in text
+    assert f"\n{600 - sum(shown)} findings omitted: the step summary is full.\n" in text

@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_a_notification() -> None:
     assert error["message"]["text"] == "cannot be opened: Permission denied"
     assert error["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "x.json"
     (skipped,) = invocation["toolConfigurationNotifications"]
-    assert skipped["message"]["text"].endswith("for want of --world-size N (1)")
+    assert skipped["message"]["text"].endswith("pass --world-size N (1)")
 
 
 def test_related_places_are_linked_and_nothing_else_is() -> None:
@@ -156,7 +156,7 @@ def test_the_loudest_stay_and_what_went_is_counted(monkeypatch: pytest.MonkeyPat
     run = readers.sarif(written(run_of(*diagnostics, suppressed=hidden), "sarif"))
     assert [result["message"]["text"][:2] for result in run["results"]] == ["m1", "m2", "m4", "m5", "m8"]
     (notification,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert notification["message"]["text"] == "5 findings left out: GitHub takes no more."
+    assert notification["message"]["text"] == "5 findings omitted: GitHub accepts no more."
     assert notification["level"] == "warning"
 
 
@@ -172,7 +172,7 @@ def test_it_stays_within_ten_megabytes_when_compressed() -> None:
     kept = len(run["results"])
     assert 100 < kept < len(diagnostics)
     (notification,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert notification["message"]["text"] == f"{len(diagnostics) - kept:,} findings left out: GitHub takes no more."
+    assert notification["message"]["text"] == f"{len(diagnostics) - kept:,} findings omitted: GitHub accepts no more."
 
 
 def test_long_texts_and_many_places_are_cut() -> None:
@@ -185,4 +185,4 @@ def test_long_texts_and_many_places_are_cut() -> None:
     assert result["message"]["text"].startswith("x" * 3_999 + "…\nSee also: [r0](1)")
     notifications = run["invocations"][0]["toolExecutionNotifications"]
     assert len(notifications) == 1_000
-    assert notifications[-1]["message"]["text"] == "501 more notifications left out."
+    assert notifications[-1]["message"]["text"] == "501 more notifications omitted."

@@ -86,7 +86,7 @@ def test_its_rules_can_be_spoken_of(site: Path) -> None:
     ("name", "said"),
     [
         ("gone", "ModuleNotFoundError: No module named 'acme_gone'"),
-        ("empty", "leads to no rule"),
+        ("empty", "contains no rule"),
         ("bad", "AttributeError: module 'os' has no attribute '_exit_'"),
         ("nobody", "no installed package has an entry point 'nobody'"),
     ],

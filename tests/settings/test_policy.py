@@ -80,16 +80,16 @@ def test_a_reference_is_followed_within_the_policy_and_nowhere_else(tmp_path: Pa
     assert [pointer for pointer, *_ in check(tmp_path, policy)] == ["/gradient_clipping"]
     policy["properties"] = {"gradient_clipping": {"$ref": "https://policies.invalid/low.json"}}
     ((_, _, message, _),) = check(tmp_path, policy)
-    assert "refers to what is not in it" in message
+    assert "outside of itself" in message
 
 
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        ("{", "is no JSON"),
-        ("[]", "it holds no object"),
+        ("{", "is not JSON"),
+        ("[]", "contains no object"),
         ('{"type": "objct"}', "at type, 'objct' is not valid"),
-        ("[" * 100_000, "is no JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("\udcff", "UTF-8"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_policy_that_is_none(tmp_path: Path, policy: str, said: str) -> None:
     (tmp_path / "ds.json").write_text(CONFIG, encoding="utf-8")
     done = dslint("check", "ds.json", "--policy", "team.schema.json", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("dslint: the policy team.schema.json")
+    assert "the policy team.schema.json" in done.stderr
     assert said in done.stderr
 
 

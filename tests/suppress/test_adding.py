@@ -26,7 +26,7 @@ def add(folder: Path, *arguments: str, reason: str = "known; see the wiki") -> s
 
 def test_strict_json_is_left_alone_and_the_settings_know(tmp_path: Path) -> None:
     (tmp_path / "ds [1].json").write_text(JSON, encoding="utf-8")
-    assert "1 finding is ignored from now on: see dslint.toml." in add(tmp_path, "ds [1].json")
+    assert "suppressed 1 finding in dslint.toml." in add(tmp_path, "ds [1].json")
     assert (tmp_path / "ds [1].json").read_text(encoding="utf-8") == JSON
     (entry,) = tomllib.loads((tmp_path / "dslint.toml").read_text(encoding="utf-8"))["ignores"]
     assert entry["pointer"] == "/zero_optimization/offload_param"
@@ -52,7 +52,7 @@ def test_a_list_of_ignores_that_cannot_be_added_to(tmp_path: Path) -> None:
     (tmp_path / "dslint.toml").write_text(text, encoding="utf-8")
     done = dslint("check", "ds.json", "--add-ignores", "known", cwd=tmp_path)
     assert done.returncode == 2
-    assert "write its entries as [[ignores]]" in done.stderr
+    assert "write the entries as [[ignores]]" in done.stderr
     assert (tmp_path / "dslint.toml").read_text(encoding="utf-8") == text
 
 

@@ -47,7 +47,7 @@ def test_an_entry_elsewhere_covers_nothing_and_is_a_finding_at_its_place(project
     assert found == [("a/ds_two.json", "DS501"), ("pyproject.toml", "DS007")]
     last = data["diagnostics"][-1]  # type: ignore[index]
     assert last["range"]["start"]["line"] == 10
-    assert "Entry 2 of ignores is for DS501" in last["message"]
+    assert "Entry 2 of ignores suppresses DS501" in last["message"]
 
 
 def test_a_pattern_is_called_unused_only_when_all_was_searched(project: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_pattern_is_called_unused_only_when_all_was_searched(project: Path) ->
 def test_an_entry_for_no_file_is_a_finding_once_all_was_searched(project: Path) -> None:
     settings(project, {"file": "b/gone.json"})
     assert [code for _, code in run(project, "a")[0]] == ["DS501", "DS501"]
-    assert "no file that was checked is of that name" in json.dumps(run(project)[2])
+    assert "no checked file matches" in json.dumps(run(project)[2])
 
 
 def test_an_entry_for_a_rule_that_was_not_asked_is_left_alone(project: Path) -> None:
