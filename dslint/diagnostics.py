@@ -5,7 +5,6 @@ Every module may import this one; it imports nothing of dslint.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -81,8 +80,7 @@ class Applicability(StrEnum):
     """shown, never applied"""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A point in a text: `line` and `column` are 1-based, in code points; `offset` is 0-based, in code points."""
 
     line: int
@@ -90,16 +88,14 @@ class Place:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(NamedTuple):
     """A half-open range of text."""
 
     start: Place
     end: Place
 
 
-@dataclass(frozen=True, slots=True)
-class Related:
+class Related(NamedTuple):
     """A second place of a diagnostic, with a message about it."""
 
     path: str
@@ -108,8 +104,7 @@ class Related:
     range: Range | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(NamedTuple):
     """Replace `text[start:end]` (code points) by `content`."""
 
     start: int
@@ -117,8 +112,7 @@ class Edit:
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(NamedTuple):
     """Edits that belong together, a title, and which option applies them."""
 
     title: str
@@ -126,8 +120,7 @@ class Fix:
     edits: tuple[Edit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(NamedTuple):
     """One finding at one place, ready to print.
 
     `message` is complete in itself: what was found and what DeepSpeed does. `help` says what to write instead.

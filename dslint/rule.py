@@ -13,8 +13,7 @@ A rule yields `Finding`s with config paths; the linter turns them into diagnosti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from dslint.config.context import PARTS, Context
 from dslint.diagnostics import Applicability, Effect, Phase, Related, Severity
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from dslint.source.change import Change
 
 
-@dataclass(frozen=True, slots=True)
-class FixPlan:
+class FixPlan(NamedTuple):
     """A fix in config paths, with a title.
 
     A fix is safe if DeepSpeed does the same afterwards, or if it removes what DeepSpeed rejects or ignores. It is unsafe if it changes
@@ -48,8 +46,7 @@ def unsafe(title: str, *changes: Change) -> FixPlan:
     return FixPlan(title, changes)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What a rule found.
 
     `at` is the place: the member there, or its nearest ancestor in the file if the key is absent. `on` selects the underlined part:
@@ -73,8 +70,7 @@ class Finding:
     certain: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
+class Example(NamedTuple):
     """An example config of a rule. `at` is the place of the finding, None in a good example. `context` is what it is linted with.
 
     `files` are the other files of the setup, by name.
@@ -297,12 +293,12 @@ def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
     if gpu:
         from dslint.facts.gpus import gpu_named
 
-        facts = replace(facts, gpu=gpu_named(gpu), gpu_memory=gpu_named(gpu).memory)
+        facts = facts._replace(gpu=gpu_named(gpu), gpu_memory=gpu_named(gpu).memory)
     if deepspeed and ".." in deepspeed:
         start, to = Upgrade.parse(deepspeed)
-        facts = replace(facts, deepspeed=to, upgrade_from=start)
+        facts = facts._replace(deepspeed=to, upgrade_from=start)
     elif deepspeed:
-        facts = replace(facts, deepspeed=Release.parse(deepspeed))
+        facts = facts._replace(deepspeed=Release.parse(deepspeed))
     return Example(text, Context(facts, **parts), at, files)
 
 

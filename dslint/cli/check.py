@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import replace
 
 import click
 
@@ -160,7 +159,7 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
         from dslint.cli.ignores import add_ignores
 
         add_ignores(files, finder, wanted.add_ignores)
-        return check(finder.again(), replace(wanted, add_ignores=None))
+        return check(finder.again(), wanted._replace(add_ignores=None))
     written = _report(files, finder, wanted)
     strict = bool(run_settings(finder)["strict"])
     return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero, strict=strict)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -68,7 +67,7 @@ def command(
     path = path or f"ds_config.{'hjson' if commented else 'json'}"
     _refuse(path, force=force)
     found = model_of(given, facts.model) if given.name or given.params or facts.model else None
-    facts = replace(facts, model=found.config if found else None, upgrade_from=None)
+    facts = facts._replace(model=found.config if found else None, upgrade_from=None)
     starter = start(facts, found.model if found else None, stage)
     text = as_hjson(starter) if commented else as_json(starter)
     _write(path, text)
@@ -142,15 +141,15 @@ def _prompt_for_missing(facts: Facts, given: ModelRequest) -> tuple[Facts, Model
     if facts.integration is None:
         kinds = click.Choice([integration.value for integration in Integration])
         answer = click.prompt("Who loads the config", type=kinds, default=Integration.TRANSFORMERS.value, err=True)
-        facts = replace(facts, integration=Integration(answer))
+        facts = facts._replace(integration=Integration(answer))
     if given.name is None and given.params is None and facts.model is None:
         given = click.prompt("Model (config.json, a name, or parameters such as 7B)", default="", value_proc=_model, **_SILENT)
     if facts.world_size is None:
-        facts = replace(facts, world_size=click.prompt("Number of GPUs", default="", value_proc=_answer(Count()), **_SILENT))
+        facts = facts._replace(world_size=click.prompt("Number of GPUs", default="", value_proc=_answer(Count()), **_SILENT))
     if facts.gpu_memory is None:
         gpu = click.prompt("GPU (a100, h100, ..., or its memory such as 80GiB)", default="", value_proc=_gpu, **_SILENT)
         memory = gpu if gpu is None or isinstance(gpu, int) else gpu.memory
-        facts = replace(facts, gpu=None if isinstance(gpu, int) else gpu, gpu_memory=memory)
+        facts = facts._replace(gpu=None if isinstance(gpu, int) else gpu, gpu_memory=memory)
     return facts, given
 
 

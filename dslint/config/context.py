@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dslint.facts import Facts
 
@@ -14,20 +13,19 @@ if TYPE_CHECKING:
     from dslint.setup.model import Setup
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """The context of a config.
 
     `evidence` names the facts that were inferred, each with what it was inferred from. `setup` are the files that the config was found
     with, `policy` is what the team requires, `checkpoint` what the run resumes from, `environment` the variables that launch scripts see.
     """
 
-    facts: Facts = field(default_factory=Facts)
+    facts: Facts = Facts()
     evidence: tuple[tuple[str, str], ...] = ()
-    setup: Setup | None = field(default=None, compare=False, repr=False)
+    setup: Setup | None = None
     policy: Policy | None = None
     checkpoint: CheckpointFacts | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, given: Facts | Context) -> Context:
@@ -40,16 +38,16 @@ class Context:
 
     def but(self, **facts: Any) -> Context:
         """The same context with other facts."""
-        return replace(self, facts=replace(self.facts, **facts))
+        return self._replace(facts=self.facts._replace(**facts))
 
     def inferring(self, evidence: str, **fact: Any) -> Context:
         """The context with one more fact, inferred from the evidence."""
         (name,) = fact
-        return replace(self.but(**fact), evidence=(*self.evidence, (name, evidence)))
+        return self.but(**fact)._replace(evidence=(*self.evidence, (name, evidence)))
 
 
 PARTS = ("policy", "checkpoint")
 """What rules can need in addition to facts."""
 
-NEEDS = (*(name for name in Facts.__slots__ if name != "loader_release"), *PARTS)
+NEEDS = (*(name for name in Facts._fields if name != "loader_release"), *PARTS)
 """What rules can need, by name; the release of a loader belongs to the integration."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.diagnostics import Applicability
@@ -79,8 +78,8 @@ def rules_for(path: str, settings: Settings, chosen: Sequence[RuleInfo] | None =
 def with_severities(result: FileResult, settings: Settings) -> FileResult:
     """The result with the severities and the `fail-on` of the settings."""
     chosen = settings.severity
-    judged = tuple(replace(d, severity=chosen.get(d.code, d.severity)) for d in result.diagnostics) if chosen else result.diagnostics
-    return replace(result, diagnostics=judged, fail_on=settings["fail-on"])
+    judged = tuple(d._replace(severity=chosen.get(d.code, d.severity)) for d in result.diagnostics) if chosen else result.diagnostics
+    return result._replace(diagnostics=judged, fail_on=settings["fail-on"])
 
 
 def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = None, progress: Progress | None = None) -> list[FileResult]:
@@ -110,8 +109,8 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
 
 def unasked(result: FileResult) -> FileResult:
     """The result for a file that is not among the targets but named by one; it gets no fixes."""
-    shown_only = (replace(d, fix=replace(d.fix, applicability=Applicability.DISPLAY)) if d.fix else d for d in result.diagnostics)
-    return replace(result, diagnostics=tuple(shown_only))
+    shown_only = (d._replace(fix=d.fix._replace(applicability=Applicability.DISPLAY)) if d.fix else d for d in result.diagnostics)
+    return result._replace(diagnostics=tuple(shown_only))
 
 
 def _lint_chunk(targets: Iterable[Target], finder: Finder) -> list[list[FileResult]]:
@@ -151,4 +150,4 @@ def _lint_in_process(targets: Sequence[Target]) -> list[list[FileResult]]:
 def _without_ballast(result: FileResult) -> FileResult:
     """The result without the document where no report quotes it, and no comment in it speaks to dslint."""
     speaks = result.document is not None and any("dslint" in comment.text for comment in result.document.comments)
-    return result if result.diagnostics or speaks else replace(result, document=None)
+    return result if result.diagnostics or speaks else result._replace(document=None)

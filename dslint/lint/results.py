@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, NotJudged, Severity
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from dslint.rule import RuleInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A rule that was skipped, and the fact it needs: `needs` is the name of a field of `Facts`."""
 
     code: str
@@ -34,8 +32,7 @@ class SuppressedBy(StrEnum):
     """an entry of the baseline"""
 
 
-@dataclass(frozen=True, slots=True)
-class Suppressed:
+class Suppressed(NamedTuple):
     """A suppressed finding: by what, and the reason that was given."""
 
     diagnostic: Diagnostic
@@ -47,8 +44,7 @@ JUDGED = frozenset({"ds_config", "accelerate", "training", "script", "python"})
 """The kinds of file that contain or name a config."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileResult:
+class FileResult(NamedTuple):
     """What was found in one file.
 
     `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
@@ -66,7 +62,7 @@ class FileResult:
     skipped: tuple[Skipped, ...] = ()
     note: str | None = None
     error: str | None = None
-    context: Context = field(default_factory=Context)
+    context: Context = Context()
     suppressed: tuple[Suppressed, ...] = ()
     ran: frozenset[str] = frozenset()
     fail_on: str = "warning"
@@ -92,8 +88,7 @@ class FileResult:
         return self.fail_on != "never" and diagnostic.severity.rank >= Severity(self.fail_on).rank
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
+class Results(NamedTuple):
     """A whole run: the context as given, the files in order, and the rules that ran on any of them."""
 
     context: Context

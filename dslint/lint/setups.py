@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from os.path import normpath
 
 from dslint.config.context import Context
@@ -109,7 +108,7 @@ def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
     said = [diagnostic.message, diagnostic.help]
     for key, name in NAMES.items():
         said = [text and text.replace(f'"{key}": true', f"{name}: true").replace(key, name) for text in said]
-    return replace(diagnostic, message=str(said[0]), help=said[1])
+    return diagnostic._replace(message=str(said[0]), help=said[1])
 
 
 def _by_file(gathered: LoadedSetup, linted: Linted, at: str) -> Iterable[FileResult]:
@@ -140,8 +139,7 @@ def _merged(results: list[FileResult]) -> FileResult:
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else judged[0]
     diagnostics = dict.fromkeys(d for result in judged for d in result.diagnostics)
-    return replace(
-        first,
+    return first._replace(
         document=first.document or next((result.document for result in judged if result.document), None),
         diagnostics=tuple(sorted(diagnostics, key=by_place)),
         skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),

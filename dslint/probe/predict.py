@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 
 from dslint.config import Config, resolve
 from dslint.errors import UserError
@@ -78,8 +77,7 @@ def as_run(config: Config, question: Question, answer: Answer) -> Config:
     if "deepspeed" in answer.versions:
         with contextlib.suppress(ValueError):
             release = Release.parse(answer.versions["deepspeed"])
-    facts = replace(
-        config.facts,
+    facts = config.facts._replace(
         world_size=question.world_size,
         deepspeed=release,
         upgrade_from=None,

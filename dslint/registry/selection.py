@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dslint.rule import RuleInfo
 
@@ -15,8 +15,7 @@ class NoSuchRule(ValueError):
     """A word that selects no rule; the text is a sentence for the user."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(NamedTuple):
     """What one source of settings says about rules. None means that it says nothing.
 
     `select` and `ignore` replace the values of earlier sources; the `extend` forms add to them. A source with `select` also resets what

@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import fields
 from typing import NamedTuple, TextIO
 
 from dslint import __version__
@@ -112,7 +111,7 @@ def fingerprinted(results: Results) -> tuple[list[str], list[str]]:
 
 def facts_of(results: Results) -> dict[str, object]:
     """The facts that were given."""
-    names = (*(field.name for field in fields(Facts) if field.name != "loader_release"), "policy", "checkpoint")
+    names = (*(name for name in Facts._fields if name != "loader_release"), "policy", "checkpoint")
     return {name: _fact(results.context, name) for name in names}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from itertools import groupby
 
 from dslint.config.context import Context
@@ -90,7 +89,7 @@ def _flags(context: Context) -> str:
     """The options that give the facts of an example; defaults are left out."""
     facts, usual = context.facts, Context()
     implied = {"loader_release"} | ({"gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else set())
-    names = (*(field.name for field in fields(Facts) if field.name not in implied), "policy", "checkpoint")
+    names = (*(name for name in Facts._fields if name not in implied), "policy", "checkpoint")
     given = ((name, context.get(name)) for name in names)
     release = {"integration": f"=={facts.loader_release}"} if facts.loader_release else {}
     words = ((name, in_words(value).replace(" ", "") if name.endswith("_memory") and value else value) for name, value in given)

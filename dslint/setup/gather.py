@@ -201,7 +201,7 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         if integration is not None:
             context = context.inferring(evidence, integration=integration)
     gathered.setup = replace(setup, documents=gathered.documents)
-    gathered.context = replace(context, setup=gathered.setup)
+    gathered.context = context._replace(setup=gathered.setup)
     return gathered
 
 

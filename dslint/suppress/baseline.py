@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
@@ -86,7 +86,7 @@ def _apply(baseline: Baseline, left: Counter[Known], file: FileResult) -> FileRe
             suppressed.append(Suppressed(diagnostic, SuppressedBy.BASELINE))
         else:
             kept.append(diagnostic)
-    return replace(file, diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
+    return file._replace(diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
 
 
 def gone(baseline: Baseline, files: Iterable[FileResult]) -> Counter[Known]:

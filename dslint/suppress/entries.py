@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 
 from dslint.diagnostics import Diagnostic
 from dslint.lint.patterns import matches

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from typing import NamedTuple
 
 from docs_pages_writing.own_rules import own_rules
@@ -49,7 +48,7 @@ def run(rule: Rule, example: Example) -> Run:
     if example.at is None:
         return Run("\n".join(laid_out(example.text, WIDTH)), "", None, None)
     for text in ("\n".join(laid_out(example.text, WIDTH)), example.text):  # a few rules are about the very characters
-        result = _lint(text, replace(example, text=text), rule)
+        result = _lint(text, example._replace(text=text), rule)
         found = next((d for d in result.diagnostics if d.code == rule.code), None)
         if found:
             edits = [(edit.start, edit.end, edit.content) for edit in found.fix.edits] if found.fix else []
@@ -80,7 +79,7 @@ def fix_options(found: Diagnostic) -> str | None:
 def options(context: Context) -> list[str]:
     """The options that give the facts of an example, but for what is so anyway."""
     facts, usual = context.facts, Context()
-    names = (*(field.name for field in fields(Facts) if field.name != "loader_release"), "checkpoint")
+    names = (*(name for name in Facts._fields if name != "loader_release"), "checkpoint")
     given = {name: context.get(name) for name in names if context.get(name) != usual.get(name)}
     if facts.gpu and facts.gpu_memory == facts.gpu.memory:
         del given["gpu_memory"]

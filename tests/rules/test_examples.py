@@ -63,7 +63,7 @@ def test_a_rule_is_whole(rule: Rule) -> None:
     assert rule.summary.endswith("."), "the summary is a sentence"
     assert len(rule.summary) <= 120
     assert len(rule.documentation.split("\n\n")) >= 2, "documentation says more than the summary"
-    assert not set(rule.needs) - {*Facts.__slots__, *PARTS}
+    assert not set(rule.needs) - {*Facts._fields, *PARTS}
 
 
 def test_codes_and_names_are_unique_and_sorted_into_chapters() -> None:

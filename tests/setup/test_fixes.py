@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dslint.config.context import Context
@@ -79,7 +77,7 @@ def test_every_fix_of_an_example_with_files_mends_it(rule: Rule) -> None:
         def lint(text: str, context: Context = context) -> FileResult:
             result = lint_text(text, CONFIG, context, RULES)
             assert result is not None
-            return replace(result, diagnostics=tuple(d for d in result.diagnostics if d.path == CONFIG))
+            return result._replace(diagnostics=tuple(d for d in result.diagnostics if d.path == CONFIG))
 
         for diagnostic in lint(example.text).diagnostics:
             if diagnostic.code == rule.code and diagnostic.fix:
