@@ -27,7 +27,7 @@ PACKAGE = "dslint.rules."
 FLAGS = ("pedantic", "setup")
 
 WORDS = frozenset(("=auto", "text", "setup", "ignores"))
-KINDS = {"fact": frozenset(NEEDS), "violation": VIOLATIONS}
+KINDS = {"fact": frozenset(NEEDS) - {"setup"}, "violation": VIOLATIONS}
 PARAMS = frozenset(
     f"{section}.params.{name}"
     for section in ("optimizer", "scheduler")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic
@@ -32,8 +31,7 @@ def apply_comments(file: FileResult) -> FileResult:
             uses = tuple(sorted_out.use(ignore, file.ran - {rule.code}) for ignore in ignores)
             found = findings_of(rule, IgnoreComments(document, uses), document, file.path)
             sorted_out.add(d for d in found if not in_broken_text(d, document))
-    return replace(
-        file,
+    return file._replace(
         diagnostics=tuple(sorted(sorted_out.kept, key=by_place)),
         suppressed=(*file.suppressed, *sorted(sorted_out.suppressed, key=lambda one: by_place(one.diagnostic))),
     )

@@ -51,7 +51,7 @@ class Entries:
                 suppressed.append(Suppressed(found, SuppressedBy.SETTINGS, covering[0].entry.reason))
             else:
                 kept.append(found)
-        return replace(file, diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
+        return file._replace(diagnostics=tuple(kept), suppressed=(*file.suppressed, *suppressed)) if suppressed else file
 
     def _of(self, file: FileResult) -> list[_Entry]:
         """The entries of the settings for a file."""

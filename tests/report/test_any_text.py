@@ -88,6 +88,9 @@ FILES = st.builds(
     st.none() | TEXT,
     st.builds(Context, evidence=st.lists(st.tuples(st.just("world_size"), TEXT), max_size=1).map(tuple)),
     st.lists(st.builds(Suppressed, diagnostics(), st.sampled_from(SuppressedBy), st.none() | TEXT), max_size=2).map(tuple),
+    st.just(frozenset()),
+    st.just("warning"),
+    st.just(()),
 )
 RESULTS = st.builds(Results, st.just(Context()), st.lists(FILES, max_size=3).map(tuple), st.sampled_from([(), RULES]))
 
