@@ -107,7 +107,7 @@ def _activations(plan: Plan, model: Model) -> Iterator[Change]:
         )
     if model.vocabulary and not plan.workload.loss_chunk and plan.tokens > CHUNK:
         yield Change(
-            f"chunked loss, {CHUNK:,} tokens at a time",
+            f"loss in chunks of {CHUNK:,} tokens",
             said=(("loss_chunk", CHUNK),),
             program="use a chunked or fused linear cross entropy that never holds all logits (such as Liger's)",
         )
