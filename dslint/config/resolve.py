@@ -122,6 +122,8 @@ class Config:
         """`UNKNOWN` for an absent key that may be intended: the file has syntax errors, or a misspelt key stands for it."""
         if self.document.problems:
             return Value(UNKNOWN, Origin.WRITTEN, "the file has syntax errors")
+        if self._in_open_dict(path):
+            return Value(UNKNOWN, Origin.WRITTEN, "the program may set it")
         for length in range(1, len(path) + 1):
             if path[:length] in self._doubtful:
                 return Value(UNKNOWN, Origin.WRITTEN, "misspelt")
@@ -131,6 +133,14 @@ class Config:
             if above is not None and length < len(path) and not isinstance(self.node(path[:length]), Mapping) and above.value is UNKNOWN:
                 return Value(UNKNOWN, above.origin)
         return None
+
+    def _in_open_dict(self, path: Path) -> bool:
+        """Whether the nearest dict around an absent key may have more keys than are known."""
+        for length in range(len(path) - 1, -1, -1):
+            node = self.node(path[:length])
+            if node is not None:
+                return isinstance(node, Mapping) and node.may_have_more
+        return False
 
     def node(self, where: Where) -> Node | None:
         """The node at a path, valid or not; None if there is none."""

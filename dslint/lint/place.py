@@ -16,7 +16,7 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, besi
     span = finding.span or locate(document, path, finding.on)
     severity = finding.severity or effect.severity
     of_finding = document if finding.elsewhere is None else (beside or {}).get(finding.elsewhere.path)
-    elsewhere = finding.elsewhere or Related(shown, "", pointer(document.in_file(path)), range_of(document, span))
+    elsewhere = finding.elsewhere or Related(_file(document, span, shown), "", pointer(document.in_file(path)), range_of(document, span))
     return Diagnostic(
         elsewhere.path,
         rule.code,
@@ -50,14 +50,23 @@ def _fix(repair: FixPlan, document: Document) -> Fix | None:
         edits = edits_for(document.whole or document, changes)
     except CannotChange:
         return None
+    if document.parts and any(document.part(offset) != document.parts[0] for start, end, _ in edits for offset in (start, end)):
+        return None
     return Fix(title, repair.applicability, tuple(Edit(*edit) for edit in edits))
 
 
 def _related(where: str | Path | Span, message: str, document: Document, shown: str) -> Related:
     if isinstance(where, Span):
-        return Related(shown, message, range=range_of(document, where))
+        return Related(_file(document, where, shown), message, range=range_of(document, where))
     path = path_of(where)
-    return Related(shown, message, pointer(document.in_file(path)), range_of(document, locate(document, path, "member")))
+    span = locate(document, path, "member")
+    return Related(_file(document, span, shown), message, pointer(document.in_file(path)), range_of(document, span))
+
+
+def _file(document: Document, span: Span | None, shown: str) -> str:
+    """The file that a stretch of a document is in: one of the files of a program, or else the file of the document."""
+    part = document.part(span.start) if span is not None else None
+    return part.shown if part is not None else shown
 
 
 def locate(document: Document, path: Path, on: str) -> Span | None:

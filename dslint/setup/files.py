@@ -52,7 +52,7 @@ def _above(folder: str) -> tuple[str, ...]:
     return tuple(above)
 
 
-SETUPS = (".yaml", ".yml", ".py", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+SETUPS = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
 """The endings of files that are not configs themselves, and lead to some."""
 
 

@@ -32,7 +32,8 @@ class Program:
 
     `loader` is the value of a `dslint.facts.Integration`, or None if the program calls none, or several. `accumulation` is the argument
     of `Accelerator(gradient_accumulation_steps=...)`, `trainer` the arguments of Lightning's `Trainer`, and `strategy` the arguments of its
-    `DeepSpeedStrategy`, besides the config, that set what a config sets.
+    `DeepSpeedStrategy`, besides the config, that set what a config sets. `client_optimizer` and `client_scheduler` are what the program
+    passes to `deepspeed.initialize` instead of a section of the config; the value is the full name of the class.
     """
 
     path: str
@@ -43,6 +44,8 @@ class Program:
     accumulation: SourcedValue | None = None
     trainer: Mapping[str, SourcedValue] = field(default_factory=dict)
     strategy: tuple[SourcedValue, ...] = ()
+    client_optimizer: SourcedValue | None = None
+    client_scheduler: SourcedValue | None = None
 
 
 @dataclass(frozen=True, slots=True)

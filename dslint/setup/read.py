@@ -13,8 +13,10 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     name = os.path.basename(path).lower()
     if name.endswith((".yaml", ".yml")):
         return read_yaml(text, path, shown, given, named=named)
-    from dslint.setup.scripts import read_program, read_shell  # most runs see none of these
+    if name.endswith((".py", ".ipynb")):  # most runs see neither programs nor scripts
+        from dslint.setup.programs.gather import read_program
 
-    if name.endswith(".py"):
         return read_program(text, path, shown, given, named=named)
+    from dslint.setup.scripts import read_shell
+
     return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))

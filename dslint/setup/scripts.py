@@ -1,4 +1,4 @@
-"""Read the setups in a script, a launch command or a Python program."""
+"""Read the setups in a script or a launch command."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dslint.setup.command import Command, read_command, training_flags
 from dslint.setup.files import find
 from dslint.setup.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setup.hostfile import with_hostfile
-from dslint.setup.model import Program, Setup
-from dslint.setup.python_file import Call, PythonFile, read_python
+from dslint.setup.model import Setup
+from dslint.setup.programs import read_python
 from dslint.setup.shell import read_script
 from dslint.setup.training import framework_of, read_training
 from dslint.source.read import ReadError, read
@@ -130,7 +130,7 @@ def _read_program(gathered: LoadedSetup, command: Command, path: str) -> None:
         return
     linked = find(command.program.value, path)
     text = _text(linked.path) if linked else None
-    found = read_python(text, linked.shown) if linked and text is not None else None
+    found = read_python(text, linked.shown, linked.path) if linked and text is not None else None
     if found is not None:
         gathered.setup = replace(gathered.setup, program=found.program)
         gathered.documents[found.program.path] = found.document
@@ -171,48 +171,3 @@ def _text(path: str) -> str | None:
         return read(path)
     except ReadError:
         return None
-
-
-# ---------------------------------------------------------------------- Python
-
-
-def read_program(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
-    """Read a Python text. None for a discovered file that passes no config to DeepSpeed."""
-    found = read_python(text, shown)
-    document = found.document if found else Document(text, None, language="text")
-    if found is None or not found.calls:
-        why = (
-            "cannot be parsed as Python"
-            if found is None
-            else "no call in this program passes a DeepSpeed config, neither a dict literal nor a path"
-        )
-        return Read(FileKind.UNRELATED, document, note=f"{why}; not checked.") if named else None
-    setups = [gather_call(call, found, path, shown, given, alone=len(found.calls) == 1) for call in found.calls]
-    calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
-    return Read(FileKind.PYTHON, document, setups, f"a program: {calls}.")
-
-
-def _called(call: Call, gathered: LoadedSetup) -> str:
-    what = "a config written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
-    return f"passes {what} to {Integration(call.integration).label}"
-
-
-def gather_call(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, alone: bool) -> LoadedSetup:
-    """The setup of a call that takes a config."""
-    program: Program = replace(found.program, loader=call.integration)
-    setup = Setup(program=program, arguments=call.arguments, link=call.given)
-    gathered = LoadedSetup(setup, given, documents={shown: found.document}, kinds={shown: FileKind.PYTHON})
-    if call.config is not None:
-        comments = found.document.comments
-        gathered.config = Document(found.document.text, call.config, comments=comments, language="python")
-        gathered.setup = replace(setup, config=shown)
-        if alone:
-            gathered.documents[shown] = gathered.config
-            gathered.kinds = {}
-    else:
-        follow(gathered, call.given, path)
-    if given.facts.integration is None:
-        integration = Integration(call.integration)
-        evidence = f"{call.given.where} passes it to {integration.label}"
-        gathered.context = given.inferring(evidence, integration=integration)
-    return settle(gathered)

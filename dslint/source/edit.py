@@ -49,7 +49,7 @@ def _edits(document: Document, change: Change) -> Iterator[Edit]:
         yield (*change.span, change.text)
     elif isinstance(change, Set):
         node = _value(document, change.path)
-        if isinstance(node, Scalar) and node.value is UNKNOWN:
+        if isinstance(node, Scalar) and (node.value is UNKNOWN or node.style == "computed"):
             raise CannotChange("a computed value cannot be replaced")
         if not isinstance(node, Scalar) and edit_yaml.is_block(document, node):
             raise CannotChange("a YAML block value cannot be replaced")
@@ -95,9 +95,12 @@ def _value(document: Document, path: Path) -> Node:
 
 def _own(document: Document, path: Path, member: Member) -> None:
     """Check that a member is written in its section: members from YAML aliases are written elsewhere, and shared."""
-    for length in range(len(path) if document.language == "yaml" else 0):
+    for length in range(len(path) if document.language in ("yaml", "python") else 0):
         found = document.lookup(path[:length])
         section = found.value if isinstance(found, Member) else found
+        inner = section.get(str(path[length])) if document.language == "python" and isinstance(section, Mapping) else None
+        if inner is not None and document.text[inner.key.span.end : inner.value.span.start].strip("() \t\r\n\\") != ":":
+            raise CannotChange(f"{path} is set by a statement")
         if isinstance(section, Mapping) and not edit_yaml.belongs(section, member):
             raise CannotChange(f"{path} is written elsewhere")
 
@@ -217,6 +220,7 @@ def _put(document: Document, path: Path, name: str, literal: str) -> Iterator[Ed
         yield from edit_yaml.insert(document, node, name, literal)
         return
     braces = document.text[node.span.start : node.span.start + 1] == "{"
+    _check_literal(document, node)
     key = json.dumps(name)
     if not node.members:
         if not braces:
@@ -238,6 +242,13 @@ def _put(document: Document, path: Path, name: str, literal: str) -> Iterator[Ed
         yield (comma + 1, comma + 1, f"{break_}{key}: {literal},")
     else:
         yield (last.span.end, last.span.end, f",{break_}{key}: {literal}")
+
+
+def _check_literal(document: Document, node: Mapping) -> None:
+    """Take care that a dict of a program is a literal that holds all its members."""
+    braces = document.text[node.span.start : node.span.start + 1] == "{"
+    if document.language == "python" and not (braces and all(edit_yaml.belongs(node, member) for member in node.members)):
+        raise CannotChange("the dict is built by statements")
 
 
 def _is_bare(node: Node) -> bool:

@@ -95,14 +95,16 @@ class Member:
 class Mapping:
     """An object. `members` keeps every member in the order of the file, duplicates included.
 
-    `span` includes the braces, if there are any: an HJSON root may have none.
+    `span` includes the braces, if there are any: an HJSON root may have none. One that a program builds may have more members than
+    are known.
     """
 
-    __slots__ = ("members", "span")
+    __slots__ = ("may_have_more", "members", "span")
 
-    def __init__(self, span: Span, members: list[Member]) -> None:
+    def __init__(self, span: Span, members: list[Member], *, may_have_more: bool = False) -> None:
         self.span = span
         self.members = members
+        self.may_have_more = may_have_more
 
     def get(self, name: str) -> Member | None:
         """The effective member for `name`: the last one, as in `json` and `dict`."""
@@ -163,6 +165,13 @@ class Source(NamedTuple):
     optional: bool
 
 
+class Part(NamedTuple):
+    """One file of a joined text: the offset at which it begins, and its name."""
+
+    start: int
+    shown: str
+
+
 class Document:
     """A parsed file: the text, its tree, and what the parser noticed.
 
@@ -170,9 +179,10 @@ class Document:
     `departures` what only strict JSON loaders reject. The tree is complete if `problems` is empty.
     `language` is "json", "hjson", "yaml", "python", or "text" for a file without a tree. `places` is None if the root is that of the
     file; otherwise the document is a part of `whole` or was built from it, and `sources` are the corresponding keys of the file.
+    `parts` are the files that the text is joined of, if there are several: positions are those in the file.
     """
 
-    __slots__ = ("_line_starts", "comments", "departures", "language", "places", "problems", "root", "sources", "text", "whole")
+    __slots__ = ("_line_starts", "comments", "departures", "language", "parts", "places", "problems", "root", "sources", "text", "whole")
 
     def __init__(
         self,
@@ -186,6 +196,7 @@ class Document:
         places: Places | None = None,
         whole: Document | None = None,
         sources: dict[Path, Source] | None = None,
+        parts: tuple[Part, ...] = (),
     ) -> None:
         self.text = text
         self.root = root
@@ -196,6 +207,7 @@ class Document:
         self.places = places
         self.whole = whole
         self.sources = sources
+        self.parts = parts
         self._line_starts: list[int] | None = None
 
     def in_file(self, path: Path) -> Path:
@@ -211,7 +223,13 @@ class Document:
         """The line and column of an offset. LF, CRLF and a lone CR end a line; `offset` may equal `len(text)`."""
         starts = self._starts()
         line = bisect_right(starts, offset)
-        return Position(line, offset - starts[line - 1] + 1, offset)
+        part = self.part(offset)
+        first = bisect_right(starts, part.start) if part else 1
+        return Position(line - first + 1, offset - starts[line - 1] + 1, offset - (part.start if part else 0))
+
+    def part(self, offset: int) -> Part | None:
+        """The file of a joined text that an offset is in; None if the text is one file."""
+        return next((part for part in reversed(self.parts) if part.start <= offset), None)
 
     def line(self, number: int) -> str:
         """The text of a line, 1-based, without its line end."""

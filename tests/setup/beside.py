@@ -11,7 +11,7 @@ from dslint.setup.arguments import given_at
 from dslint.setup.command import read_command
 from dslint.setup.gather import LoadedSetup, settle
 from dslint.setup.model import Setup
-from dslint.setup.python_file import read_python
+from dslint.setup.programs import read_python
 from dslint.setup.shell import read_script
 from dslint.setup.training import TRAINER, framework_of, read_training
 from dslint.source.parse import parse

@@ -228,7 +228,7 @@ PROGRAMS = {
     "'gradient_clipping': 0.5}, max_grad_norm=1.0)\n": ("DS904", 3),
     "import deepspeed\nds = {'bf16': {'enabled': 'auto'}}\nds['bf16'] = {}\ndeepspeed.initialize(model=m, config=ds)\n": None,
     "import deepspeed\ndeepspeed.initialize(config={'train_batch_size': n, 'zero_optimization': {'stage': stage}})\n": None,
-    "import deepspeed\ndeepspeed.initialize(config={**base, 'bf16': {'enabled': 'auto'}})\n": None,
+    "import deepspeed\ndeepspeed.initialize(config={**base, 'bf16': {'enabled': 'auto'}})\n": ("DS901", 2),
     "def broken(:\n": None,
     "x = 1\n": None,
 }

@@ -1,0 +1,70 @@
+"""The setups in a Python program or a notebook: each config that a call takes, with the files around it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged
+from dslint.facts import Integration
+from dslint.setup.gather import LoadedSetup, Read, follow, settle
+from dslint.setup.model import Program, Setup
+from dslint.setup.programs.read import PythonFile, read_python
+from dslint.setup.programs.record import Call, Unread
+from dslint.source.tree import Document
+
+
+def read_program(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a Python text or a notebook. None for a discovered file that passes no config to DeepSpeed."""
+    found = read_python(text, shown, path)
+    if found is None:
+        return (
+            Read(FileKind.UNRELATED, Document(text, None, language="text"), note="cannot be parsed as Python; not checked.")
+            if named
+            else None
+        )
+    not_judged = [NotJudged(_why(unread), unread.given.range) for unread in found.unread]
+    if not found.calls:
+        if not not_judged and not named:
+            return None
+        note = not_judged[0].reason if not_judged else "no call in this program passes a DeepSpeed config; not checked."
+        return Read(FileKind.UNRELATED, found.document, note=note, not_judged=not_judged)
+    setups = [_gather(call, found, path, shown, given, single=len(found.calls) == 1) for call in found.calls]
+    calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
+    return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
+
+
+def _why(unread: Unread) -> str:
+    """Why the config of a call is not judged, and what the user can do."""
+    source = unread.why
+    if source.startswith("-"):
+        return f"the DeepSpeed config is given at launch with {source}. Check the launch script or the config."
+    label = Integration(unread.integration).label
+    return f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly."
+
+
+def _called(call: Call, gathered: LoadedSetup) -> str:
+    what = "a config written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
+    return f"passes {what} to {Integration(call.integration).label}"
+
+
+def _gather(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
+    """The setup of a call that takes a config."""
+    program: Program = replace(found.program, loader=call.integration, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
+    setup = Setup(program=program, arguments=call.arguments, link=call.given)
+    gathered = LoadedSetup(setup, given, documents=dict(found.documents), kinds=dict.fromkeys(found.documents, FileKind.PYTHON))
+    if call.config is not None:
+        gathered.config = found.config(call.config)
+        gathered.setup = replace(setup, config=shown)
+        if single and not gathered.config.parts:
+            gathered.documents[shown] = gathered.config
+            gathered.kinds = {}
+    else:
+        gathered.documents = {shown: found.document}
+        follow(gathered, call.given, path)
+    if given.facts.integration is None:
+        integration = Integration(call.integration)
+        evidence = f"{call.given.where} passes it to {integration.label}"
+        gathered.context = given.inferring(evidence, integration=integration)
+    return settle(gathered)

@@ -1,0 +1,113 @@
+"""The memory of a followed program: writes can be undone, so that both branches of a condition start alike and then join."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+from dslint.setup.programs.values import Cells, Entry, Opaque, Row, Table, Value, same
+
+_ABSENT: Final = object()
+
+Changes: TypeAlias = dict[tuple[int, str], tuple[Cells, str, Any]]
+
+_DEEPEST = 20
+
+
+class Journal:
+    """Every write to `Cells`, in order."""
+
+    def __init__(self) -> None:
+        self._log: list[tuple[Cells, str, Any]] = []
+        self._age = 0
+
+    def cells(self, *, optional: bool = False) -> Cells:
+        """New cells."""
+        self._age += 1
+        return Cells(self._age, optional=optional)
+
+    def write(self, cells: Cells, name: str, value: Any) -> None:
+        """Set a cell."""
+        self._log.append((cells, name, cells.get(name, _ABSENT)))
+        cells[name] = value
+
+    def erase(self, cells: Cells, name: str) -> None:
+        """Delete a cell, if it is there."""
+        if name in cells:
+            self._log.append((cells, name, cells.pop(name)))
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """A point to return to."""
+        return len(self._log), self._age
+
+    def undo(self, mark: tuple[int, int]) -> Changes:
+        """Undo the writes since a mark, except those to cells made since. Returns the values that the writes left."""
+        length, age = mark
+        changes: Changes = {}
+        for cells, name, before in reversed(self._log[length:]):
+            if cells.born > age:
+                continue
+            changes.setdefault((id(cells), name), (cells, name, cells.get(name, _ABSENT)))
+            if before is _ABSENT:
+                cells.pop(name, None)
+            else:
+                cells[name] = before
+        del self._log[length:]
+        return changes
+
+    def redo(self, changes: Changes) -> None:
+        """Make changes that were undone."""
+        for cells, name, value in changes.values():
+            if value is _ABSENT:
+                self.erase(cells, name)
+            else:
+                self.write(cells, name, value)
+
+    def join(self, one: Changes, other: Changes) -> None:
+        """Make the changes of two branches: a cell that differs between them is unknown."""
+        for key in {**one, **other}:
+            cells, name, _ = one.get(key) or other[key]
+            now = cells.get(name, _ABSENT)
+            left = one[key][2] if key in one else now
+            right = other[key][2] if key in other else now
+            if left is _ABSENT and right is _ABSENT:
+                self.erase(cells, name)
+            elif left is _ABSENT or right is _ABSENT:
+                there = right if left is _ABSENT else left
+                self.write(cells, name, _perhaps(there) if cells.optional else there)
+            else:
+                self.write(cells, name, self._joined(left, right))
+
+    def _joined(self, left: Any, right: Any) -> Any:
+        if isinstance(left, Entry) and isinstance(right, Entry):
+            value = self.joined(left.value, right.value)
+            return Entry(value, left.key_span, left.span, left.literal and value is left.value)
+        return left if isinstance(left, bool) else self.joined(left, right)
+
+    def joined(self, left: Value, right: Value, depth: int = 0) -> Value:
+        """The value that is one of two."""
+        if same(left, right):
+            return left
+        if isinstance(left, Table) and isinstance(right, Table) and depth < _DEEPEST:
+            made = Table(self.cells(optional=True), left.span)
+            for name in dict.fromkeys([*left.cells, *right.cells]):
+                one, other = left.cells.get(name), right.cells.get(name)
+                if one is None or other is None:
+                    made.cells[name] = _perhaps(one or other)
+                else:
+                    value = self.joined(one.value, other.value, depth + 1)
+                    made.cells[name] = Entry(value, one.key_span, one.span, one.literal and value is one.value)
+            if left.open or right.open:
+                made.open["more"] = True
+            return made
+        if isinstance(left, Row) and isinstance(right, Row) and len(left.items) == len(right.items) and depth < _DEEPEST:
+            values = [self.joined(one.value, other.value, depth + 1) for one, other in zip(left.items, right.items, strict=True)]
+            pairs = zip(left.items, values, strict=True)
+            return Row([Entry(value, one.key_span, one.span, one.literal and value is one.value) for one, value in pairs], left.span)
+        known = left if isinstance(left, Opaque) and left.why else right
+        return Opaque(known.why if isinstance(known, Opaque) else "a condition decides it")
+
+
+def _perhaps(entry: Any) -> Any:
+    """A key that may be absent: its value is not known."""
+    return Entry(Opaque("a condition decides it"), entry.key_span, entry.span) if isinstance(entry, Entry) else entry

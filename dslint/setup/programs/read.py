@@ -1,0 +1,90 @@
+"""Read a Python program or a notebook. It is followed as far as it is static, and never executed."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from dslint.setup.arguments import Arguments
+from dslint.setup.model import Program
+from dslint.setup.programs.expressions import Exhausted
+from dslint.setup.programs.follow import Follower
+from dslint.setup.programs.record import Call, Recorder, Unread
+from dslint.setup.programs.sources import Source, Sources, cells_of
+from dslint.setup.programs.values import Opaque, Plain, Scope
+from dslint.source.tree import Comment, Document, Mapping, Span
+
+_STEPS_PER_NODE = 20
+_FEWEST_STEPS = 20_000
+
+
+@dataclass(slots=True)
+class PythonFile:
+    """A program that was read. `calls` take a config; `unread` are calls with a config that is not in the program.
+
+    `documents` are the files that the program consists of. `loose` are arguments of the Trainer in a call without a config.
+    """
+
+    document: Document
+    program: Program
+    calls: list[Call] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    loose: Arguments | None = None
+    documents: dict[str, Document] = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
+
+    def config(self, root: Mapping) -> Document:
+        """A config that the program builds, as a document over all its files."""
+        first = self.sources.all[0]
+        own = [Comment(Span(one.span.start + first.base, one.span.end + first.base), one.text) for one in self.document.comments]
+        return self.sources.document(root, own)
+
+
+def read_python(text: str, shown: str, path: str | None = None) -> PythonFile | None:
+    """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed."""
+    sources = Sources()
+    path = path or shown
+    cells = cells_of(text) if path.endswith(".ipynb") or text.startswith("# Databricks") else [("", text)]
+    if cells is None:
+        return None
+    recorder = Recorder(sources)
+    parts: list[tuple[Source, ast.Module]] = []
+    for name, cell in cells:
+        source = sources.add(cell, path, f"{shown}:{name}" if name else shown)
+        tree = source.parse()
+        if tree is not None:
+            parts.append((source, tree))
+    if not parts:
+        return None
+    _follow(parts, sources, recorder)
+    documents = {one.shown: Document(one.text, None, comments=one.comments(), language=_language(one)) for one in sources.all}
+    first = sources.all[0]
+    document = documents[first.shown] if len(cells) == 1 else Document(text, None, language="text")
+    return PythonFile(document, _program(recorder, shown), recorder.calls, recorder.unread, recorder.facts.loose, documents, sources)
+
+
+def _language(source: Source) -> str:
+    return "json" if source.shown.endswith(".json") else "python"
+
+
+def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder) -> None:
+    steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(1 for _, tree in parts for _ in ast.walk(tree))
+    follower = Follower(sources, recorder.receive, steps)
+    recorder.enter = follower.enter
+    cells = follower.journal.cells()
+    cells["__file__"] = Plain(parts[0][0].path)
+    cells["__name__"] = Opaque("__name__")
+    try:
+        for source, tree in parts:
+            follower.block(tree.body, Scope(cells, source))
+        for source, _ in parts:
+            follower.follow_rest(source)
+    except (Exhausted, RecursionError):
+        pass
+
+
+def _program(recorder: Recorder, shown: str) -> Program:
+    facts = recorder.facts
+    loaders = facts.loaders - {"accelerate"} if "transformers" in facts.loaders else facts.loaders
+    loader = next(iter(loaders)) if len(loaders) == 1 else None
+    return Program(shown, loader, facts.dummy_optimizer, facts.optimizer, facts.legacy, facts.accumulation, facts.trainer, facts.strategy)

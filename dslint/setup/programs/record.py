@@ -1,0 +1,262 @@
+"""The calls of a program that concern DeepSpeed: which config each takes, and what else they say about the training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.setup.arguments import Arguments, SourcedValue, as_read, range_of
+from dslint.setup.programs.library import Argument, CallOf
+from dslint.setup.programs.sources import Sources
+from dslint.setup.programs.tree import TreeMaker
+from dslint.setup.programs.values import Class, Function, Library, Object, Opaque, Plain, Row, Table, Value
+from dslint.setup.training import ARGUMENTS, TRAINER
+from dslint.source.tree import Document, Mapping, Span
+from dslint.source.unknown import UNKNOWN
+
+LIGHTNING_TRAINER = ("precision", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm")
+"""The arguments of Lightning's Trainer that concern DeepSpeed."""
+
+STRATEGY = frozenset(
+    """
+    zero_optimization stage offload_optimizer offload_parameters offload_params_device nvme_path params_buffer_count params_buffer_size
+    max_in_cpu offload_optimizer_device optimizer_buffer_count block_size queue_depth single_submit overlap_events thread_count pin_memory
+    sub_group_size contiguous_gradients overlap_comm allgather_partitions reduce_scatter allgather_bucket_size reduce_bucket_size
+    zero_allow_untested_optimizer logging_batch_size_per_gpu partition_activations cpu_checkpointing contiguous_memory_optimization
+    synchronize_checkpoint_boundary
+    """.split()
+)
+"""The arguments from which Lightning's strategy builds a config if it is given none."""
+
+_TRAINER_CLASSES = frozenset(
+    "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
+)
+_TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer RewardTrainer".split())
+_LIGHTNING = ("lightning.", "pytorch_lightning.", "pl.")
+_TORCH_OPTIMIZERS = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax Lion".split())
+_STRATEGIES = ("DeepSpeedStrategy", "RayDeepSpeedStrategy")
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that takes a config: the config if the program builds it, otherwise its path in `given`.
+
+    `arguments` are the training arguments of the call. `optimizer` is the optimizer that the program passes to `deepspeed.initialize`;
+    its value is the full name of the class, `UNKNOWN` if that is not known.
+    """
+
+    integration: str
+    given: SourcedValue
+    config: Mapping | None = None
+    arguments: Arguments | None = None
+    optimizer: SourcedValue | None = None
+    scheduler: SourcedValue | None = None
+
+
+@dataclass(slots=True)
+class Unread:
+    """A call with a config that the program does not contain. `why` says where it comes from."""
+
+    integration: str
+    given: SourcedValue
+    why: str
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a program says about its training, besides the configs."""
+
+    loaders: set[str] = field(default_factory=set)
+    dummy_optimizer: bool = False
+    optimizer: SourcedValue | None = None
+    legacy: SourcedValue | None = None
+    accumulation: SourcedValue | None = None
+    trainer: dict[str, SourcedValue] = field(default_factory=dict)
+    strategy: tuple[SourcedValue, ...] = ()
+    loose: Arguments | None = None
+
+
+class Recorder:
+    """Takes note of calls while a program is followed."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.calls: list[Call] = []
+        self.unread: list[Unread] = []
+        self.facts = Facts()
+        self.enter: Any = None
+        self._documents: dict[str, Document] = {}
+        self._seen: dict[tuple[int, str], int] = {}
+
+    def receive(self, call: CallOf) -> Value | None:
+        """Note a call of a library's function. Returns its value, if that matters."""
+        name, short = call.name, call.name.rpartition(".")[2]
+        facts = self.facts
+        if name == "deepspeed.initialize":
+            self._initialize(call)
+        elif short in _STRATEGIES:
+            return self._strategy(call)
+        elif short == "DeepSpeedPlugin":
+            return self._plugin(call)
+        elif short in ("HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig"):
+            given = call.argument("config_file_or_dict", 0)
+            self._take("transformers", "config_file_or_dict", given)
+            return given.value if given else None
+        elif short.endswith("TrainingArguments") or short in _TRAINER_CLASSES:
+            self._training_arguments(call, short)
+        elif short == "DummyOptim":
+            facts.dummy_optimizer = True
+        elif short in _TORCH_OPTIMIZERS and name.startswith(("torch.optim.", "transformers.")):
+            facts.optimizer = facts.optimizer or self.sourced(short, call.span, UNKNOWN)
+        elif short == "Accelerator" and name.startswith("accelerate"):
+            self._accelerator(call)
+        elif name.startswith(_LIGHTNING) and short == "Trainer":
+            facts.trainer |= self._asked(call, *LIGHTNING_TRAINER)
+        elif short in _TRAINERS:
+            facts.loaders.add("transformers")
+        elif name.startswith("ray.train") and short.endswith("Trainer"):
+            self._ray(call)
+        return None
+
+    # ------------------------------------------------------------------ the calls
+
+    def _initialize(self, call: CallOf) -> None:
+        self.facts.loaders.add("deepspeed")
+        legacy = call.argument("config_params")
+        if legacy is not None:
+            self.facts.legacy = self.sourced("config_params", legacy.span, UNKNOWN)
+        keyword, given = "config", _unless_none(call.argument("config", 10))
+        if given is None and legacy is not None:
+            keyword, given = "config_params", legacy
+        if given is None:
+            arguments = call.argument("args", 0)
+            keyword, given = "deepspeed_config", _of_arguments(arguments) if arguments else None
+        taken = self._take("deepspeed", keyword, given or Argument(Opaque("the call passes none"), call.span, call.span))
+        if taken is not None:
+            taken.optimizer = self._object(call, "optimizer", 2)
+            taken.scheduler = self._object(call, "lr_scheduler", 5)
+
+    def _object(self, call: CallOf, name: str, index: int) -> SourcedValue | None:
+        """An object that the program passes instead of a section of the config."""
+        given = call.argument(name, index)
+        value = given.value if given else None
+        if given is None or not isinstance(value, Opaque | Object):
+            return None
+        made = value.made if isinstance(value, Opaque) else ""
+        return self.sourced(name, given.span, made or UNKNOWN, key=given.key) if made else None
+
+    def _training_arguments(self, call: CallOf, short: str) -> None:
+        self.facts.loaders.add("transformers")
+        values: dict[str, SourcedValue] = {}
+        for name, given in call.keywords.items():
+            if name in ARGUMENTS:
+                plain = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+                values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
+        sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
+        arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=call.complete and not call.arguments)
+        given = _unless_none(call.argument("deepspeed"))
+        taken = self._take("transformers", "deepspeed", given) if given else None
+        if taken is not None:
+            taken.arguments = arguments
+        elif given is None:
+            self.facts.loose = arguments
+
+    def _plugin(self, call: CallOf) -> Value | None:
+        self.facts.loaders.add("accelerate")
+        given = _unless_none(call.argument("hf_ds_config", 0))
+        if given is not None:
+            self._take("accelerate", "hf_ds_config", given)
+            return given.value
+        return None
+
+    def _accelerator(self, call: CallOf) -> None:
+        self.facts.loaders.add("accelerate")
+        asked = self._asked(call, "gradient_accumulation_steps")
+        self.facts.accumulation = asked.get("gradient_accumulation_steps", self.facts.accumulation)
+
+    def _strategy(self, call: CallOf) -> Value | None:
+        self.facts.loaders.add("lightning")
+        given = _unless_none(call.argument("config"))
+        taken = self._take("lightning", "config", given) if given else None
+        if taken is not None:
+            own = (name for name in call.keywords if name in STRATEGY)
+            self.facts.strategy += tuple(one for name in own for one in self._asked(call, name).values())
+        return None
+
+    def _ray(self, call: CallOf) -> None:
+        """Ray calls the training function with the dict `train_loop_config`."""
+        function, config = call.get("train_loop_per_worker", 0), call.get("train_loop_config")
+        if isinstance(function, Function) and self.enter is not None:
+            takes = bool(function.node.args.args)
+            self.enter(function, [config or Opaque()] if takes else [], {})
+
+    # ------------------------------------------------------------------ configs
+
+    def _take(self, integration: str, keyword: str, given: Argument | None) -> Call | None:
+        """Note a config that a call takes. None if the program does not contain it."""
+        self.facts.loaders.add(integration)
+        if given is None:
+            return None
+        value = given.value
+        path = value.path if isinstance(value, Table) else value.value if isinstance(value, Plain) else None
+        made: Call | None = None
+        if isinstance(path, str) and path.strip():
+            made = Call(integration, self.sourced(keyword, given.span, path, key=given.key))
+        elif isinstance(value, Table):
+            config = TreeMaker(self.sources).config(value)
+            made = Call(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config)
+        if made is None:
+            self._leave(integration, keyword, given)
+            return None
+        key = (id(given.node) if given.node is not None else given.span.start, repr(path) if path else str(len(self.calls)))
+        if key in self._seen and path:
+            return self.calls[self._seen[key]]
+        self._seen[key] = len(self.calls)
+        self.calls.append(made)
+        return made
+
+    def _leave(self, integration: str, keyword: str, given: Argument) -> None:
+        value = given.value
+        why = value.why if isinstance(value, Opaque) and value.why else "it is computed"
+        if isinstance(value, Plain) and not value.value:
+            return
+        sourced = self.sourced(keyword, given.span, UNKNOWN, key=given.key)
+        if all((one.given.range, one.given.path) != (sourced.range, sourced.path) for one in self.unread):
+            self.unread.append(Unread(integration, sourced, why))
+
+    def _asked(self, call: CallOf, *names: str) -> dict[str, SourcedValue]:
+        """Keyword arguments of a call."""
+        found: dict[str, SourcedValue] = {}
+        for name in names:
+            given = call.keywords.get(name)
+            if given is not None:
+                value = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+                found[name] = self.sourced(name, given.span, value, key=given.key)
+        return found
+
+    def sourced(self, name: str, span: Span, value: Any, *, key: Span | None = None) -> SourcedValue:
+        """A value with its place in the file that it is written in."""
+        source = self.sources.at(span.start)
+        document = self._documents.setdefault(source.shown, Document(source.text, None, language="python"))
+        raw = source.written(span)
+        begin = key.start if key and key.start < span.start and self.sources.at(key.start) is source else span.start
+        if "\n" in source.written(Span(begin, span.start)):
+            begin = span.start
+        place = Span(begin - source.base, span.end - source.base)
+        return SourcedValue(value, name, raw if len(raw) <= 60 and "\n" not in raw else "...", source.shown, range_of(document, place))
+
+
+def _unless_none(given: Argument | None) -> Argument | None:
+    return None if given is None or (isinstance(given.value, Plain) and given.value.value is None) else given
+
+
+def _of_arguments(given: Argument) -> Argument | None:
+    """The config that the command line names: the attribute `deepspeed_config` of the parsed arguments."""
+    value = given.value
+    if not isinstance(value, Object):
+        return Argument(Opaque("--deepspeed_config"), given.span, given.key, node=given.node)
+    found = value.cells.get("deepspeed_config", Opaque("--deepspeed_config"))
+    return Argument(found, given.span, given.key, node=given.node)
+
+
+__all__ = ["Call", "Class", "Facts", "Library", "Recorder", "Row", "Unread"]

@@ -1,0 +1,382 @@
+"""Follow the statements of a program in their order. Where a condition is not known both branches are followed, and then joined."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dslint.setup.programs.expressions import Expressions, is_literal, member
+from dslint.setup.programs.journal import Changes
+from dslint.setup.programs.sources import Source
+from dslint.setup.programs.values import (
+    NONE,
+    Class,
+    Entry,
+    Function,
+    Library,
+    Module,
+    Object,
+    Opaque,
+    Plain,
+    Row,
+    Scope,
+    Table,
+    Value,
+    is_soft,
+    truth,
+)
+
+_DEEPEST_CALL = 15
+
+_Functions = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Statements(Expressions):
+    """Follows statements. `block` returns False once the rest of the block is not reached."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__(steps)
+        self.followed: set[ast.AST] = set()
+        self.functions: list[Function] = []
+        self.classes: list[Class] = []
+        self._calls: list[ast.AST] = []
+        self._made: dict[int, Object] = {}
+
+    def lookup_import(self, name: str, level: int, scope: Scope) -> Value:
+        """The module that an import names."""
+        raise NotImplementedError
+
+    def block(self, body: Sequence[ast.stmt], scope: Scope) -> bool:
+        """Follow statements."""
+        return all(self.statement(one, scope) for one in body)
+
+    def statement(self, node: ast.stmt, scope: Scope) -> bool:
+        """Follow a statement. Returns whether the next one is reached."""
+        if isinstance(node, ast.Return | ast.Raise | ast.Break | ast.Continue):
+            self.leave(node, scope)
+            return False
+        follow = _BY_TYPE.get(type(node))
+        return follow is None or follow(self, node, scope) is not False
+
+    def leave(self, node: ast.Return | ast.Raise | ast.Break | ast.Continue, scope: Scope) -> None:
+        """A statement behind which the block does not go on."""
+        if isinstance(node, ast.Return):
+            value = self.value(node.value, scope)
+            if scope.returns is not None:
+                scope.returns.append(value)
+        elif isinstance(node, ast.Raise):
+            self.value(node.exc, scope)
+
+    def expression(self, node: ast.Expr, scope: Scope) -> None:
+        """An expression as a statement."""
+        self.value(node.value, scope)
+
+    def assignment(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
+        """`a = b = value`, `a: int = value`."""
+        if node.value is None:
+            return
+        value = self.value(node.value, scope)
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            self.assign(target, value, node.value, scope)
+
+    def augmented(self, node: ast.AugAssign, scope: Scope) -> None:
+        """`a += value`, `a |= value`."""
+        before = self.value(node.target, scope)
+        right = self.value(node.value, scope)
+        if isinstance(before, Table) and isinstance(node.op, ast.BitOr):
+            self.merge(before, right)
+        else:
+            self.assign(node.target, self.operate(node.op, before, right), node.value, scope)
+
+    def within(self, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
+        """A `with`."""
+        for item in node.items:
+            value = self.value(item.context_expr, scope)
+            if item.optional_vars is not None:
+                self.assign(item.optional_vars, value, item.context_expr, scope)
+        return self.block(node.body, scope)
+
+    def match(self, node: ast.Match, scope: Scope) -> None:
+        """A `match`: one of its cases, or none."""
+        self.value(node.subject, scope)
+        self.branches([case.body for case in node.cases] + [[]], scope)
+
+    # ------------------------------------------------------------------ assigning
+
+    def assign(self, target: ast.expr, value: Value, written: ast.expr, scope: Scope) -> None:
+        """Assign a value to a name, an attribute or an item."""
+        if isinstance(target, ast.Name):
+            self.journal.write(scope.cells, target.id, value)
+        elif isinstance(target, ast.Attribute):
+            owner = self.value(target.value, scope)
+            if isinstance(owner, Object | Class):
+                self.journal.write(owner.cells, target.attr, value)
+        elif isinstance(target, ast.Subscript):
+            self.assign_item(target, value, written, scope)
+        elif isinstance(target, ast.Tuple | ast.List):
+            parts = [one.value for one in value.items] if isinstance(value, Row) and len(value.items) == len(target.elts) else None
+            for number, one in enumerate(target.elts):
+                self.assign(one, parts[number] if parts else Opaque("it is computed"), written, scope)
+        elif isinstance(target, ast.Starred):
+            self.assign(target.value, Opaque("it is computed"), written, scope)
+
+    def assign_item(self, target: ast.Subscript, value: Value, written: ast.expr, scope: Scope) -> None:
+        """`owner[key] = value`."""
+        owner, key = self.value(target.value, scope), self.value(target.slice, scope)
+        if isinstance(owner, Object) and isinstance(key, Plain) and isinstance(key.value, str):
+            self.journal.write(owner.cells, key.value, value)
+        if isinstance(owner, Row):
+            owner.items = [Entry(Opaque("it is computed"), one.key_span, one.span) for one in owner.items]
+        if not isinstance(owner, Table):
+            return
+        if not isinstance(key, Plain) or not isinstance(key.value, str):
+            self.merge(owner, Opaque())
+            return
+        spans = scope.source.span(target.slice), scope.source.span(written)
+        self.changed(owner)
+        self.journal.write(owner.cells, key.value, Entry(value, *spans, is_literal(written)))
+
+    def delete(self, node: ast.Delete, scope: Scope) -> None:
+        """`del owner[key]`."""
+        for target in (one for one in node.targets if isinstance(one, ast.Subscript)):
+            owner, key = self.value(target.value, scope), self.value(target.slice, scope)
+            if not isinstance(owner, Table):
+                continue
+            self.changed(owner)
+            if isinstance(key, Plain) and isinstance(key.value, str):
+                self.journal.erase(owner.cells, key.value)
+            else:
+                self.merge(owner, Opaque())
+
+    # ------------------------------------------------------------------ branches
+
+    def choose(self, node: ast.If, scope: Scope) -> bool:
+        """An `if`. Where a flag of the command line decides, both branches are followed, and the one of the flag's default counts."""
+        test = self.value(node.test, scope)
+        holds = True if _is_main(node.test) else truth(test)
+        if holds is not None and not is_soft(test):
+            return self.block(node.body if holds else node.orelse, scope)
+        if holds is None:
+            return self.branches([node.body, node.orelse], scope)
+        chosen, other = (node.body, node.orelse) if holds else (node.orelse, node.body)
+        mark = self.journal.mark
+        reached_other = self.block(other, scope)
+        left_by_other = self.journal.undo(mark)
+        if self.block(chosen, scope):
+            return True
+        if reached_other:
+            self.journal.undo(mark)
+            self.journal.redo(left_by_other)
+        return reached_other
+
+    def branches(self, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> bool:
+        """Follow branches of which one is taken."""
+        mark = self.journal.mark
+        reached: list[Changes] = []
+        left: list[Changes] = []
+        for body in bodies:
+            goes_on = self.block(body, scope)
+            (reached if goes_on else left).append(self.journal.undo(mark))
+        states = reached or left
+        if not states:
+            return True
+        joined = states[0]
+        for state in states[1:]:
+            self.journal.join(joined, state)
+            joined = self.journal.undo(mark)
+        self.journal.redo(joined)
+        return bool(reached)
+
+    def loop(self, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> None:
+        """A loop: its body is followed once."""
+        if isinstance(node, ast.While):
+            self.value(node.test, scope)
+        else:
+            self.value(node.iter, scope)
+            self.assign(node.target, Opaque("a loop sets it"), node.iter, scope)
+        mark = self.journal.mark
+        self.block(node.body, scope)
+        after = self.journal.undo(mark)
+        self.journal.join(after, {})
+        self.block(node.orelse, scope)
+
+    def attempt(self, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
+        """A `try`: the program is taken to go on behind its body; the handlers are followed for the calls in them."""
+        goes_on = self.block(node.body, scope) and self.block(node.orelse, scope)
+        mark = self.journal.mark
+        handled = False
+        for handler in node.handlers:
+            if handler.name:
+                self.journal.write(scope.cells, handler.name, Opaque("an exception"))
+            handled = self.block(handler.body, scope) or handled
+            self.journal.undo(mark)
+        return self.block(node.finalbody, scope) and (goes_on or handled)
+
+    # ------------------------------------------------------------------ definitions
+
+    def define(self, node: _Functions | ast.ClassDef, scope: Scope) -> None:
+        """A function or a class."""
+        for decorator in node.decorator_list:
+            self.value(decorator, scope)
+        if not isinstance(node, ast.ClassDef):
+            function = Function(node, scope.source, scope)
+            self.functions.append(function)
+            self.journal.write(scope.cells, node.name, function)
+            return
+        bases = [self.value(base, scope) for base in node.bases]
+        inside = Scope(self.journal.cells(), scope.source, scope)
+        made = Class(node.name, inside.cells, bases, _fields(node), _is_dataclass(node))
+        made.fields[:0] = [name for base in bases if isinstance(base, Class) for name in base.fields]
+        made.dataclass = made.dataclass or any(isinstance(base, Class) and base.dataclass for base in bases)
+        self.journal.write(scope.cells, node.name, made)
+        first = len(self.functions)
+        self.block(node.body, inside)
+        for function in self.functions[first:]:
+            function.scope = scope
+            function.this = made
+        self.classes.append(made)
+
+    def imports(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        """An import: modules of the project are read when a name of them is needed."""
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found = self.lookup_import(alias.name, 0, scope)
+                if alias.asname or "." not in alias.name or isinstance(found, Library):
+                    name = alias.asname or alias.name.partition(".")[0]
+                    plain = Library(name) if isinstance(found, Library) and not alias.asname else found
+                    self.journal.write(scope.cells, name, plain)
+            return
+        for alias in node.names:
+            owner = self.lookup_import(node.module or "", node.level, scope)
+            if alias.name == "*":
+                if isinstance(owner, Module):
+                    for name, value in owner.scope.cells.items():
+                        self.journal.write(scope.cells, name, value)
+                continue
+            self.journal.write(scope.cells, alias.asname or alias.name, self.imported(owner, alias.name, node, scope))
+
+    def imported(self, owner: Value, name: str, node: ast.ImportFrom, scope: Scope) -> Value:
+        """`from owner import name`."""
+        if isinstance(owner, Module) and name not in owner.scope.cells:
+            inner = self.lookup_import(f"{node.module}.{name}" if node.module else name, node.level, scope)
+            return inner if isinstance(inner, Module) else Opaque(f"{name} is not defined in {owner.source.shown}")
+        return self.attribute_of(owner, name)
+
+    # ------------------------------------------------------------------ functions
+
+    def enter(self, function: Function, arguments: list[Value], keywords: dict[str, Value], *, complete: bool = True) -> Value:
+        """Follow a call of a function of the project. With `complete` False there are more arguments than are known."""
+        node = function.node
+        if node in self._calls or len(self._calls) >= _DEEPEST_CALL:
+            return Opaque("a recursive function computes it")
+        scope = Scope(self.journal.cells(), function.source, function.scope, [])
+        self._bind(function, scope, arguments, keywords, complete=complete)
+        self.followed.add(node)
+        if isinstance(node, ast.Lambda):
+            return self.value(node.body, scope)
+        if any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield | ast.YieldFrom) for one in node.body):
+            return Opaque("a generator")
+        self._calls.append(node)
+        try:
+            ends = self.block(node.body, scope)
+        finally:
+            self._calls.pop()
+        assert scope.returns is not None
+        values = [*scope.returns, NONE] if ends else scope.returns
+        result = values[0] if values else NONE
+        for value in values[1:]:
+            result = self.journal.joined(result, value)
+        return result
+
+    def _bind(self, function: Function, scope: Scope, arguments: list[Value], keywords: dict[str, Value], *, complete: bool) -> None:
+        given = function.node.args
+        names = [one.arg for one in (*given.posonlyargs, *given.args)]
+        if function.this is not None and names and not isinstance(function.this, Class) and not _is_static(function.node):
+            arguments = [function.this, *arguments]
+        defaults = dict(zip(reversed(names), reversed(given.defaults), strict=False))
+        defaults |= {one.arg: default for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default}
+        for number, name in enumerate([*names, *(one.arg for one in given.kwonlyargs)]):
+            if number < min(len(arguments), len(names)):
+                value = arguments[number]
+            elif name in keywords:
+                value = keywords[name]
+            elif name in defaults and complete:
+                value = self.value(defaults[name], function.scope)
+            else:
+                value = Opaque(f"{name} is an argument of {getattr(function.node, 'name', 'a function')}")
+            scope.cells[name] = value
+        if given.vararg:
+            scope.cells[given.vararg.arg] = Opaque(f"*{given.vararg.arg}")
+        if given.kwarg:
+            scope.cells[given.kwarg.arg] = Opaque(f"**{given.kwarg.arg}")
+
+    def instance(self, made: Class, arguments: list[Value], keywords: dict[str, Value], *, complete: bool = True) -> Object:
+        """A new object of a class of the project."""
+        thing = Object(made.name, self.journal.cells(), made)
+        if made.dataclass:
+            for name, value in zip(made.fields, arguments, strict=False):
+                thing.cells[name] = value
+            thing.cells.update({name: value for name, value in keywords.items() if name in made.fields})
+        start = member(made, "__init__")
+        if isinstance(start, Function):
+            self.enter(Function(start.node, start.source, start.scope, thing), arguments, keywords, complete=complete)
+        then = member(made, "__post_init__")
+        if isinstance(then, Function):
+            self.enter(Function(then.node, then.source, then.scope, thing), [], {})
+        return thing
+
+    def follow_rest(self, source: Source) -> None:
+        """Follow the functions of a file that no call in it reaches; their arguments are not known."""
+        for function in list(self.functions):
+            if function.source.shown != source.shown or function.node in self.followed:
+                continue
+            owner = function.this
+            this: Value | None = owner
+            if isinstance(owner, Class):
+                this = self._made.get(id(owner))
+                if this is None:
+                    this = self._made[id(owner)] = self.instance(owner, [], {}, complete=False)
+            if function.node not in self.followed:
+                self.enter(Function(function.node, function.source, function.scope, this), [], {}, complete=False)
+
+
+def _is_main(test: ast.expr) -> bool:
+    """Whether a condition is `__name__ == "__main__"`."""
+    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
+
+
+def _fields(node: ast.ClassDef) -> list[str]:
+    return [one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    names = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
+    return any((name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")) == "dataclass" for name in names)
+
+
+def _is_static(node: ast.AST) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in getattr(node, "decorator_list", ()))
+
+
+_BY_TYPE: dict[type[ast.stmt], Callable[[Any, Any, Scope], bool | None]] = {
+    ast.Expr: Statements.expression,
+    ast.Assign: Statements.assignment,
+    ast.AnnAssign: Statements.assignment,
+    ast.AugAssign: Statements.augmented,
+    ast.If: Statements.choose,
+    ast.For: Statements.loop,
+    ast.AsyncFor: Statements.loop,
+    ast.While: Statements.loop,
+    ast.Try: Statements.attempt,
+    ast.TryStar: Statements.attempt,
+    ast.With: Statements.within,
+    ast.AsyncWith: Statements.within,
+    ast.Match: Statements.match,
+    ast.Delete: Statements.delete,
+    ast.FunctionDef: Statements.define,
+    ast.AsyncFunctionDef: Statements.define,
+    ast.ClassDef: Statements.define,
+    ast.Import: Statements.imports,
+    ast.ImportFrom: Statements.imports,
+}

@@ -1,0 +1,169 @@
+"""What an expression of a program is known to be, and how two possibilities join to one."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from dslint.source.tree import Span
+
+if TYPE_CHECKING:
+    from dslint.setup.programs.sources import Source
+
+
+class Cells(dict[str, Any]):
+    """The variables of a scope, the keys of a dict or the attributes of an object.
+
+    `born` is the age of the journal when they were made; in a dict `optional`, a key that only one of two branches sets may be absent.
+    """
+
+    __slots__ = ("born", "optional")
+
+    def __init__(self, born: int, *, optional: bool = False) -> None:
+        super().__init__()
+        self.born = born
+        self.optional = optional
+
+
+@dataclass(slots=True, frozen=True)
+class Plain:
+    """A string, number, boolean or None. `soft` means that it is a default which a flag of the command line can override."""
+
+    value: str | int | float | bool | None
+    soft: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Opaque:
+    """A value that is not known. `why` names where it comes from; `made` is the function or class of a library that made it."""
+
+    why: str = ""
+    made: str = ""
+    span: Span | None = None
+
+
+@dataclass(slots=True)
+class Entry:
+    """One key of a dict: where the key and the value are written, and whether the value is written there as a literal."""
+
+    value: Value
+    key_span: Span
+    span: Span
+    literal: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """A dict. With "more" in `open` it may have more keys.
+
+    `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
+    """
+
+    cells: Cells
+    span: Span
+    file: Cells | None = None
+    open: Cells = field(default_factory=lambda: Cells(0))
+
+    @property
+    def path(self) -> str | None:
+        """The JSON file that holds just this dict; None for any other dict, and once the program changes it."""
+        return None if self.file is None or "changed" in self.file else self.file["path"]
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A list or a tuple. `items` are None if the program changed it."""
+
+    items: list[Entry]
+    span: Span
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """A function of the project; `this` is the object of a bound method."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    source: Source
+    scope: Scope
+    this: Value | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Class:
+    """A class of the project. `cells` are its methods and the values of its body; `fields` are the names with an annotation, in order."""
+
+    name: str
+    cells: Cells
+    bases: list[Value]
+    fields: list[str]
+    dataclass: bool
+
+
+@dataclass(slots=True, eq=False)
+class Object:
+    """An instance of a class of the project, or an object of a library that dslint follows: its `kind` is then the library's name."""
+
+    kind: str
+    cells: Cells
+    type: Class | None = None
+    about: Any = None
+
+
+@dataclass(slots=True, frozen=True)
+class Library:
+    """A module, function or class of a library, by its full dotted name."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """A module of the project."""
+
+    source: Source
+    scope: Scope
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The variables of a module or of a call, and the scope around it."""
+
+    cells: Cells
+    source: Source
+    above: Scope | None = None
+    returns: list[Value] | None = None
+    this: str = ""
+
+
+Value: TypeAlias = Plain | Opaque | Table | Row | Function | Class | Object | Library | Module
+
+NONE: Final = Plain(None)
+
+
+def soften(value: Value) -> Value:
+    """A value as the default of a flag. Without one, or with None, the flag decides."""
+    return Plain(value.value, soft=True) if isinstance(value, Plain) else value
+
+
+def truth(value: Value) -> bool | None:
+    """Whether a condition holds; None if that is not known."""
+    if isinstance(value, Plain):
+        return bool(value.value)
+    if isinstance(value, Row):
+        return bool(value.items)
+    if isinstance(value, Table):
+        return True if value.cells else None
+    return True if isinstance(value, Function | Class | Object | Module | Library) else None
+
+
+def is_soft(value: Value) -> bool:
+    """Whether a flag of the command line can change the value."""
+    return isinstance(value, Plain) and value.soft
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are certainly equal."""
+    if isinstance(left, Plain) and isinstance(right, Plain):
+        return type(left.value) is type(right.value) and left.value == right.value
+    return left is right or (isinstance(left, Library) and left == right)
