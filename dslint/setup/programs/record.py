@@ -154,11 +154,11 @@ class Recorder:
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
         sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
         arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=call.complete and not call.arguments)
-        given = _unless_none(call.argument("deepspeed"))
-        taken = self._take("transformers", "deepspeed", given) if given else None
+        link = _unless_none(call.argument("deepspeed"))
+        taken = self._take("transformers", "deepspeed", link) if link else None
         if taken is not None:
             taken.arguments = arguments
-        elif given is None:
+        elif link is None:
             self.facts.loose = arguments
 
     def _plugin(self, call: CallOf) -> Value | None:
