@@ -45,7 +45,6 @@ class Follower(Statements):
         super().__init__(steps)
         self.sources = sources
         self.receive = receive
-        self.written: dict[str, Table] = {}
         self.methods: list[tuple[str, Value, CallOf]] = []
         self._modules: dict[str, Module | None] = {}
 
@@ -127,7 +126,7 @@ class Follower(Statements):
             return Opaque("it is read from a file")
         text = call.plain("s", 0)
         if name == "write" and isinstance(text, str):
-            made = self.json_text(text, call.arguments[0])
+            made = self.json_text(text, call.span)
             if isinstance(made, Table):
                 self.written[posixpath.normpath(path.value)] = made
         return self.json_file(path.value) if name == "read" else NONE
@@ -152,14 +151,14 @@ class Follower(Statements):
         file["path"] = path
         return self.of_tree(root, file)
 
-    def json_text(self, text: str, written: Argument | None) -> Value:
+    def json_text(self, text: str, written: Span) -> Value:
         """The dict in a JSON text: every value is placed at the text."""
         document = parse(text)
-        if document.problems or not isinstance(document.root, Mapping) or written is None:
+        if document.problems or not isinstance(document.root, Mapping):
             return Opaque("it is computed")
         table = self.of_tree(document.root)
         if isinstance(table, Table):
-            _place(table, written.span)
+            _place(table, written)
         return table
 
     def lookup_import(self, name: str, level: int, scope: Scope) -> Value:

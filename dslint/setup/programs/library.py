@@ -26,7 +26,7 @@ from dslint.source.tree import Span
 if TYPE_CHECKING:
     import ast
 
-    from dslint.setup.programs.follow import Follower
+    from dslint.setup.programs.statements import Statements
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class CallOf:
 # ---------------------------------------------------------------------- dicts
 
 
-def _dict(follower: Follower, call: CallOf) -> Value:
+def _dict(follower: Statements, call: CallOf) -> Value:
     made = follower.table(call.span)
     for argument in call.arguments:
         follower.merge(made, argument.value)
@@ -83,12 +83,12 @@ def _dict(follower: Follower, call: CallOf) -> Value:
     return made
 
 
-def _update(follower: Follower, table: Table, call: CallOf) -> Value:
+def _update(follower: Statements, table: Table, call: CallOf) -> Value:
     follower.merge(table, _dict(follower, call))
     return NONE
 
 
-def _get(follower: Follower, table: Table, call: CallOf) -> Value:
+def _get(follower: Statements, table: Table, call: CallOf) -> Value:
     name = call.plain("key", 0)
     if name in table.cells:
         return follower.entry(table, name).value
@@ -97,7 +97,7 @@ def _get(follower: Follower, table: Table, call: CallOf) -> Value:
     return call.get("default", 1) or NONE
 
 
-def _setdefault(follower: Follower, table: Table, call: CallOf) -> Value:
+def _setdefault(follower: Statements, table: Table, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.argument("default", 1)
     if name in table.cells:
         return follower.entry(table, name).value
@@ -109,7 +109,7 @@ def _setdefault(follower: Follower, table: Table, call: CallOf) -> Value:
     return value
 
 
-def _pop(follower: Follower, table: Table, call: CallOf) -> Value:
+def _pop(follower: Statements, table: Table, call: CallOf) -> Value:
     name = call.plain("key", 0)
     if not isinstance(name, str):
         follower.merge(table, Opaque())
@@ -120,18 +120,18 @@ def _pop(follower: Follower, table: Table, call: CallOf) -> Value:
     return value
 
 
-def _copy(follower: Follower, table: Table, _: CallOf) -> Value:
+def _copy(follower: Statements, table: Table, _: CallOf) -> Value:
     return follower.copied(table)
 
 
-def _clear(follower: Follower, table: Table, _: CallOf) -> Value:
+def _clear(follower: Statements, table: Table, _: CallOf) -> Value:
     follower.changed(table)
     for name in list(table.cells):
         follower.journal.erase(table.cells, name)
     return NONE
 
 
-OF_TABLE: dict[str, Callable[[Follower, Table, CallOf], Value]] = {
+OF_TABLE: dict[str, Callable[[Statements, Table, CallOf], Value]] = {
     "update": _update,
     "get": _get,
     "setdefault": _setdefault,
@@ -145,7 +145,7 @@ OF_TABLE: dict[str, Callable[[Follower, Table, CallOf], Value]] = {
 # ---------------------------------------------------------------------- files and paths
 
 
-def _open(_: Follower, call: CallOf) -> Value:
+def _open(_: Statements, call: CallOf) -> Value:
     path = call.get("file", 0)
     mode = call.plain("mode", 1)
     cells = call.scope.cells.__class__(0)
@@ -153,7 +153,7 @@ def _open(_: Follower, call: CallOf) -> Value:
     return Object("file", cells, about="w" if isinstance(mode, str) and mode[:1] in ("w", "x", "a") else "r")
 
 
-def _json_load(follower: Follower, call: CallOf) -> Value:
+def _json_load(follower: Statements, call: CallOf) -> Value:
     file = call.get("fp", 0)
     path = file.cells.get("path") if isinstance(file, Object) else None
     if isinstance(path, Plain) and isinstance(path.value, str):
@@ -161,16 +161,16 @@ def _json_load(follower: Follower, call: CallOf) -> Value:
     return Opaque(path.why if isinstance(path, Opaque) and path.why else "it is read from a file")
 
 
-def _json_text(follower: Follower, call: CallOf) -> Value:
+def _json_text(follower: Statements, call: CallOf) -> Value:
     text = call.get("s", 0)
     if isinstance(text, Table):
         return follower.copied(text)
     if isinstance(text, Plain) and isinstance(text.value, str):
-        return follower.json_text(text.value, call.arguments[0] if call.arguments else None)
+        return follower.json_text(text.value, call.arguments[0].span if call.arguments else call.span)
     return Opaque(text.why if isinstance(text, Opaque) else "")
 
 
-def _json_dump(follower: Follower, call: CallOf) -> Value:
+def _json_dump(follower: Statements, call: CallOf) -> Value:
     table, file = call.get("obj", 0), call.get("fp", 1)
     path = file.cells.get("path") if isinstance(file, Object) else None
     if isinstance(table, Table) and isinstance(path, Plain):
@@ -178,11 +178,11 @@ def _json_dump(follower: Follower, call: CallOf) -> Value:
     return NONE
 
 
-def _first(_: Follower, call: CallOf) -> Value:
+def _first(_: Statements, call: CallOf) -> Value:
     return call.arguments[0].value if call.arguments else Opaque()
 
 
-def _join(_: Follower, call: CallOf) -> Value:
+def _join(_: Statements, call: CallOf) -> Value:
     parts = [argument.value for argument in call.arguments]
     plain = [part for part in parts if isinstance(part, Plain) and isinstance(part.value, str)]
     if len(plain) < len(parts) or not call.complete or not parts:
@@ -191,17 +191,17 @@ def _join(_: Follower, call: CallOf) -> Value:
     return Plain(posixpath.join(*(str(part.value) for part in plain)), any(part.soft for part in plain))
 
 
-def _dirname(_: Follower, call: CallOf) -> Value:
+def _dirname(_: Statements, call: CallOf) -> Value:
     path = call.plain("p", 0)
     return Plain(posixpath.dirname(path) or ".") if isinstance(path, str) else Opaque("it is computed")
 
 
-def _environ(_: Follower, call: CallOf) -> Value:
+def _environ(_: Statements, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.get("default", 1)
     return soften(default) if isinstance(default, Plain) and default.value is not None else Opaque(f"the environment variable {name}")
 
 
-def _number(_: Follower, call: CallOf) -> Value:
+def _number(_: Statements, call: CallOf) -> Value:
     value = call.get("x", 0)
     if not isinstance(value, Plain) or len(call.arguments) != 1 or len(str(value.value)) > 40:
         return Opaque(value.why if isinstance(value, Opaque) and value.why else "it is computed")
@@ -212,7 +212,7 @@ def _number(_: Follower, call: CallOf) -> Value:
         return Opaque("it is computed")
 
 
-def _extreme(_: Follower, call: CallOf) -> Value:
+def _extreme(_: Statements, call: CallOf) -> Value:
     values = [argument.value for argument in call.arguments]
     plain = [value for value in values if isinstance(value, Plain) and isinstance(value.value, int | float)]
     if len(plain) < 2 or len(plain) < len(values) or not call.complete:
@@ -224,11 +224,11 @@ def _extreme(_: Follower, call: CallOf) -> Value:
 # ---------------------------------------------------------------------- argparse and dataclasses
 
 
-def _parser(follower: Follower, _: CallOf) -> Value:
+def _parser(follower: Statements, _: CallOf) -> Value:
     return Object("argparse", follower.journal.cells())
 
 
-def _ds_arguments(follower: Follower, call: CallOf) -> Value:
+def _ds_arguments(follower: Statements, call: CallOf) -> Value:
     parser = call.get("parser", 0)
     if isinstance(parser, Object):
         for name in ("deepspeed_config", "deepscale_config"):
@@ -237,7 +237,7 @@ def _ds_arguments(follower: Follower, call: CallOf) -> Value:
     return parser or Opaque()
 
 
-def _add_argument(follower: Follower, parser: Object, call: CallOf) -> Value:
+def _add_argument(follower: Statements, parser: Object, call: CallOf) -> Value:
     names = [argument.value.value for argument in call.arguments if isinstance(argument.value, Plain)]
     flags = [name for name in names if isinstance(name, str)]
     if not flags:
@@ -248,7 +248,7 @@ def _add_argument(follower: Follower, parser: Object, call: CallOf) -> Value:
     return NONE
 
 
-def _default(follower: Follower, call: CallOf, flag: str) -> Value:
+def _default(follower: Statements, call: CallOf, flag: str) -> Value:
     action, default = call.plain("action"), call.get("default")
     if default is None and action in ("store_true", "store_false"):
         return Plain(action == "store_false", soft=True)
@@ -261,21 +261,21 @@ def _default(follower: Follower, call: CallOf, flag: str) -> Value:
     return soften(default)
 
 
-def _parse_args(follower: Follower, parser: Object, _: CallOf) -> Value:
+def _parse_args(follower: Statements, parser: Object, _: CallOf) -> Value:
     cells = follower.journal.cells()
     cells.update(parser.cells)
     return Object("command line", cells)
 
 
-def _parse_known(follower: Follower, parser: Object, call: CallOf) -> Value:
+def _parse_known(follower: Statements, parser: Object, call: CallOf) -> Value:
     return Row([Entry(_parse_args(follower, parser, call), call.span, call.span), Entry(Opaque(), call.span, call.span)], call.span)
 
 
-def _itself(_: Follower, parser: Object, __: CallOf) -> Value:
+def _itself(_: Statements, parser: Object, __: CallOf) -> Value:
     return parser
 
 
-OF_PARSER: dict[str, Callable[[Follower, Object, CallOf], Value]] = {
+OF_PARSER: dict[str, Callable[[Statements, Object, CallOf], Value]] = {
     "add_argument": _add_argument,
     "add_argument_group": _itself,
     "add_mutually_exclusive_group": _itself,
@@ -285,17 +285,17 @@ OF_PARSER: dict[str, Callable[[Follower, Object, CallOf], Value]] = {
 """Methods of `argparse.ArgumentParser`."""
 
 
-def _class_parser(follower: Follower, call: CallOf) -> Value:
+def _class_parser(follower: Statements, call: CallOf) -> Value:
     kinds = call.get("dataclass_types", 0)
     return Object("classes", follower.journal.cells(), about=[one.value for one in kinds.items] if isinstance(kinds, Row) else [kinds])
 
 
-def _parse_classes(follower: Follower, parser: Object, call: CallOf) -> Value:
+def _parse_classes(follower: Statements, parser: Object, call: CallOf) -> Value:
     made = [_from_flags(follower, kind) for kind in parser.about]
     return Row([Entry(value, call.span, call.span) for value in made], call.span)
 
 
-def _from_flags(follower: Follower, kind: Value | None) -> Value:
+def _from_flags(follower: Statements, kind: Value | None) -> Value:
     """An object of a dataclass with its defaults, which flags can override."""
     if not isinstance(kind, Class):
         return Object("command line", follower.journal.cells())
@@ -316,14 +316,14 @@ def _line(kind: Class, depth: int = 0) -> list[Class]:
     return [kind, *above]
 
 
-def _field(follower: Follower, call: CallOf) -> Value:
+def _field(follower: Statements, call: CallOf) -> Value:
     factory = call.get("default_factory")
     if isinstance(factory, Function):
         return follower.enter(factory, [], {})
     return call.get("default") or Opaque("it has no default")
 
 
-OF_CLASSES: dict[str, Callable[[Follower, Object, CallOf], Value]] = {
+OF_CLASSES: dict[str, Callable[[Statements, Object, CallOf], Value]] = {
     "parse_args_into_dataclasses": _parse_classes,
     "parse_args_and_config": _parse_classes,
     "parse_args": _parse_classes,
@@ -331,12 +331,12 @@ OF_CLASSES: dict[str, Callable[[Follower, Object, CallOf], Value]] = {
 """Methods of `transformers.HfArgumentParser` and `trl.TrlParser`."""
 
 
-def _copied(follower: Follower, call: CallOf) -> Value:
+def _copied(follower: Statements, call: CallOf) -> Value:
     value = call.arguments[0].value if call.arguments else Opaque()
     return follower.copied(value) if isinstance(value, Table) else value
 
 
-FUNCTIONS: dict[str, Callable[[Follower, CallOf], Value]] = {
+FUNCTIONS: dict[str, Callable[[Statements, CallOf], Value]] = {
     "dict": _dict,
     "collections.OrderedDict": _dict,
     "easydict.EasyDict": _dict,

@@ -26,6 +26,7 @@ from dslint.setup.programs.values import (
     is_soft,
     truth,
 )
+from dslint.source.tree import Span
 
 _DEEPEST_CALL = 15
 
@@ -39,12 +40,20 @@ class Statements(Expressions):
         super().__init__(steps)
         self.followed: set[ast.AST] = set()
         self.functions: list[Function] = []
-        self.classes: list[Class] = []
+        self.written: dict[str, Table] = {}
         self._calls: list[ast.AST] = []
         self._made: dict[int, Object] = {}
 
     def lookup_import(self, name: str, level: int, scope: Scope) -> Value:
         """The module that an import names."""
+        raise NotImplementedError
+
+    def json_file(self, path: str) -> Value:
+        """The dict in a JSON file of the project. `written` are those that the program writes itself."""
+        raise NotImplementedError
+
+    def json_text(self, text: str, written: Span) -> Value:
+        """The dict in a JSON text that is written at a place."""
         raise NotImplementedError
 
     def block(self, body: Sequence[ast.stmt], scope: Scope) -> bool:
@@ -235,7 +244,6 @@ class Statements(Expressions):
         for function in self.functions[first:]:
             function.scope = scope
             function.this = made
-        self.classes.append(made)
 
     def imports(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         """An import: modules of the project are read when a name of them is needed."""
