@@ -1,26 +1,37 @@
 """The Python API: `dslint check` and `dslint show` for programs.
 
-Reached as `dslint.check`, `dslint.check_training_arguments` and `dslint.load`; `import dslint` does not import this module.
+Reached as `dslint.check`, `dslint.fix`, `dslint.check_training_arguments` and `dslint.load`; `import dslint` does not import
+this module.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dslint.config import resolve
 from dslint.config.context import Context
 from dslint.config.effective import as_deepspeed_sees_it
-from dslint.config.load import Loaded, load_data
+from dslint.config.load import Loaded, load_data, load_text
 from dslint.config.load import load as load_config
 from dslint.diagnostics import Diagnostic, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration, Release
+from dslint.fixes.apply import fix as apply_fixes
+from dslint.fixes.atomic_write import write_whole
+from dslint.fixes.run import ALL, SAFE
 from dslint.lint.document import lint_loaded
 from dslint.lint.files import rules_for
+from dslint.lint.results import FileResult
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import Selection, check_words, choose, is_name_of
+from dslint.rule import RuleInfo
 from dslint.settings import Finder
+from dslint.source.parse import parse
+from dslint.source.read import read
+from dslint.source.tree import plain
+from dslint.suppress.comments import apply_comments
 from dslint.suppress.run import suppress
 
 if TYPE_CHECKING:
@@ -67,16 +78,88 @@ def check(
         dslint.errors.UserError: the settings file cannot be used.
         dslint.source.read.ReadError: the file cannot be read.
     """
-    chosen, left_out = tuple(select), tuple(ignore)
-    check_words((*chosen, *left_out), all_rules())
-    offered = (r for r in all_rules() if not r.pedantic or any(is_name_of(word, r) for word in chosen))
-    asked = choose(offered, [Selection(chosen or None, left_out)])
+    asked = _chosen(select, ignore)
     loaded = _loaded(config, _facts(world_size, integration, deepspeed))
     if isinstance(config, Mapping):
         return list(lint_loaded(loaded, _shown(config), asked).diagnostics)
     finder, path = Finder(), os.fspath(config)
     result = lint_loaded(loaded, _shown(config), rules_for(path, finder.for_file(path), asked))
     return list(suppress([result], finder)[0].diagnostics)
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """What came of fixing a config: its text, what was fixed, and the findings that are left, by place in the fixed text."""
+
+    text: str
+    fixed: tuple[Diagnostic, ...]
+    left: tuple[Diagnostic, ...]
+
+    @property
+    def config(self) -> Any:
+        """The fixed config as plain data, as DeepSpeed reads the text.
+
+        Raises:
+            ValueError: the text has syntax errors.
+        """
+        document = parse(self.text)
+        if document.problems or document.root is None:
+            raise ValueError("the config has syntax errors; `left` names them")
+        return plain(document.root)
+
+
+def fix(
+    config: Source,
+    *,
+    unsafe: bool = False,
+    write: bool = False,
+    world_size: int | None = None,
+    integration: str | None = None,
+    deepspeed: str | None = None,
+    select: Iterable[str] = (),
+    ignore: Iterable[str] = (),
+) -> Fixed:
+    """Fix the mistakes in a config that have a fix. Nothing that is given is changed, and no file is written without `write`.
+
+    Args:
+        config: a dict, the path of a file, or the text of a config: a string that holds a brace or a line end.
+        unsafe: whether to make fixes that change training, or delete comments, too.
+        write: whether to write the fixed text to the file, whole or not at all.
+        world_size: as in `check`; so are the arguments that follow.
+        integration: who loads the config.
+        deepspeed: the release that will run it.
+        select: the only rules to run.
+        ignore: rules to leave out.
+
+    Returns:
+        The fixed text, the findings that were fixed, and those that are left. Findings that are suppressed are not fixed.
+
+    Raises:
+        ValueError: `write` without the path of a file; an unknown integration, release or rule.
+        OSError: the file cannot be written; it is as it was.
+        TypeError, dslint.errors.UserError, dslint.source.read.ReadError: as in `check`.
+    """
+    rules = _chosen(select, ignore)
+    facts = _facts(world_size, integration, deepspeed)
+    path = None if isinstance(config, Mapping) or _is_text(config) else os.fspath(config)
+    if write and path is None:
+        raise ValueError("write=True takes the path of a file")
+    text = read(path) if path is not None else load_data(config, facts).document.text if isinstance(config, Mapping) else str(config)
+    finder = Finder()
+    chosen = rules_for(path, finder.for_file(path), rules) if path is not None else rules
+
+    def lint(fresh: str) -> FileResult:
+        result = lint_loaded(load_text(fresh, facts), _shown(path) if path is not None else "<config>", chosen)
+        return suppress([result], finder)[0] if path is not None else apply_comments(result)
+
+    done = apply_fixes(text, lint, ALL if unsafe else SAFE)
+    if write and path is not None and done.fixed:
+        write_whole(path, done.text)
+    return Fixed(done.text, done.fixed, done.result.diagnostics)
+
+
+def _is_text(config: str | os.PathLike[str]) -> bool:
+    return isinstance(config, str) and any(mark in config for mark in "{\n\r")
 
 
 def check_training_arguments(
@@ -139,6 +222,13 @@ def load(config: Source, *, world_size: int | None = None, integration: str | No
     return DeepSpeedConfig.model_validate(as_deepspeed_sees_it(resolve(loaded.document, loaded.context))[0])
 
 
+def _chosen(select: Iterable[str], ignore: Iterable[str]) -> tuple[RuleInfo, ...]:
+    chosen, left_out = tuple(select), tuple(ignore)
+    check_words((*chosen, *left_out), all_rules())
+    offered = (r for r in all_rules() if not r.pedantic or any(is_name_of(word, r) for word in chosen))
+    return choose(offered, [Selection(chosen or None, left_out)])
+
+
 def _facts(world_size: int | None, integration: str | None, deepspeed: str | None) -> Facts:
     if world_size is not None and world_size < 1:
         raise ValueError(f"world_size must be at least 1, not {world_size}")
@@ -153,4 +243,4 @@ def _shown(config: Source) -> str:
     return "<dict>" if isinstance(config, Mapping) else os.fspath(config).replace(os.sep, "/")
 
 
-__all__ = ["ConfigError", "check", "check_training_arguments", "load"]
+__all__ = ["ConfigError", "Fixed", "check", "check_training_arguments", "fix", "load"]

@@ -27,11 +27,12 @@ from dslint.lint.discovery import discover
 from dslint.lint.document import lint_file
 from dslint.lint.results import FileResult
 from dslint.lint.run import INTERNAL_ERROR
-from dslint.lint.setups import lint_setup
+from dslint.lint.setups import lint_setup_text
 from dslint.registry.rules import default_rules
 from dslint.report.words import is_judged
 from dslint.settings import Finder
 from dslint.setup.files import is_setup
+from dslint.source.read import read
 
 
 @dataclass
@@ -80,7 +81,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 def lint(path: str, facts: Facts) -> list[FileResult]:
     """What is found in a file, which may be a training, and in what it leads to."""
     if is_setup(path):
-        return lint_setup(path, path, facts, default_rules())
+        return lint_setup_text(read(path), path, path, facts, default_rules())
     result = lint_file(path, path, facts, default_rules())
     return [result] if result is not None else []
 

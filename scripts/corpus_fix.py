@@ -17,7 +17,7 @@ from pathlib import Path
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Applicability
 from dslint.facts import Facts, Integration
-from dslint.fix.apply import fix
+from dslint.fixes.apply import fix
 from dslint.lint.discovery import discover
 from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult

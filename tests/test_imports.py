@@ -63,7 +63,7 @@ LAYERS = (
     ("dslint.rules",),
     ("dslint.registry",),
     ("dslint.settings",),
-    ("dslint.lint", "dslint.suppress", "dslint.fix"),
+    ("dslint.lint", "dslint.suppress", "dslint.fixes"),
     ("dslint.api", "dslint.diagnose", "dslint.probe", "dslint.starter", "dslint"),
     ("dslint.report",),
     ("dslint.cli", "dslint.lsp", "dslint.__main__"),

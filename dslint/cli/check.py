@@ -143,10 +143,10 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
         warn(str(missing))
     failed, changes = bool(found.nothing), 0
     if wanted.fixing:
-        from dslint.cli.fix import mend
+        from dslint.cli.fix import fix
 
-        files, changes, unwritten = mend(found.targets, finder, wanted)
-        failed |= bool(unwritten)
+        files, changes, written = fix(found.targets, finder, wanted)
+        failed |= not written
     else:
         files = _lint(found, finder, wanted)
     if not files:
@@ -299,7 +299,7 @@ def _write_file(results: Results, output_format: str, path: str) -> bool:
     """Write a report to a file atomically; False if that failed."""
     from io import StringIO
 
-    from dslint.fix.atomic_write import write_whole
+    from dslint.fixes.atomic_write import write_whole
 
     text = StringIO()
     write(results, output_format, text, color=False, width=100)

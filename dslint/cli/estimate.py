@@ -96,7 +96,7 @@ def _allowed(limit: int | str | None, memory: int | None) -> int | None:
 
 def _plot(results: Estimate | Sweep, path: str, limit: int | None) -> None:
     """Write the picture, in the format that the file's name asks for."""
-    from dslint.fix.atomic_write import write_whole
+    from dslint.fixes.atomic_write import write_whole
     from dslint.report.estimate_plot import picture
     from dslint.report.png import NoRenderer, png
 

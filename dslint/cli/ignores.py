@@ -9,7 +9,7 @@ from dslint.cli.options import warn
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
-from dslint.fix.atomic_write import write_whole
+from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import shown
 from dslint.lint.files import lint_given
 from dslint.lint.results import FileResult

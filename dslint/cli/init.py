@@ -13,7 +13,7 @@ from dslint.cli.workload import Number
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration
 from dslint.facts.gpus import in_words
-from dslint.fix.atomic_write import write_whole
+from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import shown
 from dslint.lint.document import lint_text
 from dslint.memory.given import FoundModel, ModelRequest, model_of

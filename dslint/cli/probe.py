@@ -175,7 +175,7 @@ def _report(result: Result | Comparison | Search, output: Output) -> None:
 
 
 def _draw(result: Result, path: str) -> None:
-    from dslint.fix.atomic_write import write_whole
+    from dslint.fixes.atomic_write import write_whole
     from dslint.report import timeline
     from dslint.report.png import NoRenderer, png
 

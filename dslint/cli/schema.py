@@ -11,7 +11,7 @@ import click
 from dslint.cli.options import SettingType, color_option, terminal_width, wants_color
 from dslint.errors import UserError
 from dslint.facts import NEWEST, Integration, Release, Upgrade
-from dslint.fix.atomic_write import write_whole
+from dslint.fixes.atomic_write import write_whole
 from dslint.settings.table import SETTINGS
 
 RELEASE = SettingType(SETTINGS["deepspeed"])

@@ -6,15 +6,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dslint.config.context import Context
-from dslint.diagnostics import Applicability
+from dslint.config.detect import FileKind
+from dslint.config.load import load_text, take
+from dslint.diagnostics import Applicability, NotJudged
 from dslint.lint.discovery import Target, shown
-from dslint.lint.document import lint_file, lint_text
+from dslint.lint.document import lint_loaded, lint_text
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult
 from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
 from dslint.setup.files import is_setup
+from dslint.source.read import ReadError, read
 
 PARALLEL_FROM = 400
 """The number of files from which several processes are faster."""
@@ -28,36 +31,38 @@ Progress = Callable[[int], None]
 
 def lint_target(target: Target, settings: Settings) -> list[FileResult]:
     """Lint a file with its settings, and the configs that it names. Empty for a discovered file that is not a config."""
-    how = settings.context, rules_for(target.path, settings)
-    if is_setup(target.path):
-        from dslint.lint.setups import lint_setup
+    # A hook names every file of a type: skip those that are not about DeepSpeed.
+    named = target.named and not (is_setup(target.path) and settings["force-exclude"])
+    try:
+        text = read(target.path)
+    except ReadError as error:
+        result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
+        if is_setup(target.path) and not named:
+            return [with_severities(replace(result, not_judged=(NotJudged(str(error)),)), settings)]
+        return [with_severities(replace(result, error=str(error)), settings)]
+    return lint_given(text, target.path, settings, named=named)
 
-        # A hook names every file of a type: skip those that are not about DeepSpeed.
-        named = target.named and not settings["force-exclude"]
-        found: Iterable[FileResult | None] = lint_setup(target.path, shown(target.path), *how, named=named)
-    else:
-        found = [lint_file(target.path, shown(target.path), *how, named=target.named)]
-    return [with_severities(result, settings) for result in found if result is not None]
 
-
-def lint_given(text: str, path: str, settings: Settings, *, led: Sequence[Context] = ()) -> list[FileResult]:
+def lint_given(text: str, path: str, settings: Settings, *, named: bool = True, led: Sequence[Context] = ()) -> list[FileResult]:
     """Lint a text as if it were the file `path`. The first result is for the file itself, others for the configs that it names.
 
-    `led` is what is known in the trainings that lead to it; it is judged with each.
+    `led` is what is known in the trainings that lead to it; it is linted with each. Empty for a discovered file (not `named`) that is not
+    a config.
     """
     rules, name = rules_for(path, settings), shown(path)
-    found: Iterable[FileResult | None]
     if is_setup(path):
         from dslint.lint.setups import lint_setup_text
 
-        found = lint_setup_text(text, path, name, settings.context, rules)
-    else:
-        found = [lint_text(text, name, given, rules) for given in led or [settings.context]]
-    if led:
+        found = lint_setup_text(text, path, name, settings.context, rules, named=named)
+    elif led:
         from dslint.lint.setups import merged
 
-        found = merged(result for result in found if result is not None)
-    return [with_severities(result, settings) for result in found if result is not None]
+        document = load_text(text, led[0]).document
+        found = merged(lint_loaded(take(document, given), name, rules) for given in led)
+    else:
+        result = lint_text(text, name, settings.context, rules, named=named)
+        found = [result] if result is not None else []
+    return [with_severities(result, settings) for result in found]
 
 
 def lint_launch(command: str, settings: Settings) -> list[FileResult]:
@@ -99,12 +104,17 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
         results += [result for of_target in chunk for result in of_target]
         if progress:
             progress(len(chunk))
-    if any(result.context.setup is not None for result in results):
-        from dslint.lint.setups import merged
+    return combined(results, targets)
 
-        asked = {shown(target.path) for target in targets}
-        return [result if result.path in asked else unasked(result) for result in merged(results)]
-    return results
+
+def combined(results: list[FileResult], targets: Iterable[Target]) -> list[FileResult]:
+    """One result for each file, also where several trainings lead to it. Files that are not targets are not to be fixed."""
+    if not any(result.context.setup is not None for result in results):
+        return results
+    from dslint.lint.setups import merged
+
+    asked = {shown(target.path) for target in targets}
+    return [result if result.path in asked else unasked(result) for result in merged(results)]
 
 
 def unasked(result: FileResult) -> FileResult:

@@ -27,21 +27,13 @@ WORD = "deepspeed"
 """A word that every file about DeepSpeed contains."""
 
 
-def lint_setup(path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True) -> list[FileResult]:
-    """Read a file that names configs, and lint them with it. Empty for a discovered file that has nothing to do with DeepSpeed."""
-    try:
-        text = read(path)
-    except ReadError as error:
-        if named:
-            return [FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))]
-        return [FileResult(shown, FileKind.UNREADABLE, context=Context.of(given), not_judged=(NotJudged(str(error)),))]
-    return lint_setup_text(text, path, shown, given, rules, named=named)
-
-
 def lint_setup_text(
     text: str, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True
 ) -> list[FileResult]:
-    """Lint a text as if it were the file `path`; see `lint_setup`. The first result is for the file itself."""
+    """Lint a file that names configs, and the configs with it. The first result is for the file itself.
+
+    Empty for a discovered file that has nothing to do with DeepSpeed.
+    """
     if not named and WORD not in text.lower():
         return []
     context = Context.of(given)

@@ -76,8 +76,8 @@ def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
 
 def _misformed(rest: str) -> str:
     if re.match(r"ignore(-file)?\b", rest):
-        return "it names no rules in brackets, and there is no form for all of them"
-    return f'"{rest.split(maxsplit=1)[0] if rest else ""}" is nothing that dslint can be told'
+        return "it has no rules in brackets, and there is no form for all rules"
+    return f'unknown dslint directive "{rest.split(maxsplit=1)[0] if rest else ""}"'
 
 
 def _stands_alone(document: Document, span: Span) -> bool:

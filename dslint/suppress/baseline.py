@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
-from dslint.fix.atomic_write import write_whole
+from dslint.fixes.atomic_write import write_whole
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.source.read import ReadError, read
 from dslint.suppress.fingerprints import identity

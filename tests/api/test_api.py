@@ -97,3 +97,40 @@ def test_a_file_is_checked_with_what_its_settings_suppress(tmp_path: Path) -> No
     assert dslint.check(tmp_path / "ds.json", integration="deepspeed") == []
     (tmp_path / "dslint.toml").unlink()
     assert [d.code for d in dslint.check(tmp_path / "ds.json", integration="deepspeed")] == ["DS501", "DS102"]
+
+
+BROKEN = {"train_micro_batch_size_per_gpu": "4", "zero_optimisation": {"stage": 2}}
+
+
+def test_fix_gives_the_fixed_config_and_changes_nothing_that_it_is_given() -> None:
+    given = {**BROKEN, "zero_optimisation": {"stage": 2}}
+    safe = dslint.fix(given, integration="deepspeed")
+    assert safe.config == {"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}
+    assert ([d.code for d in safe.fixed], [d.code for d in safe.left]) == (["DS104"], ["DS102"])
+    both = dslint.fix(given, integration="deepspeed", unsafe=True)
+    assert both.config == {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}
+    assert both.left == ()
+    assert given == BROKEN
+
+
+def test_fix_takes_a_text_and_keeps_its_comments() -> None:
+    text = "{ // ours\n  train_micro_batch_size_per_gpu: 4\n  zero_optimization: {stage: '2'}\n}\n"
+    assert dslint.fix(text, integration="deepspeed").text == text
+    assert dslint.fix('{"fp16": {"enabled": "maybe"}', integration="deepspeed").fixed == ()
+    with pytest.raises(ValueError, match="syntax errors"):
+        _ = dslint.fix('{"fp16": {', integration="deepspeed").config
+
+
+def test_fix_writes_a_file_only_where_it_is_told_to(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    before = '{"train_micro_batch_size_per_gpu": "4", "gradient_clipping": "1.0"}'
+    file.write_text(before, encoding="utf-8")
+    (tmp_path / "dslint.toml").write_text(
+        '[[ignores]]\nfile = "ds.json"\npointer = "gradient_clipping"\nrules = ["DS104"]\nreason = "x"\n', encoding="utf-8"
+    )
+    fixed = dslint.fix(file, integration="deepspeed")
+    assert fixed.config == {"train_micro_batch_size_per_gpu": 4, "gradient_clipping": "1.0"}
+    assert file.read_text(encoding="utf-8") == before
+    assert dslint.fix(file, integration="deepspeed", write=True).text == file.read_text(encoding="utf-8") == fixed.text
+    with pytest.raises(ValueError, match="path"):
+        dslint.fix(before, write=True)

@@ -8,7 +8,7 @@ import pytest
 
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration
-from dslint.fix.apply import fix
+from dslint.fixes.apply import fix
 from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
 from dslint.registry.rules import loaded_rules

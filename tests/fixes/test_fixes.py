@@ -14,7 +14,7 @@ import pytest
 from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase
 from dslint.facts import NEWEST, Facts, Integration
-from dslint.fix.apply import fix
+from dslint.fixes.apply import fix
 from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
 from dslint.registry.rules import default_rules
@@ -268,7 +268,7 @@ def test_what_is_ignored_is_not_mended(tmp_path: Path) -> None:
     )
     done = dslint("check", "ds.json", "--fix", cwd=tmp_path)
     assert file.read_text(encoding="utf-8") == text
-    assert "1 finding is suppressed" in done.stdout
+    assert "1 finding suppressed" in done.stdout
 
 
 def test_a_file_that_cannot_be_written_stays_and_is_said(tmp_path: Path) -> None:

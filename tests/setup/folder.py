@@ -11,9 +11,10 @@ from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts
 from dslint.lint.discovery import Target
 from dslint.lint.results import FileResult
-from dslint.lint.setups import lint_command, lint_setup, merged
+from dslint.lint.setups import lint_command, lint_setup_text, merged
 from dslint.registry.rules import loaded_rules
 from dslint.setup.files import is_setup
+from dslint.source.read import read
 from dslint.suppress.comments import apply_comments
 
 RULES = [rule for rule in loaded_rules() if not rule.pedantic]
@@ -51,7 +52,7 @@ class Folder:
 def lint_one(target: Target, facts: Facts) -> list[FileResult]:
     """As `dslint.lint.files.lint_target` does, with all rules."""
     if is_setup(target.path):
-        return lint_setup(target.path, target.path, facts, RULES, named=target.named)
+        return lint_setup_text(read(target.path), target.path, target.path, facts, RULES, named=target.named)
     from dslint.lint.document import lint_file
 
     result = lint_file(target.path, target.path, facts, RULES, named=target.named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.config.context import Context
-from dslint.fix.apply import fix
+from dslint.fixes.apply import fix
 from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
 from dslint.rule import Rule

@@ -1,0 +1,128 @@
+"""Fixes files: each is linted, fixed and linted again until nothing is left to fix, and written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from os.path import normpath
+
+from dslint.config.context import Context
+from dslint.diagnostics import Applicability, Diagnostic
+from dslint.fixes.apply import fix
+from dslint.fixes.atomic_write import write_whole
+from dslint.lint.discovery import Target, shown
+from dslint.lint.files import combined, lint_given, lint_target
+from dslint.lint.results import FileResult
+from dslint.settings import Finder
+from dslint.setup.files import is_setup
+from dslint.source.read import ReadError, decode_base64, read
+from dslint.suppress.run import suppress
+
+SAFE = frozenset({Applicability.SAFE})
+ALL = frozenset({Applicability.SAFE, Applicability.UNSAFE})
+
+
+@dataclass(frozen=True, slots=True)
+class FixOptions:
+    """Which fixes are made, whether files are written, and whether comments and settings suppress findings, which then are not fixed."""
+
+    allowed: frozenset[Applicability] = SAFE
+    write: bool = True
+    ignores: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class FixedFile:
+    """A file, before and after: `fixed` are the findings that were fixed, `error` says why it was not written.
+
+    `results` are those of linting it as it is now, nothing suppressed: that of the file itself, then those of the configs it leads to.
+    """
+
+    path: str
+    before: str
+    after: str
+    fixed: tuple[Diagnostic, ...]
+    results: tuple[FileResult, ...]
+    error: str | None = None
+
+
+def fix_text(
+    text: str, path: str, finder: Finder, options: FixOptions, *, named: bool = True, led: Sequence[Context] = ()
+) -> FixedFile | None:
+    """Fix a text as if it were a file; None for a file that was only found, and is not a config.
+
+    Args:
+        text: the text.
+        path: the file's path.
+        finder: where its settings are.
+        options: which fixes are made. Nothing is written here.
+        named: whether a person named the file.
+        led: what is known in the trainings that lead to it.
+    """
+    settings = finder.for_file(path)
+    linted: dict[str, list[FileResult]] = {}
+
+    def lint(fresh: str) -> FileResult:
+        linted[fresh] = lint_given(fresh, path, settings, named=named, led=led)
+        if not linted[fresh]:
+            return FileResult(shown(path), "unrelated")
+        return suppress(linted[fresh][:1], finder)[0] if options.ignores else linted[fresh][0]
+
+    fixed = fix(text, lint, options.allowed)
+    if not linted[text]:
+        return None
+    return FixedFile(path, text, fixed.text, fixed.fixed, tuple(linted[fixed.text if options.write else text]))
+
+
+def fix_files(targets: Sequence[Target], finder: Finder, options: FixOptions) -> tuple[list[FixedFile], list[FileResult]]:
+    """Fix files. What leads to configs comes first: the configs are linted with what it says then. Only the targets are fixed.
+
+    Returns:
+        The files that could be fixed, in the order of fixing, and the results of linting all targets as they are on disk now.
+    """
+    leading = [target for target in targets if is_setup(target.path)]
+    others = [target for target in targets if not is_setup(target.path)]
+    files = {target: _fix_file(target, finder, options, ()) for target in leading}
+    led = _led(leading, finder)
+    files |= {target: _fix_file(target, finder, options, led.get(normpath(shown(target.path)), ())) for target in others}
+    changed = options.write and any(file.fixed for target in others if isinstance(file := files[target], FixedFile))
+    results: list[FileResult] = []
+    for target in targets:
+        file = files[target]
+        if changed and target in leading:  # what it leads to is another config now
+            results += lint_target(target, finder.for_file(target.path))
+        else:
+            results += file.results if isinstance(file, FixedFile) else file
+    return [file for file in files.values() if isinstance(file, FixedFile)], combined(results, targets)
+
+
+def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Context]]:
+    """What is known in the trainings that lead to a config, by its path."""
+    found: dict[str, list[Context]] = {}
+    for target in leading:
+        from dslint.lint.setups import links_of  # most runs see no training
+
+        for path, context in links_of(target.path, shown(target.path), finder.for_file(target.path).context):
+            found.setdefault(normpath(path), []).append(context)
+    return found
+
+
+def _fix_file(target: Target, finder: Finder, options: FixOptions, led: Sequence[Context]) -> FixedFile | list[FileResult]:
+    """The file with its fixes made, and written; only the results of linting it where it cannot be fixed."""
+    try:
+        text = read(target.path)
+    except ReadError:
+        text = None
+    if text is None or decode_base64(text) is not None:
+        return lint_target(target, finder.for_file(target.path))
+    fixed = fix_text(text, target.path, finder, options, named=target.named or bool(led), led=led)
+    if fixed is None or not fixed.fixed or not options.write:
+        return fixed or []
+    try:
+        write_whole(target.path, fixed.after)
+    except OSError as error:
+        unchanged = fix_text(text, target.path, finder, replace(options, allowed=frozenset()), named=True, led=led)
+        results = unchanged.results if unchanged else ()
+        message = f"cannot write {shown(target.path)}: {error.strerror or error}"
+        return FixedFile(target.path, text, text, fixed.fixed, results, message)
+    return fixed
