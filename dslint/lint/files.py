@@ -38,8 +38,8 @@ def lint_target(target: Target, settings: Settings) -> list[FileResult]:
     except ReadError as error:
         result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
         if is_setup(target.path) and not named:
-            return [with_severities(replace(result, not_judged=(NotJudged(str(error)),)), settings)]
-        return [with_severities(replace(result, error=str(error)), settings)]
+            return [with_severities(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
+        return [with_severities(result._replace(error=str(error)), settings)]
     return lint_given(text, target.path, settings, named=named)
 
 
