@@ -67,7 +67,7 @@ class Finding(NamedTuple):
     effect: Effect | None = None
     phase: Phase | None = None
     severity: Severity | None = None
-    certain: bool | None = None
+    certain: bool = True
 
 
 class Example(NamedTuple):

@@ -30,7 +30,7 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, besi
         range=elsewhere.range,
         related=tuple(one if isinstance(one, Related) else _related(*one, document, shown) for one in finding.related),
         fix=_fix(finding.fix, of_finding) if finding.fix and of_finding is not None else None,
-        certain=finding.certain if finding.certain is not None else severity.rank >= effect.severity.rank,
+        certain=finding.certain,
     )
 
 

@@ -98,7 +98,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
                 on="key",
                 fix=corrected_key(config, violation),
                 severity=Severity.WARNING if newer else None,
-                certain=False if newer else None,
+                certain=not newer,
             )
 
 
@@ -128,7 +128,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
     newer = _is_newer_release(config)
-    severity, certain = (Severity.WARNING, False) if newer else (None, None)
+    severity = Severity.WARNING if newer else None
     ignores = f"DeepSpeed {config.release} may silently ignore" if newer else "DeepSpeed silently ignores"
     groups = _misplaced_together(config)
     for section, together in groups.items():
@@ -142,7 +142,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             related=tuple((violation.path, "ignored too") for violation in together[1:]),
             fix=moved_together(config, [violation.path for violation in together], section),
             severity=severity,
-            certain=certain,
+            certain=not newer,
         )
     for violation in config.violations_of("unknown-key", "misplaced-key"):
         if violation.raises or violation.meant is None or any(violation in together for together in groups.values()):
@@ -157,7 +157,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             effect=Effect.CRASH if fatal else None,
             phase=Phase.PARSE if fatal else None,
             severity=severity,
-            certain=certain,
+            certain=not newer,
         )
 
 
@@ -220,7 +220,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
                 help=_allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.',
                 on="key",
                 fix=_move_into_params(config, violation) or _remove(config, violation),
-                certain=False if _is_newer_release(config) else None,
+                certain=not _is_newer_release(config),
             )
 
 

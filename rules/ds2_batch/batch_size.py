@@ -58,7 +58,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         help='Add "train_micro_batch_size_per_gpu": "auto".' if hugging_face else 'Add "train_micro_batch_size_per_gpu" with a number.',
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
         severity=None if known_loader else Severity.WARNING,
-        certain=None if known_loader else False,
+        certain=known_loader,
     )
 
 

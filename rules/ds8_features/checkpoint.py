@@ -83,7 +83,7 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
         fix=None if written else write(config, GATHER, "true"),
         effect=Effect.ADVICE if written else None,
         severity=None if written else Severity.WARNING,
-        certain=None if written else False,
+        certain=bool(written),
     )
 
 

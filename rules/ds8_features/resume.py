@@ -317,5 +317,5 @@ def checkpoint_of_another_model_parallelism(config: Config) -> Iterator[Finding]
             f"The checkpoint {checkpoint.place} was written by {_count(before, 'model-parallel rank')}, but the run has {now:,}: load_checkpoint {'may fail to' if uncertain else 'cannot'} combine the weights.",
             help="Resume with the same tensor and pipeline sizes, or convert the checkpoint with ds_to_universal.py.",
             severity=Severity.WARNING if uncertain else None,
-            certain=False if uncertain else None,
+            certain=not uncertain,
         )

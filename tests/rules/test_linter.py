@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from dslint.config import Config
-from dslint.diagnostics import Effect
+from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Facts, Integration
 from dslint.lint.document import lint_document, lint_text
 from dslint.lint.run import INTERNAL_ERROR
 from dslint.registry.rules import default_rules
-from dslint.rule import Finding, rule
+from dslint.rule import Finding, Rule, rule
 from dslint.source.parse import parse
 
 
@@ -95,3 +95,13 @@ def test_files_are_recognised(text: str, kind: str) -> None:
     if kind != "ds_config":
         assert result.diagnostics == ()
         assert result.note
+
+
+@pytest.mark.parametrize("certain", [True, False])
+def test_whether_a_consequence_is_certain_does_not_follow_from_the_severity(certain: bool) -> None:
+    def check(_: object) -> list[Finding]:
+        return [Finding("", "Found.", severity=Severity.INFO, certain=certain)]
+
+    quiet = Rule("DS999", "quiet", Effect.CRASH, Phase.PARSE, check, "A rule.")
+    (found,) = lint_document(parse("{}"), "c.json", Facts(), (quiet,)).diagnostics
+    assert found.certain is certain
