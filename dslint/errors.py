@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+TRACEBACK = "DSLINT_TRACEBACK"
+"""The environment variable with which a defect of dslint shows its traceback in place of a sentence."""
+
 
 class UserError(Exception):
     """A usage error or unusable input. The text is a sentence for the user; the command line prints it and exits with 2."""

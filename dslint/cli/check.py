@@ -13,8 +13,8 @@ from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, se
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed
 from dslint.lint.files import lint_all, lint_given, lint_launch
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult, Results
-from dslint.lint.run import INTERNAL_ERROR
 from dslint.report import write
 from dslint.report.words import count
 from dslint.settings import Finder

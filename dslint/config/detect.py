@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from dslint.config.validate import children
 from dslint.schemas.recognition import INFERENCE_KEYS, TELLING_KEYS
+from dslint.source.similar import MANY, similar
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 
 
@@ -25,7 +26,7 @@ class FileKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-_PLACEHOLDER = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\$\{[^}\n]*\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b")
+_PLACEHOLDER = re.compile(r"\{\{[^{}\n]*+\}\}|\{%[^{%\n]*+%\}|\$\{[^{}\n]*+\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b")
 """Placeholders of Jinja, the shell and Hydra."""
 
 _SHOUTED = re.compile(r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?")
@@ -82,7 +83,5 @@ def _bare_words(node: Node | None) -> Iterator[str]:
 
 def _is_foreign(names: set[str]) -> bool:
     """Whether the names contain no key of DeepSpeed, not even a misspelt one."""
-    from difflib import get_close_matches
-
     top = list(children()[""])
-    return not any(get_close_matches(name.lower().replace("-", "_"), top, n=1, cutoff=0.8) for name in names)
+    return not any(similar(name.lower().replace("-", "_"), top, cutoff=0.8) for name in sorted(names)[:MANY])

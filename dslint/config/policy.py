@@ -61,10 +61,18 @@ def load_policy(path: str) -> Policy:
         raise PolicyError(f"the policy {shown} is not a JSON Schema: it contains no object")
     try:
         jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator).check_schema(schema)
+        schema = _with_places(schema)
     except jsonschema.SchemaError as error:
         where = "/".join(map(str, error.absolute_path)) or "the top level"
         raise PolicyError(f"the policy {shown} is not a JSON Schema: at {where}, {error.message}") from None
-    return Policy(shown, _with_places(schema))
+    except Exception as error:  # noqa: BLE001 - jsonschema raises all kinds of errors about schemas such as {"$schema": []}
+        raise _unusable(shown, error) from None
+    return Policy(shown, schema)
+
+
+def _unusable(shown: str, error: Exception) -> PolicyError:
+    reason = "it is nested too deeply, or refers to itself" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
+    return PolicyError(f"cannot use the policy {shown} as a JSON Schema: {reason}")
 
 
 def _with_places(schema: Any) -> Any:
@@ -84,20 +92,22 @@ def breaches(policy: Policy, config: Any) -> Iterator[Breach]:
     """Where a config (plain data, as it is written) breaks a policy. A key that is missing is a breach at its own path.
 
     Raises:
-        PolicyError: the policy refers to a schema outside of itself.
+        PolicyError: the policy refers to a schema outside of itself, or cannot be used as a schema.
     """
     import jsonschema
     from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped] # without it, jsonschema would fetch references
     from referencing.exceptions import Unresolvable
 
-    draft = jsonschema.validators.validator_for(policy.schema, default=jsonschema.Draft202012Validator)
-    validator = draft(policy.schema, registry=REGISTRY)
     try:
+        draft = jsonschema.validators.validator_for(policy.schema, default=jsonschema.Draft202012Validator)
+        validator = draft(policy.schema, registry=REGISTRY)
         errors = sorted(validator.iter_errors(config), key=lambda found: list(map(str, found.absolute_path)))
+        found = [breach for error in errors for breach in _breaches(error)]
     except Unresolvable as unresolvable:
         raise PolicyError(f"the policy {policy.path} refers to a schema outside of itself: {unresolvable}") from None
-    for error in errors:
-        yield from _breaches(error)
+    except Exception as error:  # noqa: BLE001 - as in load_policy: a schema may be valid and still unusable, such as {"$ref": "#"}
+        raise _unusable(policy.path, error) from None
+    yield from found
 
 
 def _breaches(error: Any) -> Iterator[Breach]:

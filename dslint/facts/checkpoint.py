@@ -14,13 +14,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from dslint.errors import UserError
+from dslint.source.read import ReadError, read_bytes
 
 _MODEL = re.compile(r"(?:zero_pp_rank_(?P<data>\d+)_)?mp_rank_(?P<model>\d+)_model_states\.pt")
 _OPTIMIZER = re.compile(r"(?P<bf16>bf16_)?zero_pp_rank_(?P<data>\d+)_mp_rank_(?P<model>\d+)_?optim_states\.pt")
 _LAYER = re.compile(r"layer_\d+-model_\d+-model_states\.pt")
+_LONGEST_TAG = 4096
+"""The size of a file `latest` in bytes: it contains the name of a folder."""
+_MOST_MISSING = 10_000
+"""The most missing files that are listed. The ranks in file names may be any numbers."""
 _RECOVERY = "zero_to_fp32.py"
 """The script that DeepSpeed adds to checkpoints only if they use ZeRO."""
 
@@ -99,18 +106,20 @@ def _facts(
     model = max((rank for _, rank in ranks | ranks_of_models), default=-1) + 1
     zero = (3,) if divided else (1, 2) if optimizers or recovery or "zero" in names else (0,)
     prefix = "bf16_" if any(match["bf16"] for match in optimizers) else ""
-    missing = []
-    if optimizers or divided or recovery:
-        for one in range(data):
-            for other in range(model):
+
+    def lacking() -> Iterator[str]:
+        if optimizers or divided or recovery:
+            for one, other in _grid(data, model):
                 if (one, other) not in ranks:
-                    missing.append(f"{prefix}zero_pp_rank_{one}_mp_rank_{other:02d}_optim_states.pt")
+                    yield f"{prefix}zero_pp_rank_{one}_mp_rank_{other:02d}_optim_states.pt"
                 if divided and (one, other) not in ranks_of_models:
-                    missing.append(f"zero_pp_rank_{one}_mp_rank_{other:02d}_model_states.pt")
-        if not optimizers and not missing:
-            missing.append("*_optim_states.pt")
-    if not divided:
-        missing += [f"mp_rank_{one:02d}_model_states.pt" for one in range(model) if (0, one) not in ranks_of_models]
+                    yield f"zero_pp_rank_{one}_mp_rank_{other:02d}_model_states.pt"
+            if not optimizers and data * model == 0:
+                yield "*_optim_states.pt"
+        if not divided:
+            yield from (f"mp_rank_{one:02d}_model_states.pt" for one, _ in _grid(model, 1) if (0, one) not in ranks_of_models)
+
+    missing = islice(lacking(), _MOST_MISSING)
     return CheckpointFacts(
         path,
         tag,
@@ -124,6 +133,11 @@ def _facts(
         tuple(missing),
         universal,
     )
+
+
+def _grid(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    """The ranks of a grid, row by row. Unlike `itertools.product`, it takes no memory for sizes that a file name makes up."""
+    return ((row, column) for row in range(rows) for column in range(columns))
 
 
 def _is_checkpoint(names: list[str]) -> bool:
@@ -140,10 +154,10 @@ def _universal(folder: str, names: list[str]) -> str | None:
 
 def _pointer(folder: str, name: str) -> str | None:
     try:
-        with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
-            return file.read(1000).strip() or None
-    except OSError:
+        tag = read_bytes(os.path.join(folder, name), _LONGEST_TAG).decode("utf-8", "replace").strip()
+    except ReadError:
         return None
+    return None if "\0" in tag else tag or None
 
 
 def _names(folder: str, shown: str) -> list[str]:
@@ -160,13 +174,13 @@ def _names(folder: str, shown: str) -> list[str]:
 def _listing(folder: str) -> list[str]:
     try:
         return os.listdir(folder)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a NUL in the name
         return []
 
 
 def _step(tag: str) -> tuple[int, str]:
     """Tags in the order of their steps: `global_step9` before `global_step10`."""
-    number = re.search(r"\d+", tag)
+    number = re.search(r"[0-9]+", tag)
     return (int(number[0]) if number else -1, tag)
 
 

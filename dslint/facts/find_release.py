@@ -14,6 +14,13 @@ from functools import cache
 from typing import NamedTuple
 
 from dslint.facts import NEWEST, OLDEST, RELEASES, Release
+from dslint.source import toml
+from dslint.source.integers import integer
+from dslint.source.read import ReadError, read_bytes
+
+
+LARGEST = 64 * 1024 * 1024
+"""Lock files of large projects have some megabytes."""
 
 
 class FoundRelease(NamedTuple):
@@ -42,7 +49,7 @@ def installed() -> FoundRelease | None:
             continue
         for name in names:
             match = re.fullmatch(r"deepspeed-([^-]+)\.(dist|egg)-info", name)
-            if match and (found := _exact(match[1], "this environment has deepspeed {}")):
+            if match and (found := _exact(match[1], "this environment has deepspeed")):
                 return found
     return None
 
@@ -66,9 +73,8 @@ Reader = Callable[[str, str], "FoundRelease | None"]
 
 def _read(path: str, name: str, reader: Reader) -> FoundRelease | None:
     try:
-        with open(path, "rb") as file:
-            data = file.read(64 * 1024 * 1024)
-    except OSError:
+        data = read_bytes(path, LARGEST)
+    except ReadError:
         return None
     spoken_of = any(word in data for word in (b"deepspeed", b"DeepSpeed", b"Deepspeed", b"DEEPSPEED"))
     return reader(data.decode("utf-8", "replace"), name) if spoken_of else None
@@ -80,7 +86,7 @@ def _lock_file(text: str, name: str) -> FoundRelease | None:
     at = text.find("deepspeed")
     while at >= 0:  # a lock file has megabytes, and names deepspeed only a few times
         entry = _LOCKED(text, text.rfind("\n", 0, at) + 1)
-        if entry and (found := _exact(entry[1], f"{name} locks deepspeed {{}}")):
+        if entry and (found := _exact(entry[1], f"{name} locks deepspeed")):
             locked.append(found)
         at = text.find("deepspeed", at + 1)
     return max(locked, key=lambda found: found.release, default=None)
@@ -96,11 +102,9 @@ def _requirements(text: str, name: str) -> FoundRelease | None:
 
 def _project(text: str, name: str) -> FoundRelease | None:
     """`pyproject.toml`: dependencies, extras and groups, and Poetry's own tables."""
-    import tomllib
-
     try:
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError):
+        data = toml.loads(text)
+    except ValueError:
         return None
     project = data.get("project")
     tables = [project.get("dependencies"), project.get("optional-dependencies")] if isinstance(project, dict) else []
@@ -140,7 +144,9 @@ def _as_specifier(text: str) -> str:
     sign, version = match.groups()
     if not sign:
         return f"=={version}"
-    numbers = [int(number) for number in version.split(".")]
+    numbers = [number for word in version.split(".") if (number := integer(word)) is not None]
+    if len(numbers) <= version.count("."):
+        return text
     fixed = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1) if sign == "^" else min(1, len(numbers) - 1)
     upper = [*numbers[:fixed], numbers[fixed] + 1]
     return f">={version},<{'.'.join(map(str, upper))}"
@@ -160,7 +166,7 @@ def _conda(text: str, name: str) -> FoundRelease | None:
 def _requirement(text: str, name: str) -> FoundRelease | None:
     """The release that a requirement selects; None for another package's."""
     if re.search(r"/deepspeed(\.git)?@v?\d", text, re.IGNORECASE):
-        return _exact(re.split(r"@v?(?=\d)", text)[-1].partition("#")[0], f"{name} requires the git tag of deepspeed {{}}")
+        return _exact(re.split(r"@v?(?=\d)", text)[-1].partition("#")[0], f"{name} requires the git tag of deepspeed")
     match = re.fullmatch(r"deepspeed\s*(?:\[[^\]]*\])?\s*\(?([^;@()]*?)\)?\s*(?:--hash.*|\\)?(?:;.*)?", text.strip(), re.IGNORECASE)
     return _allowed(match[1], name) if match else None
 
@@ -169,7 +175,7 @@ def _allowed(specifier: str, name: str) -> FoundRelease | None:
     """The newest release that a specifier (`>=0.14,<0.16`) allows, as pip would install it."""
     exact = re.fullmatch(r"={2,3}\s*v?(\d+\.\d+(?:\.\d+)?)(?:\+\S+)?", specifier.strip())
     if exact:
-        return _exact(exact[1], f"{name} requires deepspeed {{}}")
+        return _exact(exact[1], f"{name} requires deepspeed")
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     try:
@@ -189,7 +195,7 @@ def _exact(version: str, evidence: str) -> FoundRelease | None:
         release = Release.parse(re.sub(r"(\.dev|\.post|a|b|rc).*", "", version))
     except ValueError:
         return None
-    said = evidence.format(version)
+    said = f"{evidence} {version}"
     return (
         FoundRelease(OLDEST, f"{said}, and {OLDEST} is the oldest release that dslint supports")
         if release < OLDEST

@@ -67,15 +67,14 @@ def gpu_named(text: str) -> Gpu:
     """
     name = re.sub(r"[\s_]+", "-", text.strip().lower())
     name = re.sub(r"nvidia|amd|tesla|geforce|instinct|hbm\d?e?|sxm\d?|pcie", "", name)
-    sized = re.fullmatch(r"(.*?)-+(\d+)gb-*", name)
-    bare = re.sub(r"-", "", sized[1] if sized else name)
+    before, dash, last = name.rstrip("-").rpartition("-")
+    gib = integer(last.removesuffix("gb")) if dash and last.endswith("gb") else None
+    bare = (name if gib is None else before).replace("-", "")
     for family in (bare, f"rtx{bare}", bare.removeprefix("rtx")):
-        for known in (family, f"{family}-{sized[2]}gb" if sized else family):
-            if known in GPUS and (not sized or GPUS[known].memory == int(sized[2]) * GIB):
+        for known in (family, family if gib is None else f"{family}-{gib}gb"):
+            if known in GPUS and (gib is None or GPUS[known].memory == gib * GIB):
                 return GPUS[known]
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, GPUS, n=1)
+    close = similar(name, GPUS)
     raise ValueError(f"is not a known GPU.{f' Did you mean {close[0]}?' if close else ''} Known GPUs: {', '.join(GPUS)}")
 
 
@@ -85,7 +84,7 @@ def size(text: str) -> int:
     Raises:
         ValueError: the text is not a size.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?b?)\s*", text.lower())
+    match = re.fullmatch(r"(\d{1,18}(?:\.\d{1,18})?)\s*+([kmgt]?i?b?)", text.strip().lower())
     unit = match and (match[2] if match[2] in UNITS else match[2] + "b")
     if not match or unit not in UNITS or float(match[1]) <= 0:
         raise ValueError(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -11,6 +12,7 @@ from dslint.config.load import load_text, take
 from dslint.diagnostics import Applicability, NotJudged
 from dslint.lint.discovery import Target, shown
 from dslint.lint.document import lint_loaded, lint_text
+from dslint.lint.guard import guarded
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult
 from dslint.registry.selection import Selection, choose
@@ -124,7 +126,11 @@ def unasked(result: FileResult) -> FileResult:
 
 
 def _lint_chunk(targets: Iterable[Target], finder: Finder) -> list[list[FileResult]]:
-    return [lint_target(target, finder.for_file(target.path)) for target in targets]
+    return [guarded(partial(_lint_one, target, finder), shown(target.path)) for target in targets]
+
+
+def _lint_one(target: Target, finder: Finder) -> list[FileResult]:
+    return lint_target(target, finder.for_file(target.path))
 
 
 def _cores() -> int:

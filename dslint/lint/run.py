@@ -7,16 +7,15 @@ from collections.abc import Mapping as Table
 
 from dslint.config import Config
 from dslint.config.context import Context
-from dslint.diagnostics import Diagnostic, Effect, Severity
+from dslint.diagnostics import Diagnostic
+from dslint.errors import UserError
+from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import RuleInfo
 from dslint.source.ignores import IgnoreComments
 from dslint.source.tree import Document
-
-INTERNAL_ERROR = "DS000"
-"""The code of the diagnostic for a rule that raised."""
 
 IGNORES = "ignores"
 """What a rule watches that checks the ignore comments of a file. It runs with the suppression of findings, not with the other rules."""
@@ -56,25 +55,9 @@ def findings_of(
     """
     try:
         return [place(rule, finding, document, shown, beside) for finding in rule.load().check(subject)]
+    except UserError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still run
-        return [_internal_error(rule, shown, error)]
-
-
-def _internal_error(rule: RuleInfo, shown: str, error: Exception) -> Diagnostic:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_name})" if trace is not None else ""
-    return Diagnostic(
-        shown,
-        INTERNAL_ERROR,
-        "internal-error",
-        Severity.ERROR,
-        Effect.ADVICE,
-        None,
-        f"rule {rule.code} ({rule.name}) failed on this file: {type(error).__name__}: {error}{where}. The other rules were asked as usual.",
-        help="This is a defect of dslint. Please report it with the file, or the part of it that brings this about."
-        if rule.module.startswith("dslint.")
-        else f"It comes from outside of dslint: {rule.module}.",
-        pointer="",
-    )
+        message = f"rule {rule.code} ({rule.name}) failed on this file: {described(error)}. The other rules ran."
+        own = rule.module.startswith("dslint.")
+        return [internal_error(shown, message, REPORT_IT if own else f"The rule is not part of dslint: it comes from {rule.module}.")]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release, Upgrade
 from dslint.registry.rules import all_rules, plug_in
 from dslint.registry.selection import NoSuchRule, check_words, is_name_of
+from dslint.source.similar import similar
 
 
 class Wrong(ValueError):
@@ -163,7 +164,7 @@ class FileName:
     """A file name, relative to the directory of the settings file."""
 
     def from_file(self, value: Any) -> str:
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value or "\0" in value:
             raise Wrong("must be a file name")
         return value
 
@@ -177,7 +178,7 @@ class FolderName(FileName):
     """A folder name, relative to the directory of the settings file."""
 
     def from_file(self, value: Any) -> str:
-        if not isinstance(value, str) or not value:
+        if not isinstance(value, str) or not value or "\0" in value:
             raise Wrong("must be a folder name")
         return value
 
@@ -375,7 +376,5 @@ def show(value: Any) -> str:
 
 
 def _suggestion(value: Any, words: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(value, list(words), n=1) if isinstance(value, str) else []
+    close = similar(value, words) if isinstance(value, str) else []
     return f'. Did you mean "{close[0]}"?' if close else ""

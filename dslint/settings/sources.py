@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from dslint.errors import UserError
+from dslint.errors import TRACEBACK, UserError
 from dslint.settings.kinds import Wrong, show
 from dslint.settings.table import SETTINGS
+from dslint.source import toml
+from dslint.source.read import ReadError, read_bytes
+from dslint.source.similar import similar
 
 FILES = ("dslint.toml", "pyproject.toml")
 """The names of settings files; the first that exists is used."""
@@ -54,36 +57,31 @@ def nearest(folder: str) -> Layer | None:
 
 def named(path: str) -> Layer:
     """The settings file given by `--config`; raises `SettingsError`."""
-    layer = read_file(path)
+    layer = read_file(path, pipe=True)
     if layer is None:
         raise SettingsError(f"{_shown(path)} has no table [tool.dslint]")
     return layer
 
 
-def read_file(path: str) -> Layer | None:
-    """Read a settings file; None for a `pyproject.toml` without a table `[tool.dslint]`.
+def read_file(path: str, *, pipe: bool = False) -> Layer | None:
+    """Read a settings file; None for a `pyproject.toml` without a table `[tool.dslint]`. With `pipe`, it may be a pipe.
 
     Raises:
         SettingsError: the file cannot be read, is not TOML, or contains an unknown setting or an invalid value.
     """
     shown = _shown(path)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise SettingsError(f"cannot read {shown}: {error.strerror or error}") from None
+        data = read_bytes(path, pipes=pipe)
+    except ReadError as error:
+        raise SettingsError(f"{shown}: {error}") from None
     whole = os.path.basename(path) != "pyproject.toml"
     if not whole and b"dslint" not in data:
         return None  # the common case, without parsing TOML
-    import tomllib  # slow to import
-
     try:
         text = data.decode("utf-8")
-        found = tomllib.loads(text)
+        found = toml.loads(text)
     except ValueError as error:
         raise SettingsError(f"{shown} is not valid TOML: {error}") from None
-    except RecursionError:
-        raise SettingsError(f"{shown} is nested too deeply") from None
     tool = found.get("tool", {})
     table = found if whole else tool.get("dslint") if isinstance(tool, dict) else None
     if table is None:
@@ -124,7 +122,7 @@ def from_environment(environment: Mapping[str, str]) -> Layer:
     variables = {setting.variable: setting for setting in SETTINGS.values() if setting.name != "ignores"}
     values: dict[str, Any] = {}
     for name, word in sorted(environment.items(), key=lambda item: item[0] != "DSLINT_PLUGINS"):
-        if not name.startswith("DSLINT_") or not word:
+        if not name.startswith("DSLINT_") or not word or name == TRACEBACK:
             continue
         if name not in variables:
             raise SettingsError(
@@ -141,7 +139,5 @@ def from_options(options: Mapping[str, Any]) -> Layer:
 
 
 def _suggestion(name: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name.replace("_", "-") if name.islower() else name, list(names), n=1, cutoff=0.6)
+    close = similar(name.replace("_", "-") if name.islower() else name, names)
     return f' Did you mean "{close[0]}"?' if close else ""

@@ -242,5 +242,5 @@ def _converted(node: Scalar) -> Scalar:
     if not isinstance(node.value, str) or node.value in ("auto", "cpu", "nvme", "none", "true", "false"):
         return node
     value = as_read("max_grad_norm", node.value)
-    whole = isinstance(value, int | float) and float(value).is_integer()
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
     return Scalar(node.span, "auto" if value is UNKNOWN else int(value) if whole else value, node.raw, "yaml")

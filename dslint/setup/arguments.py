@@ -44,6 +44,8 @@ BOOLEANS = frozenset(
 
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
+_LONGEST_NUMBER = 100
+
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
@@ -146,10 +148,13 @@ def as_read(name: str, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return UNKNOWN
         if isinstance(value, str):
-            if not _NUMBER.fullmatch(value.strip()):
+            value = value.strip()
+            if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
                 return UNKNOWN
             value = float(value) if any(mark in value for mark in ".eE") else int(value)
-        return int(value) if name in INTEGERS and float(value).is_integer() else value if name in FLOATS else UNKNOWN
+        if name in FLOATS or isinstance(value, int):
+            return value
+        return int(value) if value.is_integer() else UNKNOWN
     return value
 
 

@@ -10,6 +10,7 @@ from dslint.setup.arguments import SourcedValue, as_read, range_of
 from dslint.setup.model import Launch
 from dslint.setup.shell import Script, Word, gpus_per_node
 from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
+from dslint.source.integers import integer
 from dslint.source.tree import Document
 from dslint.source.unknown import UNKNOWN
 
@@ -194,7 +195,7 @@ def _number(flags: dict[str, SourcedValue], name: str) -> int | None:
 
 
 def _decimal(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdecimal() and int(text) > 0 else None
+    return (integer(text) or None) if text else None
 
 
 def _included(text: str) -> int | None:

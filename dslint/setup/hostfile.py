@@ -7,6 +7,7 @@ from dataclasses import replace
 from dslint.setup.arguments import SourcedValue
 from dslint.setup.files import find, is_elsewhere
 from dslint.setup.model import Launch, Setup
+from dslint.source.integers import integer
 from dslint.source.read import ReadError, read
 
 
@@ -18,9 +19,10 @@ def slots_of(text: str) -> list[int] | None:
         if not words:
             continue
         name, equals, number = words[-1].partition("=")
-        if len(words) != 2 or name != "slots" or not equals or not number.isdecimal():
+        slot = integer(number)
+        if len(words) != 2 or name != "slots" or not equals or slot is None:
             return None
-        slots.append(int(number))
+        slots.append(slot)
     return slots
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dslint.source.integers import integer
 from dslint.source.tree import Comment, Span
 
 ASSIGNMENT = re.compile(r"(?:export\s+|local\s+)?([A-Za-z_]\w*)=")
@@ -57,7 +58,7 @@ def _slurm(text: str) -> Iterator[tuple[str, str | None, tuple[int, int]]]:
 
 def _from_slurm(slurm: dict[str, str]) -> dict[str, str]:
     """The variables that Slurm sets, as far as the #SBATCH lines give their values."""
-    numbers = {name: int(value) for name, value in slurm.items() if value.isdecimal()}
+    numbers = {name: number for name, value in slurm.items() if (number := integer(value)) is not None}
     found: dict[str, int] = {}
     nodes = numbers.get("nodes")
     if nodes:
@@ -77,8 +78,9 @@ def gpus_per_node(slurm: dict[str, str]) -> int | None:
     """The number of GPUs per node that #SBATCH lines request."""
     for name in ("gpus-per-node", "gres"):
         match = re.fullmatch(r"(?:gpu:)?(?:[\w.-]+:)?(\d+)", slurm.get(name, ""))
-        if match and int(match[1]):
-            return int(match[1])
+        number = integer(match[1]) if match else None
+        if number:
+            return number
     return None
 
 

@@ -8,8 +8,6 @@ import errno
 import os
 import re
 import stat
-from pathlib import Path
-
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping
 
@@ -59,26 +57,41 @@ class ReadError(Exception):
 
 
 def read(path: str | os.PathLike[str]) -> str:
-    """The text of a file, a byte order mark included; raises `ReadError` and nothing else.
+    """The text of a file, a byte order mark included; raises `ReadError` and nothing else."""
+    return decode(read_bytes(path))
 
-    Only regular files are opened, so that no pipe or device blocks, and at most `MAX_BYTES` are read.
+
+def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, *, pipes: bool = False) -> bytes:
+    """The bytes of a file. Every file that dslint reads is read here.
+
+    Only regular files are opened, so that no pipe or device blocks.
+
+    Args:
+        path: the file.
+        most: the largest size in bytes that is read.
+        pipes: whether the path may be a pipe, because a person named it (`<(command)` of a shell).
+
+    Raises:
+        ReadError: the file cannot be read, is not a regular file, or is too large.
     """
     try:
-        _refuse_special(Path(path).stat())
+        _refuse_special(os.stat(path), pipes=pipes)
         # The file may have been replaced: do not block on a pipe, and check the opened file again.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor, which pathlib cannot open
+        with open(os.open(path, flags), "rb") as file:
             status = os.fstat(file.fileno())
-            _refuse_special(status)
-            data = file.read(MAX_BYTES + 1) if status.st_size <= MAX_BYTES else b""
+            _refuse_special(status, pipes=pipes)
+            if stat.S_ISFIFO(status.st_mode):
+                os.set_blocking(file.fileno(), True)
+            data = file.read(most + 1) if status.st_size <= most else b""
     except OSError as error:
         kind, message = _REASONS.get(error.errno or 0, ("unreadable", f"cannot read this file: {error.strerror or error}"))
         raise ReadError(kind, message) from error
     except ValueError as error:
         raise ReadError("missing", "no such file: invalid file name") from error
-    if status.st_size > MAX_BYTES:
-        raise _too_large(status.st_size)
-    return decode(data)
+    if max(status.st_size, len(data)) > most:
+        raise _too_large(max(status.st_size, len(data)), most)
+    return data
 
 
 def decode(data: bytes) -> str:
@@ -126,8 +139,8 @@ def decode_base64(text: str) -> str | None:
     return None
 
 
-def _refuse_special(status: os.stat_result) -> None:
-    if stat.S_ISREG(status.st_mode):
+def _refuse_special(status: os.stat_result, *, pipes: bool) -> None:
+    if stat.S_ISREG(status.st_mode) or (pipes and stat.S_ISFIFO(status.st_mode)):
         return
     for is_kind, message in _KINDS:
         if is_kind(status.st_mode):
@@ -135,9 +148,9 @@ def _refuse_special(status: os.stat_result) -> None:
     raise ReadError("not-a-file", "this is not a regular file")
 
 
-def _too_large(size: int) -> ReadError:
+def _too_large(size: int, most: int = MAX_BYTES) -> ReadError:
     mib = 1024 * 1024
-    return ReadError("too-large", f"this file is too large to be a config: {size / mib:.0f} MiB, at most {MAX_BYTES // mib} MiB")
+    return ReadError("too-large", f"this file is too large to be a config: {size / mib:.0f} MiB, at most {most / mib:.3g} MiB")
 
 
 def _binary() -> ReadError:

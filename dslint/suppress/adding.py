@@ -11,6 +11,7 @@ from dslint.diagnostics import Diagnostic
 from dslint.facts import Integration
 from dslint.lint.results import FileResult
 from dslint.settings.sources import Layer, SettingsError, read_file
+from dslint.source import toml
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 
 Lint = Callable[[str], FileResult]
@@ -109,10 +110,8 @@ def with_entries(layer: Layer | None, path: str, found: Iterable[Diagnostic], re
     if text and not text.endswith(("\n", "\r")):
         text += newline
     whole = text + (newline if text else "") + newline.join(lines)
-    import tomllib
-
     try:
-        tomllib.loads(whole)
+        toml.loads(whole)
     except ValueError:
         raise SettingsError(f"{path}: cannot extend its inline list of ignores; write the entries as [[{table}]]") from None
     return whole

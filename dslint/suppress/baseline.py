@@ -62,12 +62,18 @@ def load(path: str) -> Baseline:
         if data["version"] != VERSION:
             raise BaselineError(f"{path} is a baseline of version {data['version']}; this dslint supports version {VERSION}")
         entries = [(file, entry) for file, of_file in data["findings"].items() for entry in of_file]
-        return Baseline(path, Counter({(file, str(e["code"]), str(e["place"])): int(e.get("count", 1)) for file, e in entries}))
+        return Baseline(path, Counter({(file, str(e["code"]), str(e["place"])): _count(e.get("count", 1)) for file, e in entries}))
     except ReadError as error:
         hint = "; create it with --write-baseline" if error.kind == "missing" else ""
         raise BaselineError(f"{path}: {error}{hint}") from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise BaselineError(f"{path} is not a dslint baseline; delete it and create it again with --write-baseline.") from None
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"not a count: {value}")
+    return value
 
 
 def apply(baseline: Baseline, files: Iterable[FileResult]) -> tuple[FileResult, ...]:

@@ -16,6 +16,7 @@ from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.typed import find_type, registry
 from dslint.source.change import Rename
+from dslint.source.similar import similar
 from dslint.source.tree import Mapping, Scalar
 
 FULL_PRECISION = {"onebitadam": "AdamW", "zerooneadam": "AdamW", "onebitlamb": "Lamb"}
@@ -40,15 +41,13 @@ ZERO_TESTED = (
 
 
 def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]:
-    from difflib import get_close_matches
-
     key = f"{section}.type"
     name = config.value(key)
     if not isinstance(name, str) or not config.has(key) or name == "auto" or find_type(section, name) is not None:
         return
     types = {known: entry for known, entry in (registry(section) or {}).items() if in_release(entry, config.release)}
     same = [known for known in types if known.lower() == name.lower()]
-    close = same or get_close_matches(name, types, n=1)
+    close = same or similar(name, types)
     case = f" The name is case-sensitive: `{close[0]}`." if same else ""
     guess = spelling(name, types)
     yield Finding(

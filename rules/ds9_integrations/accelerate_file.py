@@ -11,6 +11,7 @@ from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
 from dslint.setup.accelerate import BLOCK, BLOCK_KEYS, CLASHING, MODES, TOP_KEYS
 from dslint.source.change import Rename, Set
+from dslint.source.similar import similar
 
 DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
 
@@ -154,9 +155,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
 
 
 def _similar_key(name: str, known: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
+    return next(iter(similar(name, known, cutoff=0.75)), None)
 
 
 _NUMBERS = {"zero_stage": int, "gradient_clipping": float}

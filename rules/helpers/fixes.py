@@ -10,6 +10,7 @@ from dslint.diagnostics import Applicability
 from dslint.rule import FixPlan, Where, path_of, safe
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
+from dslint.source.similar import similar
 from dslint.source.tree import Path
 
 
@@ -82,11 +83,9 @@ class Spelling(NamedTuple):
 
 def spelling(word: str, words: Iterable[str]) -> Spelling | None:
     """The word of a list that is similar to a misspelt word, if there is one."""
-    from difflib import get_close_matches
-
     words = list(words)
     same = [known for known in words if known.lower() == word.lower()]
-    close = same or get_close_matches(word, words, n=2, cutoff=0.8)
+    close = same or similar(word, words, n=2, cutoff=0.8)
     return Spelling(close[0], len(close) == 1) if close else None
 
 
@@ -100,7 +99,7 @@ def without(config: Config, where: Where, kind: Applicability = Applicability.SA
     Safe by default: for keys that DeepSpeed does not read, or refuses.
     """
     path = path_of(where)
-    if path[0] in NOTHING_WHEN_EMPTY and len(getattr(config.node(path[:-1]), "members", ())) == 1:
+    if len(path) > 1 and path[0] in NOTHING_WHEN_EMPTY and len(getattr(config.node(path[:-1]), "members", ())) == 1:
         path = path[:-1]
     found = config.document.lookup(path)
     if found is None or any(found.span.start <= comment.span.start < found.span.end for comment in config.document.comments):
@@ -123,15 +122,13 @@ ON_GPU = ("gpu", "cuda")
 
 def closest(config: Config, violation: Violation) -> str | None:
     """The choice that is most similar to a wrong word, if any is."""
-    from difflib import get_close_matches
-
     node = config.node(violation.path)
     word = getattr(node, "value", None)
     spec = violation.spec
     if violation.path[-1] == "device" and isinstance(word, str) and word.lower() in ON_GPU:
         return "none"
     words = [choice for choice in (*spec.get("choices", ()), *spec.get("words", ())) if isinstance(choice, str)]
-    close = get_close_matches(word.lower(), words, n=1) if isinstance(word, str) else []
+    close = similar(word.lower(), words) if isinstance(word, str) else []
     return close[0] if close else None
 
 
