@@ -25,8 +25,8 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Facts, Integration
 from dslint.lint.discovery import discover
 from dslint.lint.document import lint_file
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult
-from dslint.lint.run import INTERNAL_ERROR
 from dslint.lint.setups import lint_setup_text
 from dslint.registry.rules import default_rules
 from dslint.report.words import is_judged

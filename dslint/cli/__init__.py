@@ -10,7 +10,7 @@ import sys
 import click
 
 from dslint import __version__
-from dslint.errors import UserError
+from dslint.errors import TRACEBACK, UserError
 
 COMMANDS = {
     "check": "Find mistakes in DeepSpeed configs.",
@@ -63,7 +63,7 @@ def main() -> None:
         sys.stdout.flush()
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
+        sys.exit(2)
     except UserError as error:
         click.echo(f"dslint: {error}", err=True)
         sys.exit(2)
@@ -78,4 +78,19 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         click.echo(f"dslint: cannot write the output: {error.strerror or error}", err=True)
         sys.exit(2)
+    except Exception as error:  # noqa: BLE001 - 1 says that something was found: a defect has to end with another code
+        _defect(error)
+        sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _defect(error: Exception) -> None:
+    """Report a defect of dslint: in one sentence, or with its traceback for those who set the variable `DSLINT_TRACEBACK`."""
+    if os.environ.get(TRACEBACK):
+        import traceback
+
+        traceback.print_exc()
+        return
+    said = f"{type(error).__name__}: {str(error)[:200]}"
+    advice = f"This is a defect of dslint. Please report it, with the traceback that {TRACEBACK}=1 prints."
+    click.echo(f"dslint: internal error: {said}. {advice}", err=True)

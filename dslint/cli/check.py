@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from io import StringIO
 
 import click
 
@@ -13,13 +15,14 @@ from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, se
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed
 from dslint.lint.files import lint_all, lint_given, lint_launch
-from dslint.lint.guard import INTERNAL_ERROR
+from dslint.lint.guard import INTERNAL_ERROR, guarded
+from dslint.lint.guard import failed as failed_on
 from dslint.lint.results import FileResult, Results
 from dslint.report import write
 from dslint.report.words import count
 from dslint.settings import Finder
 from dslint.settings.table import FORMATS
-from dslint.source.read import ReadError
+from dslint.source.read import MAX_BYTES, ReadError, read_bytes
 
 CLEAN, FINDINGS, FAILED = 0, 1, 2
 
@@ -202,15 +205,40 @@ def _report(files: Iterable[FileResult], finder: Finder, wanted: CheckOptions) -
 
         statistics.write(results, out, color=color)
     else:
-        write(results, settings["output-format"], out, color=color, width=terminal_width())
+        text, whole = _rendered(results, settings["output-format"], color=color, width=terminal_width())
+        out.write(text)
+        written.append(whole)
     return all(written)
+
+
+def _rendered(results: Results, output_format: str, *, color: bool, width: int) -> tuple[str, bool]:
+    """A report as text, and whether that worked. A file that cannot be reported becomes an internal error; the others are reported."""
+
+    def text_of(results: Results) -> str:
+        out = StringIO()
+        write(results, output_format, out, color=color, width=width)
+        return out.getvalue()
+
+    try:
+        return text_of(results), True
+    except Exception:  # noqa: BLE001 - found again below, for the files that cause it
+        return text_of(results._replace(files=tuple(_reportable(file, results, text_of) for file in results.files))), False
+
+
+def _reportable(file: FileResult, results: Results, text_of: Callable[[Results], str]) -> FileResult:
+    try:
+        text_of(results._replace(files=(file,)))
+    except Exception as error:  # noqa: BLE001 - whatever is in one file, the others are reported
+        return failed_on(file.path, error)
+    return file
 
 
 def _only_mended(files: Iterable[FileResult], wanted: CheckOptions, *, failed: bool, changes: int) -> int:
     """The exit code if only unreadable files are reported: with `--diff`, 1 if there are fixes."""
     for file in files:
-        if file.error:
-            warn(f"{file.path}: {file.error}")
+        internal = [d.message for d in file.diagnostics if d.code == INTERNAL_ERROR]
+        for reason in [*([file.error] if file.error else []), *internal]:
+            warn(f"{file.path}: {reason}")
             failed = True
     if failed:
         return FAILED
@@ -228,9 +256,10 @@ def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool, str
 
 def _lint(found: Discovered, finder: Finder, wanted: CheckOptions) -> list[FileResult]:
     """Lint standard input, a command, or files."""
-    given = _lint_stdin(wanted.stdin_filename or "<stdin>", finder) if "-" in wanted.paths else []
+    stdin = wanted.stdin_filename or "<stdin>"
+    given = guarded(partial(_lint_stdin, stdin, finder), stdin) if "-" in wanted.paths else []
     if wanted.command_line is not None:
-        given += lint_launch(wanted.command_line, run_settings(finder))
+        given += guarded(partial(lint_launch, wanted.command_line, run_settings(finder)), "<command>")
     return given + _lint_files(found, finder, wanted)
 
 
@@ -262,10 +291,12 @@ def _lint_stdin(name: str, finder: Finder) -> list[FileResult]:
 
 def _list_of(path: str) -> str:
     try:
-        with open(0 if path == "-" else path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-            return file.read()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+        data = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else read_bytes(path, pipes=True)
+    except ReadError as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    if len(data) > MAX_BYTES:
+        raise UserError(f"the list of files on standard input is larger than {MAX_BYTES // 2**20} MiB.")
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _apply_baseline(path: str, files: list[FileResult], wanted: CheckOptions) -> list[FileResult]:
@@ -297,18 +328,15 @@ def _entries(number: int) -> str:
 
 def _write_file(results: Results, output_format: str, path: str) -> bool:
     """Write a report to a file atomically; False if that failed."""
-    from io import StringIO
-
     from dslint.fixes.atomic_write import write_whole
 
-    text = StringIO()
-    write(results, output_format, text, color=False, width=100)
+    text, whole = _rendered(results, output_format, color=False, width=100)
     try:
-        write_whole(path, text.getvalue())
+        write_whole(path, text)
     except OSError as error:
         warn(f"cannot write {path}: {error.strerror or error}")
         return False
-    return True
+    return whole
 
 
 def _nothing_to_check(paths: tuple[str, ...], found: Discovered, *, files_listed: bool) -> int:

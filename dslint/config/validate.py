@@ -160,7 +160,7 @@ class Validator:
     @staticmethod
     def _shadowed(spec: Spec, members: dict[str, Member]) -> bool:
         """Whether another key of the section overrides this one."""
-        other = members.get(spec.get("shadowed_by", ""))
+        other = members.get(spec["shadowed_by"]) if "shadowed_by" in spec else None
         return other is not None and not (isinstance(other.value, Scalar) and other.value.value is None)
 
     @staticmethod

@@ -18,7 +18,6 @@ from dslint.source import toml
 from dslint.source.integers import integer
 from dslint.source.read import ReadError, read_bytes
 
-
 LARGEST = 64 * 1024 * 1024
 """Lock files of large projects have some megabytes."""
 

@@ -10,6 +10,9 @@ from typing import Any
 from dslint.errors import UserError
 from dslint.source.read import ReadError, read
 
+_LARGEST = 2**48
+"""No size of a model is larger. Numbers in a file may have thousands of digits."""
+
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 _HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
@@ -73,7 +76,7 @@ def describe(data: dict[str, Any], path: str = "config.json") -> ModelConfig:
         path,
         family=data["model_type"] if isinstance(data.get("model_type"), str) else None,
         hidden_size=_first(text, _HIDDEN),
-        hidden_sizes=tuple(size for size in sizes if isinstance(size, int)) if isinstance(sizes, list) else (),
+        hidden_sizes=tuple(size for size in sizes if isinstance(size, int) and 0 < size < _LARGEST) if isinstance(sizes, list) else (),
         layers=_first(text, _LAYERS),
         heads=_first(text, _HEADS),
         kv_heads=_first(text, ("num_key_value_heads", "num_kv_heads")),
@@ -88,4 +91,4 @@ def describe(data: dict[str, Any], path: str = "config.json") -> ModelConfig:
 
 def _first(data: dict[str, Any], names: tuple[str, ...]) -> int | None:
     found = (data.get(name) for name in names)
-    return next((value for value in found if isinstance(value, int) and not isinstance(value, bool) and value > 0), None)
+    return next((value for value in found if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _LARGEST), None)

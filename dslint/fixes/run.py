@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from os.path import normpath
 
 from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic
+from dslint.errors import UserError
 from dslint.fixes.apply import fix
 from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import Target, shown
 from dslint.lint.files import combined, lint_given, lint_target
+from dslint.lint.guard import failed, guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
 from dslint.setup.files import is_setup
@@ -90,10 +94,14 @@ def fix_files(targets: Sequence[Target], finder: Finder, options: FixOptions) ->
     for target in targets:
         file = files[target]
         if changed and target in leading:  # what it leads to is another config now
-            results += lint_target(target, finder.for_file(target.path))
+            results += guarded(partial(_lint, target, finder), shown(target.path))
         else:
             results += file.results if isinstance(file, FixedFile) else file
     return [file for file in files.values() if isinstance(file, FixedFile)], combined(results, targets)
+
+
+def _lint(target: Target, finder: Finder) -> list[FileResult]:
+    return lint_target(target, finder.for_file(target.path))
 
 
 def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Context]]:
@@ -102,19 +110,29 @@ def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Context]]:
     for target in leading:
         from dslint.lint.setups import links_of  # most runs see no training
 
-        for path, context in links_of(target.path, shown(target.path), finder.for_file(target.path).context):
-            found.setdefault(normpath(path), []).append(context)
+        with contextlib.suppress(Exception):  # what fails here fails in linting the target, too, and is reported there
+            for path, context in links_of(target.path, shown(target.path), finder.for_file(target.path).context):
+                found.setdefault(normpath(path), []).append(context)
     return found
 
 
 def _fix_file(target: Target, finder: Finder, options: FixOptions, led: Sequence[Context]) -> FixedFile | list[FileResult]:
     """The file with its fixes made, and written; only the results of linting it where it cannot be fixed."""
     try:
+        return _fix_readable(target, finder, options, led)
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as in `guarded`: the other files are still fixed
+        return [failed(shown(target.path), error)]
+
+
+def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequence[Context]) -> FixedFile | list[FileResult]:
+    try:
         text = read(target.path)
     except ReadError:
         text = None
     if text is None or decode_base64(text) is not None:
-        return lint_target(target, finder.for_file(target.path))
+        return _lint(target, finder)
     fixed = fix_text(text, target.path, finder, options, named=target.named or bool(led), led=led)
     if fixed is None or not fixed.fixed or not options.write:
         return fixed or []

@@ -141,6 +141,10 @@ Muon keeps one momentum for matrices; Adam's states for other weights are added 
 _BYTES = {"fp32": 4, "float32": 4, "float": 4, "fp16": 2, "float16": 2, "half": 2, "bf16": 2, "bfloat16": 2}
 
 
+LARGEST = 2.0**63
+"""The largest number in a config that is estimated: no size in bytes, elements or samples is larger."""
+
+
 class _Reading:
     """Reads values of a config and records assumptions."""
 
@@ -151,6 +155,8 @@ class _Reading:
     def get(self, path: str, assumed: Any, shown: str | None = None) -> Any:
         """The effective value; if it is unknown, `assumed`, which is recorded."""
         value = self.config.value(path)
+        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            raise PlanError(f"{path} is larger than {LARGEST:.0e}: no memory can be estimated for it")
         if value is not UNKNOWN:
             return value
         if any(violation.raises and ".".join(map(str, violation.path)) == path for violation in self.config.violations):

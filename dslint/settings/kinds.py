@@ -35,7 +35,7 @@ class Count:
     """A positive integer."""
 
     def from_file(self, value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < 10**9:
             raise Wrong("must be a positive integer")
         return value
 

@@ -45,6 +45,8 @@ BOOLEANS = frozenset(
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 _LONGEST_NUMBER = 100
+_LARGEST_INTEGER = 10**300
+"""Larger integers are not comparable with floats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,8 @@ def as_read(name: str, value: Any) -> Any:
             if len(value) > _LONGEST_NUMBER or not _NUMBER.fullmatch(value):
                 return UNKNOWN
             value = float(value) if any(mark in value for mark in ".eE") else int(value)
+        if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
+            return UNKNOWN
         if name in FLOATS or isinstance(value, int):
             return value
         return int(value) if value.is_integer() else UNKNOWN

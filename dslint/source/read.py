@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import stat
+
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping
 
@@ -75,10 +76,10 @@ def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, *, pipes: bo
         ReadError: the file cannot be read, is not a regular file, or is too large.
     """
     try:
-        _refuse_special(os.stat(path), pipes=pipes)
+        _refuse_special(os.stat(path), pipes=pipes)  # noqa: PTH116 - pathlib is slow to import
         # The file may have been replaced: do not block on a pipe, and check the opened file again.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-        with open(os.open(path, flags), "rb") as file:
+        with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
             status = os.fstat(file.fileno())
             _refuse_special(status, pipes=pipes)
             if stat.S_ISFIFO(status.st_mode):

@@ -8,7 +8,7 @@ LONGEST = 64
 """The longest word that is compared, in characters. The longest key of DeepSpeed has 50."""
 
 MANY = 100
-"""The number of unknown names in one place after which dslint stops looking for similar names: they are not misspelt, but something else."""
+"""How many unknown names of one place are compared. More of them are not misspelt: they belong to something else."""
 
 
 def similar(word: str, words: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:

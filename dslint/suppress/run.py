@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from dslint.lint.files import with_severities
+from dslint.lint.guard import guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
 from dslint.suppress.comments import apply_comments
@@ -24,5 +26,9 @@ def suppress(files: Iterable[FileResult], finder: Finder, *, searched: Iterable[
         The results, and one more for each settings file with an unused entry.
     """
     entries = Entries(finder)
-    results = [entries.apply(with_severities(apply_comments(file), finder.for_file(file.path))) for file in files]
+
+    def one(file: FileResult) -> list[FileResult]:
+        return [entries.apply(with_severities(apply_comments(file), finder.for_file(file.path)))]
+
+    results = [result for file in files for result in guarded(partial(one, file), file.path)]
     return [*results, *(with_severities(file, finder.for_file(file.path)) for file in entries.unused(searched))]

@@ -10,7 +10,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Facts, Integration
 from dslint.lint.document import lint_document, lint_text
-from dslint.lint.run import INTERNAL_ERROR
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.registry.rules import default_rules
 from dslint.rule import Finding, Rule, rule
 from dslint.source.parse import parse

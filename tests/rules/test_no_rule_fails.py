@@ -13,7 +13,7 @@ import pytest
 from dslint import rules
 from dslint.facts import NEWEST, Facts, Integration, Release
 from dslint.lint.document import lint_document
-from dslint.lint.run import INTERNAL_ERROR
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.registry.rules import all_rules
 from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
 from dslint.source.parse import parse
