@@ -14,7 +14,6 @@ from dslint.setup.programs.library import FUNCTIONS, OF_CLASSES, OF_PARSER, OF_T
 from dslint.setup.programs.sources import Source, Sources, json_tree
 from dslint.setup.programs.statements import Statements
 from dslint.setup.programs.values import (
-    NONE,
     Cells,
     Class,
     Function,
@@ -129,7 +128,7 @@ class Follower(Statements):
             made = self.json_text(text, call.span)
             if isinstance(made, Table):
                 self.written[posixpath.normpath(path.value)] = made
-        return self.json_file(path.value) if name == "read" else NONE
+        return self.json_file(path.value) if name == "read" else Opaque("it is computed")
 
     # ------------------------------------------------------------------ files
 

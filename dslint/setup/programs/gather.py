@@ -9,7 +9,7 @@ from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.facts import Integration
 from dslint.setup.gather import LoadedSetup, Read, follow, settle
-from dslint.setup.model import Program, Setup
+from dslint.setup.model import Setup
 from dslint.setup.programs.read import PythonFile, read_python
 from dslint.setup.programs.record import Call, Unread
 from dslint.source.tree import Document
@@ -45,13 +45,16 @@ def _why(unread: Unread) -> str:
 
 
 def _called(call: Call, gathered: LoadedSetup) -> str:
+    if not call.integration:
+        return f"defines the config {call.given.name}" if call.config is not None else f"names the config {call.given.value}"
     what = "a config written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
     return f"passes {what} to {Integration(call.integration).label}"
 
 
 def _gather(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
-    program: Program = replace(found.program, loader=call.integration, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
+    program = replace(found.program, loader=call.integration or None)
+    program = replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
     setup = Setup(program=program, arguments=call.arguments, link=call.given)
     gathered = LoadedSetup(setup, given, documents=dict(found.documents), kinds=dict.fromkeys(found.documents, FileKind.PYTHON))
     if call.config is not None:
@@ -63,7 +66,9 @@ def _gather(call: Call, found: PythonFile, path: str, shown: str, given: Context
     else:
         gathered.documents = {shown: found.document}
         follow(gathered, call.given, path)
-    if given.facts.integration is None:
+        if not call.integration:  # nothing in this file loads it
+            gathered.setup = replace(gathered.setup, missing=())
+    if given.facts.integration is None and call.integration:
         integration = Integration(call.integration)
         evidence = f"{call.given.where} passes it to {integration.label}"
         gathered.context = given.inferring(evidence, integration=integration)

@@ -158,7 +158,8 @@ def _json_load(follower: Statements, call: CallOf) -> Value:
     path = file.cells.get("path") if isinstance(file, Object) else None
     if isinstance(path, Plain) and isinstance(path.value, str):
         return follower.json_file(path.value)
-    return Opaque(path.why if isinstance(path, Opaque) and path.why else "it is read from a file")
+    known = next((one for one in (path, file) if isinstance(one, Opaque) and one.why), None)
+    return Opaque(known.why if known else "it is read from a file")
 
 
 def _json_text(follower: Statements, call: CallOf) -> Value:

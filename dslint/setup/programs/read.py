@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 
 from dslint.setup.arguments import Arguments
@@ -11,8 +12,11 @@ from dslint.setup.programs.expressions import Exhausted
 from dslint.setup.programs.follow import Follower
 from dslint.setup.programs.record import Call, Recorder, Unread
 from dslint.setup.programs.sources import Source, Sources, cells_of
-from dslint.setup.programs.values import Opaque, Plain, Scope
+from dslint.setup.programs.values import Function, Opaque, Plain, Scope, Table
 from dslint.source.tree import Comment, Document, Mapping, Span
+
+_CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
+"""Names of variables and functions that hold or return a config."""
 
 _STEPS_PER_NODE = 20
 _FEWEST_STEPS = 20_000
@@ -79,8 +83,24 @@ def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: 
             follower.block(tree.body, Scope(cells, source))
         for source, _ in parts:
             follower.follow_rest(source)
+        recorder.finish()
+        if not recorder.calls and not recorder.unread:
+            _definitions(parts, follower, recorder, Scope(cells, parts[0][0]))
     except (Exhausted, RecursionError):
-        pass
+        recorder.finish()
+
+
+def _definitions(parts: list[tuple[Source, ast.Module]], follower: Follower, recorder: Recorder, scope: Scope) -> None:
+    """Note the configs that a program without a call defines: variables and results of functions with a telling name."""
+    for source, tree in parts:
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _CONFIG.search(node.targets[0].id):
+                recorder.define(node.targets[0].id, follower.variable(node.targets[0].id, scope), source.span(node.value))
+            elif isinstance(node, ast.FunctionDef) and _CONFIG.search(node.name):
+                function = follower.variable(node.name, scope)
+                if isinstance(function, Function):
+                    result = follower.enter(function, [], {})
+                    recorder.define(node.name, result, result.span if isinstance(result, Table) else source.span(node))
 
 
 def _program(recorder: Recorder, shown: str) -> Program:

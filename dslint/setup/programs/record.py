@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from dslint.schemas.recognition import TELLING_KEYS
 from dslint.setup.arguments import Arguments, SourcedValue, as_read, range_of
 from dslint.setup.programs.library import Argument, CallOf
+from dslint.setup.programs.made import of_name, of_plugin, of_strategy
 from dslint.setup.programs.sources import Sources
 from dslint.setup.programs.tree import TreeMaker
 from dslint.setup.programs.values import Class, Function, Library, Object, Opaque, Plain, Row, Table, Value
@@ -39,8 +41,9 @@ _STRATEGIES = ("DeepSpeedStrategy", "RayDeepSpeedStrategy")
 
 @dataclass(slots=True)
 class Call:
-    """A call that takes a config: the config if the program builds it, otherwise its path in `given`.
+    """A call that takes a config, or with "" as `integration` a definition of one.
 
+    It has the config if the program builds it, otherwise its path in `given`.
     `arguments` are the training arguments of the call. `optimizer` is the optimizer that the program passes to `deepspeed.initialize`;
     its value is the full name of the class, `UNKNOWN` if that is not known.
     """
@@ -85,6 +88,10 @@ class Recorder:
         self.unread: list[Unread] = []
         self.facts = Facts()
         self.enter: Any = None
+        self._plugins: list[CallOf] = []
+        self._strategies: list[CallOf] = []
+        self._lightning: CallOf | None = None
+        self._precision: Argument | None = None
         self._documents: dict[str, Document] = {}
         self._seen: dict[tuple[int, str], int] = {}
 
@@ -111,6 +118,7 @@ class Recorder:
         elif short == "Accelerator" and name.startswith("accelerate"):
             self._accelerator(call)
         elif name.startswith(_LIGHTNING) and short == "Trainer":
+            self._lightning = call
             facts.trainer |= self._asked(call, *LIGHTNING_TRAINER)
         elif short in _TRAINERS:
             facts.loaders.add("transformers")
@@ -139,11 +147,9 @@ class Recorder:
     def _object(self, call: CallOf, name: str, index: int) -> SourcedValue | None:
         """An object that the program passes instead of a section of the config."""
         given = call.argument(name, index)
-        value = given.value if given else None
-        if given is None or not isinstance(value, Opaque | Object):
+        if given is None or not isinstance(given.value, Opaque) or not given.value.made:
             return None
-        made = value.made if isinstance(value, Opaque) else ""
-        return self.sourced(name, given.span, made or UNKNOWN, key=given.key) if made else None
+        return self.sourced(name, given.span, given.value.made, key=given.key)
 
     def _training_arguments(self, call: CallOf, short: str) -> None:
         self.facts.loaders.add("transformers")
@@ -167,16 +173,21 @@ class Recorder:
         if given is not None:
             self._take("accelerate", "hf_ds_config", given)
             return given.value
+        if call.keywords:
+            self._plugins.append(call)
         return None
 
     def _accelerator(self, call: CallOf) -> None:
         self.facts.loaders.add("accelerate")
+        self._precision = call.argument("mixed_precision") or self._precision
         asked = self._asked(call, "gradient_accumulation_steps")
         self.facts.accumulation = asked.get("gradient_accumulation_steps", self.facts.accumulation)
 
     def _strategy(self, call: CallOf) -> Value | None:
         self.facts.loaders.add("lightning")
         given = _unless_none(call.argument("config"))
+        if given is None and call.complete:
+            self._strategies.append(call)
         taken = self._take("lightning", "config", given) if given else None
         if taken is not None:
             own = (name for name in call.keywords if name in STRATEGY)
@@ -189,6 +200,29 @@ class Recorder:
         if isinstance(function, Function) and self.enter is not None:
             takes = bool(function.node.args.args)
             self.enter(function, [config or Opaque()] if takes else [], {})
+
+    def finish(self) -> None:
+        """Note the configs that plugins and strategies build, once the precision of the trainer is known."""
+        for call in _once(self._plugins):
+            at = self._function(call)
+            plugin = of_plugin(call, at, self._precision)
+            self.calls.append(Call("accelerate", self.sourced("DeepSpeedPlugin", at, UNKNOWN), plugin))
+        trainer = self._lightning
+        precision = trainer.argument("precision") if trainer else None
+        for call in _once(self._strategies):
+            at = self._function(call)
+            built = of_strategy(call, at, precision)
+            self.calls.append(Call("lightning", self.sourced("DeepSpeedStrategy", at, UNKNOWN), built))
+        named = trainer.argument("strategy") if trainer else None
+        config = of_name(named, precision) if named else None
+        if named is not None and config is not None:
+            self.facts.loaders.add("lightning")
+            self.calls.append(Call("lightning", self.sourced("strategy", named.span, UNKNOWN, key=named.key), config))
+
+    @staticmethod
+    def _function(call: CallOf) -> Span:
+        """The place of the name of the called function."""
+        return call.scope.source.span(call.node.func)
 
     # ------------------------------------------------------------------ configs
 
@@ -214,6 +248,13 @@ class Recorder:
         self._seen[key] = len(self.calls)
         self.calls.append(made)
         return made
+
+    def define(self, name: str, value: Value, span: Span) -> None:
+        """Note a config that a program defines for another file to use."""
+        if isinstance(value, Table) and value.path is None and value.cells.keys() & TELLING_KEYS:
+            self.calls.append(Call("", self.sourced(name, span, UNKNOWN), TreeMaker(self.sources).config(value)))
+        elif isinstance(value, Plain) and isinstance(value.value, str) and value.value.endswith(".json"):
+            self.calls.append(Call("", self.sourced(name, span, value.value)))
 
     def _leave(self, integration: str, keyword: str, given: Argument) -> None:
         value = given.value
@@ -244,6 +285,11 @@ class Recorder:
             begin = span.start
         place = Span(begin - source.base, span.end - source.base)
         return SourcedValue(value, name, raw if len(raw) <= 60 and "\n" not in raw else "...", source.shown, range_of(document, place))
+
+
+def _once(calls: list[CallOf]) -> list[CallOf]:
+    """The calls without repetitions of the same place."""
+    return list({call.span: call for call in calls}.values())
 
 
 def _unless_none(given: Argument | None) -> Argument | None:

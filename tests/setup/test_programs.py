@@ -1,0 +1,212 @@
+"""What is static in a program is followed: every value of the config that it passes on, and nothing is executed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dslint.config.context import Context
+from dslint.facts import Facts
+from dslint.setup.programs import read_python
+from dslint.setup.programs.gather import read_program
+from dslint.source.tree import plain
+from dslint.source.unknown import UNKNOWN
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+HEAD = "import deepspeed, json, argparse, os\nfrom dataclasses import dataclass, field\n"
+PASS = "\ndeepspeed.initialize(model=m, config=ds)\n"
+
+
+def configs(text: str) -> list[Any]:
+    """The configs that a program passes on; of a path, the path."""
+    found = read_python(text, "train.py")
+    assert found is not None
+    return [plain(call.config) if call.config is not None else call.given.value for call in found.calls]
+
+
+def shown(value: Any) -> Any:
+    """A config with "?" for every unknown value."""
+    if isinstance(value, dict):
+        return {key: shown(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [shown(one) for one in value]
+    return "?" if value is UNKNOWN else value
+
+
+DICTS = {
+    "ds = {'a': 1}\nds['b'] = {'c': 2}\nds['b']['d'] = 3": {"a": 1, "b": {"c": 2, "d": 3}},
+    "ds = dict(a=1)\nds.update({'b': 2}, c=3)": {"a": 1, "b": 2, "c": 3},
+    "base = {'a': 1, 'b': 1}\nds = base | {'b': 2}\nbase['a'] = 5": {"a": 1, "b": 2},
+    "base = {'a': 1}\nds = {**base, 'b': 2}": {"a": 1, "b": 2},
+    "ds = {'a': 1}\nds |= {'b': 2}": {"a": 1, "b": 2},
+    "ds = {'a': 1, 'b': 2}\ndel ds['a']\nds.pop('b')\nds.setdefault('c', 3)": {"c": 3},
+    "import copy\nbase = {'a': {'b': 1}}\nds = copy.deepcopy(base)\nbase['a']['b'] = 2": {"a": {"b": 1}},
+    "n = 4\nds = {'a': n * 2, 'b': 5e8, 'c': int(2e8), 'd': f'cuda:{n}'}": {"a": 8, "b": 5e8, "c": 200000000, "d": "cuda:4"},
+    "ds = {'a': compute(), 'b': 1}": {"a": "?", "b": 1},
+    "ds = {'a': [1, compute()]}": {"a": [1, "?"]},
+    "ds = {'a': 1 if compute() else 1, 'b': 1 if compute() else 2}": {"a": 1, "b": "?"},
+    "ds = {'a': 1}\nif compute():\n    ds['a'] = 2\n    ds['b'] = 3\nelse:\n    ds['b'] = 3": {"a": "?", "b": 3},
+    "ds = {'a': 1}\nif compute():\n    ds['b'] = 3": {"a": 1, "b": "?"},
+    "ds = {'a': 1}\nif compute():\n    ds['a'] = 2\n    raise ValueError": {"a": 1},
+    "ds = {'a': 1}\nfor n in range(3):\n    ds['a'] = n": {"a": "?"},
+    "ds = {'a': 1}\nds[compute()] = 2": {"a": "?"},
+    "FLAG = False\nds = {'a': 1}\nif FLAG:\n    ds['a'] = 2": {"a": 1},
+    "def make(stage=2, *, device='none'):\n    return {'stage': stage, 'device': device}\nds = make(3)": {"stage": 3, "device": "none"},
+    "def make(offload):\n    cfg = {}\n    if offload:\n        cfg['d'] = 'cpu'\n    else:\n        cfg['d'] = 'none'\n    return cfg\n"
+    "ds = make(True)": {"d": "cpu"},
+    "def change(cfg):\n    cfg['a'] = 2\nds = {'a': 1}\nchange(ds)": {"a": 2},
+    "def make(n):\n    return make(n)\nds = {'a': make(1)}": {"a": "?"},
+    "class T:\n    size = 4\n    def __init__(self, n):\n        self.ds = {'n': n, 'size': self.size}\nds = T(2).ds": {"n": 2, "size": 4},
+    "@dataclass\nclass C:\n    stage: int = 2\n    names: list = field(default_factory=list)\nc = C(stage=3)\nds = {'stage': c.stage}": {
+        "stage": 3
+    },
+    "p = argparse.ArgumentParser()\np.add_argument('--bs', type=int, default=4)\np.add_argument('--lr', type=float)\n"
+    "args = p.parse_args()\nds = {'bs': args.bs, 'lr': args.lr}": {"bs": 4, "lr": "?"},
+    "ds = {'rank': os.environ['RANK'], 'n': int(os.environ.get('N', '2'))}": {"rank": "?", "n": 2},
+    "ds = {'a': 1}\ntry:\n    import other\nexcept ImportError:\n    other = None": {"a": 1},
+    "ds = {'a': 1}\nds['me'] = 2\nother = ds\nother['a'] = 3": {"a": 3, "me": 2},
+    "with open('x.json', 'w') as f:\n    json.dump({'a': 1}, f)\nds = json.load(open('x.json'))\nds['b'] = 2": {"a": 1, "b": 2},
+    "ds = json.loads('{\"a\": 1}')": {"a": 1},
+}
+
+
+@pytest.mark.parametrize("program", DICTS)
+def test_dicts(program: str) -> None:
+    assert shown(configs(HEAD + program + PASS)) == [DICTS[program]]
+
+
+CALLS = {
+    "deepspeed.initialize(config='a.json')": ["a.json"],
+    "deepspeed.initialize(config=None, config_params={'a': 1})": [{"a": 1}],
+    "p = deepspeed.add_config_arguments(argparse.ArgumentParser())\ndeepspeed.initialize(args=p.parse_args())": [],
+    "p = argparse.ArgumentParser()\np.add_argument('--deepspeed_config', default='a.json')\ndeepspeed.initialize(args=p.parse_args())": [
+        "a.json"
+    ],
+    "if compute():\n    deepspeed.initialize(config={'a': 1})\nelse:\n    deepspeed.initialize(config={'a': 2})": [{"a": 1}, {"a": 2}],
+    "def train():\n    deepspeed.initialize(config={'a': 1})\nif __name__ == '__main__':\n    train()": [{"a": 1}],
+    "class T:\n    def __init__(self):\n        self.ds = {'a': 1}\n    def run(self):\n        deepspeed.initialize(config=self.ds)": [
+        {"a": 1}
+    ],
+    "p = argparse.ArgumentParser()\np.add_argument('--ds', action='store_true')\nif p.parse_args().ds:\n"
+    "    deepspeed.initialize(config={'a': 1})": [{"a": 1}],
+    "from transformers import TrainingArguments\nTrainingArguments('o', deepspeed={'a': 1})": [{"a": 1}],
+    "from accelerate import Accelerator, DeepSpeedPlugin\nAccelerator(mixed_precision='bf16', deepspeed_plugin=DeepSpeedPlugin(zero_stage=3))": [
+        {
+            "train_batch_size": "auto",
+            "train_micro_batch_size_per_gpu": "auto",
+            "gradient_accumulation_steps": "auto",
+            "zero_optimization": {"stage": 3},
+            "bf16": {"enabled": True},
+        }
+    ],
+    "from lightning.pytorch.strategies import DeepSpeedStrategy\nDeepSpeedStrategy(stage=3, offload_optimizer=True)": [
+        {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}
+    ],
+    "import lightning as L\nL.Trainer(strategy='deepspeed_stage_2', precision='16-mixed')": [
+        {"zero_optimization": {"stage": 2}, "fp16": {"enabled": True}}
+    ],
+    "from ray.train.torch import TorchTrainer\ndef loop(config):\n    deepspeed.initialize(config=config['ds'])\n"
+    "TorchTrainer(loop, train_loop_config={'ds': {'a': 1}})": [{"a": 1}],
+}
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_calls(program: str) -> None:
+    assert shown(configs(HEAD + program + "\n")) == CALLS[program]
+
+
+def test_a_config_from_several_files(folder: Folder) -> None:
+    """A dict that a module of the project builds from a JSON file: each finding is in the file of its value."""
+    folder.write(
+        {
+            "train.py": "import deepspeed\nfrom lib.ds import make\nds = make(2)\nds['zero_optimization']['stage3_max_live'] = 1\n"
+            "deepspeed.initialize(model=m, config=ds)\n",
+            "lib/ds.py": "import json\ndef make(stage):\n    ds = json.load(open('base.json'))\n    ds['zero_optimization'] = {'stagee': stage}\n"
+            "    return ds\n",
+            "base.json": '{"train_micro_batch_size_per_gpu": 1,\n "gradient_cliping": 1.0}\n',
+        }
+    )
+    found = {(code, path, line) for code, path, line in folder.found("train.py") if code.startswith("DS10")}
+    places = {(path, line) for _, path, line in found}
+    assert {("train.py", 4), ("lib/ds.py", 4), ("base.json", 2)} <= places
+
+
+def test_a_json_file_that_the_program_does_not_change_is_judged_itself(folder: Folder) -> None:
+    folder.write({"ds.json": '{"zero_optimization": {"stage": "x"}}', "train.py": HEAD + "ds = json.load(open('ds.json'))" + PASS})
+    assert any(path == "ds.json" for _, path, _ in folder.found("train.py"))
+
+
+def test_a_notebook_is_read_by_cells(folder: Folder) -> None:
+    cells = [
+        {"cell_type": "markdown", "source": ["# training"]},
+        {"cell_type": "code", "source": ["!pip install deepspeed\n", "import deepspeed\n", "ds = {'a': 1}"]},
+        {"cell_type": "code", "source": "ds['zero_optimization'] = {\n 'stagee': 3}\ndeepspeed.initialize(model=m, config=ds)"},
+    ]
+    folder.write({"train.ipynb": json.dumps({"cells": cells, "nbformat": 4})})
+    assert ("DS101", "train.ipynb:cell 3", 2) in set(folder.found("train.ipynb"))
+
+
+def test_databricks(folder: Folder) -> None:
+    folder.write(
+        {"train.py": f"# Databricks notebook source\n{HEAD}\n# COMMAND ----------\n\nds = {{'zero_optimization': {{'stagee': 3}}}}{PASS}"}
+    )
+    assert any(code == "DS101" and path == "train.py:cell 2" for code, path, _ in folder.found("train.py"))
+
+
+REASONS = {
+    "p = deepspeed.add_config_arguments(argparse.ArgumentParser())\ndeepspeed.initialize(args=p.parse_args())": "--deepspeed_config",
+    "def run(ds):\n    deepspeed.initialize(config=ds)": "ds is an argument of run",
+    "from elsewhere import make\ndeepspeed.initialize(config=make())": "elsewhere.make",
+}
+
+
+@pytest.mark.parametrize("program", REASONS)
+def test_a_config_that_is_not_in_the_program_is_named(program: str) -> None:
+    read = read_program(HEAD + program + "\n", "train.py", "train.py", Context(Facts()), named=True)
+    assert read is not None
+    assert [REASONS[program] in one.reason for one in read.not_judged] == [True]
+
+
+def test_nothing_is_executed(tmp_path: Path) -> None:
+    """Every way in which reading could run something touches a file."""
+    mark = tmp_path / "ran"
+    touch = f"open({str(mark)!r}, 'w').write('x')"
+    module = tmp_path / "side.py"
+    module.write_text(f"{touch}\ndef make():\n    {touch}\n    return {{'a': 1}}\n")
+    program = (
+        f"import deepspeed, os, side\n{touch}\nos.system('touch {mark}')\nexec({touch!r})\neval({touch!r})\n"
+        f"class M(type):\n    def __new__(c, *a):\n        {touch}\nclass C(metaclass=M):\n    def __init__(self):\n        {touch}\nC()\n"
+        f"__import__('side')\nx = [{touch} for _ in range(2)]\n@{'C'}\ndef f(a={touch}):\n    {touch}\nf()\n"
+        f"deepspeed.initialize(model=m, config={{**side.make(), 'b': {touch}}})\n"
+    )
+    file = tmp_path / "train.py"
+    file.write_text(program)
+    read = read_program(program, str(file), "train.py", Context(Facts()), named=True)
+    assert read is not None
+    assert [shown(plain(one.config.root)) for one in read.setups if one.config and one.config.root] == [{"a": 1, "b": "?"}]
+    assert not mark.exists()
+
+
+BOMBS = {
+    "calls": "def f0(): return {'a': 1}\n"
+    + "".join(f"def f{n}(): return {{'a': f{n - 1}(), 'b': f{n - 1}()}}\n" for n in range(1, 60))
+    + "ds = f59()",
+    "sharing": "d0 = {'a': 1}\n" + "".join(f"d{n} = {{'a': d{n - 1}, 'b': d{n - 1}}}\n" for n in range(1, 60)) + "ds = d59",
+    "text": "s = 'x' * 1000\n" + "s = s + s\n" * 200 + "ds = {'a': s}",
+    "number": "n = 9\n" + "n = n ** 9\n" * 200 + "ds = {'a': n}",
+    "circle": "ds = {'a': 1}\nds['me'] = ds",
+    "branches": "ds = {'a': 1}\n" + "if c():\n    ds['a'] = 2\n" * 300,
+    "depth": "ds = {'a': 1}\n" + "".join(f"{' ' * n}if c():\n" for n in range(60)) + " " * 60 + "ds['a'] = 2",
+    "nesting": "ds = {'a': " + "(" * 80 + "1" + ")" * 80 + "}",
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_reading_is_bounded(name: str) -> None:
+    found = read_python(HEAD + BOMBS[name] + PASS, "train.py")
+    assert found is None or len(found.calls) <= 1
