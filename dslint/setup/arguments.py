@@ -39,7 +39,7 @@ FLOATS = frozenset(
 INTEGERS = frozenset({"per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "num_processes"})
 BOOLEANS = frozenset(
     {"fp16", "bf16", "fp16_full_eval", "bf16_full_eval", "auto_find_batch_size", "save_only_model", "load_best_model_at_end"}
-    | {"do_train", "do_eval", "predict_with_generate", "ds3_gather_for_generation"}
+    | {"do_train", "do_eval", "gradient_checkpointing", "predict_with_generate", "ds3_gather_for_generation"}
 )
 
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")

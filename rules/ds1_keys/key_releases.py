@@ -11,6 +11,7 @@ from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import removed, replacement, without
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Remove, Rename
+from dslint.source.tree import Mapping, Path, plain
 
 NEVER = "0.0.0"
 """The last release that read a key, for a key that no release has read."""
@@ -57,7 +58,8 @@ def removed_key(config: Config) -> Iterator[Finding]:
 def dead_key(config: Config) -> Iterator[Finding]:
     """A key that older releases read and this release silently ignores.
 
-    The feature was removed, or the key has another name now. DeepSpeed raises no error, and the setting does nothing.
+    The feature was removed, or the key has another name now. DeepSpeed raises no error, and the setting does nothing. What is switched off
+    anyway (false, null, `"enabled": false`) loses nothing and is an info.
 
     Use the key that replaces it, or remove it.
     """
@@ -71,7 +73,16 @@ def dead_key(config: Config) -> Iterator[Finding]:
             help=" ".join(filter(None, (f"Use `{until['use']}`." if until.get("use") else "Remove it.", until.get("note")))),
             on="key",
             fix=_use_instead(config, violation),
+            effect=Effect.ADVICE if _is_off(config, violation.path) else None,
         )
+
+
+def _is_off(config: Config, path: Path) -> bool:
+    """Whether the value switches off what the key is for: false, null, an empty section, or a section with `enabled` false."""
+    node = config.node(path)
+    if isinstance(node, Mapping):
+        return not node.members or config.literal((*path, "enabled")) is False
+    return config.is_null(path) or config.literal(path) is False
 
 
 def _use_instead(config: Config, violation: Violation) -> FixPlan | None:
@@ -119,7 +130,8 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
 def key_too_new(config: Config) -> Iterator[Finding]:
     """A key that a later release added.
 
-    The target release does not know the key: it ignores it, or rejects the config if the section admits no unknown keys.
+    The target release does not know the key: it ignores it, or rejects the config if the section admits no unknown keys. An ignored key
+    that switches a feature off loses nothing and is an info.
 
     Run a release that has the key, or remove it.
     """
@@ -132,7 +144,7 @@ def key_too_new(config: Config) -> Iterator[Finding]:
             help=f"Remove it, or run DeepSpeed {since} or newer.",
             fix=without(config, violation.path),
             on="key",
-            effect=Effect.CRASH if violation.raises else None,
+            effect=Effect.CRASH if violation.raises else Effect.ADVICE if _is_off(config, violation.path) else None,
             phase=Phase.PARSE if violation.raises else None,
         )
 
@@ -241,4 +253,11 @@ def key_shadowed(config: Config) -> Iterator[Finding]:
             related=((violation.meant, "DeepSpeed reads this one"),),
             on="key",
             fix=removed(violation.path),
+            effect=Effect.ADVICE if _says_the_same(config, violation.path, violation.meant) else None,
         )
+
+
+def _says_the_same(config: Config, path: Path, other: Path) -> bool:
+    """Whether two members have the same value, so that ignoring one of them loses nothing."""
+    first, second = config.node(path), config.node(other)
+    return first is not None and second is not None and plain(first) == plain(second)

@@ -35,6 +35,8 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     per step; with `hysteresis` 2, the first overflow skips a step without halving it. The parameters do not change, the data of those steps
     is wasted, and the learning rate schedule loses them. 32 was the default until DeepSpeed 0.8.0, and many guides still show it.
 
+    The finding is a warning if fp16 is enabled. Where only the run decides, such as with `"enabled": "auto"`, it is an info.
+
     Write 16, the current default, or remove the key. With a static `loss_scale` DeepSpeed does not read the key.
     """
     power = config.value(POWER)
@@ -52,7 +54,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
         f"each one overflows and is skipped, until the scale is down to 2**{DEFAULT_SCALE_POWER}.",
         help="Write 16, the default, or remove the key.",
         fix=write(config, POWER, "16"),
-        severity=Severity.WARNING,
+        severity=Severity.WARNING if config.enabled("fp16") is True else None,
     )
 
 

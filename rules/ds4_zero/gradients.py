@@ -93,7 +93,7 @@ def _conflict_without_grad_norm(config: Config) -> tuple[str, str] | None:
 @rule(
     "DS411",
     "contiguous-gradients-forced",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("zero_optimization.contiguous_gradients",),
     references=(STAGE_1_AND_2,),
 )

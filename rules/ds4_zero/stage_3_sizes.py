@@ -29,6 +29,9 @@ UNLIMITED_SUB_GROUP = 100_000_000_000
 SMALL_SUB_GROUP = 1_000_000
 """Elements below which nearly every parameter is its own sub-group."""
 
+FEW_LIVE_PARAMETERS = 1_000_000
+"""Elements below which `stage3_max_live_parameters` admits hardly any module of a model."""
+
 DEFAULT_REUSE_DISTANCE = 1_000_000_000
 
 
@@ -62,7 +65,7 @@ def no_prefetch(config: Config) -> Iterator[Finding]:
 @rule(
     "DS432",
     "prefetch-above-live-parameters",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("zero_optimization.stage3_prefetch_bucket_size",),
     references=(f"{COORDINATOR}.fetch_sub_module",),
 )
@@ -70,17 +73,33 @@ def no_prefetch(config: Config) -> Iterator[Finding]:
     trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8, "stage3_max_live_parameters": 1e8}'),
     at="zero_optimization.stage3_prefetch_bucket_size",
 )
+@bad(
+    trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e6, "stage3_max_live_parameters": 2000}'),
+    at="zero_optimization.stage3_max_live_parameters",
+)
 @good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "stage3_max_live_parameters": 1e8}'))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8}'))
 def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
     """`stage3_prefetch_bucket_size` is larger than `stage3_max_live_parameters`, which limits it.
 
     Before each prefetch DeepSpeed uses the smaller of `stage3_prefetch_bucket_size` and what `stage3_max_live_parameters` leaves. Above that limit the
-    prefetch size changes nothing, and DeepSpeed prefetches little or nothing while a large module is in use.
+    prefetch size changes nothing. A limit of less than a million elements is smaller than most modules: DeepSpeed then prefetches nothing, and the finding
+    is a warning about the limit.
 
-    Write a prefetch size well below the limit, or raise the limit.
+    Raise the limit to its default, 1e9, or write a prefetch size below it.
     """
-    if config.value(STAGE) == 3 and config.has(PREFETCH) and config.value(PREFETCH) > config.value(LIVE):
+    if not (config.value(STAGE) == 3 and config.has(PREFETCH) and config.value(PREFETCH) > config.value(LIVE)):
+        return
+    if config.value(LIVE) < FEW_LIVE_PARAMETERS:
+        yield Finding(
+            LIVE,
+            f"stage3_max_live_parameters {config.quote(LIVE)} leaves no room to prefetch a module: DeepSpeed ignores stage3_prefetch_bucket_size {config.quote(PREFETCH)}, and the GPU waits for every module.",
+            help="Write 1e9, the default: it counts elements.",
+            fix=write(config, LIVE, "1e9"),
+            related=((PREFETCH, "the prefetch size is set here"),),
+            effect=Effect.IGNORED,
+        )
+    else:
         default = "" if config.has(LIVE) else ", the default"
         yield Finding(
             PREFETCH,
@@ -93,7 +112,7 @@ def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
 @rule(
     "DS433",
     "prefetch-of-sequential-allgather",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("zero_optimization.stage3_allgather_sequential",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
 )
@@ -209,7 +228,7 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
 @rule(
     "DS435",
     "sub-group-unbounded",
-    effect=Effect.MEMORY,
+    effect=Effect.ADVICE,
     watches=("zero_optimization.sub_group_size",),
     references=(SUB_GROUPS, "https://github.com/deepspeedai/DeepSpeed/issues/1145"),
 )
@@ -217,10 +236,11 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
 @good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e9}'))
 @good(trained('"zero_optimization": {"stage": 2, "sub_group_size": 1e12}'))
 def sub_group_unbounded(config: Config) -> Iterator[Finding]:
-    """A huge `sub_group_size` makes the optimizer update the whole partition of a GPU at once.
+    """A huge `sub_group_size` lets the optimizer update the whole partition of a GPU at once.
 
     At stage 3 the optimizer step handles `sub_group_size` elements at a time, which limits its working memory (fp32 gradients, buffers for NVMe) to one
-    sub-group. Old documentation shows 1e12, which is more than any GPU holds: there is one sub-group, and the step needs memory for all of it at once.
+    sub-group. Old documentation shows 1e12, which is more than any GPU holds: there is one sub-group. This makes a difference only if a GPU holds
+    more than 1e9 elements of the partitioned model; the step then needs memory for all of them at once.
 
     Write 1e9, the default, or less if the step runs out of memory.
     """
@@ -228,8 +248,8 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
     if config.value(STAGE) == 3 and isinstance(size, int) and size >= UNLIMITED_SUB_GROUP:
         yield Finding(
             SUB_GROUP,
-            f"sub_group_size {config.quote(SUB_GROUP)} is more elements than a GPU holds: the optimizer updates its whole partition at once, with 4 bytes of fp32 gradient for each element.",
-            help="Write 1e9, the default, which limits these gradients to 3.7 GiB.",
+            f"sub_group_size {config.quote(SUB_GROUP)} is more elements than a GPU holds, so it limits nothing: if a GPU has more than 1e9 elements, the optimizer step needs more memory than with the default.",
+            help="Write 1e9, the default, which limits the fp32 gradients of the step to 3.7 GiB.",
             fix=write(config, SUB_GROUP, "1e9"),
         )
 

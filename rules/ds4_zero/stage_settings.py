@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without
@@ -30,6 +30,15 @@ EVERY_STAGE_KEYS = tuple(
 """Keys that the optimizers of stages 1, 2 and 3 read."""
 
 
+ZEROPP_FEATURES = {
+    f"{ZERO}.zero_hpz_partition_size": 1,
+    f"{ZERO}.zero_quantized_weights": False,
+    f"{ZERO}.zero_quantized_nontrainable_weights": False,
+    f"{ZERO}.zero_quantized_gradients": False,
+}
+"""The features of ZeRO++, with the value that leaves each off."""
+
+
 def _names(keys: list[str]) -> str:
     return ", ".join(key.partition(".")[2] for key in keys)
 
@@ -41,7 +50,7 @@ def _related_unread(keys: list[str]) -> tuple[tuple[str, str], ...]:
 @rule(
     "DS403",
     "stage-3-keys-below-stage-3",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=STAGE_3_KEYS,
     references=(f"{ENGINE}._configure_zero_optimizer",),
 )
@@ -49,13 +58,17 @@ def _related_unread(keys: list[str]) -> tuple[tuple[str, str], ...]:
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": 5e7, "sub_group_size": 1e9}}',
     at="zero_optimization.stage3_prefetch_bucket_size",
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "sub_group_size": 1e9, "zero_quantized_weights": true}}',
+    at="zero_optimization.zero_quantized_weights",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}')
 def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
     """Settings of ZeRO stage 3 do nothing at stages 1 and 2.
 
     Only the stage 3 optimizer reads the keys that begin with `stage3_`, `sub_group_size`, and the partitions and quantization of ZeRO++. At stages 1 and 2
-    DeepSpeed ignores them. Their presence often means that stage 3 was intended.
+    DeepSpeed ignores them. A leftover size changes nothing and is an info. A feature of ZeRO++ that is switched on and never runs is a warning.
 
     Set `"stage": 3`, or remove them.
     """
@@ -63,6 +76,8 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
     if stage not in (1, 2):
         return
     unread = [key for key in in_file_order(config, STAGE_3_KEYS) if is_on(config, key)]
+    features = [key for key in unread if key in ZEROPP_FEATURES and config.value(key) != ZEROPP_FEATURES[key]]
+    unread = [*features, *(key for key in unread if key not in features)]
     if unread:
         yield Finding(
             unread[0],
@@ -70,13 +85,14 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
             help=f'Set "stage": 3, or remove {"it" if len(unread) == 1 else "them"}.',
             fix=without(config, unread[0]),
             related=(*related_stage(config), *_related_unread(unread[1:])),
+            effect=Effect.IGNORED if features else None,
         )
 
 
 @rule(
     "DS405",
     "stage-2-keys-at-stage-3",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=tuple(BELOW_STAGE_3_KEYS),
     references=(f"{ENGINE}._configure_zero_optimizer",),
 )
@@ -108,14 +124,13 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
             help=f"Remove {'it' if len(unread) == 1 else 'them'}.",
             fix=without(config, unread[0]),
             related=(*related_stage(config), *_related_unread(unread[1:])),
-            severity=Severity.INFO,
         )
 
 
 @rule(
     "DS406",
     "zero-settings-at-stage-0",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("zero_optimization.stage",),
     references=(f"{ENGINE}.zero_optimization",),
 )
@@ -145,7 +160,6 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
             help=f"Set the stage to 1, 2 or 3, or remove {'it' if len(unread) == 1 else 'them'}.",
             fix=without(config, unread[0]),
             related=(*related_stage(config), *_related_unread(unread[1:])),
-            severity=Severity.INFO,
         )
 
 
@@ -209,7 +223,7 @@ def pipeline_loading_below_stage_3(config: Config) -> Iterator[Finding]:
 @rule(
     "DS440",
     "allgather-partitions-not-read",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("zero_optimization.allgather_partitions",),
     references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig.allgather_partitions",),
 )

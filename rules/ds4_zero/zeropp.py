@@ -286,7 +286,7 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
 @rule(
     "DS425",
     "quantized-gradients-on-one-node",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("zero_optimization.zero_quantized_gradients",),
     needs=("nodes",),
     references=(f"{STAGE_3}.__avg_scatter_grads",),

@@ -16,7 +16,7 @@ from dslint.rules.helpers.zero import STAGE, related_stage
 @rule(
     "DS512",
     "aio-without-nvme",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("aio",),
     references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", OFFLOAD_DOCS),
 )
@@ -46,7 +46,6 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
             fix=without(config, "aio"),
             on="key",
             related=related_stage(config),
-            severity=Severity.INFO,
         )
 
 

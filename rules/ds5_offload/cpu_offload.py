@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Severity
+from dslint.diagnostics import Effect
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
@@ -201,8 +201,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
             "DeepSpeed does not read zero_force_ds_cpu_optimizer with an optimizer section: it applies only to optimizers that the program passes.",
             help="Remove it.",
             fix=without(config, FORCE),
-            effect=Effect.IGNORED,
-            severity=Severity.INFO,
+            effect=Effect.ADVICE,
         )
     elif config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):  # Accelerate replaces torch's Adam
         yield Finding(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
@@ -121,7 +121,7 @@ NVME_SETTINGS: dict[str, dict[str, Any]] = {
 @rule(
     "DS511",
     "nvme-settings-without-nvme",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=tuple(f"{section}.{name}" for section, settings in NVME_SETTINGS.items() for name in settings),
     references=(OFFLOAD_DOCS, "deepspeed/runtime/zero/offload_config.py"),
 )
@@ -158,7 +158,6 @@ def nvme_settings_without_nvme(config: Config) -> Iterator[Finding]:
             help=f'Write "device": "nvme" (at ZeRO stage 3), or remove {"it" if len(unread) == 1 else "them"}.',
             fix=without(config, f"{section}.{unread[0]}"),
             related=((f"{section}.device", "the device is set here"),),
-            severity=None if "nvme_path" in unread else Severity.INFO,
         )
 
 

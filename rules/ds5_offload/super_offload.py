@@ -51,6 +51,8 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
     `super_offload` requires ZeRO stage 3, `cpuadam_cores_perc` requires `super_offload`, and `ratio` requires a device other than "none". DeepSpeed ignores
     them silently.
 
+    A leftover that changes nothing (`cpuadam_cores_perc`, or `ratio` with an explicit device "none") is an info.
+
     Remove the setting, or add what it requires.
     """
     stage, super_offload = config.value(STAGE), config.value(SUPER)
@@ -68,6 +70,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
             f"DeepSpeed reads cpuadam_cores_perc {config.quote(CORES)} only with super_offload, which is false.",
             help="Remove it.",
             fix=without(config, CORES),
+            effect=Effect.ADVICE,
         )
     if config.has(RATIO) and config.value(RATIO) < 1 and stage == 3 and config.value(DEVICE) == "none":
         yield Finding(
@@ -76,6 +79,7 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
             help='Write "device": "cpu", or remove it.',
             fix=without(config, RATIO),
             related=((DEVICE, "the device is set here"),) if config.has(DEVICE) else (),
+            effect=Effect.ADVICE if config.has(DEVICE) else None,
         )
 
 

@@ -52,6 +52,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
         return
     loader = config.facts.integration
     if loader is not None and loader in HUGGING_FACE:
+        checkpointed = config.arguments is not None and config.arguments.value("gradient_checkpointing") is True
         yield Finding(
             SECTION,
             f"activation_checkpointing has no effect under {loader.label}: DeepSpeed's engine does not checkpoint activations, "
@@ -59,6 +60,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
             help="Set gradient_checkpointing=True in TrainingArguments (or call model.gradient_checkpointing_enable()), "
             "and remove the section.",
             fix=without(config, SECTION, Applicability.UNSAFE),
+            effect=Effect.ADVICE if checkpointed else None,
         )
         return
     yield Finding(
@@ -169,7 +171,7 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
 @rule(
     "DS704",
     "number-checkpoints-not-read",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("activation_checkpointing.number_checkpoints",),
     references=(CONFIGURE_SOURCE,),
 )

@@ -97,6 +97,10 @@ def data_efficiency_switch_not_read(config: Config) -> Iterator[Finding]:
                 return
 
 
+FEATURES = (CURRICULUM, DYNAMIC_BATCHING, RANDOM_LTD)
+"""The sections of `data_efficiency` that have their own `enabled`."""
+
+
 @rule(
     "DS811",
     "data-efficiency-without-a-feature",
@@ -110,15 +114,17 @@ def data_efficiency_switch_not_read(config: Config) -> Iterator[Finding]:
 def data_efficiency_without_a_feature(config: Config) -> Iterator[Finding]:
     """`data_efficiency` is enabled, but none of its features is.
 
-    Curriculum learning, dynamic batching and random layer token drop each have their own `enabled`, and DeepSpeed uses only those.
+    Curriculum learning, dynamic batching and random layer token drop each have their own `enabled`, and DeepSpeed uses only those. If one of
+    them is written as false, that is a choice, and the finding is an info.
 
     Enable a feature, or remove the section.
     """
-    features = [config.value(f"{feature}.enabled") for feature in (CURRICULUM, DYNAMIC_BATCHING, RANDOM_LTD)]
+    features = [config.value(f"{feature}.enabled") for feature in FEATURES]
     if config.has(ENABLED) and config.value(ENABLED) is True and all(enabled is False for enabled in features):
         yield Finding(
             ENABLED,
             "data_efficiency is enabled but does nothing: curriculum_learning, dynamic_batching and random_ltd are all disabled.",
             help='Write "enabled": true in the section of a feature, or remove data_efficiency.',
             fix=write(config, ENABLED, "false", Applicability.SAFE),
+            effect=Effect.ADVICE if any(config.has(f"{feature}.enabled") for feature in FEATURES) else None,
         )

@@ -21,6 +21,9 @@ UNREAD = {
 }
 """Keys that DeepSpeed parses and does not use, with what decides instead."""
 
+HARMLESS = ("pipeline.seed_layers", "vocabulary_size", "disable_allgather")
+"""Those of the keys that, ignored, do not change what is trained, or on which ranks."""
+
 
 @rule(
     "DS855",
@@ -36,7 +39,8 @@ UNREAD = {
 def key_without_a_reader(config: Config) -> Iterator[Finding]:
     """DeepSpeed accepts this key but never uses its value.
 
-    Keys such as `pipeline.stages` look as if they configured a pipeline. The program does that, with `PipelineModule` and its arguments.
+    Keys such as `pipeline.stages` look as if they configured a pipeline. The program does that, with `PipelineModule` and its arguments. The
+    keys that change nothing important when DeepSpeed ignores them, such as `vocabulary_size`, are infos.
 
     Remove the key, and set the value where it is read.
     """
@@ -45,7 +49,10 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
             continue
         if any(violation.path == tuple(key.split(".")) for violation in config.violations):
             continue
-        yield Finding(key, f"{key} {config.quote(key)} has no effect: {reason}.", help="Remove it.", fix=without(config, key))
+        effect = Effect.ADVICE if key in HARMLESS else None
+        yield Finding(
+            key, f"{key} {config.quote(key)} has no effect: {reason}.", help="Remove it.", fix=without(config, key), effect=effect
+        )
 
 
 @rule(

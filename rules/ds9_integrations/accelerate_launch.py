@@ -114,7 +114,7 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
 @rule(
     "DS918",
     "zero3-init-below-stage-3",
-    effect=Effect.IGNORED,
+    effect=Effect.ADVICE,
     watches=("setup",),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__",),
     setup=True,

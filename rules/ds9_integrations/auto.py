@@ -78,8 +78,8 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             help=_advice(violation, known=known),
             fix=_write_default(config, violation, Applicability.UNSAFE if changes_training else Applicability.SAFE) if known else None,
             on="value",
-            effect=Effect.SILENT if changes_training else Effect.IGNORED,
-            severity=None if known else Severity.WARNING if changes_training else Severity.INFO,
+            effect=Effect.SILENT if changes_training else Effect.ADVICE,
+            severity=Severity.WARNING if changes_training and not known else None,
             certain=known,
         )
 
