@@ -13,9 +13,9 @@ from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
 from dslint.registry.watches import can_run, signals_of
-from dslint.rule import RuleInfo
+from dslint.rule import Finding, RuleInfo
 from dslint.source.ignores import IgnoreComments
-from dslint.source.tree import Document
+from dslint.source.tree import Document, path_of
 
 IGNORES = "ignores"
 """What a rule watches that checks the ignore comments of a file. It runs with the suppression of findings, not with the other rules."""
@@ -54,10 +54,18 @@ def findings_of(
         beside: the files around it, by their names.
     """
     try:
-        return [place(rule, finding, document, shown, beside) for finding in rule.load().check(subject)]
+        found = [one for one in rule.load().check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
+        return [place(rule, finding, document, shown, beside) for finding in found]
     except UserError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still run
         message = f"rule {rule.code} ({rule.name}) failed on this file: {described(error)}. The other rules ran."
         own = rule.module.startswith("dslint.")
         return [internal_error(shown, message, REPORT_IT if own else f"The rule is not part of dslint: it comes from {rule.module}.")]
+
+
+def _is_replaced(finding: Finding, subject: Config | IgnoreComments) -> bool:
+    """Whether a finding is in a section that DeepSpeed does not read, because the program passes an object instead of it."""
+    program = subject.setup.program if isinstance(subject, Config) and subject.setup else None
+    at = path_of(finding.at)
+    return program is not None and bool(at) and at[0] in program.replaced

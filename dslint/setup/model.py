@@ -47,6 +47,12 @@ class Program:
     client_optimizer: SourcedValue | None = None
     client_scheduler: SourcedValue | None = None
 
+    @property
+    def replaced(self) -> dict[str, SourcedValue]:
+        """The sections of the config that DeepSpeed does not read because the program passes an object instead, with that object."""
+        objects = {"optimizer": self.client_optimizer, "scheduler": self.client_scheduler}
+        return {section: given for section, given in objects.items() if given is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Setup:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
-from dslint.diagnostics import Effect
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
@@ -20,6 +20,15 @@ FORCE = "zero_force_ds_cpu_optimizer"
 
 ADAM_BYTES = 16
 """Bytes on the host for each parameter with an offloaded Adam: master weight, gradient and two moments, in fp32."""
+
+
+def _passing(optimizer: str) -> str:
+    """A program that passes an optimizer to DeepSpeed, for examples."""
+    return (
+        "import deepspeed\nimport torch\n"
+        f"optimizer = {optimizer}(model.parameters(), lr=1e-4)\n"
+        'deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")\n'
+    )
 
 
 def _llama_7b() -> Any:
@@ -147,19 +156,45 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     integration="transformers",
 )
+@bad(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    at="zero_optimization.offload_optimizer",
+    program=_passing("torch.optim.AdamW"),
+    integration="deepspeed",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    program=_passing("deepspeed.ops.adam.DeepSpeedCPUAdam"),
+    integration="deepspeed",
+)
 def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
     """With offload DeepSpeed accepts only its CPU optimizers from the program.
 
-    Without an `optimizer` section the program passes an optimizer to `deepspeed.initialize`. With offload it must be `DeepSpeedCPUAdam` or `DeepSpeedCPULion`:
+    Without an `optimizer` section, and often beside one, the program passes an optimizer to `deepspeed.initialize`. With offload it must be `DeepSpeedCPUAdam` or `DeepSpeedCPULion`:
     DeepSpeed raises `ZeRORuntimeException: You are using ZeRO-Offload with a client provided optimizer` for any other, such as torch's AdamW. Accelerate
     replaces the optimizer automatically.
 
     Build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the program, or write an `optimizer` section. With `"zero_force_ds_cpu_optimizer": false` DeepSpeed accepts
     any optimizer, which is slower.
     """
-    if config.facts.integration is not Integration.DEEPSPEED or config.has("optimizer") or not offloads_optimizer(config):
+    if config.facts.integration is not Integration.DEEPSPEED or not offloads_optimizer(config) or config.value(FORCE) is not True:
         return
-    if config.value(FORCE) is True:
+    program = config.setup.program if config.setup else None
+    passed = program.client_optimizer if program else None
+    if passed is not None:
+        name = str(passed.value).rpartition(".")[2]
+        if name not in ("DeepSpeedCPUAdam", "DeepSpeedCPULion"):
+            yield Finding(
+                OFFLOAD_OPTIMIZER,
+                f'{passed.where} passes {name} to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+                help='Build deepspeed.ops.adam.DeepSpeedCPUAdam in the program, or write "zero_force_ds_cpu_optimizer": false.',
+                on="key",
+                related=(passed.related("passed here"),),
+                effect=Effect.CRASH,
+                phase=Phase.INITIALIZE,
+                certain=str(passed.value).startswith("torch.optim."),
+            )
+    elif not config.has("optimizer"):
         yield Finding(
             OFFLOAD_OPTIMIZER,
             'The program passes the optimizer, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',

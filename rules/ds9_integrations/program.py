@@ -93,3 +93,44 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
             help="Write config=.",
             elsewhere=given.related(""),
         )
+
+
+@rule(
+    "DS945",
+    "section-replaced-by-program",
+    effect=Effect.IGNORED,
+    watches=("setup",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_optimizer and _configure_lr_scheduler",),
+)
+@bad(
+    _ADAMW,
+    at="optimizer",
+    program="import deepspeed\nimport torch\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    'deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")\n',
+    integration="deepspeed",
+)
+@good(
+    _ADAMW,
+    program='import deepspeed\ndeepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n',
+    integration="deepspeed",
+)
+def section_replaced_by_program(config: Config) -> Iterator[Finding]:
+    """The program passes an optimizer or a schedule to `deepspeed.initialize`, and the config has one, too.
+
+    DeepSpeed uses the object that the program passes. It does not read the section of the config: its type, its learning rate and its
+    other parameters have no effect, and are not checked.
+
+    Remove the section, or do not pass the object.
+    """
+    program = config.setup.program if config.setup else None
+    argument = {"optimizer": "optimizer", "scheduler": "lr_scheduler"}
+    for section, given in program.replaced.items() if program else ():
+        if config.has(section):
+            name = str(given.value).rpartition(".")[2]
+            yield Finding(
+                section,
+                f"{given.where} passes {name} as {argument[section]} to deepspeed.initialize: DeepSpeed ignores this section.",
+                help=f"Remove the section, or the argument {argument[section]}.",
+                on="key",
+                related=(given.related("passed here"),),
+            )

@@ -81,3 +81,12 @@ def test_configure_raises_for_a_contiguous_buffer_of_unknown_size(engine: Engine
     assert raised.phase == "initialize"
     assert "number of layers" in str(raised.error)
     assert not ran.raised, ran.error
+
+
+def test_a_client_optimizer_raises_with_offload(engine: Engine) -> None:
+    """The crash of DS525: the worker passes torch's AdamW to a config without an optimizer."""
+    text = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "%s"}}}'
+    raised, ran = engine.ask([Case(device, text=text % device, upto="initialize", optimizer=True) for device in ("cpu", "none")])
+    assert raised.phase == "initialize"
+    assert "client provided optimizer" in str(raised.error)
+    assert not ran.raised, ran.error

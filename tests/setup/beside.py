@@ -40,7 +40,7 @@ def context_of(example: Example) -> Context:
     if "train.py" in files:
         found = read_python(files["train.py"], "train.py")
         assert found is not None
-        setup = replace(setup, program=found.program)
+        setup = replace(setup, program=found.program_of(found.calls[0]) if found.calls else found.program)
     if "run.sh" in files:
         script = read_script(files["run.sh"])
         document = Document(files["run.sh"], None, language="text")

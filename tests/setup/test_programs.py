@@ -210,3 +210,21 @@ BOMBS = {
 def test_reading_is_bounded(name: str) -> None:
     found = read_python(HEAD + BOMBS[name] + PASS, "train.py")
     assert found is None or len(found.calls) <= 1
+
+
+CLIENT = (
+    "import torch\nopt = torch.optim.AdamW(m.parameters())\n"
+    "deepspeed.initialize(model=m, optimizer=opt, config={'train_batch_size': 1, 'optimizer': {'type': 'Adam', 'params': {'lr': 1e-4, 'warmup': 3}}%s})\n"
+)
+OFFLOAD = ", 'zero_optimization': {'stage': 2, 'offload_optimizer': {'device': 'cpu'}}"
+
+
+def test_a_client_optimizer_replaces_the_section(folder: Folder) -> None:
+    folder.write(
+        {"train.py": HEAD + CLIENT % "", "own.py": HEAD + (CLIENT % "").replace("optimizer=opt, ", ""), "off.py": HEAD + CLIENT % OFFLOAD}
+    )
+    found = {name: {code for code, _, _ in folder.found(name)} for name in ("train.py", "own.py", "off.py")}
+    assert {"DS609", "DS945"} & found["train.py"] == {"DS945"}
+    assert {"DS609", "DS945"} & found["own.py"] == {"DS609"}
+    assert "DS525" in found["off.py"]
+    assert "DS525" not in found["train.py"] | found["own.py"]

@@ -53,9 +53,7 @@ def _called(call: Call, gathered: LoadedSetup) -> str:
 
 def _gather(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
-    program = replace(found.program, loader=call.integration or None)
-    program = replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
-    setup = Setup(program=program, arguments=call.arguments, link=call.given)
+    setup = Setup(program=found.program_of(call), arguments=call.arguments, link=call.given)
     gathered = LoadedSetup(setup, given, documents=dict(found.documents), kinds=dict.fromkeys(found.documents, FileKind.PYTHON))
     if call.config is not None:
         gathered.config = found.config(call.config)

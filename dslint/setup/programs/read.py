@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dslint.setup.arguments import Arguments
 from dslint.setup.model import Program
@@ -36,6 +36,11 @@ class PythonFile:
     loose: Arguments | None = None
     documents: dict[str, Document] = field(default_factory=dict)
     sources: Sources = field(default_factory=Sources)
+
+    def program_of(self, call: Call) -> Program:
+        """The program as it is for one of its calls."""
+        program = replace(self.program, loader=call.integration or None)
+        return replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
 
     def config(self, root: Mapping) -> Document:
         """A config that the program builds, as a document over all its files."""
