@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from os.path import basename
+from typing import NamedTuple
 
+from dslint.diagnostics import Range
 from dslint.setup.arguments import SourcedValue, as_read, range_of
 from dslint.setup.model import Launch
-from dslint.setup.shell import Script, Word, gpus_per_node
+from dslint.setup.shell.pieces import Piece, Text, key, known, place_of
+from dslint.setup.shell.script import Script, gpus_per_node
+from dslint.setup.shell.state import Launched
 from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from dslint.source.integers import integer
-from dslint.source.tree import Document
 from dslint.source.unknown import UNKNOWN
 
 _CLI = {"llamafactory-cli": LLAMA_FACTORY, "lmf": LLAMA_FACTORY, "axolotl": AXOLOTL, "swift": SWIFT, "trl": TRL}
@@ -38,47 +42,105 @@ class Command:
     framework: str = TRAINER
     launch: Launch | None = None
     complete: bool = True
+    folder: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    written: dict[str, Text] = field(default_factory=dict)
+    """The texts of the files that the script has written and that flags name."""
 
 
-def read_command(words: list[Word], script: Script, document: Document, shown: str) -> Command | None:
+_NEAR = 200
+"""How many characters a value may stand behind its flag to be shown as one place with it."""
+
+
+def _is_redirect(text: str) -> bool:
+    return text in ("2>&1", "&>", "&>>") or re.match(r"(\d|&)?>|<", text) is not None
+
+
+class Word(NamedTuple):
+    """A word of a command: its text, None if it is only known at run time; how messages show it; and its place.
+
+    `written` is the text of the file that the word names, if the script has written that file.
+    """
+
+    text: str | None
+    raw: str
+    path: str
+    range: Range
+    written: Text | None = None
+    loose: bool = False
+    """Whether the word is unknown as a whole, and could be any number of arguments."""
+
+
+def words_of(launched: Launched) -> list[Word]:
+    """The words of a command."""
+    return [_word(text, launched) for text in launched.words if text]
+
+
+def _word(text: Text, launched: Launched) -> Word:
+    source, span = place_of(text)
+    characters = known(text)
+    raw = characters if characters is not None else "".join(_raw(piece) for piece in text)
+    loose = len(text) == 1 and text[0].text is None
+    name = os.path.normpath(key(text))
+    return Word(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose)
+
+
+def _raw(piece: Piece) -> str:
+    return piece.text if piece.text is not None else piece.source.document.text[slice(*piece.span)]
+
+
+def read_command(launched: Launched, script: Script) -> Command | None:
     """What a command launches; None if it does not launch a training."""
-    reader = _Reader(words, script, document, shown)
-    return reader.command()
+    command = _Reader(launched, script).command()
+    if command is not None:
+        command.folder = launched.folder
+        command.environment = {name: value for name, text in launched.environment.items() if (value := known(text)) is not None}
+    return command
 
 
 class _Reader:
-    def __init__(self, words: list[Word], script: Script, document: Document, shown: str) -> None:
-        self.words = words
+    def __init__(self, launched: Launched, script: Script) -> None:
+        self.words = words_of(launched)
         self.script = script
-        self.document = document
-        self.shown = shown
-        self.position = 0
+        self.document = script.source.document
+        self.shown = script.source.shown
         self.srun = False
+        self.written: dict[str, Text] = {}
 
     def command(self) -> Command | None:
         names = [basename(word.text or "") for word in self.words]
         self.srun = "srun" in names
         for index, name in enumerate(names):
             after = [word.text for word in self.words[index + 1 : index + 3]]
-            if name == "deepspeed":
+            if name in ("deepspeed", "ds"):
                 return self._launched("deepspeed", index + 1)
             if name in ("torchrun", "torch_run"):
                 return self._launched("torchrun", index + 1)
             if name == "accelerate" and after[:1] == ["launch"]:
                 return self._launched("accelerate", index + 2)
-            if name.startswith("python") and after[:1] == ["-m"] and len(after) > 1:
-                module = after[1] or ""
+            if name.startswith("python"):
+                module, start = self._module(index + 1)
                 if module.startswith("torch.distributed."):
-                    return self._launched("torchrun", index + 3)
+                    return self._launched("torchrun", start)
                 if module in ("accelerate.commands.launch", "deepspeed.launcher.runner"):
-                    return self._launched(module.partition(".")[0], index + 3)
+                    return self._launched(module.partition(".")[0], start)
                 if module.startswith("axolotl"):
-                    return self._run("python", index + 3, framework=AXOLOTL)
+                    return self._run("python", start, framework=AXOLOTL)
+                if module:
+                    return self._program("python", start - 1, module=True)
             if name in _CLI and after[:1] not in (["fetch"], ["preprocess"], ["export"], ["chat"], ["webui"], ["version"]):
                 return self._run(name, index + 2, framework=_CLI[name])
-            if name.startswith("python") and re.fullmatch(r"python[\d.]*", name):
+            if re.fullmatch(r"python[\d.]*", name):
                 return self._program("python", index + 1)
         return None
+
+    def _module(self, index: int) -> tuple[str, int]:
+        """The module of `python -u -m MODULE`, and the index of the word after it."""
+        while index < len(self.words) and (self.words[index].text or "") in ("-u", "-O", "-B", "-s", "-E", "-I"):
+            index += 1
+        if index + 1 < len(self.words) and self.words[index].text == "-m":
+            return self.words[index + 1].text or "", index + 2
+        return "", index
 
     # ------------------------------------------------------------------ words
 
@@ -88,8 +150,11 @@ class _Reader:
         assert last is not None
         value = UNKNOWN if word is not None and word.text is None else word.text if word is not None else True
         raw = "" if word is None or word is flag else word.raw
-        span = type(first.span)(first.span.start, last.span.end)
-        return SourcedValue(as_read(name, value), flag.raw if flag else name, raw, self.shown, range_of(self.document, span))
+        if word is not None and word.written is not None:
+            self.written[name] = word.written
+        near = first.path == last.path and 0 <= last.range.start.offset - first.range.end.offset < _NEAR
+        place = Range(first.range.start, last.range.end) if near else first.range
+        return SourcedValue(as_read(name, value), flag.raw if flag else name, raw, first.path, place)
 
     def _flags(self, start: int, *, until_program: bool) -> tuple[dict[str, SourcedValue], list[Word], int]:
         """The flags from a word on. With `until_program` reading stops at the first word that is not a flag: the program."""
@@ -99,17 +164,17 @@ class _Reader:
         while index < len(self.words):
             word = self.words[index]
             text = word.text if word.text is not None else word.raw
-            if text in (">", "2>", ">>", "<", "2>&1", "&>") or re.match(r"\d?>", text):
+            if _is_redirect(text) or text in ("|", "&&", ";", "||"):
                 break
             if text.startswith("-") and not re.fullmatch(r"-\d.*", text):
                 name, equals, value = text.lstrip("-").partition("=")
                 name = name.replace("-", "_")
                 following = self.words[index + 1] if index + 1 < len(self.words) else None
                 if equals:
-                    inside = Word(value if word.text is not None else None, value, word.span)
+                    inside = word._replace(text=value if word.text is not None else None, raw=value)
                     given = self._given(name, inside, None)
                     flags[name] = SourcedValue(given.value, "--" + name, value, given.path, given.range)
-                elif following is None or (until_program and name in _ALONE) or re.match(r"--?[A-Za-z]", following.raw):
+                elif following is None or (until_program and name in _ALONE) or re.match(r"--?[A-Za-z]", following.raw) or _is_redirect(following.raw):
                     flags[name] = self._given(name, None, word)
                 else:
                     flags[name] = self._given(name, following, word)
@@ -131,11 +196,13 @@ class _Reader:
             command.launch = self._launch(launcher, flags)
         return command
 
-    def _program(self, launcher: str, index: int) -> Command | None:
+    def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:
+        while launcher == "python" and index < len(self.words) and re.fullmatch(r"-[uOBsEI]+", self.words[index].text or ""):
+            index += 1
         if index >= len(self.words):
             return None
         program = self.words[index]
-        if launcher == "python" and not (program.text or program.raw).endswith(".py"):
+        if launcher == "python" and not module and not (program.text or program.raw).endswith(".py"):
             return None
         command = self._run(launcher, index + 1)
         command.program = self._given("", program)
@@ -147,7 +214,8 @@ class _Reader:
         flags, rest, _ = self._flags(index, until_program=False)
         command = Command(launcher, flags=flags, framework=framework)
         command.words = [self._given("", word) for word in rest]
-        command.complete = not any(word.text is None and word.raw.startswith(("$", '"$')) for word in rest)
+        command.complete = not any(word.loose for word in self.words[index:])
+        command.written = self.written
         return command
 
     # ------------------------------------------------------------------ ranks

@@ -24,22 +24,57 @@ from dslint.source.yaml_tree import parse_yaml
 
 def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool, make: bool = False) -> Read | None:
     """Read a shell text. None for a discovered file that launches nothing with DeepSpeed."""
-    script = read_script(text, make=make)
-    document = Document(text, None, comments=script.comments, language="text")
-    setups: list[LoadedSetup] = []
+    try:
+        script = read_script(text, path, shown, given.environment, make=make)
+    except NoParser:
+        reason = NotJudged("a script; scripts are not read because tree-sitter and tree-sitter-bash are not installed.")
+        return Read(FileKind.UNRELATED, Document(text, None, language="text"), note=reason.reason, not_judged=[reason])
+    document = script.source.document
+    found = Read(FileKind.SCRIPT, document)
     said: list[str] = []
-    for words in script.commands:
-        command = read_command(words, script, document, shown)
+    for launched in script.launched:
+        command = read_command(launched, script)
         if command is None:
             continue
         gathered = gather_command(command, document, path, shown, given)
-        if gathered is not None:
-            setups.append(settle(gathered))
-            said.append(_said(command, gathered))
-    if not setups:
+        if gathered is None:
+            reason_of = why_not(command, gathered_program(command, path))
+            found.not_judged += [reason_of] if reason_of else []
+            continue
+        found.setups.append(settle(gathered))
+        said.append(_said(command, gathered))
+    if script.cut_off:
+        found.not_judged.append(NotJudged("loops or recursion in this script launch more than dslint follows; the rest is not judged."))
+    if not found.setups and not found.not_judged:
         note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
-    return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + ".")
+    found.note = "; ".join(dict.fromkeys(said)) + "." if said else None
+    return found
+
+
+def why_not(command: Command, program: PythonFile | None) -> NotJudged | None:
+    """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
+    flags = command.flags.keys() | command.launcher_flags.keys()
+    uses = command.launcher == "deepspeed" or any("deepspeed" in name for name in flags)
+    if not uses:
+        return None
+    at = command.program.range if command.program else None
+    name = f"the launch of {command.program.raw}" if command.program else "a launch"
+    link = command.flags.get("deepspeed_config") or command.flags.get("deepspeed") or command.flags.get("ds_config")
+    if link is not None and link.value is UNKNOWN:
+        return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. Pass --env NAME=VALUE.", link.range)
+    if program is None:
+        return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
+    return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)
+
+
+def gathered_program(command: Command, path: str) -> PythonFile | None:
+    """The program that a command launches, if it is in the project."""
+    if command.program is None or not isinstance(command.program.value, str) or not command.program.value.endswith(".py"):
+        return None
+    linked = find(os.path.join(command.folder, command.program.value), path) or find(command.program.value, path)
+    text = text_of(linked.path) if linked else None
+    return read_python(text, linked.shown) if linked and text is not None else None
 
 
 def _said(command: Command, gathered: LoadedSetup) -> str:

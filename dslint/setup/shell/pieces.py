@@ -1,0 +1,122 @@
+"""Texts that remember where each of their parts is written, and which parts are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from dslint.source.tree import Document, Span
+
+LONGEST = 200_000
+"""The longest text, in code points, that a variable can have; a longer one is unknown."""
+
+
+class Source(NamedTuple):
+    """A file that text comes from: its name in messages and its document."""
+
+    shown: str
+    document: Document
+
+
+class Piece(NamedTuple):
+    """A part of a text. `text` is None if it is only known at run time.
+
+    `span` is the place in `source`. If the piece is `exact`, its characters stand there one by one. `splits` is true of the unquoted value
+    of a variable, which the shell splits at blanks. `absent` is true of a variable or an argument that nothing sets.
+    """
+
+    text: str | None
+    source: Source
+    span: Span
+    exact: bool = True
+    splits: bool = False
+    absent: bool = False
+
+    def part(self, start: int, end: int) -> Piece:
+        """The piece from one character to another."""
+        assert self.text is not None
+        span = Span(self.span.start + start, self.span.start + end) if self.exact else self.span
+        return self._replace(text=self.text[start:end], span=span)
+
+
+Text: TypeAlias = tuple[Piece, ...]
+
+
+def known(text: Text) -> str | None:
+    """The characters of a text; None if a part is unknown."""
+    return "".join(piece.text or "" for piece in text) if all(piece.text is not None for piece in text) else None
+
+
+def key(text: Text) -> str:
+    """A name that two texts share only if they are equal at run time: an unknown part is named by its place."""
+    return "".join(piece.text if piece.text is not None else f"\0{piece.source.shown}:{piece.span.start}\0" for piece in text)
+
+
+def is_absent(text: Text) -> bool:
+    """Whether a text is empty if nothing outside of the script sets variables or passes arguments."""
+    return any(piece.absent for piece in text) and all(piece.absent or not piece.text for piece in text)
+
+
+def cut(text: Text, start: int, end: int) -> Text:
+    """The part of a known text from one character to another."""
+    found: list[Piece] = []
+    position = 0
+    for piece in text:
+        length = len(piece.text or "")
+        first, last = max(start - position, 0), min(end - position, length)
+        if first < last:
+            found.append(piece.part(first, last))
+        position += length
+    return tuple(found)
+
+
+def fields(text: Text) -> Iterator[Text]:
+    """The fields that the shell makes of a text: unquoted values are split at blanks."""
+    field: list[Piece] = []
+    for piece in text:
+        if not piece.splits or piece.text is None:
+            field.append(piece)
+            continue
+        position = 0
+        for word_start, word_end in _words(piece.text):
+            if word_start > position and field:
+                yield tuple(field)
+                field = []
+            field.append(piece.part(word_start, word_end))
+            position = word_end
+        if position < len(piece.text) and field:
+            yield tuple(field)
+            field = []
+    if field:
+        yield tuple(field)
+
+
+def _words(text: str) -> Iterator[tuple[int, int]]:
+    start: int | None = None
+    for index, character in enumerate(text):
+        if character in " \t\n\r":
+            if start is not None:
+                yield start, index
+            start = None
+        elif start is None:
+            start = index
+    if start is not None:
+        yield start, len(text)
+
+
+def joined(texts: Iterable[Text], blank: Piece) -> Text:
+    """Texts with a blank between each two."""
+    found: list[Piece] = []
+    for text in texts:
+        found += [blank, *text] if found else text
+    return tuple(found)
+
+
+def place_of(text: Text) -> tuple[Source, Span]:
+    """Where a text is written: the place of its first part, up to the last part in the same stretch of the file."""
+    first = text[0]
+    start, end = first.span
+    for piece in text[1:]:
+        if piece.source is first.source and end <= piece.span.start <= end + 3:
+            end = piece.span.end
+    return first.source, Span(start, end)

@@ -1,0 +1,77 @@
+"""What a script knows at one point: variables, functions, the working directory, and the files that it has written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from dslint.setup.shell.pieces import Text, key
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from dslint.setup.shell.syntax import Chunk
+
+Value: TypeAlias = Text | list[Text] | None
+"""The value of a variable: a text, an array, or None if it is unknown."""
+
+STEPS = 20_000
+"""How many statements of a script are followed; a loop or a recursion that needs more is cut off."""
+
+DEPTH = 12
+"""How deep functions, files and texts that are commands are followed."""
+
+@dataclass
+class State:
+    """The state of a script. `arguments` are None if nothing is known about them: at the top of a script, which is read without any."""
+
+    variables: dict[str, Value] = field(default_factory=dict)
+    functions: dict[str, tuple[Chunk, Node]] = field(default_factory=dict)
+    files: dict[str, Text] = field(default_factory=dict)
+    arguments: list[Text] | None = None
+    folder: str = ""
+    ended: bool = False
+
+    def copy(self) -> State:
+        """The same state, for statements that do not change this one."""
+        variables = {name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()}
+        return State(variables, dict(self.functions), dict(self.files), self.arguments, self.folder, self.ended)
+
+    def merge(self, ways: list[State]) -> None:
+        """Continue after statements of which one of several ways was taken: what differs between them is unknown."""
+        alive = [way for way in ways if not way.ended]
+        if not alive:
+            self.ended = True
+            return
+        first, *others = alive
+        names = {name for way in alive for name in way.variables}
+        self.variables = {name: first.variables.get(name) if _agree(name, first, others) else None for name in names}
+        self.functions = {name: entry for way in alive for name, entry in way.functions.items()}
+        paths = {path for way in alive for path in way.files}
+        self.files = {path: text for path in paths if (text := first.files.get(path)) and all(way.files.get(path) == text for way in others)}
+        self.folder = first.folder if all(way.folder == first.folder for way in others) else ""
+
+def _agree(name: str, first: State, others: list[State]) -> bool:
+    known = name in first.variables
+    return all((name in way.variables) == known and _same(way.variables.get(name), first.variables.get(name)) for way in others)
+
+def _same(one: Value, other: Value) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return [key(text) for text in one] == [key(text) for text in other]
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return key(one) == key(other)
+    return one is None and other is None
+
+class Launched:
+    """A command that a script runs: its words, and what the script knows there."""
+
+    __slots__ = ("environment", "files", "folder", "words")
+
+    def __init__(self, words: list[Text], environment: Mapping[str, Text], state: State) -> None:
+        self.words = words
+        self.environment = environment
+        self.files = state.files.copy()
+        self.folder = state.folder
+
+Empty = Piece
