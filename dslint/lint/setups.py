@@ -88,7 +88,7 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> I
     else:
         gathered.context = infer(config, gathered.context)
         linted = lint_document(config, at, gathered.context, rules)
-        if setup.made:
+        if setup.made and setup.accelerate is not None:
             linted = linted._replace(diagnostics=tuple(_in_its_words(d) for d in linted.diagnostics))
     yield from _by_file(gathered, linted, at if config is not None else shown)
     for path, error in gathered.errors.items():

@@ -48,12 +48,18 @@ class Command:
     """The texts of the files that the script has written and that flags name."""
 
 
+_LAUNCHERS = frozenset({"deepspeed", "torchrun", "accelerate", "python", "python3", "bash"})
+
 _NEAR = 200
 """How many characters a value may stand behind its flag to be shown as one place with it."""
 
 
 def _is_redirect(text: str) -> bool:
     return text in ("2>&1", "&>", "&>>") or re.match(r"(\d|&)?>|<", text) is not None
+
+
+def _ends_value(text: str) -> bool:
+    return re.match(r"--?[A-Za-z]", text) is not None or _is_redirect(text)
 
 
 class Word(NamedTuple):
@@ -69,6 +75,7 @@ class Word(NamedTuple):
     written: Text | None = None
     loose: bool = False
     """Whether the word is unknown as a whole, and could be any number of arguments."""
+    parts: Text = ()
 
 
 def words_of(launched: Launched) -> list[Word]:
@@ -82,7 +89,20 @@ def _word(text: Text, launched: Launched) -> Word:
     raw = characters if characters is not None else "".join(_raw(piece) for piece in text)
     loose = len(text) == 1 and text[0].text is None
     name = os.path.normpath(key(text))
-    return Word(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose)
+    return Word(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose, text)
+
+
+def _after(text: Text, characters: int) -> Text:
+    """A text without its first characters, which are known."""
+    found: list[Piece] = []
+    for piece in text:
+        length = len(piece.text or "")
+        if characters < length:
+            found.append(piece.part(characters, length) if characters else piece)
+        elif piece.text is None and not characters:
+            found.append(piece)
+        characters = max(characters - length, 0)
+    return tuple(found)
 
 
 def _raw(piece: Piece) -> str:
@@ -98,9 +118,15 @@ def read_command(launched: Launched, script: Script) -> Command | None:
     return command
 
 
+def read_arguments(launched: Launched, script: Script) -> Command:
+    """The arguments of a launch that another script runs."""
+    return _Reader(launched, script).arguments()
+
+
 class _Reader:
     def __init__(self, launched: Launched, script: Script) -> None:
         self.words = words_of(launched)
+        self.files = launched.files
         self.script = script
         self.document = script.source.document
         self.shown = script.source.shown
@@ -108,6 +134,9 @@ class _Reader:
         self.written: dict[str, Text] = {}
 
     def command(self) -> Command | None:
+        inner = next((index for index, word in enumerate(self.words) if word.text == "--"), None)
+        if inner is not None and inner + 1 < len(self.words) and basename(self.words[inner + 1].text or "") in _LAUNCHERS:
+            self.words = self.words[inner + 1 :]  # a program that submits the command after it
         names = [basename(word.text or "") for word in self.words]
         self.srun = "srun" in names
         for index, name in enumerate(names):
@@ -133,6 +162,12 @@ class _Reader:
             if re.fullmatch(r"python[\d.]*", name):
                 return self._program("python", index + 1)
         return None
+
+    def arguments(self) -> Command:
+        """The words as arguments of a program that is not known."""
+        command = self._run("a script that uses its arguments", 0)
+        command.complete = False
+        return command
 
     def _module(self, index: int) -> tuple[str, int]:
         """The module of `python -u -m MODULE`, and the index of the word after it."""
@@ -171,10 +206,16 @@ class _Reader:
                 name = name.replace("-", "_")
                 following = self.words[index + 1] if index + 1 < len(self.words) else None
                 if equals:
-                    inside = word._replace(text=value if word.text is not None else None, raw=value)
+                    named = self.files.get(os.path.normpath(key(_after(word.parts, len(text) - len(value)))))
+                    inside = word._replace(text=value if word.text is not None else None, raw=value, written=named)
                     given = self._given(name, inside, None)
                     flags[name] = SourcedValue(given.value, "--" + name, value, given.path, given.range)
-                elif following is None or (until_program and name in _ALONE) or re.match(r"--?[A-Za-z]", following.raw) or _is_redirect(following.raw):
+                elif (
+                    following is None
+                    or (until_program and name in _ALONE)
+                    or re.match(r"--?[A-Za-z]", following.raw)
+                    or _is_redirect(following.raw)
+                ):
                     flags[name] = self._given(name, None, word)
                 else:
                     flags[name] = self._given(name, following, word)

@@ -31,6 +31,13 @@ def find(link: str, beside: str) -> Linked | None:
     return None
 
 
+def find_checkout(link: str, beside: str) -> Linked | None:
+    """The file of this project that an absolute path names in a checkout elsewhere: the longest end of the path, of at least two names."""
+    names = [name for name in link.split("/") if name]
+    ends = ("/".join(names[start:]) for start in range(1, len(names) - 1))
+    return next((found for end in ends if (found := find(end, beside)) is not None), None)
+
+
 def is_elsewhere(link: str) -> bool:
     """Whether a link cannot be followed here: an absolute path, an address, or a path with a variable in it."""
     return link.startswith(("/", "~", "\\\\")) or "$" in link or "://" in link or "{{" in link or (len(link) > 1 and link[1] == ":")

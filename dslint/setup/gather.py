@@ -12,7 +12,7 @@ from dslint.diagnostics import NotJudged
 from dslint.facts import Facts, Integration
 from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
-from dslint.setup.files import find, is_elsewhere
+from dslint.setup.files import Linked, find, is_elsewhere
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
 from dslint.setup.training import framework_of, read_training, what_else
@@ -155,8 +155,8 @@ def follow_training(gathered: LoadedSetup, document: Document, path: str, shown:
     return True
 
 
-def follow(gathered: LoadedSetup, link: SourcedValue, beside: str) -> None:
-    """Follow a link to a config: a path, or the config itself as text."""
+def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None) -> None:
+    """Follow a link to a config: a path, or the config itself as text. `known` is the file, if the caller has found it."""
     word = str(link.value).strip()
     if word in BUILT_IN:
         gathered.setup = replace(gathered.setup, link=link)
@@ -167,7 +167,7 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str) -> None:
         gathered.setup = replace(gathered.setup, link=link, config=f"<{link.name}>")
         gathered.documents[f"<{link.name}>"] = config
         return
-    linked = find(word, beside)
+    linked = known or find(word, beside)
     if linked is None:
         elsewhere = is_elsewhere(word)
         gathered.setup = replace(

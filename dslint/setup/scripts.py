@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged
 from dslint.facts import Integration
 from dslint.setup.accelerate import AccelerateFile, is_accelerate, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue
-from dslint.setup.command import Command, read_command, training_flags
-from dslint.setup.files import find
+from dslint.setup.command import Command, read_arguments, read_command, training_flags
+from dslint.setup.files import Linked, find, find_checkout
+from dslint.setup.flags import accelerate_flags, configs_of_flags
 from dslint.setup.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
-from dslint.setup.programs import read_python
-from dslint.setup.shell import read_script
+from dslint.setup.programs import PythonFile, read_python
+from dslint.setup.programs.gather import gather_call
+from dslint.setup.shell.script import read_script
+from dslint.setup.shell.syntax import NoParser
 from dslint.setup.training import framework_of, read_training
+from dslint.setup.written import written_config
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
+from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
 
@@ -32,17 +39,12 @@ def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool,
     document = script.source.document
     found = Read(FileKind.SCRIPT, document)
     said: list[str] = []
-    for launched in script.launched:
-        command = read_command(launched, script)
-        if command is None:
-            continue
-        gathered = gather_command(command, document, path, shown, given)
-        if gathered is None:
-            reason_of = why_not(command, gathered_program(command, path))
-            found.not_judged += [reason_of] if reason_of else []
-            continue
-        found.setups.append(settle(gathered))
-        said.append(_said(command, gathered))
+    commands = [command for launched in script.launched if (command := read_command(launched, script)) is not None]
+    for command in commands or [read_arguments(one, script) for one in script.arguments]:
+        setups, reason_of = _setups_of(command, document, path, shown, given)
+        found.not_judged += [reason_of] if reason_of else []
+        found.setups += setups
+        said += [_said(command, gathered) for gathered in setups]
     if script.cut_off:
         found.not_judged.append(NotJudged("loops or recursion in this script launch more than dslint follows; the rest is not judged."))
     if not found.setups and not found.not_judged:
@@ -52,11 +54,49 @@ def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool,
     return found
 
 
+def _setups_of(command: Command, document: Document, path: str, shown: str, given: Context) -> tuple[list[LoadedSetup], NotJudged | None]:
+    """The setups of a command: with the config that it names, otherwise with those that its program builds."""
+    gathered = gather_command(command, document, path, shown, given)
+    if gathered is not None:
+        return [settle(gathered)], None
+    program = gathered_program(command, path)
+    setups: list[LoadedSetup] = []
+    for call in program.calls if program is not None and uses_deepspeed(command) else ():
+        assert program is not None
+        of_call = gather_call(call, program, program.program.path, program.program.path, given, single=len(program.calls) == 1)
+        of_call.documents[shown] = document
+        of_call.kinds[shown] = FileKind.SCRIPT
+        of_call.setup = replace(of_call.setup, launch=command.launch)
+        setups.append(settle(of_call))
+    if not setups and uses_deepspeed(command):
+        for config in configs_of_flags(command.flags, document, shown):
+            made = LoadedSetup(
+                Setup(launch=command.launch, config=shown, made=True), given, config, {shown: document}, kinds={shown: FileKind.SCRIPT}
+            )
+            if given.facts.integration is None:
+                evidence = f"{command.program.raw if command.program else 'the program'} builds the config from its flags"
+                made.context = given.inferring(evidence, integration=Integration.DEEPSPEED)
+            setups.append(settle(made))
+    return (setups, None) if setups else ([], why_not(command, program))
+
+
+def flags_of(command: Command) -> dict[str, str | bool | None]:
+    """The flags of the program as its parser gets them. Where some are not known, none of the others is certain to count."""
+    return {
+        name: True if not given.raw and given.value is not UNKNOWN else given.raw if given.value is not UNKNOWN else None
+        for name, given in command.flags.items()
+    }
+
+
+def uses_deepspeed(command: Command) -> bool:
+    """Whether a launch uses DeepSpeed, as far as its launcher and its flags tell."""
+    flags = command.flags.keys() | command.launcher_flags.keys()
+    return command.launcher == "deepspeed" or any("deepspeed" in name for name in flags)
+
+
 def why_not(command: Command, program: PythonFile | None) -> NotJudged | None:
     """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
-    flags = command.flags.keys() | command.launcher_flags.keys()
-    uses = command.launcher == "deepspeed" or any("deepspeed" in name for name in flags)
-    if not uses:
+    if not uses_deepspeed(command):
         return None
     at = command.program.range if command.program else None
     name = f"the launch of {command.program.raw}" if command.program else "a launch"
@@ -72,9 +112,9 @@ def gathered_program(command: Command, path: str) -> PythonFile | None:
     """The program that a command launches, if it is in the project."""
     if command.program is None or not isinstance(command.program.value, str) or not command.program.value.endswith(".py"):
         return None
-    linked = find(os.path.join(command.folder, command.program.value), path) or find(command.program.value, path)
+    linked = _beside(command, command.program.value, path)
     text = text_of(linked.path) if linked else None
-    return read_python(text, linked.shown) if linked and text is not None else None
+    return read_python(text, linked.shown, linked.path, flags_of(command)) if linked and text is not None else None
 
 
 def _said(command: Command, gathered: LoadedSetup) -> str:
@@ -96,22 +136,24 @@ def gather_command(command: Command, document: Document, path: str, shown: str, 
     config = command.flags.get("deepspeed_config") or command.flags.get("ds_config")
     program = gathered.setup.program
     trains = program is not None and program.loader == Integration.TRANSFORMERS
-    with_trainer = (link is not None and isinstance(link.value, str)) or training is not None or trains or _is_trainers(command, flags)
+    with_trainer = (link is not None and bool(link.raw)) or training is not None or trains or _is_trainers(command, flags)
     if with_trainer:
         own = {name: given for name, given in flags.items() if name != "deepspeed"}
         base = training or Arguments(command.framework, shown)
         arguments = replace(base, values={**base.values, **own}, complete=base.complete and command.complete)
         gathered.setup = replace(gathered.setup, arguments=arguments)
-    if link is not None and isinstance(link.value, str):
+    if link is not None and link.raw:
         _note_passed_over(gathered, link)
-        follow(gathered, link, path)
-    elif gathered.setup.link is None and gathered.config is None and config is not None and isinstance(config.value, str):
+        _follow_link(gathered, command, "deepspeed", link, path)
+    elif gathered.setup.link is None and gathered.config is None and config is not None and config.raw:
         gathered.setup = replace(gathered.setup, arguments=None)
         if gathered.facts.integration is None and gathered.setup.program is None:
             evidence = f"{config.shown} ({config.where}) is DeepSpeed's own flag"
             gathered.context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED)
-        follow(gathered, config, path)
+        name = "deepspeed_config" if "deepspeed_config" in command.flags else "ds_config"
+        _follow_link(gathered, command, name, config, path)
     _follow_rest(gathered, path)
+    _use_accelerate_flags(gathered, command, document, shown)
     _follow_hostfile(gathered, command, path)
     setup = gathered.setup
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
@@ -135,6 +177,18 @@ def _follow_rest(gathered: LoadedSetup, path: str) -> None:
         follow_accelerate(gathered, path)
 
 
+def _use_accelerate_flags(gathered: LoadedSetup, command: Command, document: Document, shown: str) -> None:
+    """Build the config of `accelerate launch --use_deepspeed` without a file from the launcher's own flags."""
+    if command.launcher != "accelerate" or gathered.config is not None or gathered.setup.link is not None:
+        return
+    if gathered.setup.accelerate is not None or "config_file" in command.launcher_flags:
+        return
+    found = accelerate_flags(command.launcher_flags, document, shown)
+    if found is not None:
+        file, gathered.config = found
+        gathered.setup = replace(gathered.setup, accelerate=file, config=shown, made=True)
+
+
 def _read_accelerate(gathered: LoadedSetup, command: Command, path: str) -> None:
     if command.launcher != "accelerate":
         return
@@ -142,8 +196,8 @@ def _read_accelerate(gathered: LoadedSetup, command: Command, path: str) -> None
     given = flags.get("config_file")
     file: AccelerateFile | None = None
     if given is not None and isinstance(given.value, str):
-        linked = find(given.value, path)
-        text = _text(linked.path) if linked else None
+        linked = _beside(command, given.value, path)
+        text = text_of(linked.path) if linked else None
         document = parse_yaml(text) if text is not None else None
         if linked is not None and document is not None and is_accelerate(document):
             file = read_accelerate(document, linked.shown)
@@ -161,11 +215,7 @@ def _read_accelerate(gathered: LoadedSetup, command: Command, path: str) -> None
 
 
 def _read_program(gathered: LoadedSetup, command: Command, path: str) -> None:
-    if command.program is None or not isinstance(command.program.value, str) or not command.program.value.endswith(".py"):
-        return
-    linked = find(command.program.value, path)
-    text = _text(linked.path) if linked else None
-    found = read_python(text, linked.shown, linked.path) if linked and text is not None else None
+    found = gathered_program(command, path)
     if found is not None:
         gathered.setup = replace(gathered.setup, program=found.program)
         gathered.documents[found.program.path] = found.document
@@ -178,8 +228,8 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
     for given in [*command.words, *([flag] if flag else [])]:
         if not isinstance(given.value, str) or not given.value.lower().endswith((".yaml", ".yml")):
             continue
-        linked = find(given.value, path)
-        text = _text(linked.path) if linked else None
+        linked = _beside(command, given.value, path)
+        text = text_of(linked.path) if linked else None
         document = parse_yaml(text) if text is not None else None
         framework = framework_of(document) if document else None
         if linked is None or document is None or framework is None:
@@ -201,7 +251,34 @@ def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> None
         gathered.setup = with_hostfile(gathered.setup, given, path, decides=decides)
 
 
-def _text(path: str) -> str | None:
+def _beside(command: Command, link: str, path: str) -> Linked | None:
+    """A file that a command names: from the folder that the script has changed to, or as it stands."""
+    here = (find(os.path.join(command.folder, link), path) if command.folder else None) or find(link, path)
+    return here or (find_checkout(link, path) if link.startswith("/") else None)
+
+
+def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: SourcedValue, path: str) -> None:
+    """Follow the flag that names a config: a file that the script writes, one of the project, or the config itself."""
+    written = written_config(command.written.get(name, ()))
+    if written is not None:
+        source, config = written
+        gathered.config = config
+        gathered.setup = replace(gathered.setup, link=link, config=source.shown)
+        gathered.documents[source.shown] = source.document
+        return
+    if link.value is UNKNOWN:
+        gathered.setup = replace(gathered.setup, link=link)
+        return
+    if name in command.written:
+        gathered.setup = replace(gathered.setup, link=link)
+        gathered.reason = NotJudged(f"the script writes the DeepSpeed config {link.raw}, and what it writes is not JSON.", link.range)
+        return
+    linked = _beside(command, str(link.value), path)
+    follow(gathered, link, path, linked)
+
+
+def text_of(path: str) -> str | None:
+    """The text of a file; None if it cannot be read."""
     try:
         return read(path)
     except ReadError:

@@ -37,7 +37,9 @@ def written_config(text: Text) -> tuple[Source, Document] | None:
         return None
     places = _Places(text, starts, source)
     problems = [SyntaxProblem(problem.kind, places.span(problem.span), problem.message) for problem in parsed.problems]
-    document = Document(source.document.text, _moved(parsed.root, places), comments=source.document.comments, problems=problems, language="text")
+    document = Document(
+        source.document.text, _moved(parsed.root, places), comments=source.document.comments, problems=problems, language="text"
+    )
     return source, document
 
 

@@ -12,10 +12,9 @@ from dslint.setup.command import read_command
 from dslint.setup.gather import LoadedSetup, settle
 from dslint.setup.model import Setup
 from dslint.setup.programs import read_python
-from dslint.setup.shell import read_script
+from dslint.setup.shell.script import read_script
 from dslint.setup.training import TRAINER, framework_of, read_training
 from dslint.source.parse import parse
-from dslint.source.tree import Document
 from dslint.source.yaml_tree import parse_yaml
 
 CONFIG = "ds_config.json"
@@ -42,9 +41,8 @@ def context_of(example: Example) -> Context:
         assert found is not None
         setup = replace(setup, program=found.program_of(found.calls[0]) if found.calls else found.program)
     if "run.sh" in files:
-        script = read_script(files["run.sh"])
-        document = Document(files["run.sh"], None, language="text")
-        command = read_command(script.commands[0], script, document, "run.sh")
+        script = read_script(files["run.sh"], "run.sh", "run.sh", {})
+        command = read_command(script.launched[0], script)
         assert command is not None
         setup = replace(setup, launch=command.launch)
     gathered = LoadedSetup(setup, example.context, config=parse(example.text))

@@ -30,7 +30,7 @@ def read_program(text: str, path: str, shown: str, given: Context, *, named: boo
             return None
         note = not_judged[0].reason if not_judged else "no call in this program passes a DeepSpeed config; not checked."
         return Read(FileKind.UNRELATED, found.document, note=note, not_judged=not_judged)
-    setups = [_gather(call, found, path, shown, given, single=len(found.calls) == 1) for call in found.calls]
+    setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in found.calls]
     calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
     return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
 
@@ -51,7 +51,7 @@ def _called(call: Call, gathered: LoadedSetup) -> str:
     return f"passes {what} to {Integration(call.integration).label}"
 
 
-def _gather(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
+def gather_call(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
     setup = Setup(program=found.program_of(call), arguments=call.arguments, link=call.given)
     gathered = LoadedSetup(setup, given, documents=dict(found.documents), kinds=dict.fromkeys(found.documents, FileKind.PYTHON))

@@ -11,6 +11,7 @@ from dslint.setup.programs.values import (
     NONE,
     Class,
     Entry,
+    Flag,
     Function,
     Object,
     Opaque,
@@ -265,7 +266,31 @@ def _default(follower: Statements, call: CallOf, flag: str) -> Value:
 def _parse_args(follower: Statements, parser: Object, _: CallOf) -> Value:
     cells = follower.journal.cells()
     cells.update(parser.cells)
+    for name in cells.keys() & follower.flags.keys():
+        cells[name] = _given_flag(cells[name], follower.flags[name])
     return Object("command line", cells)
+
+
+def _given_flag(default: Value, given: Flag) -> Value:
+    """The value of a flag that the launch gives; None is a value that only the run knows."""
+    if given is None:
+        return Opaque("the command line")
+    if isinstance(given, bool):
+        return Plain(not default.value) if isinstance(default, Plain) and isinstance(default.value, bool) else Opaque("the command line")
+    kind = type(default.value) if isinstance(default, Plain) else None
+    try:
+        return Plain(kind(given)) if kind in (int, float, str) else _number_or_text(given)
+    except ValueError:
+        return Opaque("the command line")
+
+
+def _number_or_text(given: str) -> Value:
+    """A value for a flag of unknown type: text that reads as a number could be either."""
+    try:
+        float(given)
+    except ValueError:
+        return Plain(given)
+    return Opaque("the command line")
 
 
 def _parse_known(follower: Statements, parser: Object, call: CallOf) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from dslint.setup.arguments import Arguments
 from dslint.setup.model import Program
@@ -12,7 +13,7 @@ from dslint.setup.programs.expressions import Exhausted
 from dslint.setup.programs.follow import Follower
 from dslint.setup.programs.record import Call, Recorder, Unread
 from dslint.setup.programs.sources import Source, Sources, cells_of
-from dslint.setup.programs.values import Function, Opaque, Plain, Scope, Table
+from dslint.setup.programs.values import Flag, Function, Opaque, Plain, Scope, Table
 from dslint.source.tree import Comment, Document, Mapping, Span
 
 _CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
@@ -20,6 +21,10 @@ _CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
 
 _STEPS_PER_NODE = 20
 _FEWEST_STEPS = 20_000
+
+
+Flags: TypeAlias = dict[str, Flag]
+"""Flags by the names of their arguments."""
 
 
 @dataclass(slots=True)
@@ -49,8 +54,11 @@ class PythonFile:
         return self.sources.document(root, own)
 
 
-def read_python(text: str, shown: str, path: str | None = None) -> PythonFile | None:
-    """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed."""
+def read_python(text: str, shown: str, path: str | None = None, flags: Flags | None = None) -> PythonFile | None:
+    """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed.
+
+    `flags` are those that the program is launched with; see `Statements.flags`.
+    """
     sources = Sources()
     path = path or shown
     cells = cells_of(text) if path.endswith(".ipynb") or text.startswith("# Databricks") else [("", text)]
@@ -65,7 +73,7 @@ def read_python(text: str, shown: str, path: str | None = None) -> PythonFile | 
             parts.append((source, tree))
     if not parts:
         return None
-    _follow(parts, sources, recorder)
+    _follow(parts, sources, recorder, flags or {})
     documents = {one.shown: Document(one.text, None, comments=one.comments(), language=_language(one)) for one in sources.all}
     first = sources.all[0]
     document = documents[first.shown] if len(cells) == 1 else Document(text, None, language="text")
@@ -76,10 +84,11 @@ def _language(source: Source) -> str:
     return "json" if source.shown.endswith(".json") else "python"
 
 
-def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder) -> None:
+def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder, flags: Flags) -> None:
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(1 for _, tree in parts for _ in ast.walk(tree))
     follower = Follower(sources, recorder.receive, steps)
     recorder.enter = follower.enter
+    follower.flags = flags
     cells = follower.journal.cells()
     cells["__file__"] = Plain(parts[0][0].path)
     cells["__name__"] = Opaque("__name__")

@@ -13,6 +13,7 @@ from dslint.setup.programs.values import (
     NONE,
     Class,
     Entry,
+    Flag,
     Function,
     Library,
     Module,
@@ -41,6 +42,8 @@ class Statements(Expressions):
         self.followed: set[ast.AST] = set()
         self.functions: list[Function] = []
         self.written: dict[str, Table] = {}
+        self.flags: dict[str, Flag] = {}
+        """The flags that the program is launched with, by the names of their arguments."""
         self._calls: list[ast.AST] = []
         self._made: dict[int, Object] = {}
 

@@ -167,3 +167,7 @@ def same(left: Value, right: Value) -> bool:
     if isinstance(left, Plain) and isinstance(right, Plain):
         return type(left.value) is type(right.value) and left.value == right.value
     return left is right or (isinstance(left, Library) and left == right)
+
+
+Flag: TypeAlias = str | bool | None
+"""The value of a command-line flag: True for one without a value, None for a value that only the run knows."""

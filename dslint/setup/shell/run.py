@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from dslint.setup.files import find
 from dslint.setup.shell.builtins import output_of, written_by
+from dslint.setup.shell.conditions import Tester
 from dslint.setup.shell.pieces import Source, Text, joined, known
 from dslint.setup.shell.pieces import key as key_of
 from dslint.setup.shell.state import DEPTH, STEPS, Launched, State
 from dslint.setup.shell.syntax import Chunk
-from dslint.setup.shell.tests import Tester
 from dslint.setup.shell.words import Expander, bounded
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
@@ -97,15 +97,15 @@ class Runner:
                 items = [*(before if isinstance(before, list) else [before]), *items]
             state.variables[name] = items[:5_000]
             return
-        text = self.expander.text(chunk, value, state) if value is not None else ()
-        text = tuple(piece._replace(splits=False) for piece in text)
+        written = self.expander.text(chunk, value, state) if value is not None else ()
+        text = tuple(piece._replace(splits=False) for piece in written)
         before = state.variables.get(name)
         if adds and isinstance(before, list):
             if before:
                 state.variables[name] = [before[0] + text, *before[1:]]
             return
         if adds and name in state.variables:
-            if before is None:
+            if not isinstance(before, tuple):
                 return
             text = before + text
         state.variables[name] = bounded(text, chunk.piece(node))
@@ -367,11 +367,13 @@ class Runner:
             state.folder = _changed(state.folder, known(words[1]) if len(words) > 1 else None)
             return ()
         if name in ("shift", "read", "let", "local", "readonly"):
-            if name == "shift" and state.arguments is not None:
-                state.arguments = state.arguments[1:]
-            for word in words[1:] if name in ("read", "let") else ():
-                state.variables[(known(word) or "").partition("=")[0]] = None
+            _change_variables(str(name), words, state)
             return None
+        return self._other(words, local, state, text)
+
+    def _other(self, words: list[Text], local: dict[str, Text], state: State, text: Text | None) -> Text | None:
+        """A program: it can write files, print a text that is known, or be a launch."""
+        name = known(words[0])
         if self._wrapped(words, state):
             return None
         for target, content in written_by(words, text):
@@ -476,6 +478,13 @@ _STATEMENTS = frozenset(
     """.split()
 )
 """The kinds of statement; each has a method."""
+
+
+def _change_variables(name: str, words: list[Text], state: State) -> None:
+    if name == "shift" and state.arguments is not None:
+        state.arguments = state.arguments[1:]
+    for word in words[1:] if name in ("read", "let") else ():
+        state.variables[(known(word) or "").partition("=")[0]] = None
 
 
 def write(state: State, target: Text, text: Text | None, *, adds: bool) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dslint.setup.shell.makefile import recipes
-from dslint.setup.shell.pieces import Piece, Source, Text
+from dslint.setup.shell.pieces import Piece, Source, Text, fields, known
 from dslint.setup.shell.run import Runner
 from dslint.setup.shell.state import Launched, State
 from dslint.setup.shell.syntax import Chunk
+from dslint.source.integers import integer
 from dslint.source.tree import Comment, Document, Span
 
 _SBATCH = re.compile(r"^#SBATCH[ \t]+(\S+?)(?:[= \t][ \t]*(\S+))?[ \t]*\r?$", re.MULTILINE)
@@ -26,6 +27,8 @@ class Script:
     launched: list[Launched] = field(default_factory=list)
     slurm: dict[str, tuple[str, Span]] = field(default_factory=dict)
     cut_off: bool = False
+    arguments: list[Launched] = field(default_factory=list)
+    """The variables that hold arguments for a launch, if the script launches nothing itself."""
 
 
 def read_script(text: str, path: str, shown: str, environment: Mapping[str, str], *, make: bool = False) -> Script:
@@ -50,11 +53,23 @@ def read_script(text: str, path: str, shown: str, environment: Mapping[str, str]
     for pieces in chunks:
         chunk = Chunk(pieces)
         document.comments += _comments(chunk) if not make else []
-        runner.run(chunk, _begin(source, slurm, environment))
+        state = _begin(source, slurm, environment)
+        runner.run(chunk, state)
+        script.arguments += _arguments(state)
     if make:
         document.comments += [Comment(Span(*match.span()), match[0]) for match in re.finditer(r"^[ \t]*#.*", text, re.MULTILINE)]
     script.launched, script.cut_off = runner.launched, runner.cut_off
     return script
+
+
+def _arguments(state: State) -> list[Launched]:
+    found: list[Launched] = []
+    for value in state.variables.values():
+        texts = [value] if isinstance(value, tuple) else value or []
+        words = [word for text in texts for word in fields(tuple(piece._replace(splits=True) for piece in text))]
+        if any((known(word) or "").startswith("--deepspeed_config") for word in words):
+            found.append(Launched(words, {}, state))
+    return found[-1:]
 
 
 def run_text(text: Text, path: str, environment: Mapping[str, str]) -> Runner:
@@ -106,7 +121,7 @@ def _slurm(text: str) -> Iterator[tuple[str, str | None, tuple[int, int]]]:
 
 def from_slurm(slurm: dict[str, tuple[str, Span]]) -> dict[str, tuple[str, Span]]:
     """The variables that Slurm sets, as far as the #SBATCH lines give their values."""
-    numbers = {name: int(value) for name, (value, _) in slurm.items() if value.isdecimal()}
+    numbers = {name: number for name, (value, _) in slurm.items() if (number := integer(value)) is not None}
     found: dict[str, tuple[int, str]] = {}
     nodes = numbers.get("nodes")
     if nodes:
@@ -129,6 +144,7 @@ def gpus_per_node(slurm: dict[str, str]) -> int | None:
     """The number of GPUs per node that #SBATCH lines request."""
     for name in ("gpus-per-node", "gres"):
         match = re.fullmatch(r"(?:gpu:)?(?:[\w.-]+:)?(\d+)", slurm.get(name, ""))
-        if match and int(match[1]):
-            return int(match[1])
+        number = integer(match[1]) if match else None
+        if number:
+            return number
     return None

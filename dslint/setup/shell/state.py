@@ -22,6 +22,7 @@ STEPS = 20_000
 DEPTH = 12
 """How deep functions, files and texts that are commands are followed."""
 
+
 @dataclass
 class State:
     """The state of a script. `arguments` are None if nothing is known about them: at the top of a script, which is read without any."""
@@ -49,12 +50,16 @@ class State:
         self.variables = {name: first.variables.get(name) if _agree(name, first, others) else None for name in names}
         self.functions = {name: entry for way in alive for name, entry in way.functions.items()}
         paths = {path for way in alive for path in way.files}
-        self.files = {path: text for path in paths if (text := first.files.get(path)) and all(way.files.get(path) == text for way in others)}
+        self.files = {
+            path: text for path in paths if (text := first.files.get(path)) and all(way.files.get(path) == text for way in others)
+        }
         self.folder = first.folder if all(way.folder == first.folder for way in others) else ""
+
 
 def _agree(name: str, first: State, others: list[State]) -> bool:
     known = name in first.variables
     return all((name in way.variables) == known and _same(way.variables.get(name), first.variables.get(name)) for way in others)
+
 
 def _same(one: Value, other: Value) -> bool:
     if isinstance(one, list) and isinstance(other, list):
@@ -62,6 +67,7 @@ def _same(one: Value, other: Value) -> bool:
     if isinstance(one, tuple) and isinstance(other, tuple):
         return key(one) == key(other)
     return one is None and other is None
+
 
 class Launched:
     """A command that a script runs: its words, and what the script knows there."""
@@ -73,5 +79,3 @@ class Launched:
         self.environment = environment
         self.files = state.files.copy()
         self.folder = state.folder
-
-Empty = Piece

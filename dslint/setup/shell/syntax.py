@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 
 _HOLE = "\ue000"
 """Stands for an unknown part of a text that is a command."""
+
+
+_TO_FILL_IN = re.compile(r"=(<[A-Za-z][^<>\n|&;]*>)")
+"""A value that the user has to fill in: `DATA=<path to the data>`."""
+
+_PADDED = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
+"""Nodes that the grammar begins at the blanks before them, if they stand in a string."""
 
 
 class NoParser(Exception):
@@ -44,11 +52,22 @@ class Chunk:
     def of_file(cls, source: Source) -> Chunk:
         """The text of a whole file."""
         text = source.document.text
-        return cls((Piece(text, source, Span(0, len(text))),))
+        pieces: list[Piece] = []
+        position = 0
+        for match in _TO_FILL_IN.finditer(text):
+            pieces.append(Piece(text[position : match.start(1)], source, Span(position, match.start(1))))
+            pieces.append(Piece(None, source, Span(*match.span(1)), exact=False))
+            position = match.end(1)
+        pieces.append(Piece(text[position:], source, Span(position, len(text))))
+        return cls(tuple(pieces))
 
     def start(self, node: Node) -> int:
         """The first character of a node."""
-        return self._offsets[node.start_byte] if self._offsets else node.start_byte
+        start = self._offsets[node.start_byte] if self._offsets else node.start_byte
+        if node.type in _PADDED:
+            while self.text[start : start + 1].isspace():
+                start += 1
+        return start
 
     def end(self, node: Node) -> int:
         """The character after a node."""

@@ -21,6 +21,8 @@ _OPERATORS = (":-", ":=", ":+", ":?", "-", "=", "+", "?", "##", "#", "%%", "%", 
 
 _EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
 
+_NESTED = _EXPANSIONS | {"string", "raw_string", "concatenation"}
+
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 Substitute = Callable[[Chunk, "Node", State], "Text | None"]
@@ -134,8 +136,8 @@ class Expander:
     def _expansion(self, chunk: Chunk, node: Node, state: State) -> Text:
         raw = chunk.raw(node)
         if node.type == "arithmetic_expansion":
-            value = self.number(raw[3:-2] if raw.startswith("$((") else raw[2:-1], state)
-            return (chunk.piece(node)._replace(text=str(value)),) if value is not None else self._unknown(chunk, node)
+            number = self.number(raw[3:-2] if raw.startswith("$((") else raw[2:-1], state)
+            return (chunk.piece(node)._replace(text=str(number)),) if number is not None else self._unknown(chunk, node)
         if node.type == "command_substitution":
             output = self.substitute(chunk, node, state)
             return output if output is not None else self._unknown(chunk, node)
@@ -210,7 +212,7 @@ class Expander:
         found: Text = ()
         position = start
         for child in node.named_children:
-            if chunk.start(child) < position or chunk.end(child) > end or child.type not in (*_EXPANSIONS, "string", "raw_string", "concatenation"):
+            if chunk.start(child) < position or chunk.end(child) > end or child.type not in _NESTED:
                 continue
             found += self._unescaped(chunk, position, chunk.start(child)) + self.text(chunk, child, state)
             position = chunk.end(child)
@@ -240,7 +242,9 @@ class Expander:
                 return self._absent(chunk, node)
             return arguments[int(name) - 1] if int(name) <= len(arguments) else ()
         if name in ("@", "*"):
-            return joined(state.arguments, chunk.piece(node)._replace(text=" ")) if state.arguments is not None else self._absent(chunk, node)
+            return (
+                joined(state.arguments, chunk.piece(node)._replace(text=" ")) if state.arguments is not None else self._absent(chunk, node)
+            )
         if name == "PWD":
             return (chunk.piece(node)._replace(text=state.folder or "."),)
         if name not in state.variables:

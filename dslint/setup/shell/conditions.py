@@ -1,12 +1,13 @@
 """Conditions of a script: true, false, or None if that is only known at run time.
 
-A script is read as it runs without arguments, with only the variables that are given: a test for an empty value is true of what nothing sets.
+A script is read as it runs without arguments, with only the variables that are given: what nothing sets is empty in a test.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from dslint.setup.shell.pieces import Text, is_absent, known
 from dslint.setup.shell.state import State
@@ -36,6 +37,9 @@ class Decision:
         self.absent = absent
 
 
+Decide: TypeAlias = Callable[[Chunk, "Node", State], Decision]
+
+
 class Tester:
     """Decides the conditions of a script."""
 
@@ -45,8 +49,8 @@ class Tester:
     def decide(self, chunk: Chunk, node: Node, state: State) -> Decision:
         """What a command in the place of a condition comes to."""
         if node.type == "test_command":
-            inner = node.named_children
-            return self._expression(chunk, inner[0], state) if len(inner) == 1 else Decision(None)
+            parts = node.named_children
+            return self._expression(chunk, parts[0], state) if len(parts) == 1 else Decision(None)
         if node.type == "compound_statement" and chunk.raw(node).startswith("(("):
             value = self.expander.number(chunk.raw(node)[2:-2], state)
             return Decision(bool(value) if value is not None else None)
@@ -71,8 +75,8 @@ class Tester:
             return _unary(known(words[0]) or "", words[1])
         return _binary(words[0], known(words[1]) or "", words[2], pattern=False) if len(words) == 3 else Decision(None)
 
-    def _joined(self, chunk: Chunk, node: Node, state: State, decide: object) -> Decision:
-        left, right = (decide(chunk, child, state) for child in node.named_children[:2])  # type: ignore[operator]
+    def _joined(self, chunk: Chunk, node: Node, state: State, decide: Decide) -> Decision:
+        left, right = (decide(chunk, child, state) for child in node.named_children[:2])
         absent = left.absent or right.absent
         values = (left.value, right.value)
         if any(child.type == "&&" for child in node.children):

@@ -1,0 +1,114 @@
+"""Configs that a program builds from the flags of its launch: `--zero_stage 3 --offload`, `accelerate launch --use_deepspeed`.
+
+Only what a flag says is in such a config; its places are those of the flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Table
+from typing import Any
+
+from dslint.setup.accelerate import AccelerateFile
+from dslint.setup.arguments import SourcedValue, as_read
+from dslint.source.tree import Document, Key, Mapping, Member, Path, Scalar, Span
+from dslint.source.unknown import UNKNOWN
+
+_STAGES = ("zero_stage", "actor_zero_stage", "critic_zero_stage")
+"""Flags for the ZeRO stage in DeepSpeed-Chat and OpenRLHF; each of those that are given is a config of its own."""
+
+_ACCELERATE: dict[str, Path] = {
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("gradient_clipping",),
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+}
+"""Flags of `accelerate launch`, each with the DeepSpeed key that it sets."""
+
+
+def configs_of_flags(flags: Table[str, SourcedValue], document: Document, shown: str) -> list[Document]:
+    """The configs that programs such as DeepSpeed-Chat and OpenRLHF build from their flags."""
+    found: list[Document] = []
+    for name in _STAGES:
+        stage = flags.get(name)
+        if stage is None:
+            continue
+        made = _Made(document, shown, stage)
+        made.put(("zero_optimization", "stage"), stage, "max_steps")
+        batch = flags.get("micro_train_batch_size") or flags.get("per_device_train_batch_size")
+        if batch is not None:
+            made.put(("train_micro_batch_size_per_gpu",), batch, "max_steps")
+        if flags.get("micro_train_batch_size") and "train_batch_size" in flags:
+            made.put(("train_batch_size",), flags["train_batch_size"], "max_steps")
+        offload = flags.get("offload")
+        for part in ("offload_optimizer", "offload_param") if offload is not None else ():
+            assert offload is not None
+            made.put(("zero_optimization", part, "device"), offload, value="cpu")
+        if "adam_offload" in flags:
+            made.put(("zero_optimization", "offload_optimizer", "device"), flags["adam_offload"], value="cpu")
+        for dtype in ("bf16", "fp16"):
+            given = flags.get(dtype) or flags.get("dtype")
+            if given is not None and (given.value is True or given.value == dtype):
+                made.put((dtype, "enabled"), given, value=True)
+        found.append(made.document())
+    return found
+
+
+def accelerate_flags(flags: Table[str, SourcedValue], document: Document, shown: str) -> tuple[AccelerateFile, Document] | None:
+    """The settings and the config of `accelerate launch --use_deepspeed` without a file; None for any other launch."""
+    if "use_deepspeed" not in flags and "zero_stage" not in flags:
+        return None
+    at = flags.get("use_deepspeed") or flags["zero_stage"]
+    made = _Made(document, shown, at)
+    for key in (("train_batch_size",), ("train_micro_batch_size_per_gpu",)):
+        made.put(key, at, value="auto")
+    for name, path in _ACCELERATE.items():
+        given = flags.get(name)
+        if given is not None and given.value != "none":
+            made.put(path, given, "max_steps" if name == "zero_stage" else "max_grad_norm" if name.startswith("gradient") else "")
+        elif name in ("gradient_accumulation_steps", "gradient_clipping"):
+            made.put(path, at, value="auto")
+        elif name == "zero_stage":
+            made.put(path, at, value=2)
+    block = {name: flags[name] for name in (*_ACCELERATE, "zero3_init_flag") if name in flags}
+    top = {name: flags[name] for name in ("num_processes", "num_machines", "mixed_precision") if name in flags}
+    return AccelerateFile(shown, top, block, precision_flag=flags.get("mixed_precision")), made.document()
+
+
+class _Made:
+    """A config under construction. A value from another file has the place of the launch."""
+
+    def __init__(self, document: Document, shown: str, at: SourcedValue) -> None:
+        self.whole = document
+        self.shown = shown
+        self.at = self._span(at, Span(0, 0))
+        self.root = Mapping(self.at, [])
+
+    def _span(self, given: SourcedValue, otherwise: Span) -> Span:
+        if given.path != self.shown or given.range is None:
+            return otherwise
+        return Span(given.range.start.offset, given.range.end.offset)
+
+    def put(self, path: Path, given: SourcedValue, kind: str = "", *, value: Any = None) -> None:
+        """Write the value of a flag at a path; `kind` is an argument of the Trainer that is read alike."""
+        span = self._span(given, self.at)
+        read = value if value is not None else as_read(kind, given.value)
+        if isinstance(read, str) and read.lower() in ("true", "false"):
+            read = read.lower() == "true"
+        here = self.root
+        for step in path[:-1]:
+            inner = here.get(str(step))
+            if inner is None:
+                inner = Member(Key(span, str(step), str(step)), Mapping(span, []))
+                here.members.append(inner)
+            assert isinstance(inner.value, Mapping)
+            here = inner.value
+        raw = given.raw or given.name
+        here.members.append(
+            Member(Key(span, str(path[-1]), str(path[-1])), Scalar(span, read if read is not None else UNKNOWN, raw, "yaml"))
+        )
+
+    def document(self) -> Document:
+        """The config, with its places in the script."""
+        return Document(self.whole.text, self.root, comments=self.whole.comments, language="text")
