@@ -120,12 +120,25 @@ class Fix(NamedTuple):
     edits: tuple[Edit, ...]
 
 
+class Cause(NamedTuple):
+    """A mistake that shows in several places of a file. Reports print its findings as one, with the other places as related.
+
+    `name` identifies the cause within a file. `message` is the message for several findings, in which `{count}` stands for their number
+    and `{keys}` for the last part of their config paths; `help` is the help. A single finding keeps its own message and help.
+    """
+
+    name: str
+    message: str
+    help: str | None = None
+
+
 class Diagnostic(NamedTuple):
     """One finding at one place, ready to print.
 
     `message` is complete in itself: what was found and what DeepSpeed does. `help` says what to write instead.
     `phase` is set when the effect is `Effect.CRASH` and only then. `pointer` (RFC 6901) and `range` are None without a place.
     `certain` is False if file and facts cannot prove that DeepSpeed will do what `effect` says.
+    `cause` is set if the finding may be one of several with the same cause.
     """
 
     path: str
@@ -142,6 +155,7 @@ class Diagnostic(NamedTuple):
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     certain: bool = True
+    cause: Cause | None = None
 
 
 class NotJudged(NamedTuple):

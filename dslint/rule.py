@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from dslint.config.context import PARTS, Context
-from dslint.diagnostics import Applicability, Effect, Phase, Related, Severity
+from dslint.diagnostics import Applicability, Cause, Effect, Phase, Related, Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.source.tree import Span, Where, path_of
 
@@ -54,6 +54,7 @@ class Finding(NamedTuple):
     itself. `related` are other places with messages. `elsewhere` is a place in another file of the setup; its message is not used.
     `effect`, `phase` and `severity` override those of the rule. `certain=False` means that file and facts cannot prove the consequence;
     the message then says "may".
+    Findings with the same `cause` are reported as one.
     """
 
     at: Where
@@ -68,6 +69,7 @@ class Finding(NamedTuple):
     phase: Phase | None = None
     severity: Severity | None = None
     certain: bool = True
+    cause: Cause | None = None
 
 
 class Example(NamedTuple):

@@ -15,6 +15,7 @@ from dslint.cli.options import FACTS, color_option, read_stdin, run_settings, se
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed
 from dslint.lint.files import lint_all, lint_given, lint_launch
+from dslint.lint.group import for_report
 from dslint.lint.guard import INTERNAL_ERROR, guarded
 from dslint.lint.guard import failed as failed_on
 from dslint.lint.results import FileResult, Results
@@ -95,6 +96,7 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
 @click.option("--statistics", is_flag=True, help="Print the number of findings of each rule instead of the findings.")
 @click.option("-v", "--verbose", is_flag=True, help="Explain inferred values.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings only, without the summary.")
+@click.option("--group/--no-group", default=True, help="Print the same finding of many files once.  [default: group]")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings; the same as --fail-on never.")
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes, until interrupted.")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="The number of processes.  [default: depends on the number of files]")
@@ -163,7 +165,7 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
 
         add_ignores(files, finder, wanted.add_ignores)
         return check(finder.again(), wanted._replace(add_ignores=None))
-    written = _report(files, finder, wanted)
+    written = _report([for_report(file) for file in files], finder, wanted)
     strict = bool(run_settings(finder)["strict"])
     return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero, strict=strict)
 
@@ -196,7 +198,7 @@ def _without_ignored(files: list[FileResult], finder: Finder, wanted: CheckOptio
 def _report(files: Iterable[FileResult], finder: Finder, wanted: CheckOptions) -> bool:
     """Write all reports; False if one to a file failed."""
     settings = run_settings(finder)
-    results = Results(settings.context, tuple(files), settings.rules, wanted.verbose, wanted.quiet)
+    results = Results(settings.context, tuple(files), settings.rules, wanted.verbose, wanted.quiet, wanted.group)
     written = [_write_file(results, *output) for output in wanted.outputs]
     out = sys.stderr if wanted.fixing and "-" in wanted.paths else sys.stdout  # the fixed text is on standard output
     color = wants_color(wanted.color, out)

@@ -22,6 +22,7 @@ class CheckOptions(NamedTuple):
     statistics: bool
     verbose: bool
     quiet: bool
+    group: bool
     exit_zero: bool
     color: str
     jobs: int | None

@@ -31,6 +31,7 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, besi
         related=tuple(one if isinstance(one, Related) else _related(*one, document, shown) for one in finding.related),
         fix=_fix(finding.fix, of_finding) if finding.fix and of_finding is not None else None,
         certain=finding.certain,
+        cause=finding.cause,
     )
 
 

@@ -98,6 +98,8 @@ class Results(NamedTuple):
     """Whether to print the evidence for inferred facts."""
     quiet: bool = False
     """Whether to print only findings, without a summary."""
+    group: bool = True
+    """Whether the format for people prints the same finding of many files once."""
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

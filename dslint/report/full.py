@@ -6,21 +6,28 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from dslint.diagnostics import Applicability, Diagnostic, Range, Severity
+from dslint.lint.group import same_in_many
 from dslint.lint.results import FileResult, Results
 from dslint.report.excerpt import Mark, bar, draw, line_of, sections
 from dslint.report.style import Style, paragraphs, visible, wrap
 from dslint.report.words import (
     COLORS,
     consequence_of,
+    count,
     fixable,
     hidden,
+    in_short,
     inferred_facts,
-    inferred_facts_in_short,
+    listed,
+    place,
     reasons,
     skipped_rules,
     verdict,
 )
 from dslint.source.tree import Document
+
+PLACES = 3
+"""How many of the other places of a finding in many files are named."""
 
 _FIXES = {Applicability.SAFE: " (--fix)", Applicability.UNSAFE: " (--unsafe-fixes)", Applicability.DISPLAY: ""}
 
@@ -28,19 +35,25 @@ _FIXES = {Applicability.SAFE: " (--fix)", Applicability.UNSAFE: " (--unsafe-fixe
 def write(results: Results, out: TextIO, style: Style) -> None:
     """Write findings and summary; only the findings if the run is quiet."""
     documents = {file.path: file.document for file in results.files if file.document is not None}
-    blocks = [block for file in results.files for block in _file(file, documents, style)]
+    same = same_in_many(results.files) if results.group else {}
+    blocks = [block for file in results.files for block in _file(file, documents, same, style, quiet=results.quiet)]
     if not results.quiet:
         blocks.append(list(_summary(results, style)))
     out.write("\n".join("\n".join(block) + "\n" for block in blocks))
 
 
-def _file(file: FileResult, documents: dict[str, Document], style: Style) -> Iterator[list[str]]:
+def _file(
+    file: FileResult, documents: dict[str, Document], same: dict[Diagnostic, tuple[Diagnostic, ...]], style: Style, *, quiet: bool
+) -> Iterator[list[str]]:
+    """The findings of a file and what is said of it as a whole, without findings that those of an earlier file stand for."""
+    shown_before = {other for others in same.values() for other in others}
     if file.error is not None:
         yield _about_file(file.path, file.error, Severity.ERROR, style)
-    if file.note is not None:
+    if file.note is not None and not quiet:
         yield _about_file(file.path, file.note, Severity.INFO, style)
     for diagnostic in file.diagnostics:
-        yield _diagnostic(diagnostic, documents, style)
+        if diagnostic not in shown_before:
+            yield _diagnostic(diagnostic, documents, same.get(diagnostic, ()), style)
 
 
 def _about_file(path: str, sentence: str, severity: Severity, style: Style) -> list[str]:
@@ -48,7 +61,7 @@ def _about_file(path: str, sentence: str, severity: Severity, style: Style) -> l
     return [style.paint(head[: len(severity.value)], COLORS[severity], "bold") + head[len(severity.value) :], *rest]
 
 
-def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], style: Style) -> list[str]:
+def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], others: tuple[Diagnostic, ...], style: Style) -> list[str]:
     color = COLORS[diagnostic.severity]
     head = style.paint(f"{diagnostic.severity.value}[{diagnostic.code}]", color, "bold")
     lines = [f"{head} {style.paint(visible(diagnostic.name), 'bold')}", *paragraphs(diagnostic.message, style.width)]
@@ -65,7 +78,17 @@ def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], style: S
         lines.append(bar(gutter, style))
     for label, text in _remarks(diagnostic, marks):
         lines += _remark(label, text, gutter, style)
+    if others:
+        lines += _remark("also", _in_others(diagnostic, others), gutter, style)
     return lines
+
+
+def _in_others(diagnostic: Diagnostic, others: tuple[Diagnostic, ...]) -> str:
+    """In how many files a finding stands, and where else."""
+    files = len({diagnostic.path, *(other.path for other in others)})
+    more = len(others) - PLACES
+    named = listed([*map(place, others[:PLACES]), *([f"{count(more, 'more place')} (--no-group shows all)"] if more > 0 else [])])
+    return f"{diagnostic.code} in {count(files, 'file')}: {named}"
 
 
 def _arrow(sign: str, path: str, place: Range | None, gutter: int, style: Style) -> str:
@@ -120,14 +143,16 @@ def _remark(label: str, text: str, gutter: int, style: Style) -> list[str]:
 
 
 def _summary(results: Results, style: Style) -> Iterator[str]:
-    yield from (style.paint(line, "bold") for line in wrap(verdict(results), style.width))
+    short = "" if results.verbose else in_short(results)
+    clean = not results.diagnostics
+    yield from (style.paint(line, "bold") for line in wrap(" ".join(filter(None, (verdict(results), clean and short))), style.width))
     for sentence in (fixable(results), hidden(results)):
         yield from wrap(sentence, style.width) if sentence else ()
-    explained = next((diagnostic.code for diagnostic in results.diagnostics if diagnostic.name != "internal-error"), None)
-    if explained:
-        yield f"To explain a finding: dslint rule {explained}"
-    for sentence in reasons(results) if results.verbose else ():
-        yield from paragraphs(visible(sentence), style.width)
-    inferred = inferred_facts(results) if results.verbose else inferred_facts_in_short(results)
-    for sentence in (*inferred, *skipped_rules(results)):
-        yield from paragraphs(sentence, style.width)
+    worst = max((d for d in results.diagnostics if d.name != "internal-error"), key=lambda d: d.severity.rank, default=None)
+    if worst is not None:
+        yield f"To explain a finding: dslint rule {worst.code}"
+    if short and not clean:
+        yield from wrap(short, style.width)
+    if results.verbose:
+        for sentence in (*(visible(reason) for reason in reasons(results)), *inferred_facts(results), *skipped_rules(results)):
+            yield from paragraphs(sentence, style.width)

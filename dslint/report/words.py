@@ -40,6 +40,9 @@ _VALUES = {
     "model": "FILE",
 }
 
+SHORT = 2
+"""How many inferred facts the short line names."""
+
 _BY = {SuppressedBy.COMMENT: "by a comment", SuppressedBy.SETTINGS: "by the settings", SuppressedBy.BASELINE: "by the baseline"}
 
 
@@ -132,10 +135,14 @@ def reasons(results: Results) -> Iterator[str]:
 def skipped_rules(results: Results) -> Iterator[str]:
     """How many rules were skipped because a fact is missing, and the flags that give these facts, the one with the most rules first."""
     skipped = sorted(results.skipped.items(), key=lambda item: (-len(item[1]), item[0]))
-    total = len({code for _, codes in skipped for code in codes})
     if skipped:
         flags = ", ".join(f"{flag(fact)} ({len(codes):,})" for fact, codes in skipped)
+        total = _skipped(results)
         yield f"{count(total, 'rule')} skipped; to enable {'it' if total == 1 else 'them'} pass {flags}"
+
+
+def _skipped(results: Results) -> int:
+    return len({code for codes in results.skipped.values() for code in codes})
 
 
 def inferred_facts(results: Results) -> Iterator[str]:
@@ -144,13 +151,13 @@ def inferred_facts(results: Results) -> Iterator[str]:
         yield inferred_fact(fact, value, evidence)
 
 
-def inferred_facts_in_short(results: Results) -> Iterator[str]:
-    """What was inferred, without the evidence; the release keeps its evidence, because every finding depends on it."""
-    inferred = _inferred(results)
-    yield from (inferred_fact(fact, value, evidence) for (fact, value), evidence in inferred.items() if fact == "deepspeed")
-    others = [f"{option(fact)} {value}" for fact, value in inferred if fact != "deepspeed"]
-    if others:
-        yield f"Inferred {listed(others)} (-v explains)"
+def in_short(results: Results) -> str | None:
+    """What was inferred, and how many rules were skipped, in one short line; None for neither."""
+    given = [f"DeepSpeed {value}" if fact == "deepspeed" else f"{option(fact)} {value}" for fact, value in _inferred(results)]
+    inferred = f"{listed(given)} inferred" if 0 < len(given) <= SHORT else f"{len(given)} facts inferred" if given else ""
+    skipped = _skipped(results)
+    said = ", ".join(filter(None, (f"{count(skipped, 'rule')} skipped" if skipped else "", inferred)))
+    return f"{said} (-v explains)" if said else None
 
 
 def inferred_fact(fact: str, value: str, evidence: str) -> str:

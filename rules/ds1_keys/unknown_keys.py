@@ -9,22 +9,20 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation
 from dslint.config.validate import children, dotted
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Cause, Effect, Phase, Severity
 from dslint.facts import NEWEST
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.fixes import corrected_key, moved_together
+from dslint.rules.helpers.fixes import corrected_key
+from dslint.rules.helpers.foreign_keys import owner_of
 from dslint.rules.helpers.messages import shown_value
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.change import Move, Remove
-from dslint.source.tree import Mapping, Path
+from dslint.source.tree import Mapping
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
-
-MANY_MISPLACED = 3
-"""From this many on, keys of one section that are written in another are one finding: the writer forgot the section."""
 
 
 def _section(violation: Violation) -> str:
@@ -58,7 +56,7 @@ def _allowed(violation: Violation) -> str:
 def _suggestion(violation: Violation) -> str | None:
     if violation.meant is None:
         return None
-    if violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
+    if _is_loss_scaling_of_bf16(violation):
         return "Remove it: only `fp16` has it."
     *section, name = violation.meant
     if violation.kind != "misplaced-key":
@@ -66,6 +64,29 @@ def _suggestion(violation: Violation) -> str | None:
     if name != violation.path[-1]:
         return f'Write it as "{name}" in `{dotted(tuple(section))}`.'
     return f"Move it into `{dotted(tuple(section))}`." if section else "Move it to the top level."
+
+
+def _cause(violation: Violation, outcome: str) -> Cause | None:
+    """The cause that an unknown key shares with others of its section; None for a misspelt key.
+
+    Args:
+        violation: the unknown key.
+        outcome: what DeepSpeed does with the keys, as the end of a sentence.
+    """
+    here = _section(violation)
+    at = f"in {here}" if len(violation.path) > 1 else "at the top level"
+    if violation.meant is None:
+        advice = "Remove them." if violation.raises else 'Remove them, or begin their names with "_" if they are notes.'
+        return Cause(f"unknown in {here}", f"{{count}} unknown keys {at}: {{keys}}. DeepSpeed {outcome}.", advice)
+    if violation.kind != "misplaced-key" or violation.meant[-1] != violation.path[-1]:
+        return None
+    there = f"`{dotted(violation.meant[:-1])}`" if len(violation.meant) > 1 else "the top level"
+    advice = "Remove them: only `fp16` has them." if _is_loss_scaling_of_bf16(violation) else f"Move them to {there}."
+    return Cause(f"{there} in {here}", f"{{count}} keys of {there} are written {at}, where DeepSpeed {outcome}: {{keys}}.", advice)
+
+
+def _is_loss_scaling_of_bf16(violation: Violation) -> bool:
+    return violation.path[0] in ("bf16", "bfloat16") and violation.meant is not None and violation.meant[0] == "fp16"
 
 
 @rule(
@@ -99,6 +120,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
                 fix=corrected_key(config, violation),
                 severity=Severity.WARNING if newer else None,
                 certain=not newer,
+                cause=_cause(violation, 'rejects them and raises "Extra inputs are not permitted"'),
             )
 
 
@@ -113,10 +135,6 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
 @bad('{"train_micro_bach_size_per_gpu": 4}', at="train_micro_bach_size_per_gpu")
 @bad(f'{{{MINIMAL}, "lr_scheduler": {{"type": "WarmupLR"}}}}', at="lr_scheduler")
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}, "stage3_max_live_parameters": 1e8}}', at="stage3_max_live_parameters")
-@bad(
-    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}, "overlap_comm": true, "reduce_bucket_size": 5e8, "round_robin_gradients": true}}',
-    at="overlap_comm",
-)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
@@ -129,23 +147,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     """
     newer = _is_newer_release(config)
     severity = Severity.WARNING if newer else None
-    ignores = f"DeepSpeed {config.release} may silently ignore" if newer else "DeepSpeed silently ignores"
-    groups = _misplaced_together(config)
-    for section, together in groups.items():
-        names = ", ".join(str(violation.path[-1]) for violation in together)
-        place = f"in {_section(together[0])}" if len(together[0].path) > 1 else "at the top level"
-        yield Finding(
-            together[0].path,
-            f"{len(together)} keys of `{dotted(section)}` are written {place}, where {ignores} them: {names}.",
-            help=f"Move them into `{dotted(section)}`.",
-            on="key",
-            related=tuple((violation.path, "ignored too") for violation in together[1:]),
-            fix=moved_together(config, [violation.path for violation in together], section),
-            severity=severity,
-            certain=not newer,
-        )
     for violation in config.violations_of("unknown-key", "misplaced-key"):
-        if violation.raises or violation.meant is None or any(violation in together for together in groups.values()):
+        if violation.raises or violation.meant is None:
             continue
         fatal = _leaves_no_batch_size(config, violation)
         yield Finding(
@@ -158,16 +161,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             phase=Phase.PARSE if fatal else None,
             severity=severity,
             certain=not newer,
+            cause=_cause(violation, "silently ignores them"),
         )
-
-
-def _misplaced_together(config: Config) -> dict[Path, list[Violation]]:
-    """Ignored keys that belong in one other section, by that section, where they are at least `MANY_MISPLACED`."""
-    by_section: dict[Path, list[Violation]] = {}
-    for violation in config.violations_of("misplaced-key"):
-        if not violation.raises and violation.meant is not None and len(violation.meant) > 1 and violation.meant[-1] == violation.path[-1]:
-            by_section.setdefault(violation.meant[:-1], []).append(violation)
-    return {section: together for section, together in by_section.items() if len(together) >= MANY_MISPLACED}
 
 
 def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
@@ -214,14 +209,29 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
     """
     for violation in config.violations_of("unknown-key"):
         if not violation.raises and violation.meant is None:
+            owner = owner_of(violation.path)
             yield Finding(
                 violation.path,
                 f"{_unknown_key(config, violation)}DeepSpeed silently ignores it.",
-                help=_allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.',
+                help=_advice(violation),
                 on="key",
                 fix=_move_into_params(config, violation) or _remove(config, violation),
                 certain=not _is_newer_release(config),
+                cause=Cause(
+                    f"keys of {owner}",
+                    f"{{count}} keys of {owner} are written in the DeepSpeed config: {{keys}}. DeepSpeed silently ignores them.",
+                    f"Move them to {owner}.",
+                )
+                if owner
+                else _cause(violation, "silently ignores them"),
             )
+
+
+def _advice(violation: Violation) -> str:
+    owner = owner_of(violation.path)
+    if owner is not None:
+        return f"Move it to {owner}."
+    return _allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.'
 
 
 def _remove(config: Config, violation: Violation) -> FixPlan | None:

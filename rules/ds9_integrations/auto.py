@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation
 from dslint.config.validate import default_of, drops_auto, forbids_unknown
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Cause, Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
@@ -33,6 +33,21 @@ REQUIRED = ("type", "params")
 
 ADDED_BY_LIGHTNING = (MICRO, ACCUMULATION, "gradient_clipping")
 """Keys that Lightning adds from its own arguments if they are missing."""
+
+NOT_REPLACED = Cause(
+    "auto-not-replaced",
+    '{count} values are "auto", and no integration replaces them. DeepSpeed drops these keys or reads them as strings: {keys}.',
+    "Write the values, or let the Hugging Face Trainer or Accelerate load the file.",
+)
+"""Why "auto" stands in a config of plain DeepSpeed or Lightning."""
+
+PERHAPS_REPLACED = Cause(
+    "auto-perhaps-replaced",
+    '{count} values are "auto". Only the Hugging Face Trainer and Accelerate replace them; '
+    "without them DeepSpeed drops these keys or reads them as strings: {keys}.",
+    "If the Trainer or Accelerate loads this file, pass --integration transformers or --integration accelerate. Otherwise write the values.",
+)
+"""Why "auto" stands in a config that some program loads."""
 
 NAME_THE_LOADER = " If the Trainer or Accelerate loads this file, pass --integration transformers or --integration accelerate."
 
@@ -81,6 +96,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             effect=Effect.SILENT if changes_training else Effect.ADVICE,
             severity=Severity.WARNING if changes_training and not known else None,
             certain=known,
+            cause=NOT_REPLACED if known else PERHAPS_REPLACED,
         )
 
 
@@ -165,6 +181,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
             phase=Phase(raised[1]) if raised else None,
             severity=None if known else Severity.WARNING,
             certain=known,
+            cause=NOT_REPLACED if known else PERHAPS_REPLACED,
         )
 
 
@@ -231,6 +248,12 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
             on="value",
             severity=Severity.WARNING if inferred else None,
             certain=not inferred,
+            cause=Cause(
+                "auto-not-filled",
+                f'{{count}} values are "auto", but {integration.label} has no value for them: {{keys}}. '
+                f'It {raising} ValueError "not found in kwargs" after the model is loaded.',
+                "Write values, or remove the keys to use the defaults of DeepSpeed.",
+            ),
         )
 
 

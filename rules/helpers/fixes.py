@@ -30,12 +30,6 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
     return FixPlan(f"move to {section}", (Move(violation.path, violation.meant),), kind)
 
 
-def moved_together(config: Config, paths: list[Path], section: Path) -> FixPlan | None:
-    """Move the first of several keys in the wrong section. The fix loop moves the others in its next rounds."""
-    target = (*section, paths[0][-1])
-    return None if config.has(target) else FixPlan(f"move to {'.'.join(map(str, section))}", (Move(paths[0], target),))
-
-
 def removed(path: Path) -> FixPlan:
     """Remove a key that DeepSpeed refuses, or that has no effect."""
     return safe(f'remove "{path[-1]}"', Remove(path))

@@ -1,0 +1,92 @@
+"""Findings that belong together: those of a file with one cause, and the same finding in many files.
+
+Suppression, fixes and the editor deal with each finding by itself; a report shows them together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Fix, Related
+from dslint.lint.place import by_place
+from dslint.lint.results import FileResult
+
+MANY_FILES = 3
+"""From this number of files on, a report shows the same finding once."""
+
+SHOWN_TITLES = 3
+"""How many titles of fixes the title of their combination lists."""
+
+_RISK = (Applicability.SAFE, Applicability.UNSAFE, Applicability.DISPLAY)
+
+
+def for_report(file: FileResult) -> FileResult:
+    """The result as a report shows it: one finding for each cause, the most severe first, then by place."""
+    groups: dict[object, list[Diagnostic]] = {}
+    for index, diagnostic in enumerate(sorted(file.diagnostics, key=_by_severity)):
+        key = index if diagnostic.cause is None else (diagnostic.cause.name, diagnostic.certain)
+        groups.setdefault(key, []).append(diagnostic)
+    return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups.values()))
+
+
+def _by_severity(diagnostic: Diagnostic) -> tuple[int, tuple[int, int, str]]:
+    return -diagnostic.severity.rank, by_place(diagnostic)
+
+
+def _merged(group: list[Diagnostic]) -> Diagnostic:
+    """One finding for several with the same cause: the first of them, which is the most severe, with the places of the others."""
+    first, *others = group
+    cause = first.cause
+    assert cause is not None
+    places = tuple(Related(d.path, d.code if d.code != first.code else "", d.pointer, d.range) for d in others)
+    related = tuple(dict.fromkeys(one for d in group for one in d.related))
+    return first._replace(
+        message=_message(cause, group),
+        help=cause.help or first.help,
+        related=(*places, *related),
+        fix=_combined([d.fix for d in group if d.fix]),
+    )
+
+
+def _message(cause: Cause, group: list[Diagnostic]) -> str:
+    keys = ", ".join(_last_key(d.pointer) for d in group)
+    return cause.message.replace("{count}", str(len(group))).replace("{keys}", keys)
+
+
+def _last_key(pointer: str | None) -> str:
+    return (pointer or "").rpartition("/")[2].replace("~1", "/").replace("~0", "~")
+
+
+def _combined(fixes: list[Fix]) -> Fix | None:
+    """The fixes as one, which is as risky as the riskiest of them. Of two that touch the same text, the first is kept."""
+    kept: list[Fix] = []
+    edits: list[Edit] = []
+    for fix in fixes:
+        if all(_apart(new, old) for new in fix.edits for old in edits):
+            kept.append(fix)
+            edits += [edit for edit in fix.edits if edit not in edits]
+    if not kept:
+        return None
+    titles = list(dict.fromkeys(fix.title for fix in kept))
+    more = len(titles) - SHOWN_TITLES
+    title = "; ".join(titles[:SHOWN_TITLES]) + (f"; and {more} more" if more > 0 else "")
+    return Fix(title, max((fix.applicability for fix in kept), key=_RISK.index), tuple(edits))
+
+
+def _apart(one: Edit, other: Edit) -> bool:
+    """Whether two edits can be made together: they do not touch, or both delete."""
+    first, second = sorted((one, other), key=lambda edit: (edit.start, edit.end))
+    return first.end < second.start or (first.end == second.start and not first.content and not second.content)
+
+
+def same_in_many(files: Iterable[FileResult]) -> dict[Diagnostic, tuple[Diagnostic, ...]]:
+    """For the first of findings that are the same in `MANY_FILES` files or more: the others.
+
+    Findings are the same if they are of one rule and one severity, and their messages differ in numbers only.
+    """
+    groups: dict[tuple[str, str, str], list[Diagnostic]] = {}
+    for file in files:
+        for d in file.diagnostics:
+            groups.setdefault((d.code, d.severity, re.sub(r"\d[\d.,e+-]*", "0", d.message)), []).append(d)
+    return {group[0]: tuple(group[1:]) for group in groups.values() if len({d.path for d in group}) >= MANY_FILES}

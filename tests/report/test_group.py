@@ -1,0 +1,83 @@
+"""What a report shows together: the findings of one cause, and the same finding in many files; and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dslint.diagnostics import Applicability
+from dslint.facts import Facts, Integration
+from dslint.lint.document import lint_text
+from dslint.lint.group import for_report
+from dslint.lint.results import FileResult
+from dslint.registry.rules import default_rules
+from tests.command import dslint
+
+BATCH = '"train_micro_batch_size_per_gpu": 4'
+ALL_AUTO = (
+    '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": "auto", '
+    '"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}'
+)
+
+
+def report(text: str, integration: Integration | None = None) -> FileResult:
+    result = lint_text(text, "ds.json", Facts(None, integration), default_rules())
+    assert result is not None
+    return for_report(result)
+
+
+def codes(text: str, integration: Integration | None = None) -> list[str]:
+    return [d.code for d in report(text, integration).diagnostics]
+
+
+def test_every_auto_that_no_integration_replaces_is_one_finding() -> None:
+    (found,) = report(ALL_AUTO, Integration.DEEPSPEED).diagnostics
+    assert found.code == "DS902"  # a crash comes before a dropped key
+    assert {found.pointer, *(related.pointer for related in found.related)} == {
+        "/train_batch_size",
+        "/train_micro_batch_size_per_gpu",
+        "/gradient_accumulation_steps",
+        "/gradient_clipping",
+        "/bf16/enabled",
+        "/zero_optimization/reduce_bucket_size",
+    }
+
+
+def test_keys_of_another_section_are_one_finding_with_one_fix() -> None:
+    (found,) = report(f'{{{BATCH}, "bf16": {{"enabled": true, "loss_scale": 0, "hysteresis": 2, "min_loss_scale": 1}}}}').diagnostics
+    assert (found.code, len(found.related)) == ("DS101", 2)
+    assert found.fix is not None
+    assert found.fix.applicability is Applicability.SAFE
+
+
+def test_keys_of_another_tool_are_one_finding_and_unknown_keys_another() -> None:
+    text = f'{{{BATCH}, "num_machines": 1, "mine": 1, "use_cpu": false, "yours": 2}}'
+    found = report(text).diagnostics
+    assert [(d.pointer, [r.pointer for r in d.related]) for d in found] == [
+        ("/num_machines", ["/use_cpu"]),
+        ("/mine", ["/yours"]),
+    ]
+
+
+def test_two_misspelt_keys_are_two_findings() -> None:
+    assert codes(f'{{{BATCH}, "zero_optimisation": {{"stage": 2}}, "gradient_cliping": 1.0}}') == ["DS102", "DS102"]
+
+
+def test_the_most_severe_finding_comes_first() -> None:
+    text = f'{{{BATCH}, "mine": 1, "zero_optimization": {{"stage": 2, "reduce_bucket_sise": 5e8}}}}'
+    assert codes(text) == ["DS101", "DS103"]
+
+
+def test_the_same_finding_in_many_files_is_shown_once(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / f"{name}.json").write_text(f'{{{BATCH}, "mine": 1}}', encoding="utf-8")
+    arguments = "check", ".", "--integration", "deepspeed"
+    assert dslint(*arguments, cwd=tmp_path).stdout.count("warning[DS103]") == 1
+    assert dslint(*arguments, "--no-group", cwd=tmp_path).stdout.count("warning[DS103]") == 4
+    assert dslint(*arguments, "--output-format", "concise", cwd=tmp_path).stdout.count("DS103") == 4
+
+
+def test_a_clean_run_is_one_line_and_a_quiet_one_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(f'{{{BATCH}, "zero_optimization": {{"stage": 2}}}}', encoding="utf-8")
+    arguments = "check", "ds.json", "--integration", "deepspeed", "--deepspeed", "0.19.8"
+    assert len(dslint(*arguments, cwd=tmp_path).stdout.splitlines()) == 1
+    assert dslint(*arguments, "--quiet", cwd=tmp_path).stdout == ""
