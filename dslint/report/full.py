@@ -145,7 +145,8 @@ def _remark(label: str, text: str, gutter: int, style: Style) -> list[str]:
 def _summary(results: Results, style: Style) -> Iterator[str]:
     short = "" if results.verbose else in_short(results)
     clean = not results.diagnostics
-    yield from (style.paint(line, "bold") for line in wrap(" ".join(filter(None, (verdict(results), clean and short))), style.width))
+    first = f"{verdict(results)} {short}" if clean and short else verdict(results)
+    yield from (style.paint(line, "bold") for line in wrap(first, style.width))
     for sentence in (fixable(results), hidden(results)):
         yield from wrap(sentence, style.width) if sentence else ()
     worst = max((d for d in results.diagnostics if d.name != "internal-error"), key=lambda d: d.severity.rank, default=None)

@@ -31,7 +31,8 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI = ("pip install", "git clone", "pre-commit")
-FOOTER = re.compile(r"^(?:Assuming DeepSpeed |Inferred --|[\d,]+ rules? skipped; ).*\Z", re.MULTILINE | re.DOTALL)
+FOOTER = re.compile(r"^(?:Assuming DeepSpeed |Inferred --|[\d,]+ rules? skipped[;,] ).*\Z", re.MULTILINE | re.DOTALL)
+CLEAN_FOOTER = re.compile(r"(?<=\.) (?:Assuming |[\d,]+ rules? skipped).*?\(-v\s+explains\)", re.DOTALL)
 ASSUMED_RELEASE = re.compile(r"^dslint: assuming DeepSpeed .*\n", re.MULTILINE)
 
 
@@ -93,7 +94,7 @@ def run(command: str, folder: Path) -> str:
     )
     assert "Traceback" not in done.stdout
     assert done.returncode in (0, 1), done.stdout
-    return FOOTER.sub("", ASSUMED_RELEASE.sub("", done.stdout))
+    return FOOTER.sub("", CLEAN_FOOTER.sub("", ASSUMED_RELEASE.sub("", done.stdout)))
 
 
 COMMANDS = commands()
