@@ -110,6 +110,10 @@ CALLS = {
     "import lightning as L\nL.Trainer(strategy='deepspeed_stage_2', precision='16-mixed')": [
         {"zero_optimization": {"stage": 2}, "fp16": {"enabled": True}}
     ],
+    "from transformers.integrations import HfDeepSpeedConfig\nds = {'a': 1}\nhf = HfDeepSpeedConfig(ds)\ndeepspeed.initialize(config=ds)": [
+        {"a": 1}
+    ],
+    "from transformers.integrations import HfDeepSpeedConfig\nhf = HfDeepSpeedConfig({'a': 1})": [{"a": 1}],
     "from ray.train.torch import TorchTrainer\ndef loop(config):\n    deepspeed.initialize(config=config['ds'])\n"
     "TorchTrainer(loop, train_loop_config={'ds': {'a': 1}})": [{"a": 1}],
 }

@@ -88,12 +88,14 @@ class Recorder:
         self.unread: list[Unread] = []
         self.facts = Facts()
         self.enter: Any = None
+        self._hints: list[Call] = []
+        self._unread_hints: list[Unread] = []
         self._plugins: list[CallOf] = []
         self._strategies: list[CallOf] = []
         self._lightning: CallOf | None = None
         self._precision: Argument | None = None
         self._documents: dict[str, Document] = {}
-        self._seen: dict[tuple[int, str], int] = {}
+        self._seen: dict[tuple[int, str], Call] = {}
 
     def receive(self, call: CallOf) -> Value | None:
         """Note a call of a library's function. Returns its value, if that matters."""
@@ -107,7 +109,7 @@ class Recorder:
             return self._plugin(call)
         elif short in ("HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig"):
             given = call.argument("config_file_or_dict", 0)
-            self._take("transformers", "config_file_or_dict", given)
+            self._tell_model(given)
             return given.value if given else None
         elif short.endswith("TrainingArguments") or short in _TRAINER_CLASSES:
             self._training_arguments(call, short)
@@ -125,6 +127,14 @@ class Recorder:
         elif name.startswith("ray.train") and short.endswith("Trainer"):
             self._ray(call)
         return None
+
+    def _tell_model(self, given: Argument | None) -> None:
+        """`HfDeepSpeedConfig` tells only `from_pretrained` of the config: another call hands it to DeepSpeed."""
+        calls, unread = len(self.calls), len(self.unread)
+        self._take("transformers", "config_file_or_dict", given)
+        self._hints += self.calls[calls:]
+        self._unread_hints += self.unread[unread:]
+        del self.calls[calls:], self.unread[unread:]
 
     # ------------------------------------------------------------------ the calls
 
@@ -218,6 +228,8 @@ class Recorder:
         if named is not None and config is not None:
             self.facts.loaders.add("lightning")
             self.calls.append(Call("lightning", self.sourced("strategy", named.span, UNKNOWN, key=named.key), config))
+        if not self.calls and not self.unread:
+            self.calls, self.unread = self._hints, self._unread_hints
 
     @staticmethod
     def _function(call: CallOf) -> Span:
@@ -244,8 +256,8 @@ class Recorder:
             return None
         key = (id(given.node) if given.node is not None else given.span.start, repr(path) if path else str(len(self.calls)))
         if key in self._seen and path:
-            return self.calls[self._seen[key]]
-        self._seen[key] = len(self.calls)
+            return self._seen[key]
+        self._seen[key] = made
         self.calls.append(made)
         return made
 
