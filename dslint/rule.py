@@ -227,7 +227,7 @@ def rule(
             `"fact:model"`: the fact is known (`dslint.config.context.NEEDS` lists their names);
             `"violation:unknown-key"`: the config has a violation of this kind (`dslint.config.validate.VIOLATIONS`);
             `"text"`: the text is not strict JSON, has comments, syntax errors or a key written twice, or holds no object at its top;
-            `"setup"`: training arguments, a launcher or a program stand beside the config;
+            `"setup"`: the setup has training arguments, a launcher or a program;
             `"ignores"`: the rule checks the ignore comments of a file (`dslint.source.ignores.IgnoreComments`), after all other rules;
             `"always: why"`: the rule runs on every config, for the reason given.
     """

@@ -1,4 +1,4 @@
-"""What DeepSpeed accepts: a pydantic model per section of the config, and the plain tables made from them.
+"""What DeepSpeed accepts: a pydantic model per section of the config, and plain tables compiled from the models.
 
-Importing this package imports no pydantic: `check` reads `key_table`, and the models come in where a typed config or a JSON Schema is asked for.
+Importing this package does not import pydantic: `check` uses only `key_table`; typed configs and the JSON Schema use the models.
 """

@@ -11,13 +11,13 @@ _NO_NUMBER = Raises("initialize", "TypeError: incompatible function arguments", 
 
 
 class Aio(HandReadSection):
-    """How files are read and written when parameters or optimizer states are offloaded to NVMe. Without such offload it does nothing."""
+    """How files are read and written when parameters or optimizer states are offloaded to NVMe. Without such offload it has no effect."""
 
     block_size: Annotated[int, _NO_NUMBER] = 1048576
     """Bytes that one request reads or writes."""
 
     queue_depth: Annotated[int, _NO_NUMBER] = 8
-    """Requests that are under way at once."""
+    """Concurrent requests."""
 
     intra_op_parallelism: Annotated[int, Since("0.16.4"), _NO_NUMBER] = 1
     """Threads that share one read or write."""
@@ -29,7 +29,7 @@ class Aio(HandReadSection):
     """Submit requests one by one instead of in batches."""
 
     overlap_events: Annotated[bool, Truthy()] = True
-    """Submit requests while earlier ones are still being waited for."""
+    """Submit requests while waiting for earlier ones."""
 
     use_gds: Annotated[bool, Since("0.15.0"), Truthy()] = False
     """Move data between NVMe and GPU directly (GPUDirect Storage) instead of through host memory."""

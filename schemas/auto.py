@@ -1,7 +1,7 @@
-"""Who replaces the string "auto", key by key, and by what. Plain data: `check` reads it.
+"""Which loader replaces the string "auto" in which keys, and with what. Plain data for `check`.
 
 The tables hold for transformers 4 and 5 and for Accelerate from 0.24 on. A key that is not in the table of a Hugging Face loader must
-not be "auto" there: the loader stops with "not found in kwargs", also for the keys where DeepSpeed itself would understand the word.
+not be "auto": the loader raises "not found in kwargs", even for keys where DeepSpeed itself supports "auto".
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FILLED: dict[str, dict[str, str]] = {
         "scheduler.params.total_num_steps": "the number of training steps",
         "fp16.enabled": "fp16 or fp16_full_eval",
         "bf16.enabled": "bf16 or bf16_full_eval",
-        "zero_allow_untested_optimizer": "true, where the file has no optimizer section",
+        "zero_allow_untested_optimizer": "true, if the file has no optimizer section",
         **_BOTH,
     },
     "accelerate": {
@@ -51,13 +51,13 @@ FILLED: dict[str, dict[str, str]] = {
         "scheduler.params.total_num_steps": "DummyScheduler(total_num_steps=...)",
         "fp16.enabled": "mixed_precision being fp16",
         "bf16.enabled": "mixed_precision being bf16 or fp8",
-        "zero_allow_untested_optimizer": "true, where the program brings its own optimizer",
+        "zero_allow_untested_optimizer": "true, if the program has its own optimizer",
         **_BOTH,
     },
     "lightning": {},
     "deepspeed": {},
 }
-"""By integration and dotted key: the argument (or computation) that replaces "auto". Lightning replaces none."""
+"""By integration and dotted key: the argument (or computation) that replaces "auto". Lightning replaces nothing."""
 
 MISMATCH_CHECKED: dict[str, frozenset[str]] = {
     "transformers": frozenset(
@@ -78,4 +78,4 @@ MISMATCH_CHECKED: dict[str, frozenset[str]] = {
         }
     ),
 }
-"""The keys whose written value the Hugging Face Trainer compares with its own argument, and stops where they differ."""
+"""Keys with a written value that the Hugging Face Trainer compares with its argument; it raises if they differ."""

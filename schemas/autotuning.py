@@ -9,14 +9,14 @@ from pydantic import Field
 from dslint.schemas.base import HandReadSection
 from dslint.schemas.marks import Forbids, NullRaises, Open, Passes, Raises, Since, Truthy, Until
 
-_TUNER = Passes("the autotuner uses it as it stands")
+_TUNER = Passes("the autotuner uses it without a check")
 
 
 class ModelInfo(HandReadSection):
-    """What is known about the model, so that the autotuner need not find out."""
+    """Facts about the model, which the autotuner otherwise measures."""
 
     profile: Annotated[bool, Truthy()] = False
-    """Measure the model's numbers in a run of its own."""
+    """Measure the numbers of the model in a separate run."""
 
     num_params: Annotated[int | None, _TUNER] = None
     """Parameters of the model."""
@@ -35,10 +35,10 @@ class Autotuning(HandReadSection):
     """The autotuner, started by `deepspeed --autotuning`: it tries ZeRO stages and micro batch sizes in short runs of the job."""
 
     enabled: Annotated[bool, Truthy()] = False
-    """Tune. The engine then writes its measurements and ends after `end_profile_step`."""
+    """Enable tuning. The engine writes its measurements and exits after `end_profile_step`."""
 
     fast: Annotated[bool, Truthy()] = True
-    """Tune the micro batch size and the ZeRO stage alone."""
+    """Tune only the micro batch size and the ZeRO stage."""
 
     results_dir: Annotated[
         str,
@@ -65,13 +65,13 @@ class Autotuning(HandReadSection):
     """The folder for the configs that are tried."""
 
     overwrite: Annotated[bool, Truthy()] = True
-    """Write over the results of an earlier tuning."""
+    """Overwrite the results of an earlier tuning."""
 
     metric: Annotated[str, _TUNER] = "throughput"
     """What to optimize: throughput, latency or flops."""
 
     metric_path: Annotated[str | None, _TUNER] = None
-    """The file that a run leaves its measurement in."""
+    """The file for the measurement of a run."""
 
     start_profile_step: Annotated[int, _TUNER] = 3
     """The training step at which measuring begins."""
@@ -86,13 +86,13 @@ class Autotuning(HandReadSection):
     """Runs without improvement after which tuning ends."""
 
     tuner_num_trials: Annotated[int, _TUNER] = 50
-    """Runs at the most."""
+    """The most runs."""
 
     model_info: Annotated[ModelInfo | None, Raises("parse", "AttributeError: 'str' object has no attribute 'get'")] = None
-    """What is known about the model."""
+    """Facts about the model."""
 
     model_info_path: Annotated[str | None, _TUNER] = None
-    """The file that the measured model information is kept in."""
+    """The file for measured model information."""
 
     mp_size: Annotated[int, _TUNER] = 1
     """Tensor-parallel ranks."""
@@ -113,4 +113,4 @@ class Autotuning(HandReadSection):
     """Micro batch sizes to try."""
 
     arg_mappings: Annotated[dict[str, Any] | None, Open(), _TUNER] = Field(default=None)
-    """Which command-line argument of the program stands for which key of the config."""
+    """Which command-line argument of the program sets which key of the config."""

@@ -15,30 +15,30 @@ class Section(BaseModel):
     )
 
     unknown_keys: ClassVar[str]
-    """What DeepSpeed does with a key it does not know: "raise" (while parsing) or "ignore"."""
+    """What DeepSpeed does with an unknown key: "raise" (while parsing) or "ignore"."""
 
 
 class PydanticSection(Section):
-    """DeepSpeed parses it with a pydantic model of its own.
+    """DeepSpeed parses the section with a pydantic model.
 
     Unknown keys raise a ValidationError, values are coerced as pydantic's lax mode does ("3" and 3.0 are 3, "off" is false),
-    and an item whose value is the string "auto" is dropped before anything else, so that its default holds.
+    and keys with the value "auto" are dropped first, so that their defaults apply.
     """
 
     unknown_keys: ClassVar[str] = "raise"
     forbids_since: ClassVar[str] = "0.9.0"
-    """The first release in which unknown keys raise; earlier ones read the section by hand."""
+    """The first release in which unknown keys raise; earlier ones read the section without a model."""
     drops_auto_since: ClassVar[str] = "0.9.0"
-    """The first release in which an "auto" is dropped; earlier ones take it for a value like any other."""
+    """The first release in which an "auto" is dropped; earlier ones read it as a value."""
 
 
 class HandReadSection(Section):
-    """DeepSpeed looks keys up in a plain dict: unknown ones are ignored, values are taken as they stand, "auto" stays a string."""
+    """DeepSpeed looks keys up in a plain dict: unknown ones are ignored, values are used as written, "auto" stays a string."""
 
     unknown_keys: ClassVar[str] = "ignore"
 
 
 class Parameters(Section):
-    """The keyword arguments of an optimizer or a schedule: what its constructor does not take raises a TypeError in `initialize`."""
+    """The keyword arguments of an optimizer or a schedule: an unknown argument raises a TypeError in `initialize`."""
 
     unknown_keys: ClassVar[str] = "raise"

@@ -1,6 +1,6 @@
-"""What changed in the config from release to release: `dslint schema --diff` and the pages on upgrading say it from here.
+"""Changes of the config between releases, for `dslint schema --diff` and the pages on upgrading.
 
-Made of the release facts in the key table, and of the few that no fact of a single key expresses.
+They come from the release facts in the key table, and from a list of changes that concern several keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Spec = dict[str, Any]
 
 
 class Change(NamedTuple):
-    """One change: the release it came with, where ("" for the whole config), what kind, and what it means, for people.
+    """One change: its release, key ("" for the whole config), kind, and an explanation.
 
     `kind` is one of "new", "gone", "default", "range", "choices", "stricter", "deprecated", "meaning".
     """
@@ -28,23 +28,27 @@ class Change(NamedTuple):
 
 
 MEANINGS = (
-    ("0.15.0", "", "Sections are parsed by pydantic 2: 2.5 for an integer, a number for a string and [] for a section are refused now."),
-    ("0.15.0", "zero_optimization.offload_optimizer.ratio", "Below ZeRO stage 3 a ratio under 1 is refused; before, nothing looked at it."),
-    ("0.17.0", "sequence_parallel_size", "It divides the world size in the batch sizes by itself; before, only beside data_parallel_size."),
+    ("0.15.0", "", "Sections are parsed by pydantic 2, which rejects 2.5 for an integer, a number for a string and [] for a section."),
+    ("0.15.0", "zero_optimization.offload_optimizer.ratio", "Below ZeRO stage 3 a ratio under 1 is rejected; before, it was not checked."),
+    (
+        "0.17.0",
+        "sequence_parallel_size",
+        "It divides the world size in the batch sizes on its own; before, only together with data_parallel_size.",
+    ),
     (
         "0.17.1",
         "fp16.enabled",
-        'A string is read as what it says, and "auto" is dropped; before, every string ("false" and "auto" too) switched fp16 on.',
+        'A string is parsed, and "auto" is dropped; before, every string (also "false" and "auto") enabled fp16.',
     ),
     (
         "0.17.1",
         "bf16.enabled",
-        'A string is read as what it says, and "auto" is dropped; before, every string ("false" and "auto" too) switched bf16 on.',
+        'A string is parsed, and "auto" is dropped; before, every string (also "false" and "auto") enabled bf16.',
     ),
-    ("0.18.3", "fp16.fp16_master_weights_and_grads", "It works with ZeRO stages 1 to 3; before, with stage 2 alone."),
-    ("0.19.3", "sequence_parallel_size", "A wrong value raises; before, it was swallowed, and the world size was taken for 1."),
+    ("0.18.3", "fp16.fp16_master_weights_and_grads", "It works with ZeRO stages 1 to 3; before, only with stage 2."),
+    ("0.19.3", "sequence_parallel_size", "A wrong value raises; before, the error was suppressed and the world size was 1."),
 )
-"""(release, key, what it means): changes that are about more than one key, or that no mark expresses. Each was tried on the releases."""
+"""(release, key, explanation): changes that concern several keys, or that no mark expresses. Each was verified on the releases."""
 
 _BOUNDS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
@@ -71,16 +75,16 @@ def _of_key(key: str, spec: Spec) -> Iterator[Change]:
     yield from _comings_and_goings(key, spec)
     held = list(spec.get("defaults", ()))
     for (_, before), (release, now) in pairwise(held):
-        yield Change(Release.parse(release), key, "default", f"{_json(now)}, before it was {_json(before)}")
+        yield Change(Release.parse(release), key, "default", f"{_json(now)}, before {_json(before)}")
     for until, bounds in spec.get("bounds", ()):
         now = {name: spec[name] for name in _BOUNDS if name in spec}
-        yield Change(after(Release.parse(until)), key, "range", f"{_range(now)}, before it was {_range(bounds)}")
+        yield Change(after(Release.parse(until)), key, "range", f"{_range(now)}, before {_range(bounds)}")
     for until, choices in spec.get("old_choices", ()):
         now = [choice for choice in spec["choices"] if choice is not None]
-        yield Change(after(Release.parse(until)), key, "choices", f"{_words(now)}, before they were {_words(choices)}")
+        yield Change(after(Release.parse(until)), key, "choices", f"{_words(now)}, before {_words(choices)}")
     if "forbids_since" in spec and spec.get("since") != spec["forbids_since"]:
         release = Release.parse(spec["forbids_since"])
-        yield Change(release, key, "stricter", "refuses unknown keys, which it dropped before")
+        yield Change(release, key, "stricter", "rejects unknown keys, which it ignored before")
     if "deprecated" in spec:
         use = spec["deprecated"].get("use")
         yield Change(Release.parse(spec["deprecated"]["release"]), key, "deprecated", f"write {use}" if use else "leave it out")
@@ -96,7 +100,7 @@ def _comings_and_goings(key: str, spec: Spec) -> Iterator[Change]:
     if until is None:
         return
     last = Release.parse(until["release"])
-    then = {"raises": "a config that has it is refused", "ignored": "dropped without a word", "unknown": "an unknown key like any other"}
+    then = {"raises": "a config with this key is rejected", "ignored": "silently ignored", "unknown": "an unknown key"}
     instead = f"; write {until['use']}" if until.get("use") else ""
     note = f". {until['note']}" if until.get("note") else ""
     raises_since = until.get("raises_since")
@@ -108,7 +112,7 @@ def _comings_and_goings(key: str, spec: Spec) -> Iterator[Change]:
 
 
 def after(release: Release) -> Release:
-    """The release that came after one."""
+    """The release after the given one."""
     return next((later for later in RELEASES if later > release), RELEASES[-1])
 
 

@@ -19,27 +19,27 @@ class Compile(PydanticSection):
     """Let `engine.compile()` run DeepSpeed's passes; otherwise it only calls `torch.compile`."""
 
     passes: Annotated[list[Literal["z1", "z3", "autosp", "autotp"]] | None, Since("0.18.9")] = None
-    """The passes to run. Absent: those that go with the ZeRO stage."""
+    """The passes to run. Default: those for the ZeRO stage."""
 
     free_activation: Annotated[bool, Since("0.16.6")] = False
-    """Free activations as soon as their last use is over."""
+    """Free activations after their last use."""
 
     free_activation_threshold: Annotated[int, Since("0.18.0")] = 10485760
-    """Bytes from which on `free_activation` frees an activation."""
+    """The minimum size in bytes for `free_activation`."""
 
     offload_activation: Annotated[bool, Since("0.16.6")] = False
-    """Move activations to pinned host memory between forward and backward. Not together with `offload_parameters` or
+    """Move activations to pinned host memory between forward and backward. Cannot be combined with `offload_parameters` or
     `offload_opt_states`."""
 
     offload_activation_pin_memory: Annotated[bool, Since("0.19.6")] = True
     """Pin the host memory of offloaded activations: faster copies, but the memory cannot be swapped out."""
 
     offload_opt_states: Annotated[bool, Since("0.16.6")] = False
-    """Move optimizer states and master weights to pinned host memory between optimizer steps. Meant for one accumulation step; not
-    together with `offload_parameters`."""
+    """Move optimizer states and master weights to pinned host memory between optimizer steps. For one accumulation step; cannot
+    be combined with `offload_parameters`."""
 
     offload_parameters: Annotated[bool, Since("0.16.6")] = False
-    """Move parameters to host memory while they are not used."""
+    """Move unused parameters to host memory."""
 
     double_buffer: Annotated[bool, Since("0.16.6")] = True
     """Reduce gradients from one buffer while another is filled."""
@@ -69,7 +69,7 @@ class Compile(PydanticSection):
     """Keep all inputs of the graph for the backward pass."""
 
     autoep_non_moe: Annotated[bool, Since("0.19.8")] = False
-    """Compile the layers around those of AutoEP, and leave AutoEP's own as they are."""
+    """Compile the layers around those of AutoEP, but not AutoEP's layers."""
 
     enabled: Annotated[bool, Until("0.14.3", then="unknown", note="Call engine.compile() in the program.")] = False
     """Compile the module in `deepspeed.initialize`, as 0.13.2 to 0.14.3 did."""

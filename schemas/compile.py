@@ -1,57 +1,57 @@
-"""Writes what is made from the models, and committed: the key table that `check` reads, and the JSON Schema for editors.
+"""Compiles the models into committed files: the key table for `check`, and the JSON Schema for editors.
 
     python -m dslint.schemas.compile [--check]
 
-With `--check` nothing is written; the exit code is 1 if a file on disk is not what the models give.
+With `--check` nothing is written; the exit code is 1 if a file is stale.
 
-`key_table.py` holds plain literals and imports nothing. `KEYS` maps the dotted path of a key ("*" stands for a name of the writer's own,
-"[]" after a name for the items of a list of sections) to what it is:
+`key_table.py` holds plain literals and imports nothing. `KEYS` maps the dotted path of a key ("*" stands for a custom key, "[]" after a
+name for the items of a list of sections) to its entry:
 
-    types        what it may be: "bool", "int", "float" (integers too), "str", "list", "dict", "section", "null"
-    items        of a list, what its items may be; `item_choices` the words they must be; `length` how many there must be
-    choices      the only values there are (but for null), in any case if `folded`
-    words        the only strings there are, where numbers or lists may stand as well
+    types        the allowed types: "bool", "int", "float" (integers too), "str", "list", "dict", "section", "null"
+    items        the allowed types of list items; `item_choices` their choices; `length` the required number
+    choices      the allowed values (and null), ignoring case if `folded`
+    words        the allowed strings, if numbers or lists are allowed as well
     ge gt le lt  the range; `finite`: neither infinite nor NaN
-    bounds       ((release, range), ...): up to that release, another range held
-    old_choices  ((release, choices), ...): up to that release, these were the choices
-    path         True where a string is a path of the file system
-    no_bool      the release from which on true and false are no numbers here
-    exact_int    the release from which on a whole float (1000.0) is no integer here
-    default      in the newest release; `defaults`: ((release, value), ...), the oldest first, "0" for since ever
+    bounds       ((release, range), ...): the range up to that release
+    old_choices  ((release, choices), ...): the choices up to that release
+    path         True if a string is a file system path
+    no_bool      the release from which true and false are not valid as numbers
+    exact_int    the release from which a whole float (1000.0) is not valid as an integer
+    default      in the newest release; `defaults`: ((release, value), ...), the oldest first, "0" for the oldest release
     required     True
-    hand         True where the section it stands in is read by hand. Only such keys, and those that some release reads by hand, have these:
-    wrong        what another type, or none of the choices, leads to: ("truthy",) | ("raises", phase, error) | ("passes", note)
-    wrong_kinds  {type: consequence}: what values of these types lead to, where it is something else
-    lets         the types that go through all the same where `wrong` raises
-    null         ("raises", phase, error): what a null leads to; `null_until`: the last release that this holds in
-    range        ("raises", phase, error): what a number outside the range leads to
-    needs        (key, ("raises", phase, error)): what a dict without that key leads to
-    read_with    the key without which (or where it is false or empty) it is not read
-    falsy        True where false, 0 and empty things go through whatever the type
-    auto_dropped True where "auto" is dropped, although the section it stands in is read by hand
-    dict_only    True where the key is read from a dict, and overlooked in a file
-    shadowed_by  the key beside which it is not read at all
+    hand         True if its section is read without a model. Only such keys, and those that some release reads so, have these:
+    wrong        the consequence of another type or an invalid choice: ("truthy",) | ("raises", phase, error) | ("passes", note)
+    wrong_kinds  {type: consequence}: the consequence for values of these types, if it differs
+    lets         types that are accepted although `wrong` raises
+    null         ("raises", phase, error): the consequence of null; `null_until`: the last release with it
+    range        ("raises", phase, error): the consequence of a number outside the range
+    needs        (key, ("raises", phase, error)): the consequence of a dict without that key
+    read_with    the key that enables reading this one (unless false or empty)
+    falsy        True if false, 0 and empty values are accepted whatever the type
+    auto_dropped True if "auto" is dropped although the section is read without a model
+    dict_only    True if the key is read from a dict, but not from a file
+    shadowed_by  the key that overrides it
     forbids      ((value, phase, error), ...): values of the right type that raise
-    unknown      of a section or dict, what happens to a key it does not have: "raise" | "ignore" | "open" (there is no unknown key)
-    forbids_since  the first release that raises for an unknown key; before it, the section was read by hand
-    drops_auto_since  the first release that drops every "auto" in it, where earlier ones take it for a value
+    unknown      for a section or dict, what happens to an unknown key: "raise" | "ignore" | "open" (all keys are valid)
+    forbids_since  the first release that raises for an unknown key; before it, the section was read without a model
+    drops_auto_since  the first release that drops every "auto" in it, earlier ones read it as a value
     also         other accepted spellings
-    since        the first release that reads it; `absent`: ((first, last), ...) releases in between that did not
+    since        the first release that reads it; `absent`: ((first, last), ...) gaps of releases that do not
     until        {"release", "then", "use", "note", "raises_since"}: see `marks.Until`
     deprecated   {"release", "use", "mapped", "values", "note"}: see `marks.Deprecated`
-    auto         True where "auto" is a value that DeepSpeed itself resolves
-    bool_for     of a section: the key that a bare true (1) or false (0) stands for
+    auto         True if DeepSpeed itself resolves "auto"
+    bool_for     for a section: the key that a bare true (1) or false (0) sets
 
-`OPTIMIZERS` and `SCHEDULERS` map a type, as it is documented, to
+`OPTIMIZERS` and `SCHEDULERS` map a type, in its documented spelling, to
 
-    any_case     True where the name is matched without regard to case
-    classes      {class: when it is what the type becomes}
+    any_case     True if the name is matched ignoring case
+    classes      {class: when the type becomes this class}
     since until  as above
-    open         True where unknown parameters are dropped without a word; otherwise they raise a TypeError in `initialize`
+    open         True if unknown parameters are silently ignored; otherwise they raise a TypeError in `initialize`
     step         the error that every step raises
-    wrapped      of a schedule: the error in `initialize` wherever ZeRO, fp16 or bf16 wraps the optimizer
-    note         for people
-    params       {name: spec}, where a spec has, beside the entries above, `only`: the classes that take the parameter
+    wrapped      for a schedule: the error in `initialize` if ZeRO, fp16 or bf16 wraps the optimizer
+    note         an explanation for users
+    params       {name: spec}, where a spec may also have `only`: the classes that accept the parameter
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import NO_DEFAULT, Key, Shape, all_keys, keys_of
 
 HERE = Path(__file__).resolve().parent
-HEADER = '''"""What DeepSpeed accepts, key by key. Made by `python -m dslint.schemas.compile` from the models, and explained there."""
+HEADER = '''"""What DeepSpeed accepts, key by key. Compiled from the models by `python -m dslint.schemas.compile`, which documents the entries."""
 
 # fmt: off
 
@@ -127,7 +127,7 @@ def _values(shape: Shape) -> dict[str, Any]:
 
 
 def _said(shape: Shape) -> dict[str, Any]:
-    """What marks say of the values."""
+    """The entries that marks add."""
     spec: dict[str, Any] = {}
     for mark in shape.marks:
         match mark:
@@ -271,13 +271,13 @@ def key_table() -> str:
 
 
 def outputs() -> dict[Path, str]:
-    """Every generated file with the text it should have."""
+    """Every generated file with its text."""
     schema = json.dumps(json_schema(), ensure_ascii=False, indent=1) + "\n"
     return {HERE / "key_table.py": key_table(), HERE / "ds_config.schema.json": schema}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write the files, or with `--check` say which are stale."""
+    """Write the files, or with `--check` list stale ones."""
     parser = argparse.ArgumentParser(prog="python -m dslint.schemas.compile", description="Write the key table and the JSON Schema.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is stale")
     check = parser.parse_args(arguments).check

@@ -12,20 +12,20 @@ from dslint.schemas.marks import NullRaises, Passes, Raises, Since, Truthy, Unti
 _NO_GET = Raises("parse", "AttributeError: 'str' object has no attribute 'get'")
 _NULL_NO_GET = NullRaises("parse", "AttributeError: 'NoneType' object has no attribute 'get'")
 _NO_INT = Raises("parse", "ValueError: invalid literal for int() with base 10", lets=("bool", "float", "quoted int"))
-_LATER = Passes("DeepSpeed looks at it when the data pipeline is built")
+_LATER = Passes("DeepSpeed reads it when the data pipeline is built")
 
 
 class ScheduleConfig(HandReadSection):
     """The numbers of a curriculum's schedule."""
 
     difficulty: Annotated[list[Any] | None, _LATER] = None
-    """The difficulties of a `fixed_discrete` schedule, one more than `max_step` has entries."""
+    """The difficulties of a `fixed_discrete` schedule, one more than entries of `max_step`."""
 
     max_step: Annotated[list[Any] | None, _LATER] = None
-    """The steps at which a `fixed_discrete` schedule goes on to the next difficulty."""
+    """The steps at which a `fixed_discrete` schedule moves to the next difficulty."""
 
     difficulty_step: Annotated[int | None, _LATER] = None
-    """Difficulties of `fixed_linear` and `fixed_root` are multiples of this; of 8, for the sake of tensor cores."""
+    """Difficulties of `fixed_linear` and `fixed_root` are multiples of this; use 8 for tensor cores."""
 
     root_degree: Annotated[int | None, _LATER] = None
     """The degree of the root of `fixed_root`: 1 is linear, 2 a square root."""
@@ -35,7 +35,7 @@ class ScheduleConfig(HandReadSection):
 
 
 class CurriculumMetric(HandReadSection):
-    """A measure of difficulty, under a name of the writer's own, and how it rises."""
+    """A measure of difficulty under a custom name, and its schedule."""
 
     index_to_sample_path: Annotated[str | None, _LATER] = None
     """The file that maps difficulties to samples."""
@@ -79,24 +79,24 @@ class CurriculumLearning(HandReadSection):
 
 
 class DynamicBatching(HandReadSection):
-    """Batches of as many sequences as fit a number of tokens."""
+    """Batches with as many sequences as fit into a number of tokens."""
 
     enabled: Annotated[bool, Since("0.16.5"), Truthy()] = False
     """Form batches by tokens. Needs `max_tokens`."""
 
     max_tokens: Annotated[int | None, Since("0.16.5"), _LATER] = None
-    """Tokens in a batch at the most."""
+    """The most tokens in a batch."""
 
     lr_scaling_method: Annotated[str, Since("0.16.5"), _LATER] = "linear"
     """How the learning rate follows the size of a batch: "linear", "sqrt" or "none"."""
 
     min_batch_size: Annotated[int, Since("0.16.5"), _NO_INT] = 1
-    """Sequences in a batch at the least."""
+    """The fewest sequences in a batch."""
 
     max_batch_size: Annotated[int | None, Since("0.16.5"), _NO_INT, NullRaises("parse", "TypeError: int() argument must be a string")] = (
         None
     )
-    """Sequences in a batch at the most."""
+    """The most sequences in a batch."""
 
     sequence_picking_order: Annotated[str, Since("0.16.5"), _LATER] = "dataloader"
     """The order in which sequences are taken: "dataloader", "random" or "seqlen"."""
@@ -106,13 +106,13 @@ class DynamicBatching(HandReadSection):
 
 
 class DataSampling(HandReadSection):
-    """Which samples are seen when. Takes effect where the program builds its data loader through DeepSpeed."""
+    """Which samples are used when. Takes effect if the program builds its data loader with DeepSpeed."""
 
     enabled: Annotated[bool, Truthy()] = False
     """Use DeepSpeed's sampler."""
 
     num_epochs: Annotated[int, _LATER] = 1000
-    """Passes over the data at the most."""
+    """The most passes over the data."""
 
     num_workers: Annotated[int, _LATER] = 0
     """Processes that load data."""
@@ -161,10 +161,10 @@ class LayerTokenLrSchedule(HandReadSection):
 
 
 class RandomLtd(HandReadSection):
-    """Random layerwise token dropping: the middle layers see some of the tokens."""
+    """Random layerwise token dropping: the middle layers process only some of the tokens."""
 
     enabled: Annotated[bool, Truthy()] = False
-    """Drop tokens. Needs the keys below and `deepspeed.initialize` to convert the model."""
+    """Drop tokens. Requires the keys below and `deepspeed.initialize` to convert the model."""
 
     global_batch_size: Annotated[int | None, _LATER] = None
     """Written by the engine: the train batch size."""
@@ -195,7 +195,7 @@ class RandomLtd(HandReadSection):
 
 
 class DataRouting(HandReadSection):
-    """Which layers see which tokens."""
+    """Which layers process which tokens."""
 
     enabled: Annotated[bool, Truthy()] = False
     """Route tokens."""
@@ -214,7 +214,7 @@ class DataEfficiency(HandReadSection):
     """The seed of the sampler."""
 
     data_sampling: Annotated[DataSampling, _NO_GET, _NULL_NO_GET] = Field(default_factory=DataSampling)
-    """Which samples are seen when."""
+    """Which samples are used when."""
 
     data_routing: Annotated[DataRouting, _NO_GET, _NULL_NO_GET] = Field(default_factory=DataRouting)
-    """Which layers see which tokens."""
+    """Which layers process which tokens."""

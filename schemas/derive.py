@@ -1,4 +1,4 @@
-"""Keys whose value, where nobody writes it, DeepSpeed computes from others."""
+"""Keys that DeepSpeed computes from other keys if they are absent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dslint.source.unknown import UNKNOWN
 
 
 class Config(Protocol):
-    """What a derivation reads of a config: see `dslint.config.Config`."""
+    """The part of a config that a derivation reads: see `dslint.config.Config`."""
 
     @property
     def facts(self) -> Facts: ...
@@ -26,24 +26,24 @@ class Config(Protocol):
 
 
 Derived: TypeAlias = tuple[Any, str]
-"""A computed value (`UNKNOWN` where it depends on what is not known), and how it is computed, for people."""
+"""A computed value (`UNKNOWN` if it depends on unknown values), and how it is computed, as text."""
 
 TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
 def batch_world_size(config: Config) -> Any:
-    """The number that the batch triad is multiplied by: the ranks over those that share a batch, a fraction where a written size does not divide them.
+    """The data-parallel size in the batch equation: the ranks divided by those that share a batch (a fraction if not divisible).
 
-    Ranks of a pipeline, of a tensor-parallel group of the program's and of a sequence share one. AutoTP's do as well, but DeepSpeed counts each of them in
-    the batch sizes. Unknown without a world size.
+    Ranks of a pipeline, of a tensor-parallel group of the program and of a sequence share a batch. Those of AutoTP do as well, but DeepSpeed counts each of
+    them in the batch sizes. Unknown without a world size.
     """
     ranks = _replicas(config)
     if ranks is None or config.has("data_parallel_size"):
         return UNKNOWN
     if config.release < (0, 17, 0):
-        return ranks  # until then sequence_parallel_size divided nothing by itself
+        return ranks  # before, sequence_parallel_size had no effect on its own
     if config.has("sequence_parallel_size") and config.facts.integration in (None, Integration.DEEPSPEED):
-        return UNKNOWN  # DeepSpeed heeds the key in a dict and overlooks it in a file that it is given the path of
+        return UNKNOWN  # DeepSpeed reads the key in a dict, but not if it gets the path of a file
     share = config.value("sequence_parallel_size") if config.has("sequence_parallel_size") else 1
     if not isinstance(share, int) or share < 1:
         return UNKNOWN
@@ -51,7 +51,7 @@ def batch_world_size(config: Config) -> Any:
 
 
 def _replicas(config: Config) -> int | None:
-    """The ranks that the program's own groups leave to data parallelism; None where nobody said how many ranks there are, or they do not divide."""
+    """The data-parallel ranks besides the program's own groups; None if the world size is unknown or not divisible."""
     facts = config.facts
     tensor = 1 if config.has("tensor_parallel.autotp_size") else facts.tensor_parallel or 1
     share = tensor * (facts.pipeline_parallel or 1) * (1 if config.has("sequence_parallel_size") else facts.sequence_parallel or 1)
@@ -84,7 +84,7 @@ def _batch(name: str) -> Callable[[Config], Derived]:
 
 
 def _formula(name: str, written: dict[str, Any], ranks: str) -> str:
-    """How a key of the triad is computed from the written ones, for people."""
+    """How a batch key is computed from the written ones, as text."""
     if name == ACCUMULATION:
         return f"{written[TRAIN]} // {written[MICRO]} // {ranks}"
     steps = written.get(ACCUMULATION)
@@ -94,13 +94,13 @@ def _formula(name: str, written: dict[str, Any], ranks: str) -> str:
 
 
 def _given(config: Config, key: str) -> bool:
-    """Whether the triad has this key; a null counts as absent, as in DeepSpeed."""
+    """Whether this batch key is present; a null counts as absent, as in DeepSpeed."""
     return config.has(key) and not config.is_null(key)
 
 
 def _overlap_comm(config: Config) -> Derived:
     stage = config.value("zero_optimization.stage")
-    return UNKNOWN if stage is UNKNOWN else stage == 3, "true at ZeRO stage 3 alone"
+    return UNKNOWN if stage is UNKNOWN else stage == 3, "true only at ZeRO stage 3"
 
 
 ALWAYS_SHOWN = (
@@ -112,7 +112,7 @@ ALWAYS_SHOWN = (
     "bf16.enabled",
     "zero_optimization.stage",
 )
-"""Keys that every training has, whether its config writes them or not."""
+"""Keys that every training uses, whether they are written or not."""
 
 DERIVED: dict[str, Callable[[Config], Derived]] = {
     TRAIN: _batch(TRAIN),
@@ -120,4 +120,4 @@ DERIVED: dict[str, Callable[[Config], Derived]] = {
     ACCUMULATION: _batch(ACCUMULATION),
     "zero_optimization.overlap_comm": _overlap_comm,
 }
-"""By path: how an absent or null key is computed. Asked through `Config.value`, which remembers the answer."""
+"""How an absent or null key is computed, by path. Used by `Config.value`, which caches the result."""

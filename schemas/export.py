@@ -1,7 +1,7 @@
-"""The JSON Schema of a config, made from the models, for editors and for `dslint schema`.
+"""The JSON Schema of a config, generated from the models, for editors and for `dslint schema`.
 
-It is strict where DeepSpeed is not: a key that DeepSpeed would drop without a word is an error. Notes to people (`$schema`, `_comment`,
-`// ...`) may stand wherever DeepSpeed leaves them alone, which is in every section that it reads by hand.
+It is stricter than DeepSpeed: a key that DeepSpeed silently ignores is an error. Comment keys (`$schema`, `_comment`, `// ...`) are allowed
+where DeepSpeed ignores them: in every section that it reads without a model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dslint.schemas.walk import NO_DEFAULT, Key, Shape, keys_of
 Schema = dict[str, Any]
 
 HABITS = r"^(\$|_|#|//|[Cc][Oo][Mm][Mm][Ee][Nn][Tt])"
-"""Keys that are notes to people, as a pattern."""
+"""The pattern of comment keys."""
 
 _TYPES = {"bool": "boolean", "int": "integer", "float": "number", "str": "string", "list": "array", "dict": "object", "null": "null"}
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
@@ -33,8 +33,8 @@ _REGISTRIES = {("optimizer",): OPTIMIZERS, ("scheduler",): SCHEDULERS}
 def json_schema(integration: str | None = None, release: Release = NEWEST) -> Schema:
     """The schema (draft 2020-12) of a config that `integration` loads, for a DeepSpeed release.
 
-    `integration` is "transformers", "accelerate", "lightning" or "deepspeed" (the program calls DeepSpeed itself). It decides where a value
-    may be "auto"; None allows it wherever one of them replaces it.
+    `integration` is "transformers", "accelerate", "lightning" or "deepspeed" (the program calls DeepSpeed itself). It determines where a value
+    may be "auto"; None allows it in every key that some integration fills.
     """
     return _Writer(integration, release).config()
 
@@ -77,7 +77,7 @@ class _Writer:
         return schema
 
     def types(self, path: tuple[str, ...], registry: dict[str, TypeSpec], properties: Schema) -> Schema:
-        """The names that `type` may have, and by the name what stands in `params`."""
+        """The values of `type`, and the `params` of each."""
         kinds = {name: kind for name, kind in registry.items() if self.lives(kind.since, kind.until)}
         words = properties["type"]
         words.pop("type")
@@ -126,7 +126,7 @@ class _Writer:
         if key.shape.section is not None and not key.description:
             words = [_text(key.shape.section.__doc__)]
         if only := key.mark(marks.OnlyFor):
-            words.append(f"Taken by {' and '.join(only.classes)} alone.")
+            words.append(f"Only for {' and '.join(only.classes)}.")
         if old := key.mark(marks.Deprecated):
             words.append(f"Deprecated since {old.release}" + (f"; write {old.use}." if old.use else f". {old.note}" if old.note else "."))
         if since := key.mark(marks.Since):

@@ -23,7 +23,7 @@ class HybridEngine(PydanticSection):
     """Ranks that share a model in generation (tensor parallelism)."""
 
     release_inference_cache: bool = False
-    """Free the generation buffers before each training step. Saves memory, costs their allocation in every turn."""
+    """Free the generation buffers before each training step. Saves memory at the cost of allocating them each time."""
 
     pin_parameters: bool = True
     """Keep parameters gathered for generation in pinned host memory."""
@@ -32,7 +32,7 @@ class HybridEngine(PydanticSection):
     """Layers that are gathered at once when the model is laid out for generation."""
 
     enable_cuda_graph: Annotated[bool, Since("0.19.6")] = False
-    """Replay the generation as a CUDA graph."""
+    """Run generation as a CUDA graph."""
 
 
 class WeightQuantization(PydanticSection):
@@ -50,7 +50,7 @@ class WeightQuantization(PydanticSection):
     """Whether the range of a group is centred on zero."""
 
     q_groups: Annotated[int, Since("0.10.3")] = 1
-    """Groups that a weight matrix is divided into, each with a scale of its own."""
+    """Groups that a weight matrix is divided into, each with its own scale."""
 
     quantized_initialization: Annotated[dict[str, Any], Since("0.10.3"), Open()] = Field(default={})
     """Quantize as the model is built, a layer at a time: num_bits, group_size, group_dim, symmetric."""

@@ -1,6 +1,6 @@
-"""The vocabulary in which a model's field says what pydantic has no word for: releases, and how DeepSpeed reads the value.
+"""Marks for fields of the models: what pydantic cannot express, such as releases and how DeepSpeed reads the value.
 
-Marks stand in `Annotated[...]` beside the type. `compile.py` turns them into the key table. Releases are DeepSpeed's, exact to the patch.
+Marks are in `Annotated[...]` after the type. `compile.py` turns them into the key table. Releases are those of DeepSpeed, exact to the patch.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ Kind = Literal["bool", "int", "quoted int", "float", "str", "list", "dict"]
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """The first release that reads the key. No mark: older than 0.9.0, the oldest release dslint knows."""
+    """The first release that reads the key. No mark: older than 0.9.0, the oldest supported release."""
 
     release: str
 
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A gap: from `first` to `last` the key was not read, though it was before and is after."""
+    """A gap: releases from `first` to `last` do not read the key, while earlier and later ones do."""
 
     first: str
     last: str
@@ -31,10 +31,10 @@ class Absent:
 class Until:
     """The last release that reads the key ("0.0.0" if none did), and what later ones do with it.
 
-    `then="raises"`: they refuse the config because of it. `then="ignored"`: they drop it without a word. `then="unknown"`: they treat it as
-    any key that they do not know, which its section may refuse or drop.
-    `raises_since` is for the keys that were first dropped and are refused today: the first release that refuses.
-    `use` is the config path that does the job now, if one does; `note` says more for people.
+    `then="raises"`: they reject the config because of it. `then="ignored"`: they silently ignore it. `then="unknown"`: they treat it as an
+    unknown key, which its section may reject or ignore.
+    `raises_since` is for keys that were first ignored and are now rejected: the first release that rejects them.
+    `use` is the config path that replaces it, if there is one; `note` is an explanation for users.
     """
 
     release: str
@@ -46,7 +46,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class Deprecated:
-    """Read, but on its way out since `release`.
+    """Deprecated since `release`, but still read.
 
     `use` is the path that replaces it. DeepSpeed copies the value there (through `values`, old to new, where they differ) if `mapped`;
     otherwise it only warns and ignores the value. With `mapped`, giving both raises an AssertionError.
@@ -69,7 +69,7 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The range that held up to the release `until`, where it was another than today's."""
+    """The range up to the release `until`, if it differs from the current one."""
 
     until: str
     ge: float | None = None
@@ -80,7 +80,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The choices that held up to the release `until`, where they were others than today's."""
+    """The choices up to the release `until`, if they differ from the current ones."""
 
     until: str
     values: tuple[str, ...]
@@ -88,30 +88,30 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class NoBool:
-    """A number for which true and false do not stand in, from `release` on (pydantic alone reads them as 1 and 0)."""
+    """A number for which true and false are invalid from `release` on (pydantic itself reads them as 1 and 0)."""
 
     release: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExactInt:
-    """An integer that must be written as one, from `release` on: `1e3` read by Python's json, which is 1000.0, will not do."""
+    """An integer that must be written as one, from `release` on: `1e3`, which Python's json reads as 1000.0, is invalid."""
 
     release: str
 
 
 @dataclass(frozen=True, slots=True)
 class Truthy:
-    """Read by hand as a condition: any non-empty string is true ("false" and "auto" too), null and 0 are false. Nothing is raised."""
+    """Read as a condition without a model: any non-empty string is true (also "false" and "auto"), null and 0 are false. It never raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Raises:
-    """Read by hand: a value of another type than declared, or none of the choices, raises in `phase` ("parse", "initialize", "step").
+    """Read without a model: a value of another type, or outside of the choices, raises in `phase` ("parse", "initialize", "step").
 
     `error` is the start of what DeepSpeed prints for a string, type first: `TypeError: '>' not supported between instances of 'str' and
-    'int'`. `lets` names the kinds of value that are not declared and go through all the same: `true` counts as 1, `1.5` is computed with.
-    With `only`, the mark is about values of these kinds, and stands beside one about the others.
+    'int'`. `lets` names undeclared kinds of values that DeepSpeed accepts: `true` counts as 1, `1.5` is used as it is.
+    With `only`, the mark is about values of these kinds, in addition to a mark about the others.
     """
 
     phase: Phase
@@ -122,16 +122,16 @@ class Raises:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Read by hand and not checked: a value of another type goes through. `note` says what it leads to, for people."""
+    """Read without a model and not checked: DeepSpeed accepts values of other types. `note` describes the consequence for users."""
 
     note: str
 
 
 @dataclass(frozen=True, slots=True)
 class NullRaises:
-    """Read by hand: the type admits no null, and a null raises in `phase` with `error` (where other wrong types may not).
+    """Read without a model: a null is invalid and raises in `phase` with `error` (other wrong types may not).
 
-    With `until`, that holds up to this release, and later ones take null.
+    With `until`, this applies up to this release; later ones accept null.
     """
 
     phase: Phase
@@ -141,7 +141,7 @@ class NullRaises:
 
 @dataclass(frozen=True, slots=True)
 class OutOfRange:
-    """Read by hand: what a number outside the declared range leads to. Without the mark, nothing notices it."""
+    """Read without a model: the consequence of a number outside the declared range. Without the mark, it is not checked."""
 
     phase: Phase
     error: str
@@ -149,7 +149,7 @@ class OutOfRange:
 
 @dataclass(frozen=True, slots=True)
 class Forbids:
-    """One value of the right type that raises all the same, in `phase` with `error`."""
+    """A value of the right type that raises anyway, in `phase` with `error`."""
 
     value: Any
     phase: Phase
@@ -158,29 +158,29 @@ class Forbids:
 
 @dataclass(frozen=True, slots=True)
 class FalsyPasses:
-    """Read by hand: false, 0 and empty things go through as if the key were absent, whatever its type."""
+    """Read without a model: false, 0 and empty values count as an absent key, whatever the type."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoDropped:
-    """Read as a part of a model of DeepSpeed's, although it stands at the top level: "auto" is dropped."""
+    """Read through a model although it is a top-level key: "auto" is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class DictOnly:
-    """Read where DeepSpeed is handed a dict, as the integrations do, and overlooked where it is handed the path of a file."""
+    """Read if DeepSpeed gets a dict, as from the integrations, and ignored if it gets the path of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowedBy:
-    """Not read at all where the key `key` stands beside it and is not null."""
+    """Not read if the key `key` is in the same section and not null."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReadWith:
-    """Read by hand, and only where the key `key` stands beside it and is neither false nor empty: elsewhere it does nothing."""
+    """Read only if the key `key` is in the same section and neither false nor empty; otherwise it has no effect."""
 
     key: str
 
@@ -196,39 +196,39 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The choices are compared without regard to case."""
+    """The choices are compared ignoring case."""
 
 
 @dataclass(frozen=True, slots=True)
 class AutoIsReal:
-    """The string "auto" is a value of its own here, which DeepSpeed resolves; no integration has to fill it."""
+    """The string "auto" is a valid value that DeepSpeed resolves itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoolStandsFor:
-    """A section that may also be true or false, deprecated: the boolean is read as the section's key `key` being 1 or 0."""
+    """A section that may also be true or false (deprecated): the boolean sets the section's key `key` to 1 or 0."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
 class StrStandsFor:
-    """A list that may also be one string, which is read as a list of that one."""
+    """A list that may also be a single string."""
 
 
 @dataclass(frozen=True, slots=True)
 class IsPath:
-    """A path of the file system: pydantic 1 makes a string of a number, and no path."""
+    """A file system path: pydantic 1 converts a number to a string, but not to a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A dict whose keys are the writer's own (module names, kernel options): none of them is unknown."""
+    """A dict with custom keys (module names, kernel options): no key is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyFor:
-    """A parameter that not every class takes which the optimizer type may become: those named here do, the others raise a TypeError.
+    """A parameter that only some classes of an optimizer type accept: those named here; the others raise a TypeError.
 
     The names are keys of the type's `classes`.
     """

@@ -15,7 +15,7 @@ class Tensorboard(PydanticSection):
     """Write event files."""
 
     output_path: str = ""
-    """The folder to write to. Empty: a folder of the user's own, chosen by DeepSpeed."""
+    """The folder to write to. Empty: a folder in the home directory, chosen by DeepSpeed."""
 
     job_name: str = "DeepSpeedJobName"
     """The subfolder for this job."""
@@ -44,7 +44,7 @@ class CsvMonitor(PydanticSection):
     """Write CSV files."""
 
     output_path: str = ""
-    """The folder to write to. Empty: a folder of the user's own, chosen by DeepSpeed."""
+    """The folder to write to. Empty: a folder in the home directory, chosen by DeepSpeed."""
 
     job_name: str = "DeepSpeedJobName"
     """The subfolder for this job."""
@@ -68,7 +68,7 @@ class Comet(PydanticSection):
     """The workspace that the experiment belongs to."""
 
     api_key: Annotated[str | None, Since("0.14.3")] = None
-    """The key to log in with. Better kept in the environment than in a file that is shared."""
+    """The key to log in with. Keep it in the environment rather than in a shared file."""
 
     experiment_name: Annotated[str | None, Since("0.14.3")] = None
     """The name that the experiment is shown under."""
@@ -77,7 +77,7 @@ class Comet(PydanticSection):
     """The key of an experiment to continue, or of a new one: 32 to 50 letters and digits."""
 
     online: Annotated[bool | None, Since("0.14.3")] = None
-    """Send records as they are made (true) or keep them on disk (false). Absent: as Comet is set up."""
+    """Send records as they are made (true) or keep them on disk (false). Default: the configuration of Comet."""
 
     mode: Annotated[str | None, Since("0.14.3")] = None
-    """What to do with `experiment_key`: "get" continues, "create" begins anew, "get_or_create" does either."""
+    """What to do with `experiment_key`: "get" continues, "create" starts a new one, "get_or_create" does either."""

@@ -12,10 +12,10 @@ from dslint.schemas.marks import Forbids, NullRaises, OnlyFor, Open, OutOfRange,
 
 
 class Optimizer(HandReadSection):
-    """The optimizer that DeepSpeed builds over the model's parameters. Without `type` the whole section does nothing."""
+    """The optimizer that DeepSpeed builds over the model's parameters. Without `type` the whole section has no effect."""
 
     type: Annotated[str | None, Raises("parse", "AttributeError: 'int' object has no attribute 'lower'")] = None
-    """One of DeepSpeed's own optimizers, in any case (AdamW, Lion, Muon, ...), or a class of `torch.optim`, spelt as there (SGD)."""
+    """One of DeepSpeed's own optimizers, ignoring case (AdamW, Lion, Muon, ...), or a class of `torch.optim` in its exact spelling (SGD)."""
 
     params: Annotated[
         dict[str, Any] | None, Open(), ReadWith("type"), Raises("parse", "AttributeError: 'str' object has no attribute 'keys'")
@@ -77,7 +77,7 @@ SgdNumber: TypeAlias = Annotated[
     NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'float'"),
     OutOfRange("initialize", "ValueError: Invalid"),
 ]
-Unchecked: TypeAlias = Annotated[float, Passes("PyTorch does not check it, and it fails where it is computed with.")]
+Unchecked: TypeAlias = Annotated[float, Passes("PyTorch does not check it, and the computation fails.")]
 Graphless: TypeAlias = Annotated[
     bool,
     Forbids(value=True, phase="step", error="RuntimeError: a leaf Variable that requires grad is being used in an in-place operation."),
@@ -87,7 +87,7 @@ Graphless: TypeAlias = Annotated[
 
 
 class Arguments(Parameters):
-    """What holds for every optimizer."""
+    """Parameters of every optimizer."""
 
     max_grad_norm: Annotated[
         float | None,
@@ -98,34 +98,34 @@ class Arguments(Parameters):
             note="Gradients are clipped by the top-level key, for every optimizer.",
         ),
     ] = None
-    """Refused for every optimizer, at any value."""
+    """Rejected for every optimizer and value."""
 
 
 class TorchArguments(Arguments):
-    """What most of PyTorch's optimizers take."""
+    """Parameters of most PyTorch optimizers."""
 
     lr: TorchNumber = 0.001
     """Learning rate."""
 
     weight_decay: TorchNumber = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
     foreach: MaybeSwitch = None
-    """Update many tensors in one kernel. Absent: as PyTorch sees fit."""
+    """Update many tensors in one kernel. Default: PyTorch decides."""
 
     maximize: Switch = False
     """Make the loss larger instead of smaller."""
 
 
 class Differentiable(TorchArguments):
-    """The same, and one more."""
+    """The same with one more parameter."""
 
     differentiable: Graphless = False
     """Let gradients flow through the step itself, which DeepSpeed's step does not allow."""
 
 
 class Capturable(Differentiable):
-    """The same, and one more."""
+    """The same with one more parameter."""
 
     capturable: Switch = False
     """Safe to record in a CUDA graph."""
@@ -157,10 +157,10 @@ class AdamParams(Arguments):
     """Use PyTorch's Adam instead of DeepSpeed's fused one (on the GPU) or its CPU Adam (with offload)."""
 
     adam_w_mode: Switch = True
-    """Decay the weights as AdamW does, apart from the gradient. Heeded for the type "Adam"; "AdamW" always does."""
+    """Decay the weights separately from the gradient, as AdamW does. Read for the type "Adam"; "AdamW" always does."""
 
     fp32_optimizer_states: Annotated[MaybeSwitch, Since("0.19.1")] = None
-    """Keep the moments in fp32. False stores them in the parameters' type. Heeded with optimizer offload only."""
+    """Keep the moments in fp32. False stores them in the parameters' type. Read only with optimizer offload."""
 
     bias_correction: Annotated[Switch, _OWN] = True
     """Correct the averages for their start at zero."""
@@ -185,10 +185,10 @@ class AdamParams(Arguments):
 
 
 class PlainAdamParams(AdamParams):
-    """Adam, with what PyTorch's Adam takes and its AdamW does not."""
+    """Adam, with parameters that PyTorch's AdamW does not have."""
 
     decoupled_weight_decay: Annotated[Switch, OnlyFor("torch.optim.Adam")] = False
-    """Decay the weights apart from the gradient."""
+    """Decay the weights separately from the gradient."""
 
 
 class AdagradParams(Arguments):
@@ -198,13 +198,13 @@ class AdagradParams(Arguments):
     """Learning rate."""
 
     weight_decay: TorchNumber = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
     eps: TorchNumber = 1e-10
     """Added to the denominator, against division by zero."""
 
     amsgrad: Annotated[Switch, OnlyFor("DeepSpeedCPUAdagrad")] = False
-    """Accepted, and without effect."""
+    """Accepted, but without effect."""
 
     fp32_optimizer_states: Annotated[Switch, OnlyFor("DeepSpeedCPUAdagrad")] = True
     """Keep the sums in fp32."""
@@ -213,7 +213,7 @@ class AdagradParams(Arguments):
     """How fast the learning rate falls with the steps."""
 
     initial_accumulator_value: Annotated[TorchNumber, OnlyFor("torch.optim.Adagrad")] = 0.0
-    """What the sums of squares start at."""
+    """The initial value of the sums of squares."""
 
     foreach: Annotated[MaybeSwitch, OnlyFor("torch.optim.Adagrad")] = None
     """Update many tensors in one kernel."""
@@ -229,13 +229,13 @@ class AdagradParams(Arguments):
 
 
 class LambParams(Arguments):
-    """LAMB: Adam whose step is scaled layer by layer, for very large batches. Not among the optimizers tested with ZeRO."""
+    """LAMB: Adam with a step scaled per layer, for very large batches. Not among the optimizers tested with ZeRO."""
 
     lr: LambNumber = 0.001
     """Learning rate."""
 
     weight_decay: LambNumber = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
     betas: Pair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
@@ -262,13 +262,13 @@ class LambParams(Arguments):
 
 
 class LionParams(Arguments):
-    """Lion: steps by the sign of the momentum. One moment, so 4 bytes a parameter less than Adam."""
+    """Lion: steps by the sign of the momentum. It has one moment, so it needs 4 bytes per parameter less than Adam."""
 
     lr: LionNumber = 0.001
     """Learning rate."""
 
     weight_decay: LionNumber = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
     betas: Pair = (0.9, 0.999)
     """How gradient and momentum are mixed for the step, and how slowly the momentum forgets."""
@@ -281,13 +281,13 @@ class LionParams(Arguments):
 
 
 class MupParams(Arguments):
-    """Arguments of the package mup's optimizers, which hand them on to PyTorch's: learning rates that hold across model widths."""
+    """Parameters of the optimizers of the package mup, which passes them to PyTorch: learning rates that transfer across model widths."""
 
     lr: TorchNumber = 0.001
     """Learning rate."""
 
     weight_decay: TorchNumber = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
 
 class MuAdamParams(MupParams):
@@ -317,7 +317,7 @@ class MuSgdParams(MupParams):
 
 
 class MuonParams(Arguments):
-    """Muon for the weight matrices, Adam for everything else. Parameters that it does not know are dropped without a word."""
+    """Muon for the weight matrices, Adam for everything else. Unknown parameters are silently ignored."""
 
     lr: MuonNumber = 0.02
     """Learning rate of both halves. Absent: 0.02 for Muon, 0.0003 for Adam."""
@@ -327,7 +327,7 @@ class MuonParams(Arguments):
         Raises("step", "TypeError: can't multiply sequence by non-int of type 'float'", lets=("bool",)),
         NullRaises("step", "TypeError: unsupported operand type(s) for *: 'float' and 'NoneType'"),
     ] = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
     muon_lr: Annotated[
         float | None,
@@ -335,7 +335,7 @@ class MuonParams(Arguments):
         Raises("step", "TypeError: unsupported operand type(s) for -: 'int' and 'str'", lets=("bool",)),
         NullRaises("step", "TypeError: unsupported operand type(s) for "),
     ] = None
-    """Learning rate of the matrices, in place of `lr`."""
+    """Learning rate of the matrices, instead of `lr`."""
 
     adam_lr: Annotated[
         float | None,
@@ -343,7 +343,7 @@ class MuonParams(Arguments):
         Raises("step", "TypeError: multi_tensor_adam(): incompatible function arguments", lets=("bool",)),
         NullRaises("step", "TypeError: multi_tensor_adam(): incompatible function arguments"),
     ] = None
-    """Learning rate of everything else, in place of `lr`."""
+    """Learning rate of everything else, instead of `lr`."""
 
     momentum: MuonNumber = 0.95
     """Muon: how much of the last steps is kept."""
@@ -360,19 +360,19 @@ class MuonParams(Arguments):
     """Adam: added to the denominator, against division by zero."""
 
     per_head_muon: Annotated[Switch, Since("0.19.8")] = False
-    """Treat every attention head's part of a projection as a matrix of its own."""
+    """Treat the part of each attention head in a projection as a separate matrix."""
 
     adam_w_mode: Annotated[Switch, Since("0.19.6")] = True
-    """Adam: decay the weights apart from the gradient."""
+    """Adam: decay the weights separately from the gradient."""
 
     torch_adam: Annotated[Switch, Since("0.19.6")] = False
     """Adam: PyTorch's implementation instead of DeepSpeed's."""
 
     fp32_optimizer_states: Annotated[MaybeSwitch, Since("0.19.6")] = None
-    """Adam: keep the moments in fp32. Heeded with optimizer offload only."""
+    """Adam: keep the moments in fp32. Read only with optimizer offload."""
 
     foreach: Annotated[MaybeSwitch, Since("0.19.6")] = None
-    """Adam: update many tensors in one kernel. Heeded with `torch_adam` only."""
+    """Adam: update many tensors in one kernel. Read only with `torch_adam`."""
 
 
 class SgdParams(Differentiable):
@@ -382,7 +382,7 @@ class SgdParams(Differentiable):
     """Learning rate."""
 
     weight_decay: SgdNumber = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
     momentum: SgdNumber = 0.0
     """How much of the last step is kept."""
@@ -445,11 +445,11 @@ class AdafactorParams(TorchArguments):
         NullRaises("initialize", "TypeError: '<=' not supported between instances of 'float' and 'NoneType'"),
         OutOfRange("initialize", "ValueError: Clipping threshold d should be >= 1 but is: 0"),
     ] = 1.0
-    """Where the update is clipped."""
+    """The clipping threshold of the update."""
 
 
 class BetasParams(Capturable):
-    """What the variants of Adam share."""
+    """Common parameters of Adam variants."""
 
     betas: TorchPair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
@@ -475,14 +475,14 @@ class NAdamParams(BetasParams):
     """How the momentum changes with the steps."""
 
     decoupled_weight_decay: Switch = False
-    """Decay the weights apart from the gradient."""
+    """Decay the weights separately from the gradient."""
 
 
 class RAdamParams(BetasParams):
     """Rectified Adam."""
 
     decoupled_weight_decay: Switch = False
-    """Decay the weights apart from the gradient."""
+    """Decay the weights separately from the gradient."""
 
 
 class SparseAdamParams(Arguments):
@@ -539,19 +539,19 @@ class RMSpropParams(Capturable):
 
 
 class RpropParams(Arguments):
-    """Rprop: steps by the gradient's sign alone."""
+    """Rprop: steps only by the sign of the gradient."""
 
     lr: TorchNumber = 0.01
     """Learning rate."""
 
     etas: TorchPair = (0.5, 1.2)
-    """By how much a step shrinks or grows."""
+    """The factors by which a step shrinks or grows."""
 
     step_sizes: Pair = (1e-6, 50.0)
     """The smallest and the largest step."""
 
     foreach: MaybeSwitch = None
-    """Update many tensors in one kernel. Absent: as PyTorch sees fit."""
+    """Update many tensors in one kernel. Default: PyTorch decides."""
 
     maximize: Switch = False
     """Make the loss larger instead of smaller."""
@@ -576,26 +576,26 @@ class LbfgsParams(Arguments):
     """Evaluations of the loss in one step."""
 
     tolerance_grad: TorchNumber = 1e-7
-    """Stop where the gradient is this small."""
+    """Stop if the gradient is this small."""
 
     tolerance_change: TorchNumber = 1e-9
-    """Stop where nothing changes by more than this."""
+    """Stop if nothing changes by more than this."""
 
     history_size: int = 100
-    """Past steps that are kept."""
+    """The number of past steps to keep."""
 
     line_search_fn: Literal["strong_wolfe"] | None = None
     """How far to go along a direction."""
 
 
 class OneBitParams(Arguments):
-    """What the 1-bit optimizers shared: after a warm-up they sent gradients in one bit."""
+    """Common parameters of the 1-bit optimizers: after a warm-up they sent gradients in one bit."""
 
     lr: AdamNumber = 0.001
     """Learning rate."""
 
     weight_decay: AdamNumber = 0.0
-    """How strongly weights are pulled to zero."""
+    """The weight decay: how strongly weights are pulled to zero."""
 
     betas: TorchPair = (0.9, 0.999)
     """How slowly the running averages of the gradient and of its square forget."""
@@ -616,7 +616,7 @@ class OneBitParams(Arguments):
     """The MPI library takes GPU memory."""
 
     comm_backend_name: str = "nccl"
-    """What sends the bits: nccl, mpi or hccl."""
+    """The communication backend: nccl, mpi or hccl."""
 
 
 class OneBitAdamParams(OneBitParams):
@@ -673,27 +673,27 @@ class TypeSpec:
 
     params: type[Parameters]
     any_case: bool = False
-    """DeepSpeed matches the name without regard to case."""
+    """DeepSpeed matches the name ignoring case."""
     classes: dict[str, str] = field(default_factory=dict)
-    """The classes it may become, each with the circumstances."""
+    """The classes that it may become, each with its condition."""
     since: Since | None = None
     until: Until | None = None
     open: bool = False
-    """Unknown parameters are dropped without a word."""
+    """Unknown parameters are silently ignored."""
     step: str | None = None
-    """What every step raises."""
+    """The error that every step raises."""
     wrapped: str | None = None
-    """What `initialize` raises wherever ZeRO, fp16 or bf16 wraps the optimizer."""
+    """The error that `initialize` raises if ZeRO, fp16 or bf16 wraps the optimizer."""
     note: str | None = None
 
 
-_GPU, _OFFLOAD = "where the optimizer is not offloaded", "with optimizer offload"
+_GPU, _OFFLOAD = "without optimizer offload", "with optimizer offload"
 _ADAM_CLASSES = {
     "FusedAdam": _GPU,
     "DeepSpeedCPUAdam": _OFFLOAD,
     "ZenFlowCPUAdam": "with optimizer offload and zenflow",
 }
-_ONE_BIT = Until("0.19.6", then="raises", note="The 1-bit optimizers are gone; AdamW and Lamb are their full-precision forms.")
+_ONE_BIT = Until("0.19.6", then="raises", note="The 1-bit optimizers were removed; AdamW and Lamb are their full-precision versions.")
 _NEEDS_MUP = "Needs the package mup."
 
 OPTIMIZERS: dict[str, TypeSpec] = {
@@ -731,4 +731,4 @@ OPTIMIZERS: dict[str, TypeSpec] = {
     "ZeroOneAdam": TypeSpec(ZeroOneAdamParams, any_case=True, until=_ONE_BIT),
     "OneBitLamb": TypeSpec(OneBitLambParams, any_case=True, until=_ONE_BIT),
 }
-"""The types by their documented spelling, today's first."""
+"""The types by their documented spelling, current ones first."""

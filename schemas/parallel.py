@@ -1,4 +1,4 @@
-"""Kinds of parallelism beside ZeRO: `tensor_parallel`, `expert_parallel`, `pipeline`."""
+"""Parallelism in addition to ZeRO: `tensor_parallel`, `expert_parallel`, `pipeline`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNREAD = Passes("DeepSpeed never reads it")
 
 
 class Tp(PydanticSection):
-    """The ranks of tensor parallelism, for programs that build the groups themselves."""
+    """The tensor parallel ranks, for programs that build the groups themselves."""
 
     forbids_since: ClassVar[str] = "0.16.4"
 
@@ -23,68 +23,68 @@ class Tp(PydanticSection):
     """Ranks that share each layer."""
 
     tp_grain_size: Annotated[int, Since("0.16.4")] = 1
-    """Sizes of partitions are multiples of this. Not used in training."""
+    """Partition sizes are multiples of this. Not used in training."""
 
     mpu: Annotated[Any, Since("0.16.4")] = None
-    """A model parallel unit: an object, which only a program can give."""
+    """A model parallel unit: an object that only a program can pass."""
 
     tp_group: Annotated[Any, Since("0.16.4")] = None
-    """A process group: an object, which only a program can give."""
+    """A process group: an object that only a program can pass."""
 
 
 class TensorParallel(PydanticSection):
-    """AutoTP: the layers of a Hugging Face model are divided among GPUs without a change to its code."""
+    """AutoTP: splits the layers of a Hugging Face model over GPUs without changes to its code."""
 
     forbids_since: ClassVar[str] = "0.16.4"
 
     autotp_size: Annotated[int, Since("0.16.4")] = 0
-    """Ranks that share each layer; 0 is off. They see the same data: the data-parallel size is the world size over this."""
+    """Ranks that share each layer; 0 is off. They see the same data: the data parallel size is the world size divided by this."""
 
     dtype: Annotated[Literal["auto"], Since("0.16.4")] = "auto"
-    """A torch data type, which only a program can give; in a file every word but "auto" is refused."""
+    """A torch data type that only a program can pass; in a file every value except "auto" is rejected."""
 
     tp_overlap_comm: Annotated[bool, Since("0.16.6")] = False
-    """All-reduce while computing goes on."""
+    """Overlap all-reduce with computation."""
 
     vocab_parallel_lm_head: Annotated[bool | None, Since("0.19.8")] = None
-    """Divide the output layer by vocabulary. Absent: where the model is known to support it."""
+    """Split the output layer by vocabulary. Default: if the model is known to support it."""
 
     vocab_parallel_ce_backend: Annotated[Literal["torch", "liger"], Since("0.19.8")] = "torch"
-    """What computes the cross entropy of a divided output layer."""
+    """The implementation of cross entropy for a split output layer."""
 
     tensor_parallel: Annotated[Tp, Since("0.16.4")] = Field(default_factory=Tp, alias="tp")
-    """The ranks of tensor parallelism, for programs that build the groups themselves."""
+    """The tensor parallel ranks, for programs that build the groups themselves."""
 
     injection_policy_tuple: Annotated[list[Any] | None, Since("0.16.4")] = None
-    """Names of the layers whose output is summed up, where AutoTP does not know the model."""
+    """Names of layers with outputs to sum up, for models that AutoTP does not know."""
 
     partition_config: Annotated[dict[str, Any] | None, Since("0.18.6"), Open()] = None
-    """Which layers are divided by row and which by column, by patterns of their names."""
+    """Name patterns of the layers to split by row and by column."""
 
     preset_model: Annotated[str | None, Since("0.18.6")] = None
-    """A known architecture whose layers are divided as it needs: llama, bloom, chatglm, mixtral, deepseek_v2, qwen2, phi3."""
+    """A known architecture: llama, bloom, chatglm, mixtral, deepseek_v2, qwen2, phi3."""
 
     keep_module_on_host: Annotated[bool, Since("0.16.4")] = False
-    """Keep loaded weights in host memory until they are divided."""
+    """Keep loaded weights in host memory until they are split."""
 
     replace_with_kernel_inject: Annotated[bool, Since("0.16.4")] = Field(default=False, alias="kernel_inject")
     """Replace layers by inference kernels. Not for training."""
 
 
 class ExpertParallel(HandReadSection):
-    """AutoEP: the experts of a mixture-of-experts model are divided among GPUs without a change to its code."""
+    """AutoEP: distributes the experts of a mixture-of-experts model over GPUs without changes to its code."""
 
     enabled: Annotated[bool, Since("0.19.2"), Truthy()] = False
-    """Divide the experts."""
+    """Distribute the experts."""
 
     autoep_size: Annotated[int, Since("0.19.2"), _CHECKED] = Field(default=1, ge=1)
     """Ranks that share the experts of a layer. Must divide the number of experts."""
 
     preset_model: Annotated[str | None, Since("0.19.2"), _CHECKED] = None
-    """A known architecture whose routers and experts DeepSpeed finds by itself."""
+    """A known architecture, for which DeepSpeed finds routers and experts itself."""
 
     moe_layer_pattern: Annotated[str | None, Since("0.19.2"), _CHECKED] = None
-    """A pattern of the names of the layers that hold experts."""
+    """A name pattern of the layers with experts."""
 
     router_pattern: Annotated[str | None, Since("0.19.2"), _CHECKED] = None
     """The name of the router within such a layer."""
@@ -102,13 +102,13 @@ class ExpertParallel(HandReadSection):
     """The name of an expert's up projection; null where gate and up are one."""
 
     num_experts_attr: Annotated[str | None, Since("0.19.2"), _CHECKED] = None
-    """The attribute of the model's config that holds the number of experts."""
+    """The attribute of the model's config with the number of experts."""
 
     top_k_attr: Annotated[str | None, Since("0.19.2"), _CHECKED] = None
-    """The attribute of the model's config that holds the number of experts for each token."""
+    """The attribute of the model's config with the number of experts per token."""
 
     top_k: Annotated[int | Literal["auto"], Since("0.19.2"), AutoIsReal(), _CHECKED] = "auto"
-    """Experts for each token; "auto" asks the model's config."""
+    """Experts per token; "auto" uses the model's config."""
 
     score_func: Annotated[Literal["auto", "softmax", "sigmoid"], Since("0.19.2"), AutoIsReal(), _CHECKED] = "auto"
     """How the router's scores are computed."""
@@ -117,22 +117,22 @@ class ExpertParallel(HandReadSection):
     """Whether scores weigh an expert's input or its output."""
 
     route_norm: Annotated[bool | None, Since("0.19.2"), _CHECKED] = None
-    """Whether the scores of the chosen experts are made to add up to one."""
+    """Whether the scores of the chosen experts are normalized to sum to one."""
 
     route_scale: Annotated[float, Since("0.19.2"), _CHECKED] = 1.0
     """A factor on the scores."""
 
     routed_scaling_factor: Annotated[float | Literal["auto"], Since("0.19.2"), AutoIsReal(), _CHECKED] = "auto"
-    """A factor on the routed experts' output; "auto" asks the model's config."""
+    """A factor on the routed experts' output; "auto" uses the model's config."""
 
     num_expert_groups: Annotated[int | None, Since("0.19.2"), _CHECKED] = Field(default=None, ge=1)
-    """Groups that the experts form, of which only some are chosen from."""
+    """The number of expert groups."""
 
     num_limited_groups: Annotated[int | None, Since("0.19.2"), _CHECKED] = Field(default=None, ge=1)
-    """Groups that a token may choose from."""
+    """The number of groups that a token may use."""
 
     has_shared_experts: Annotated[bool | None, Since("0.19.2"), _CHECKED] = None
-    """Whether some experts see every token."""
+    """Whether there are shared experts that process every token."""
 
     shared_experts_pattern: Annotated[str | None, Since("0.19.2"), _CHECKED] = None
     """The name of the shared experts within a layer."""
@@ -141,7 +141,7 @@ class ExpertParallel(HandReadSection):
     """The name of the gate of the shared experts."""
 
     load_balance_coeff: Annotated[None, Since("0.19.2"), Raises("parse", "ValueError: load_balance_coeff")] = None
-    """Not supported: any value but null raises."""
+    """Not supported: any value except null raises."""
 
     use_grouped_mm: Annotated[bool, Since("0.19.2"), Truthy()] = True
     """Compute all experts of a rank in one grouped matrix product."""
@@ -152,41 +152,41 @@ class ExpertParallel(HandReadSection):
     combine_impl: Annotated[
         Literal["auto", "weighted_sum", "fused_weighted_sum", "legacy_bmm"], Since("0.19.2"), AutoIsReal(), _CHECKED
     ] = "auto"
-    """How the experts' outputs are put together."""
+    """How the outputs of experts are combined."""
 
     row_weighting_impl: Annotated[Literal["auto", "eager", "fused"], Since("0.19.8"), AutoIsReal(), _CHECKED] = "auto"
-    """How rows are weighted on the DeepEP route."""
+    """How rows are weighted with DeepEP."""
 
     gate_up_impl: Annotated[Literal["separate", "fused"], Since("0.19.8"), _CHECKED] = "separate"
     """Whether gate and up projection are one grouped matrix product."""
 
     expert_activation: Annotated[str | None, Since("0.19.8"), _CHECKED] = None
-    """The activation function of the experts; absent: the model's own."""
+    """The activation function of the experts; default: that of the model."""
 
     expert_tensor_parallel_size: Annotated[int, Since("0.19.3"), _CHECKED] = 1
     """Ranks that share a single expert. Only 1 is supported."""
 
     validate_folding_routing: Annotated[bool, Since("0.19.3"), _CHECKED] = False
-    """Check that tensor-parallel ranks route alike."""
+    """Check that tensor-parallel ranks route identically."""
 
     async_split_plan: Annotated[bool, Since("0.19.8"), _CHECKED] = False
     """Exchange the sizes of the all-to-all ahead of time."""
 
     comm_backend: Annotated[Literal["comm", "deepep"], Since("0.19.7"), _CHECKED] = "comm"
-    """What moves tokens between ranks: DeepSpeed's collectives or the package DeepEP."""
+    """How tokens move between ranks: DeepSpeed's collectives or the package DeepEP."""
 
     comm_max_tokens_per_rank: Annotated[int, Since("0.19.7"), _CHECKED] = Field(default=0, ge=0)
     """Tokens that a rank may receive, for DeepEP's buffers; must be above 0 with it."""
 
     comm_num_sm: Annotated[int, Since("0.19.7"), _CHECKED] = Field(default=12, ge=1)
-    """Multiprocessors of the GPU that DeepEP takes for itself."""
+    """GPU multiprocessors reserved for DeepEP."""
 
     comm_qp_margin: Annotated[int, Since("0.19.7"), _CHECKED] = Field(default=4, ge=0)
-    """Queue pairs that DeepEP keeps in reserve."""
+    """Queue pairs reserved by DeepEP."""
 
 
 class Pipeline(HandReadSection):
-    """Settings of the pipeline engine, which is used where the model is a `PipelineModule`."""
+    """Settings of the pipeline engine, which is used if the model is a `PipelineModule`."""
 
     stages: Annotated[Any, AutoIsReal(), _UNREAD] = "auto"
     """Not read: the number of stages is an argument of `PipelineModule`."""
@@ -197,14 +197,14 @@ class Pipeline(HandReadSection):
     seed_layers: Annotated[Any, _UNREAD] = False
     """Not read: an argument of `PipelineModule`."""
 
-    activation_checkpoint_interval: Annotated[int, Passes("the pipeline engine compares it with 0 as it stands")] = 0
-    """Layers between two activation checkpoints; 0 keeps what `PipelineModule` was given."""
+    activation_checkpoint_interval: Annotated[int, Passes("the pipeline engine compares it with 0 without a check")] = 0
+    """Layers between two activation checkpoints; 0 keeps the argument of `PipelineModule`."""
 
-    pipe_partitioned: Annotated[bool, Since("0.12.3"), Passes("the pipeline engine raises AssertionError where it is no boolean")] = True
-    """Divide activations between stages among tensor-parallel ranks."""
+    pipe_partitioned: Annotated[bool, Since("0.12.3"), Passes("the pipeline engine raises AssertionError if it is not a boolean")] = True
+    """Partition activations between stages over tensor-parallel ranks."""
 
-    grad_partitioned: Annotated[bool, Since("0.12.3"), Passes("the pipeline engine raises AssertionError where it is no boolean")] = True
-    """Divide gradients between stages among tensor-parallel ranks."""
+    grad_partitioned: Annotated[bool, Since("0.12.3"), Passes("the pipeline engine raises AssertionError if it is not a boolean")] = True
+    """Partition gradients between stages over tensor-parallel ranks."""
 
     use_reentrant: Annotated[bool, Since("0.10.3"), Truthy()] = True
     """Use the reentrant form of activation checkpointing."""

@@ -18,29 +18,29 @@ class FlopsProfiler(HandReadSection):
     enabled: Annotated[bool, _NOT_A_FLAG, NullRaises("parse", "TypeError: unsupported operand type(s) for |: 'bool' and 'NoneType'")] = (
         False
     )
-    """Profile the step `profile_step`. It also turns `wall_clock_breakdown` on."""
+    """Profile the step `profile_step`. It also enables `wall_clock_breakdown`."""
 
     recompute_fwd_factor: Annotated[float, Since("0.9.3"), Passes("the profiler multiplies with it")] = 0.0
-    """How much of the forward pass is computed again in the backward pass: 1.0 with activation checkpointing."""
+    """The fraction of the forward pass that is recomputed in the backward pass: 1.0 with activation checkpointing."""
 
-    profile_step: Annotated[int, Passes("the profiler compares the step with it as it stands")] = 1
+    profile_step: Annotated[int, Passes("the profiler compares the step with it without a check")] = 1
     """The training step to profile. The first steps warm up and are not typical."""
 
-    module_depth: Annotated[int, Passes("the profiler uses it as it stands")] = -1
+    module_depth: Annotated[int, Passes("the profiler uses it without a check")] = -1
     """How deep into the tree of modules the summary goes; -1 is all the way."""
 
-    top_modules: Annotated[int, Passes("the profiler uses it as it stands")] = 1
+    top_modules: Annotated[int, Passes("the profiler uses it without a check")] = 1
     """How many modules the summary names at each depth."""
 
     detailed: Annotated[bool, Truthy()] = True
     """Print the whole tree of modules."""
 
-    output_file: Annotated[str | None, Passes("the profiler opens it as it stands")] = None
+    output_file: Annotated[str | None, Passes("the profiler opens it without a check")] = None
     """The file to write to; absent: standard output."""
 
 
 class CommsLogger(PydanticSection):
-    """Logs every collective: its size, latency and bandwidth. Each is then waited for, so that training is slower."""
+    """Logs every collective: its size, latency and bandwidth. It waits for each one, which slows training down."""
 
     drops_auto_since: ClassVar[str] = "0.15.0"
 

@@ -1,4 +1,4 @@
-"""By which keys files are told apart."""
+"""Keys that identify kinds of files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TELLING_KEYS = frozenset(
         "data_efficiency",
     }
 )
-"""Top-level keys of a training config that no other kind of file has."""
+"""Top-level keys that only a training config has."""
 
 INFERENCE_KEYS = frozenset(
     {
@@ -46,4 +46,4 @@ INFERENCE_KEYS = frozenset(
         "base_dir",
     }
 )
-"""Top-level keys of `deepspeed.init_inference`'s config."""
+"""Top-level keys of a config for `deepspeed.init_inference`."""

@@ -68,9 +68,9 @@ _NEEDS_ENABLED = Needs("enabled", "parse", "KeyError: 'enabled'")
 
 
 class DeepSpeedConfig(HandReadSection):
-    """A DeepSpeed training config: the dict or the file that `deepspeed.initialize` takes.
+    """A DeepSpeed training config: the dict or file passed to `deepspeed.initialize`.
 
-    Its sections are read one by one, and a key that belongs to none of them is dropped without a word.
+    DeepSpeed reads its sections one by one, and silently ignores unknown top-level keys.
     """
 
     # ------------------------------------------------------------------ batch
@@ -85,18 +85,18 @@ class DeepSpeedConfig(HandReadSection):
     """Samples that a GPU takes in one forward and backward pass. Activation memory grows with it."""
 
     gradient_accumulation_steps: Annotated[int | None, _NOT_COMPARABLE, _NOT_POSITIVE] = Field(default=None, gt=0)
-    """Forward and backward passes whose gradients are summed up before an optimizer step: a larger batch without more activation memory."""
+    """Forward and backward passes per optimizer step, with their gradients summed: a larger batch without more activation memory."""
 
     managed_gradient_accumulation: Annotated[bool, Since("0.19.4"), Truthy()] = True
-    """DeepSpeed counts the accumulation steps and decides which call of `step()` updates. False leaves that to the training loop."""
+    """DeepSpeed counts the accumulation steps and decides which call of `step()` updates. False leaves this to the training loop."""
 
     # ------------------------------------------------------------------ optimizer and schedule
 
     optimizer: Annotated[Optimizer | None, _NO_KEYS, _NULL_NO_KEYS] = None
-    """The optimizer that DeepSpeed builds. Ignored where the program passes one of its own."""
+    """The optimizer that DeepSpeed builds. Ignored if the program passes its own."""
 
     scheduler: Annotated[Scheduler | None, _NO_KEYS, _NULL_NO_KEYS] = None
-    """The learning rate schedule that DeepSpeed builds. Ignored where the program passes one of its own."""
+    """The learning rate schedule that DeepSpeed builds. Ignored if the program passes its own."""
 
     gradient_clipping: Annotated[
         float,
@@ -108,10 +108,10 @@ class DeepSpeedConfig(HandReadSection):
     """Gradients are scaled down to this global norm before each optimizer step. 0 turns clipping off."""
 
     zero_allow_untested_optimizer: Annotated[bool, Truthy()] = False
-    """Run ZeRO with an optimizer that is not on DeepSpeed's list of tested ones, instead of stopping."""
+    """Allow ZeRO with an optimizer that is not on DeepSpeed's list of tested ones; otherwise it raises."""
 
     zero_force_ds_cpu_optimizer: Annotated[bool, Truthy()] = True
-    """With optimizer offload, refuse an optimizer of the program's own that is not DeepSpeed's CPU Adam."""
+    """With optimizer offload, reject an optimizer of the program that is not DeepSpeed's CPU Adam."""
 
     # ------------------------------------------------------------------ precision
 
@@ -135,7 +135,7 @@ class DeepSpeedConfig(HandReadSection):
         _not_a_mapping("runtime.precision_config.DeepSpeedBF16Config"),
         _null_is_no_mapping("runtime.precision_config.DeepSpeedBF16Config"),
     ] = Field(default_factory=Bf16)
-    """The old name of `bf16`, read only where there is no `bf16`."""
+    """The old name of `bf16`, read only without `bf16`."""
 
     torch_autocast: Annotated[TorchAutocast, Since("0.17.2"), _NO_GET, _NULL_NO_GET] = Field(default_factory=TorchAutocast)
     """PyTorch's automatic mixed precision."""
@@ -153,8 +153,8 @@ class DeepSpeedConfig(HandReadSection):
     ] = Field(default_factory=ZeroOptimization)
     """ZeRO. A bare true or false, as in very old configs, means stage 1 or 0."""
 
-    allgather_size: Annotated[float, Passes("It is read only where zero_optimization is a bare true.")] = 500_000_000
-    """`allgather_bucket_size` for configs that write `zero_optimization: true`. Read nowhere else."""
+    allgather_size: Annotated[float, Passes("It is read only if zero_optimization is a bare true.")] = 500_000_000
+    """`allgather_bucket_size` for configs that write `zero_optimization: true`. Otherwise not read."""
 
     activation_checkpointing: Annotated[ActivationCheckpointing, _NO_GET, _NULL_NO_GET] = Field(default_factory=ActivationCheckpointing)
     """Settings of DeepSpeed's activation checkpointing, for programs that call it."""
@@ -170,7 +170,7 @@ class DeepSpeedConfig(HandReadSection):
         Folded(),
         _NOT_A_TYPE,
     ] = None
-    """The type gradients are averaged in. Absent: the type the model trains in. fp32 is more accurate and sends twice as much."""
+    """The data type for averaging gradients. Default: the type in which the model trains. fp32 is more accurate and sends twice as much."""
 
     seq_parallel_communication_data_type: Annotated[
         Literal["fp16", "bf16", "fp32"] | None,
@@ -178,10 +178,10 @@ class DeepSpeedConfig(HandReadSection):
         Folded(),
         _NOT_A_TYPE,
     ] = "fp32"
-    """The type gradients are averaged in where the sequence is split over GPUs; `communication_data_type` is not read there."""
+    """The data type for averaging gradients with sequence parallelism, where `communication_data_type` is not read."""
 
     prescale_gradients: Annotated[bool, Truthy()] = False
-    """Divide gradients before they are summed over the GPUs instead of after, against overflow in fp16. Not with ZeRO 2 and 3 and
+    """Divide gradients before they are summed over the GPUs instead of after, against overflow in fp16. Not with ZeRO stages 2 and 3 and
     `reduce_scatter`."""
 
     gradient_predivide_factor: Annotated[
@@ -190,7 +190,7 @@ class DeepSpeedConfig(HandReadSection):
         NullRaises("step", "TypeError: unsupported operand type(s) for /: 'float' and 'NoneType'"),
         Forbids(0, "step", "ZeroDivisionError: float division by zero"),
     ] = 1.0
-    """Divide gradients by this before they are averaged, and by the rest after. Must be 1 with ZeRO 2 and 3 and `reduce_scatter`."""
+    """Divide gradients by this before they are averaged, and by the rest after. Must be 1 with ZeRO stages 2 and 3 and `reduce_scatter`."""
 
     gradient_allreduce_op: Annotated[
         Literal["mean", "sum"],
@@ -199,10 +199,10 @@ class DeepSpeedConfig(HandReadSection):
         Raises("parse", "ValueError: Invalid gradient_allreduce_op. Supported operations: ['mean', 'sum']"),
         NullRaises("parse", "ValueError: Invalid gradient_allreduce_op. Supported operations: ['mean', 'sum']"),
     ] = "mean"
-    """Average gradients over the GPUs or only sum them, for programs that divide by their own count. No sum at ZeRO stage 3."""
+    """Average gradients over the GPUs; false only sums them, for programs that divide by their own count. ZeRO stage 3 always averages."""
 
     disable_allgather: Annotated[bool, Truthy()] = False
-    """Accepted, and read by nothing."""
+    """Accepted, but not read."""
 
     sequence_parallel_size: Annotated[
         int | None,
@@ -213,14 +213,14 @@ class DeepSpeedConfig(HandReadSection):
         OutOfRange("parse", "AssertionError: Train batch size: -1.0 has to be greater than 0"),
         Forbids(0, "parse", "ZeroDivisionError: division by zero"),
     ] = Field(default=None, gt=0)
-    """GPUs that share a sequence. Divides the world size in the batch sizes; together with `data_parallel_size` it also sets up the groups.
+    """The sequence parallel size. Divides the world size in the batch sizes; together with `data_parallel_size` it also sets up the groups.
     Read from a config that is passed as a dict, not from a path."""
 
     data_parallel_size: Annotated[int | None, Since("0.15.0"), Passes("It is read only together with sequence_parallel_size.")] = None
-    """Data-parallel ranks beside `sequence_parallel_size`; the two must multiply to the world size. Read from a dict, not from a path."""
+    """The data parallel size, together with `sequence_parallel_size`; their product must be the world size. Read from a dict, not from a path."""
 
     use_data_before_expert_parallelism: Annotated[bool, Since("0.12.4"), Truthy()] = False
-    """Mixture of experts: number the ranks so that the data-parallel ones are neighbours rather than the expert-parallel ones."""
+    """Mixture of experts: number the ranks so that data-parallel ones are neighbours instead of expert-parallel ones."""
 
     # ------------------------------------------------------------------ parallelism
 
@@ -230,10 +230,10 @@ class DeepSpeedConfig(HandReadSection):
         _not_a_mapping("runtime.tensor_parallel.config.TPTrainingConfig"),
         _null_is_no_mapping("runtime.tensor_parallel.config.TPTrainingConfig"),
     ] = Field(default_factory=TensorParallel)
-    """Tensor parallelism that splits the model by itself."""
+    """Automatic tensor parallelism (AutoTP)."""
 
     expert_parallel: Annotated[ExpertParallel | None, Since("0.19.2"), FalsyPasses(), _NO_GET] = None
-    """Expert parallelism that splits the model by itself."""
+    """Automatic expert parallelism (AutoEP)."""
 
     pipeline: Annotated[
         Pipeline,
@@ -250,12 +250,12 @@ class DeepSpeedConfig(HandReadSection):
     datastates_ckpt: Annotated[
         DataStates | bool,
         Since("0.18.1"),
-        Passes('Anything but false turns it on: null, "false" and {"enabled": false} too.'),
+        Passes('Any value except false enables it, also null, "false" and {"enabled": false}.'),
     ] = False
-    """Asynchronous checkpoints through the package DataStates. Anything but a bare false turns it on."""
+    """Asynchronous checkpoints with the package DataStates. Any value except a bare false enables it."""
 
     dataloader_drop_last: Annotated[bool, Truthy()] = False
-    """Drop the last, incomplete batch, where DeepSpeed makes the data loader."""
+    """Drop the last, incomplete batch, if DeepSpeed builds the data loader."""
 
     data_efficiency: Annotated[DataEfficiency, _NO_GET, _NULL_NO_GET] = Field(default_factory=DataEfficiency)
     """Curriculum learning and random layer token drop."""
@@ -293,20 +293,20 @@ class DeepSpeedConfig(HandReadSection):
         Raises("step", "TypeError: unsupported operand type(s) for %: 'int' and 'str'", lets=("bool", "float")),
         Forbids(0, "step", "ZeroDivisionError: integer modulo by zero"),
     ] = None
-    """Optimizer steps between two progress lines. Absent or null prints none."""
+    """Optimizer steps between two progress lines. Absent or null: no lines."""
 
     wall_clock_breakdown: Annotated[
         bool,
         Raises("parse", "TypeError: unsupported operand type(s) for |: 'str' and 'bool'", lets=("int",)),
         NullRaises("parse", "TypeError: unsupported operand type(s) for |: 'NoneType' and 'bool'"),
     ] = False
-    """Time forward, backward and step, and print the times. Synchronizes the GPU at every one of them, which slows training down."""
+    """Time forward, backward and step, and print the times. Synchronizes the GPU each time, which slows training down."""
 
     memory_breakdown: Annotated[bool, Truthy()] = False
-    """Print memory in use at points of the step."""
+    """Print memory use at several points of a step."""
 
     dump_state: Annotated[bool, Truthy()] = False
-    """Print the whole config once DeepSpeed is set up."""
+    """Print the whole config after initialization."""
 
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"] | None,
@@ -314,17 +314,17 @@ class DeepSpeedConfig(HandReadSection):
         Folded(),
         Raises("initialize", "ValueError: x is not one of the valid logging levels"),
     ] = None
-    """How much DeepSpeed's own logger says."""
+    """The level of DeepSpeed's logger."""
 
     disable_python_gc: Annotated[bool, Since("0.19.8"), Truthy()] = False
-    """Turn Python's garbage collector off while training, against uneven pauses of the ranks."""
+    """Disable Python's garbage collector while training, against uneven pauses of the ranks."""
 
     vocabulary_size: Annotated[
         int | None,
         FalsyPasses(),
         Raises("parse", "TypeError: not all arguments converted during string formatting", lets=("bool", "float")),
     ] = None
-    """Only for a warning where it is no multiple of 8; nothing else reads it."""
+    """Used only for a warning if it is not a multiple of 8."""
 
     tensorboard: Annotated[Tensorboard, AutoDropped(), _NOT_A_MONITOR, _NULL_IS_NO_MONITOR] = Field(default_factory=Tensorboard)
     """Curves in TensorBoard."""
@@ -387,9 +387,7 @@ class DeepSpeedConfig(HandReadSection):
     sparse_gradients: Annotated[
         bool,
         Truthy(),
-        Until(
-            "0.19.7", then="raises", note="Gradients of an embedding that is built with sparse=True are still sent sparsely, without a key."
-        ),
+        Until("0.19.7", then="raises", note="Gradients of an embedding with sparse=True are still sent sparsely, without a key."),
     ] = False
     """Send the gradients of embeddings as sparse tensors."""
 
@@ -399,7 +397,7 @@ class DeepSpeedConfig(HandReadSection):
     progressive_layer_drop: Annotated[
         dict[str, Any] | None, Open(), _NO_GET, _NULL_NO_GET, _NEEDS_ENABLED, Until("0.19.7", then="raises")
     ] = None
-    """Skips transformer layers at random, more of them as training goes on."""
+    """Skips random transformer layers, more of them as training goes on."""
 
     curriculum_learning: Annotated[
         dict[str, Any] | None,
@@ -418,14 +416,14 @@ class DeepSpeedConfig(HandReadSection):
         _NULL_NO_GET,
         Until("0.19.7", then="raises", note="Write the batch sizes themselves: train_batch_size, train_micro_batch_size_per_gpu."),
     ] = None
-    """Batch sizes that suit many numbers of GPUs."""
+    """Elastic training: batch sizes that work with many numbers of GPUs."""
 
     eigenvalue: Annotated[
         dict[str, Any] | None,
         Open(),
         Until("0.0.0", then="raises", raises_since="0.19.8", note="It belonged to mixture-of-quantization, which is gone."),
     ] = None
-    """Never read at this place."""
+    """Never read at the top level."""
 
     quantize_training: Annotated[
         dict[str, Any] | None, Open(), Until("0.6.7", then="raises", raises_since="0.19.7", note="Mixture-of-quantization is gone.")
@@ -451,4 +449,4 @@ class DeepSpeedConfig(HandReadSection):
     """Checkpoints through Azure's Nebula."""
 
     graph_harvesting: Annotated[bool, Since("0.12.6"), Truthy(), Until("0.19.7", then="raises")] = False
-    """CUDA graphs that DeepSpeed captured by itself."""
+    """CUDA graphs captured by DeepSpeed."""

@@ -12,10 +12,10 @@ from dslint.schemas.optimizers import Switch, TypeSpec
 
 
 class Scheduler(HandReadSection):
-    """The learning rate schedule that DeepSpeed builds and steps. Without `type`, or without an optimizer, the section does nothing."""
+    """The learning rate schedule that DeepSpeed builds and steps. Without `type`, or without an optimizer, the section has no effect."""
 
     type: Annotated[str | None, Raises("initialize", "AssertionError: DeepSpeed does not recognize LR scheduler x")] = None
-    """One of DeepSpeed's schedules or a class of `torch.optim.lr_scheduler`, spelt as there, upper and lower case included."""
+    """One of DeepSpeed's schedules or a class of `torch.optim.lr_scheduler`, in its exact spelling."""
 
     params: Annotated[
         dict[str, Any] | None,
@@ -23,7 +23,7 @@ class Scheduler(HandReadSection):
         Raises("initialize", "TypeError: deepspeed.runtime.lr_schedules.WarmupLR() argument after ** must be a mapping, not str"),
         NullRaises("initialize", "TypeError: deepspeed.runtime.lr_schedules.WarmupLR() argument after ** must be a mapping, not NoneType"),
     ] = None
-    """The schedule's settings: the keyword arguments of its constructor. Has to be there, if only as `{}`."""
+    """The schedule's settings: the keyword arguments of its constructor. Required, even if empty (`{}`)."""
 
 
 ToSubtract: TypeAlias = Annotated[
@@ -38,15 +38,15 @@ ToMultiply: TypeAlias = Annotated[
     Raises("step", "TypeError: can't multiply sequence by non-int of type 'float'", lets=("bool",)),
     NullRaises("step", "TypeError: unsupported operand type(s) for *: 'NoneType' and 'float'"),
 ]
-"""The same, which is computed with in the step."""
+"""The same, used in the step."""
 
 RealNumber: TypeAlias = Annotated[
     float,
     Raises("initialize", "TypeError: must be real number, not str", lets=("bool",)),
     NullRaises("initialize", "TypeError: must be real number, not NoneType"),
 ]
-Steps: TypeAlias = Annotated[int, Passes("Nothing checks it.")]
-LateNumber: TypeAlias = Annotated[float, Passes("Nothing checks it before it is computed with.")]
+Steps: TypeAlias = Annotated[int, Passes("It is not checked.")]
+LateNumber: TypeAlias = Annotated[float, Passes("It is not checked before it is used.")]
 Momentum: TypeAlias = Annotated[
     float | list[float],
     Raises("initialize", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
@@ -55,16 +55,16 @@ Momentum: TypeAlias = Annotated[
 
 
 class Resumed(Parameters):
-    """What DeepSpeed's schedules share."""
+    """Common parameters of DeepSpeed's schedules."""
 
     last_batch_iteration: Annotated[
         int, Passes("DeepSpeed catches the TypeError of the first step and starts the schedule at step number train_batch_size.")
     ] = -1
-    """The step to go on from. Checkpoints bring it along; -1 starts anew."""
+    """The step to continue from. Checkpoints set it; -1 starts from the beginning."""
 
 
 class Warmup(Resumed):
-    """What the schedules with a warm-up share."""
+    """Common parameters of schedules with a warm-up."""
 
     warmup_num_steps: Annotated[
         int,
@@ -76,12 +76,12 @@ class Warmup(Resumed):
     ] = Field(default=1000, gt=0)
     """Steps of the warm-up, as an integer. 1 counts as 2."""
 
-    warmup_type: Annotated[Literal["log", "linear"], Passes('DeepSpeed warns and takes "log".')] = "log"
-    """How the learning rate rises: along a logarithm (fast at first) or a line. Anything else is read as "log"."""
+    warmup_type: Annotated[Literal["log", "linear"], Passes('DeepSpeed warns and uses "log".')] = "log"
+    """How the learning rate rises: logarithmically (fast at first) or linearly. Anything else is read as "log"."""
 
 
 class WarmupLRParams(Warmup):
-    """Rises from one learning rate to another, and stays there."""
+    """Rises from one learning rate to another, and stays constant."""
 
     warmup_min_lr: ToSubtract = 0.0
     """The learning rate at the start; a list has one for each parameter group."""
@@ -92,18 +92,18 @@ class WarmupLRParams(Warmup):
         Default("0.17.2", None),
         Raises("initialize", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
     ] = None
-    """The learning rate at the end of the warm-up, and after it. Absent or null: the optimizer's own."""
+    """The learning rate at the end of the warm-up, and after it. Absent or null: that of the optimizer."""
 
 
 class WarmupDecayLRParams(Warmup):
-    """Rises from one learning rate to another, and falls to zero along a line."""
+    """Rises from one learning rate to another, then falls linearly to zero."""
 
     total_num_steps: Annotated[
         int,
         Raises("initialize", "TypeError: '<' not supported between instances of 'str' and 'int'", lets=("bool", "float")),
         NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'int'"),
     ]
-    """Steps of the whole run, at whose end the learning rate is zero."""
+    """Steps of the whole run; at its end the learning rate is zero."""
 
     warmup_min_lr: ToSubtract = 0.0
     """The learning rate at the start; a list has one for each parameter group."""
@@ -112,35 +112,35 @@ class WarmupDecayLRParams(Warmup):
         float | list[float] | None,
         Raises("initialize", "TypeError: unsupported operand type(s) for -: 'str' and 'float'", lets=("bool",)),
     ] = 0.001
-    """The learning rate at the end of the warm-up. Absent it is 0.001; null takes the optimizer's own."""
+    """The learning rate at the end of the warm-up. Absent: 0.001; null: that of the optimizer."""
 
 
 class WarmupCosineLRParams(Warmup):
-    """Rises to the optimizer's learning rate, and falls along a cosine."""
+    """Rises to the optimizer's learning rate, then falls along a cosine."""
 
     total_num_steps: Annotated[
         int,
         Raises("initialize", "TypeError: '<' not supported between instances of 'str' and 'int'", lets=("bool", "float")),
         NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'int'"),
     ]
-    """Steps of the whole run, at whose end the learning rate is `cos_min_ratio` of the optimizer's."""
+    """Steps of the whole run; at its end the learning rate is `cos_min_ratio` of that of the optimizer."""
 
     warmup_min_ratio: Annotated[
         float,
         Raises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
         NullRaises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'"),
     ] = 0.0
-    """The part of the optimizer's learning rate to start at."""
+    """The fraction of the optimizer's learning rate at the start."""
 
     cos_min_ratio: Annotated[
         float,
         Passes("After the warm-up DeepSpeed catches the TypeError of every step and sets the schedule to step number train_batch_size."),
     ] = 0.0001
-    """The part of the optimizer's learning rate to end at."""
+    """The fraction of the optimizer's learning rate at the end."""
 
 
 class LRRangeTestParams(Resumed):
-    """Raises the learning rate on and on, to find the largest one that trains."""
+    """Raises the learning rate continuously, to find the largest one that trains."""
 
     lr_range_test_min_lr: ToMultiply = 0.001
     """The learning rate at the start; a list has one for each parameter group."""
@@ -163,11 +163,11 @@ class LRRangeTestParams(Resumed):
     """By how much of the first learning rate it rises."""
 
     lr_range_test_staircase: Switch = False
-    """Rise in stairs rather than along a line."""
+    """Rise in steps rather than linearly."""
 
 
 class OneCycleParams(Resumed):
-    """One cycle of the learning rate up and down, the other way round for the momentum, then decay."""
+    """One cycle of the learning rate up and down, with the momentum inverted, then decay."""
 
     cycle_min_lr: ToMultiply
     """The learning rate at the start and end of the cycle."""
@@ -189,7 +189,7 @@ class OneCycleParams(Resumed):
         NullRaises("initialize", "TypeError: float() argument must be a string or a real number, not 'NoneType'"),
         OutOfRange("initialize", "ValueError: cycle_first_step_size must be positive, got 0.0"),
     ] = Field(default=2000, gt=0)
-    """Steps of the way up."""
+    """Steps of the rise."""
 
     cycle_second_step_size: Annotated[
         float | None,
@@ -197,17 +197,17 @@ class OneCycleParams(Resumed):
         Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
         OutOfRange("initialize", "ValueError: cycle_second_step_size must be non-negative, got -1.0"),
     ] = Field(default=None, ge=0)
-    """Steps of the way down. Absent: as many as up."""
+    """Steps of the fall. Default: as many as of the rise."""
 
     cycle_first_stair_count: Annotated[
         int,
         Raises("step", "TypeError: '>' not supported between instances of 'str' and 'int'", lets=("bool", "float")),
         NullRaises("step", "TypeError: '>' not supported between instances of 'NoneType' and 'int'"),
     ] = 0
-    """Stairs on the way up; 0 rises along a line."""
+    """Stairs of the rise; 0 rises linearly."""
 
-    cycle_second_stair_count: Annotated[int | None, Passes("It fails where the way down begins.")] = None
-    """Stairs on the way down. Absent: as many as up."""
+    cycle_second_stair_count: Annotated[int | None, Passes("It fails when the fall begins.")] = None
+    """Stairs of the fall. Default: as many as of the rise."""
 
     decay_step_size: Annotated[
         int,
@@ -238,7 +238,7 @@ class OneCycleParams(Resumed):
 
 
 class Epoch(Parameters):
-    """What PyTorch's schedules share."""
+    """Common parameters of PyTorch's schedules."""
 
     last_epoch: Annotated[
         int,
@@ -247,11 +247,11 @@ class Epoch(Parameters):
         NullRaises("initialize", "KeyError: \"param 'initial_lr' is not specified in param_groups[0]"),
         OutOfRange("initialize", "KeyError: \"param 'initial_lr' is not specified in param_groups[0]"),
     ] = -1
-    """The step to go on from. Only -1, a new start, works from a config file."""
+    """The step to continue from. From a config file only -1, a new start, works."""
 
 
 class ConstantLRParams(Epoch):
-    """A fixed part of the learning rate for some steps, then all of it."""
+    """A fixed fraction of the learning rate for some steps, then all of it."""
 
     factor: Annotated[
         float,
@@ -262,11 +262,11 @@ class ConstantLRParams(Epoch):
     """The part."""
 
     total_iters: Steps = 5
-    """Steps until the learning rate is whole."""
+    """Steps until the full learning rate."""
 
 
 class LinearLRParams(Epoch):
-    """From one part of the learning rate to another along a line."""
+    """Linearly from one fraction of the learning rate to another."""
 
     start_factor: Annotated[
         float,
@@ -274,7 +274,7 @@ class LinearLRParams(Epoch):
         NullRaises("initialize", "TypeError: '>' not supported between instances of 'NoneType' and 'float'"),
         OutOfRange("initialize", "ValueError: Starting multiplicative factor expected to be greater than 0"),
     ] = Field(default=1 / 3, gt=0, le=1)
-    """The part at the start."""
+    """The fraction at the start."""
 
     end_factor: Annotated[
         float,
@@ -282,18 +282,18 @@ class LinearLRParams(Epoch):
         NullRaises("initialize", "TypeError: '>' not supported between instances of 'NoneType' and 'float'"),
         OutOfRange("initialize", "ValueError: Ending multiplicative factor expected to be between 0 and 1."),
     ] = Field(default=1.0, ge=0, le=1)
-    """The part at the end."""
+    """The fraction at the end."""
 
     total_iters: Annotated[
         int,
         Raises("step", "TypeError: '<' not supported between instances of 'int' and 'str'", lets=("bool", "float")),
         NullRaises("step", "TypeError: '<' not supported between instances of 'int' and 'NoneType'"),
     ] = 5
-    """Steps of the way."""
+    """Steps from start to end."""
 
 
 class PolynomialLRParams(Epoch):
-    """Falls to zero along a power."""
+    """Falls to zero by a power function."""
 
     total_iters: Annotated[
         int,
@@ -307,7 +307,7 @@ class PolynomialLRParams(Epoch):
         Raises("step", "TypeError: unsupported operand type(s) for ** or pow(): 'float' and 'str'", lets=("bool",)),
         NullRaises("step", "TypeError: unsupported operand type(s) for ** or pow(): 'float' and 'NoneType'"),
     ] = 1.0
-    """The power; 1 is a line."""
+    """The power; 1 is linear."""
 
 
 class ExponentialLRParams(Epoch):
@@ -322,7 +322,7 @@ class ExponentialLRParams(Epoch):
 
 
 class StepLRParams(Epoch):
-    """Falls by a factor every so many steps."""
+    """Falls by a factor after each number of steps."""
 
     step_size: Annotated[
         int,
@@ -339,7 +339,7 @@ class StepLRParams(Epoch):
 class MultiStepLRParams(Epoch):
     """Falls by a factor at given steps."""
 
-    milestones: Annotated[list[int], Passes("Nothing checks it before a milestone is reached.")]
+    milestones: Annotated[list[int], Passes("It is not checked before a milestone is reached.")]
     """The steps."""
 
     gamma: LateNumber = 0.1
@@ -362,7 +362,7 @@ class CosineAnnealingLRParams(Epoch):
         Raises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'str'", lets=("bool",)),
         NullRaises("step", "TypeError: unsupported operand type(s) for -: 'float' and 'NoneType'"),
     ] = 0.0
-    """The learning rate there."""
+    """The lowest learning rate."""
 
 
 class CosineAnnealingWarmRestartsParams(Epoch):
@@ -385,7 +385,7 @@ class CosineAnnealingWarmRestartsParams(Epoch):
         NullRaises("initialize", "TypeError: '<' not supported between instances of 'NoneType' and 'int'"),
         OutOfRange("initialize", "ValueError: Expected integer T_mult >= 1, but got 0"),
     ] = Field(default=1, ge=1)
-    """By how much each way is longer than the one before."""
+    """The factor by which each cycle is longer than the one before."""
 
     eta_min: Annotated[
         float,
@@ -396,7 +396,7 @@ class CosineAnnealingWarmRestartsParams(Epoch):
 
 
 class CyclicLRParams(Epoch):
-    """Up and down between two learning rates, over and over."""
+    """Cycles between two learning rates."""
 
     base_lr: ToSubtract
     """The lower one."""
@@ -420,7 +420,7 @@ class CyclicLRParams(Epoch):
         int | None,
         Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
     ] = None
-    """Steps down. Absent: as many as up."""
+    """Steps down. Default: as many as up."""
 
     mode: Annotated[
         Literal["triangular", "triangular2", "exp_range"],
@@ -432,7 +432,7 @@ class CyclicLRParams(Epoch):
     gamma: LateNumber = 1.0
     """For "exp_range"."""
 
-    scale_mode: Annotated[Literal["cycle", "iterations"], Passes('Anything but "cycle" is "iterations".')] = "cycle"
+    scale_mode: Annotated[Literal["cycle", "iterations"], Passes('Any value except "cycle" means "iterations".')] = "cycle"
     """What the scaling counts."""
 
     cycle_momentum: Switch = True
@@ -468,10 +468,10 @@ class OneCycleLRParams(Epoch):
     ] = None
     """Steps of the whole run; or give `epochs` and `steps_per_epoch`."""
 
-    epochs: Annotated[int | None, Passes("It is not read where total_steps is given.")] = None
+    epochs: Annotated[int | None, Passes("It is not read if total_steps is given.")] = None
     """Epochs of the whole run."""
 
-    steps_per_epoch: Annotated[int | None, Passes("It is not read where total_steps is given.")] = None
+    steps_per_epoch: Annotated[int | None, Passes("It is not read if total_steps is given.")] = None
     """Steps of an epoch."""
 
     pct_start: Annotated[
@@ -481,7 +481,7 @@ class OneCycleLRParams(Epoch):
         NullRaises("initialize", "TypeError: unsupported operand type(s) for *: 'NoneType' and 'int'"),
         OutOfRange("initialize", "ValueError: Expected float between 0 and 1 pct_start, but got 1"),
     ] = 0.3
-    """The part of the steps that goes up."""
+    """The fraction of steps that rise."""
 
     anneal_strategy: Annotated[
         Literal["cos", "linear"],
@@ -524,7 +524,7 @@ class OneCycleLRParams(Epoch):
 
 
 class ReduceLROnPlateauParams(Parameters):
-    """Falls where a measured value no longer gets better."""
+    """Falls when a measured value stops improving."""
 
     mode: Annotated[
         Literal["min", "max"],
@@ -547,7 +547,7 @@ class ReduceLROnPlateauParams(Parameters):
         Raises("step", "TypeError: '>' not supported between instances of 'int' and 'str'", lets=("bool", "float")),
         NullRaises("step", "TypeError: '>' not supported between instances of 'int' and 'NoneType'"),
     ] = 10
-    """Measurements without progress to wait for."""
+    """Measurements to wait for without progress."""
 
     threshold: Annotated[
         float,
@@ -561,16 +561,16 @@ class ReduceLROnPlateauParams(Parameters):
         Raises("initialize", "ValueError: threshold mode x is unknown!"),
         NullRaises("initialize", 'TypeError: can only concatenate str (not "NoneType") to str'),
     ] = "rel"
-    """Whether the threshold is a part of the best value or a distance from it."""
+    """Whether the threshold is relative to the best value or absolute."""
 
     cooldown: Steps = 0
     """Measurements to wait after a fall."""
 
-    min_lr: Annotated[float | list[float], Passes("Nothing checks it before the first fall.")] = 0.0
+    min_lr: Annotated[float | list[float], Passes("It is not checked before the first fall.")] = 0.0
     """The lowest learning rate."""
 
     eps: LateNumber = 1e-8
-    """Smaller changes are left out."""
+    """Smaller changes are skipped."""
 
 
 _WRAPPED = "TypeError: DeepSpeedZeroOptimizer is not an Optimizer"

@@ -1,4 +1,4 @@
-"""Which parameters an optimizer or scheduler takes, by the type that is written."""
+"""The parameters of an optimizer or scheduler, by its written type."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dslint.schemas import key_table
 
 
 def registry(section: str) -> dict[str, dict[str, Any]] | None:
-    """The types of a section, as the key table has them; None for a section without types."""
+    """The types of a section in the key table; None for a section without types."""
     return {"optimizer": key_table.OPTIMIZERS, "scheduler": key_table.SCHEDULERS}.get(section)
 
 
 def find_type(section: str, name: object) -> dict[str, Any] | None:
-    """The entry of a type, matched as DeepSpeed matches it (its own optimizers in any case, torch's to the letter); None if it knows none."""
+    """The entry of a type, matched as DeepSpeed matches it (its own optimizers ignoring case, those of torch exactly); None if it is unknown."""
     types = registry(section)
     if types is None or not isinstance(name, str):
         return None

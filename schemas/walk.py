@@ -1,4 +1,4 @@
-"""Walks the models: what each key of the config is, in one form from which the key table and the JSON Schema are written."""
+"""Walks the models and describes each key of the config, as input for the key table and the JSON Schema."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ M = TypeVar("M")
 
 @dataclass
 class Shape:
-    """What values a key takes: the kinds, and within them the words, bounds and items."""
+    """The values of a key: kinds, choices, bounds and items."""
 
     kinds: list[str] = field(default_factory=list)
     choices: list[Any] = field(default_factory=list)
-    """The values of a Literal; they bind the kinds that they are of."""
+    """The values of a Literal."""
     bounds: dict[str, float] = field(default_factory=dict)
     finite: bool = False
     items: Shape | None = None
-    """What the items of a list are."""
+    """The items of a list."""
     length: int | None = None
     """How many items the list must have."""
     section: type[Section] | None = None
     values: Shape | None = None
-    """What stands under the writer's own names, where the key is a dict of like things."""
+    """The values of a dict with custom keys."""
     marks: list[Any] = field(default_factory=list)
 
     def binding(self) -> bool:
-        """Whether the choices are all there is (but for null), rather than words beside numbers or lists."""
+        """Whether only the choices (and null) are valid, rather than also numbers or lists."""
         return bool(self.choices) and set(self.kinds) - {"null"} == {KINDS[type(choice)] for choice in self.choices}
 
 
@@ -51,18 +51,18 @@ class Key:
     """A key of the config: a field of a model, at its place."""
 
     path: tuple[str, ...]
-    """With "*" for the writer's own names, and "[]" appended to the name of a list whose items are sections."""
+    """With "*" for custom keys, and "[]" appended to the name of a list of sections."""
     also: tuple[str, ...]
     """Other spellings that DeepSpeed accepts."""
     shape: Shape
     default: Any
-    """`NO_DEFAULT` where the key is required, or a section that is there by default."""
+    """`NO_DEFAULT` if the key is required, or a section that exists by default."""
     required: bool
     description: str
     by_hand: bool
-    """Whether the section it stands in is read by hand."""
+    """Whether its section is read without a model."""
     was_by_hand: bool
-    """Whether some release reads that section by hand."""
+    """Whether some release reads its section without a model."""
 
     @property
     def name(self) -> str:
@@ -79,7 +79,7 @@ class Key:
 
 
 def keys_of(model: type[BaseModel], above: tuple[str, ...] = ()) -> Iterator[Key]:
-    """The keys of a model, as they are written in it, without those of the sections below."""
+    """The keys of a model, without those of nested sections."""
     by_hand = issubclass(model, HandReadSection | Parameters)
     was_by_hand = by_hand or (issubclass(model, PydanticSection) and model.forbids_since != PydanticSection.forbids_since)
     for name, info in model.model_fields.items():
@@ -129,7 +129,7 @@ def shape_of(annotation: Any, metadata: list[Any]) -> Shape:
     if any(isinstance(mark, marks.StrStandsFor) for mark in shape.marks):
         shape.kinds.append("str")
     if any(isinstance(mark, marks.NullRaises) and mark.until is None for mark in shape.marks) and "null" in shape.kinds:
-        shape.kinds.remove("null")  # None is there for the absent key alone
+        shape.kinds.remove("null")  # None only stands for an absent key
     return shape
 
 
@@ -188,5 +188,5 @@ def _constrain(shape: Shape, metadata: list[Any]) -> None:
 
 def _number(value: Any) -> float:
     if not isinstance(value, int | float):
-        raise TypeError(f"no number: {value!r}")
+        raise TypeError(f"not a number: {value!r}")
     return value

@@ -14,7 +14,7 @@ options=(--output-format github)
 more=($MORE) paths=($PATHS)
 
 if [ "$CHANGED_ONLY" = true ] && [ -n "$BASE" ]; then
-  # What is checked out may be the merge commit alone: the commit that it is compared with has to be fetched.
+  # The checkout may contain only the merge commit: fetch the commit to compare with.
   git cat-file -e "$BASE^{commit}" 2>/dev/null || git fetch --quiet --depth=1 origin "$BASE"
   git diff --name-only --no-renames --diff-filter=d -z "$BASE" HEAD -- "${paths[@]}" > "$RUNNER_TEMP/dslint-changed"
   options+=(--files-from "$RUNNER_TEMP/dslint-changed")

@@ -1,9 +1,9 @@
-"""Compile `rules/index.py`: what dslint knows of every rule before it imports the module that holds the rule.
+"""Compile `rules/index.py`: what dslint knows about a rule without importing its module.
 
     python scripts/build_rule_index.py [--check]
 
 Run it after adding, renaming or moving a rule, and after changing the arguments of `@rule`. With `--check` nothing is written; the exit
-code is 1 if the file on disk is not what the rules give.
+code is 1 if the file is stale.
 """
 
 from __future__ import annotations

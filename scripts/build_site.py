@@ -4,7 +4,7 @@
     python scripts/build_site.py [--site-dir DIR]
 
 Collects the pages in build/pages (the documents of the repository, and the generated pages of rules, keys and coverage), writes
-build/mkdocs.yml (mkdocs.yml with its navigation filled in), and runs `mkdocs build --strict` on them. The site lies in build/site.
+build/mkdocs.yml (mkdocs.yml with its navigation filled in), and runs `mkdocs build --strict` on them. The site is written to build/site.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def collect(folder: Path) -> dict[str, str]:
-    """Write the pages of the site and the files they link to into an empty folder; the pages by their path in it."""
+    """Write the pages of the site and linked files into an empty folder; returns the pages by their path."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "assets", folder / "assets")
     sources = ["README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md")))]
@@ -73,7 +73,7 @@ def on_site(target: str) -> str:
 
 
 def relink(source: str, text: str, linked: set[str]) -> str:
-    """A document with its relative links rewritten for the site; what they lead to is added to `linked`."""
+    """A document with its relative links rewritten for the site; their targets are added to `linked`."""
     folder = posixpath.dirname(on_site(source)) or "."
 
     def rewritten(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Lint a folder of real configs, optionally beside DeepSpeed's own verdict on each.
+"""Lint a folder of real configs, optionally in comparison with DeepSpeed's verdict on each.
 
     python scripts/corpus_check.py DIR [--integration transformers]
     python scripts/corpus_check.py DIR --manifest DIR/manifest.jsonl --verdicts DIR/verdicts.jsonl --verdict-field hf --world-size-field ws
@@ -6,8 +6,8 @@
 The manifest has a line of JSON for each file with its `id` and `file` (relative to the manifest's folder). The verdicts have a line with
 the same `id`, the exception that DeepSpeed raised while parsing (null: it accepted the file) and the world size.
 
-Prints what crashed dslint, how often each rule spoke, which rejected files have no error ("missed"), and which accepted ones are said to
-crash while parsing ("claimed wrongly"). The exit code is 1 if there is any of these. Templates and what is no config are left out.
+Prints what crashed dslint, the number of findings per rule, rejected files without an error ("missed"), and accepted files with a parse
+crash ("claimed wrongly"). The exit code is 1 if there are any. Templates and files that are not configs are skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dslint.source.read import read
 
 @dataclass
 class Verdict:
-    """What DeepSpeed said of a file."""
+    """DeepSpeed's verdict on a file."""
 
     error: str | None
     world_size: int | None
@@ -45,7 +45,7 @@ class Verdict:
 
 @dataclass
 class Tally:
-    """What came of a run."""
+    """The results of a run."""
 
     judged: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
@@ -79,7 +79,7 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def lint(path: str, facts: Facts) -> list[FileResult]:
-    """What is found in a file, which may be a training, and in what it leads to."""
+    """The findings in a file, which may be a setup, and in the configs that it names."""
     if is_setup(path):
         return lint_setup_text(read(path), path, path, facts, default_rules())
     result = lint_file(path, path, facts, default_rules())
@@ -116,7 +116,7 @@ def main() -> int:
     parser.add_argument("--world-size-field", default="world_size")
     arguments = parser.parse_args()
     if (arguments.manifest is None) != (arguments.verdicts is None):
-        parser.error("--manifest and --verdicts go together")
+        parser.error("--manifest and --verdicts must be used together")
     known = verdicts(arguments)
     tally = Tally()
     targets = discover([str(arguments.folder)], Finder(only="")).targets
@@ -127,7 +127,7 @@ def main() -> int:
         facts = Facts(verdict.world_size if verdict else None, arguments.integration)
         for result in lint(target.path, facts):
             tally.add(result, verdict)
-    print(f"judged {tally.judged} files; left out: {', '.join(f'{count} {kind}' for kind, count in tally.left_out.items()) or 'none'}")
+    print(f"checked {tally.judged} files; skipped: {', '.join(f'{count} {kind}' for kind, count in tally.left_out.items()) or 'none'}")
     for (code, name), count in sorted(tally.rules.items()):
         print(f"{count:6} {code} {name}")
     show("dslint failed", tally.crashed)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Fix every config in a folder of real ones (in memory), and say what came of it.
+"""Fix every config in a folder of real ones (in memory), and report the results.
 
     python scripts/corpus_fix.py FOLDER [--integration NAME] [--world-size N]
 
-Of each file: it still loads, no comment is lost but where strict JSON costs it, and a second run changes nothing. What a fix brings to
-light is listed. Prints the counts; the exit code is 1 if a file broke or did not come to rest.
+For each file: it still loads, no comment is lost unless strict JSON requires it, and a second run changes nothing. New findings after a fix
+are listed. Prints counts; the exit code is 1 if a file broke or kept changing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KINDS = {"safe": {Applicability.SAFE}, "safe and unsafe": {Applicability.SAFE, A
 
 
 def main() -> int:
-    """Fix what is in the folder, and print the counts."""
+    """Fix the files in the folder, and print the counts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--integration", choices=[i.value for i in Integration])
@@ -76,7 +76,7 @@ def _fix_all(name: str, texts: list[str], facts: Facts, allowed: set[Applicabili
         had = {(d.code, d.pointer) for d in before.diagnostics}
         new.update(d.code for d in fixed.result.diagnostics if (d.code, d.pointer) not in had)
     print(f"{name}: " + ", ".join(f"{number} {what}" for what, number in counts.items()))
-    print(f"  brought to light: {', '.join(f'{code} {number} times' for code, number in new.most_common()) or 'nothing'}")
+    print(f"  new findings: {', '.join(f'{code} {number} times' for code, number in new.most_common()) or 'nothing'}")
     return int(bool(counts["broken"] or counts["changed again"] or counts["lost comments"]))
 
 

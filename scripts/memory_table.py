@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/memory.md: what was measured, and what dslint, DeepSpeed's estimators and the ZeRO paper say of it.
+"""Write the tables of docs/memory.md: measurements, compared with dslint, DeepSpeed's estimators and the ZeRO paper.
 
     python scripts/memory_table.py [--check]
 
-The measurements are those that the suite carries (tests/memory/). With --check nothing is written; the exit code is 1 if the tables on disk
-are not what they give.
+The measurements are in the test suite (tests/memory/). With --check nothing is written; the exit code is 1 if the tables are stale.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from dslint.memory.plan import Plan  # noqa: E402 - the project's folder has to be on the path first
+from dslint.memory.plan import Plan  # noqa: E402 - the project's folder must be on the path first
 from dslint.memory.shapes import Model  # noqa: E402
 from tests.memory.fresh import fresh  # noqa: E402
 from tests.memory.measurements import measured  # noqa: E402
@@ -36,7 +35,7 @@ SETS = {
 
 
 class Case(NamedTuple):
-    """A measured peak in bytes, with the steady state, and what dslint says of both."""
+    """A measured peak in bytes, with the steady state, and the estimates of both."""
 
     plan: Plan
     model: Model
@@ -47,9 +46,7 @@ class Case(NamedTuple):
 
 
 def deepspeed(case: Case) -> float | None:
-    """What DeepSpeed's own estimators say: `estimate_zero2_model_states_mem_needs` for stages 1 and 2, `estimate_zero3_...` for 3; they
-    have nothing for stage 0.
-    """
+    """DeepSpeed's own estimate: `estimate_zero2_model_states_mem_needs` for stages 1 and 2, `estimate_zero3_...` for 3."""
     plan, parameters = case.plan, case.model.size
     if plan.stage == 0:
         return None
@@ -62,7 +59,7 @@ def deepspeed(case: Case) -> float | None:
 
 
 def paper(case: Case) -> float:
-    """The model states of the ZeRO paper: 2 bytes a parameter for weights and for gradients, 12 for the optimizer, divided by stage."""
+    """Model states as in the ZeRO paper: 2 bytes per parameter for weights and for gradients, 12 for the optimizer."""
     plan, parameters = case.plan, case.model.size
     optimizer = 0.0 if plan.optimizer_device else 12.0
     if plan.stage == 0:
@@ -75,7 +72,7 @@ def paper(case: Case) -> float:
 
 
 def cases() -> dict[str, list[Case]]:
-    """All measurements by what they are."""
+    """All measurements by kind."""
     found: dict[str, list[Case]] = defaultdict(list)
     for row in measured():
         plan = row.plan
@@ -90,7 +87,7 @@ def cases() -> dict[str, list[Case]]:
 
 
 def errors(of: Iterable[Case], say: Callable[[Case], float | None]) -> list[float]:
-    """Errors of the peak in percent, where something is said."""
+    """Errors of the peak in percent, where there is an estimate."""
     return [100 * (said / case.peak - 1) for case in of if (said := say(case)) is not None]
 
 
@@ -119,7 +116,7 @@ def errors_table() -> str:
 
 
 def bytes_table() -> str:
-    """Bytes for each parameter, of the runs that compare the stages with one another."""
+    """Bytes per parameter of the runs that compare stages."""
     lines = [
         "| stage | ranks | steady | peak | phase | dslint | DeepSpeed's estimator | ZeRO paper |",
         "|--:|--:|--:|--:|---|--:|--:|--:|",
@@ -144,7 +141,7 @@ TABLES = {"errors": errors_table, "bytes": bytes_table}
 
 
 def filled(text: str) -> str:
-    """The page with its tables made anew: each stands between `<!-- table NAME -->` and `<!-- end -->`."""
+    """The page with updated tables: each is between `<!-- table NAME -->` and `<!-- end -->`."""
     for name, make in TABLES.items():
         pattern = re.compile(rf"(<!-- table {name} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
         assert pattern.search(text), name
@@ -158,7 +155,7 @@ def main(arguments: list[str]) -> int:
     after = filled(before)
     if "--check" in arguments:
         if before != after:
-            print(f"{PAGE.relative_to(ROOT)} is not what the measurements give: run python scripts/memory_table.py")
+            print(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/memory_table.py")
         return int(before != after)
     PAGE.write_text(after, encoding="utf-8")
     return 0

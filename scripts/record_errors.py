@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write what the real DeepSpeed, transformers and Accelerate print where they raise, and which rule finds the mistake: rules/errors.json.
+"""Record the errors that the real DeepSpeed, transformers and Accelerate raise, and the rules that find the mistakes: rules/errors.json.
 
     python scripts/record_errors.py [--check]
 
-Three kinds of mistakes are made: the bad examples of all rules of effect crash; a value of every wrong kind at every key, as the key table
-has it; and what no test can bring about here (it takes a GPU, a checkpoint, Lightning) is taken from the rule's own words. With --check
-nothing is written: the questions have to be those that were asked, and one in sixteen is asked again. Takes some minutes, --check one.
+There are three sources: the bad examples of all rules with effect crash; a value of every wrong type at every key of the key table; and for
+errors that cannot be triggered here (they need a GPU, a checkpoint, Lightning), the text of the rule. With --check nothing is written: the
+trials must be the recorded ones, and one in sixteen is run again. It takes some minutes, --check one.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ ASKED = {*DEFAULTS, "do_train", "do_eval", "fsdp"}
 """The training arguments that an example may give."""
 
 WRONG: tuple[Any, ...] = ("x", None, True, -1, 0, 1.5, 1, [], ["x"], {}, "auto", "")
-"""One of everything that a value may wrongly be."""
+"""One wrong value of every type."""
 
 AGAIN = "0"
-"""The first digit of the digests whose questions --check asks again."""
+"""The first digit of the digests of trials that --check runs again."""
 
 
 class Trial(NamedTuple):
-    """A mistake to make: who is to raise, what they are handed, which rule finds it and in which phase. `key` is the one that decides."""
+    """A mistake to try: which library should raise, its input, the rule that finds it, and the phase. `key` is the decisive key."""
 
     by: str
     asked: Case | list[Any]
@@ -63,16 +63,16 @@ class Trial(NamedTuple):
     phase: str
     key: str | None = None
     own: tuple[str, ...] = ()
-    """The words of the config that are the writer's own, and may stand in the message."""
+    """Custom words of the config that the message may contain."""
 
     @property
     def source(self) -> str:
-        """What the trial comes from: a rule, or a key."""
+        """The origin of the trial: a rule or a key."""
         return self.key or self.code
 
     @property
     def digest(self) -> str:
-        """A few digits that change with the question."""
+        """A short digest of the trial."""
         asked = [self.asked.text, self.asked.world_size, self.asked.upto] if isinstance(self.asked, Case) else self.asked
         return hashlib.sha256(json.dumps([self.by, asked, self.code, self.phase]).encode()).hexdigest()[:8]
 
@@ -88,12 +88,12 @@ def main() -> int:
     rows = record(trials)
     rows += quoted({row.code for row in rows})
     FILE.write_text(written(questions, rows), encoding="utf-8")
-    print(f"{len(rows)} errors written to {FILE.relative_to(ROOT)}: {len(trials)} mistakes were made")
+    print(f"{len(rows)} errors written to {FILE.relative_to(ROOT)}: {len(trials)} trials were run")
     return 0
 
 
 def check(trials: list[Trial], questions: dict[str, list[str]]) -> int:
-    """Compare the file with the questions as they are now, and with some answers."""
+    """Compare the file with the current trials, and with some results."""
     old = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {"asked": {}, "errors": []}
     rows = [of_row(row) for row in old["errors"]]
     wrong = sorted(name for name in {*questions, *old["asked"]} if questions.get(name) != old["asked"].get(name))
@@ -108,7 +108,7 @@ def check(trials: list[Trial], questions: dict[str, list[str]]) -> int:
 
 
 def record(trials: list[Trial]) -> list[Known]:
-    """What they print, error by error. What is not raised in the phase that dslint claims is left out: other tests look at that."""
+    """The recorded errors. Errors in another phase than dslint claims are skipped: other tests cover them."""
     found: dict[Known, set[str]] = {}
     for trial, phase, text in answers(trials):
         if text is None or phase != trial.phase:
@@ -124,7 +124,7 @@ def record(trials: list[Trial]) -> list[Known]:
 
 
 def answers(trials: list[Trial]) -> Iterator[tuple[Trial, str | None, str | None]]:
-    """Each trial with the phase in which something was raised, and what."""
+    """Each trial with its phase and its error."""
     by_deepspeed = [(trial, trial.asked) for trial in trials if isinstance(trial.asked, Case)]
     with Engine() as engine:
         for (trial, _), outcome in zip(by_deepspeed, engine.ask(case for _, case in by_deepspeed), strict=True):
@@ -142,7 +142,7 @@ def answers(trials: list[Trial]) -> Iterator[tuple[Trial, str | None, str | None
 
 
 def said_by_json(text: str) -> str | None:
-    """What Python's json raises for a text, with which every loader but DeepSpeed's reads a file."""
+    """The error of Python's json for a text: every loader except DeepSpeed's uses it."""
     try:
         json.loads(text)
     except json.JSONDecodeError as error:
@@ -151,7 +151,7 @@ def said_by_json(text: str) -> str | None:
 
 
 def of_examples() -> Iterator[Trial]:
-    """The bad examples that DeepSpeed or a loader can judge by itself."""
+    """The bad examples that DeepSpeed or a loader can run."""
     for rule in loaded_rules():
         for example in rule.bad if rule.effect is Effect.CRASH else ():
             context = context_of(example)
@@ -167,7 +167,7 @@ def of_examples() -> Iterator[Trial]:
 
 
 def own_words(example: Example) -> tuple[str, ...]:
-    """The name at the place where the rule finds something, and the string that stands there: these DeepSpeed may quote."""
+    """The key and the string at the place of the finding, which DeepSpeed may quote."""
     path = path_of(example.at or "")
     document = parse(example.text)
     found = document.lookup(path)
@@ -177,7 +177,7 @@ def own_words(example: Example) -> tuple[str, ...]:
 
 
 def of_loader(rule: Rule, example: Example, context: Context) -> Iterator[Trial]:
-    """What to ask a loader, where the example says all that it takes."""
+    """The input for a loader, if the example is complete."""
     files = dict(example.files)
     document = parse(example.text)
     if document.departures or document.problems:
@@ -188,14 +188,14 @@ def of_loader(rule: Rule, example: Example, context: Context) -> Iterator[Trial]
         yield Trial("Accelerate", ["plugin", {"config": json.loads(example.text), "environment": {}}], rule.code, "load")
     elif context.facts.integration is Integration.TRANSFORMERS and set(files) <= {"train.yaml"}:
         given = context.setup.arguments.values if context.setup and context.setup.arguments else {}
-        arguments = {"save_strategy": "no"}  # so that nothing is asked of the evaluation, either
+        arguments = {"save_strategy": "no"}  # so that evaluation needs nothing either
         arguments |= {name: value.value for name, value in given.items() if name in ASKED and value.value is not UNKNOWN}
         for kind in ("trainer", "init"):
             yield Trial("transformers", [kind, {"config": json.loads(example.text), "arguments": arguments}], rule.code, "load")
 
 
 def of_keys() -> Iterator[Trial]:
-    """For every key a config with each type of value that makes DeepSpeed raise, because of it and nothing else."""
+    """For every key, a config for each type of value that makes DeepSpeed raise because of this value."""
     for key in KEYS:
         seen: set[tuple[str, str, str]] = set()
         for value in WRONG:
@@ -212,7 +212,7 @@ def of_keys() -> Iterator[Trial]:
 
 
 def holding(key: str, value: Any) -> dict[str, Any]:
-    """A config that has this value at a key; a section with names of one's own gets one, a list one item."""
+    """A config with this value at a key; a section with custom keys gets one, a list one item."""
     for name in reversed(key.split(".")):
         value = {"mine" if name == "*" else name.removesuffix("[]"): [value] if name.endswith("[]") else value}
     assert isinstance(value, dict)
@@ -227,7 +227,7 @@ def crashes(text: str, context: Context) -> list[Diagnostic]:
 
 
 def quoted(raised: Iterable[str]) -> list[Known]:
-    """What rules that nobody was seen to raise for say themselves: the errors they quote. Nobody is named as their author."""
+    """The errors quoted by rules without a recorded error, without the library that raises them."""
     rows: dict[Known, None] = {}
     for rule in loaded_rules():
         if rule.effect is not Effect.CRASH or rule.code in raised:
@@ -241,7 +241,7 @@ def quoted(raised: Iterable[str]) -> list[Known]:
 
 
 def errors_quoted(text: str) -> Iterator[tuple[str, str]]:
-    """The errors in a rule's words: `ValueError: such and such` in backquotes, or: raises ValueError "such and such"."""
+    """The errors in a rule's text: `ValueError: text` in backquotes, or: raises ValueError "text"."""
     for kind, message in re.findall(r"(?<!`)(?:``|`)(\w+(?:Error|Exception)): ((?:(?!`` ?|`(?!\w)).)+)", text):
         yield kind, message.rstrip("`. ").replace("...", ANYTHING)
     for kind, message in re.findall(r'rais(?:es|ing) (?:an? )?`?(?:(\w+(?:Error|Exception))`? )?"([^"]+)"', text):
@@ -249,7 +249,7 @@ def errors_quoted(text: str) -> Iterator[tuple[str, str]]:
 
 
 def written(questions: dict[str, list[str]], rows: list[Known]) -> str:
-    """The file's text: a line for each source of questions and for each error."""
+    """The text of the file: a line for each source of trials and for each error."""
     asked = ",\n".join(f"  {json.dumps(name)}: {json.dumps(digests)}" for name, digests in questions.items())
     errors = ",\n".join("  " + json.dumps(list(row)) for row in rows)
     return f'{{\n"asked": {{\n{asked}\n}},\n"errors": [\n{errors}\n]\n}}\n'

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Make an environment in which an old DeepSpeed release can be asked what it makes of a config.
+"""Create an environment for running an old DeepSpeed release.
 
     python scripts/release_env.py RELEASE FOLDER
 
-The source is fetched by pip and unpacked; what it needs beside torch goes into a virtual environment, with the pydantic and numpy of
-its time. torch is borrowed from the environment that runs this script. Prints the interpreter and the source folder to put on PYTHONPATH.
+pip downloads and unpacks the source; its requirements except torch go into a virtual environment, with pydantic and numpy versions of that
+time. torch comes from the environment that runs this script. Prints the interpreter and the source folder to put on PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dslint.facts import Release
 
 NEEDS = ("hjson", "packaging", "psutil", "py-cpuinfo", "tqdm", "msgpack", "einops")
 PYDANTIC_2 = Release(0, 15, 0)
-"""The first release that is written for pydantic 2, and runs with numpy 2."""
+"""The first release for pydantic 2 that runs with numpy 2."""
 
 
 def make(release: Release, folder: Path) -> tuple[Path, Path]:
-    """Make the environment; its interpreter, and the folder with the package `deepspeed`.
+    """Create the environment; returns its interpreter, and the folder with the package `deepspeed`.
 
     Raises:
         subprocess.CalledProcessError: pip could not fetch something.
@@ -37,7 +37,7 @@ def make(release: Release, folder: Path) -> tuple[Path, Path]:
     old = release < PYDANTIC_2
     wanted = [*NEEDS, "pydantic<2" if old else "pydantic>=2", "numpy<2" if old else "numpy"]
     _pip("--python", str(python), "install", "--quiet", *wanted)
-    # What is installed here comes first; torch, and what it needs, comes from outside.
+    # Packages of this environment come first; torch and its requirements come from outside.
     here = next(path for path in environment.rglob("site-packages") if path.is_dir())
     (here / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     command = [

@@ -3,7 +3,7 @@
 
     python scripts/upgrade_pages.py [--check]
 
-With --check nothing is written; the exit code is 1 if a page on disk is not what the release facts give.
+With --check nothing is written; the exit code is 1 if a page is stale.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def pages() -> dict[str, str]:
         [
             "# Upgrading DeepSpeed",
             "",
-            "What each release changed in the config: keys that came and went, defaults, ranges, and what is refused now. Made from the",
-            "release facts of the models. For one file, `dslint check --deepspeed 0.14.5..0.19.8 ds_config.json` says what changes for it;",
-            "`dslint schema --diff 0.14.5 0.19.8` prints the list between any two releases.",
+            "The changes of the config in each release: new and removed keys, defaults, ranges, and stricter validation. Generated from",
+            "the models. `dslint check --deepspeed 0.14.5..0.19.8 ds_config.json` reports what an upgrade changes for a file;",
+            "`dslint schema --diff 0.14.5 0.19.8` lists the changes between two releases.",
             "",
             *links,
             "",
@@ -42,8 +42,8 @@ def _page(major: int, minor: int) -> str:
     first = Release(major, minor, 0)
     before = RELEASES[RELEASES.index(first) - 1]
     found = changes(before, Release(major, minor, LAST_PATCH[major, minor]))
-    body = markdown(found) if found else "Nothing changed in the config.\n"
-    return f"# DeepSpeed {major}.{minor}\n\nWhat changed in the config after {before}.\n\n{body}"
+    body = markdown(found) if found else "The config did not change.\n"
+    return f"# DeepSpeed {major}.{minor}\n\nChanges of the config since {before}.\n\n{body}"
 
 
 def main(arguments: list[str]) -> int:
@@ -55,7 +55,7 @@ def main(arguments: list[str]) -> int:
             continue
         wrong = 1
         if "--check" in arguments:
-            print(f"not fresh: {path.name}")
+            print(f"stale: {path.name}")
         else:
             FOLDER.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")

@@ -342,7 +342,7 @@ def _write_file(results: Results, output_format: str, path: str) -> bool:
 
 
 def _nothing_to_check(paths: tuple[str, ...], found: Discovered, *, files_listed: bool) -> int:
-    """Report that there is nothing to check, unless a missing path was reported. Excluded files and empty file lists are no error."""
+    """Report that there is nothing to check, unless a missing path was reported. Excluded files and empty file lists are not errors."""
     if not found.nothing and (found.excluded or files_listed):
         return CLEAN
     if not found.nothing:

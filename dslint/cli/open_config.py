@@ -42,7 +42,7 @@ def open_config(path: str, finder: Finder) -> Loaded:
 
 
 def _of_setup(text: str, path: str, finder: Finder) -> Loaded:
-    """The config that a training leads to, with what stands beside it."""
+    """The config of a training setup, with its context."""
     found = read_setups(text, path, shown(path), finder.for_file(path).context, named=True)
     assert found is not None, "what is named is always read"
     for gathered in found.setups:

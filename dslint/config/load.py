@@ -16,7 +16,7 @@ from dslint.source.tree import Document, Mapping
 
 
 class Loaded(NamedTuple):
-    """A config that was opened: its tree, what kind of file it is, and what is known beside it.
+    """A config that was opened: its tree, what kind of file it is, and its context.
 
     `note` is a sentence on a file that is not simply a config. `encoded` says that the file held the config in base64; `document` is then
     that of the decoded text.
@@ -50,8 +50,8 @@ def load_text(text: str, given: Facts | Context, *, named: bool = True) -> Loade
 
     Args:
         text: JSON or HJSON, or either in base64.
-        given: what is known beside the config; facts that plainly follow from the text are added.
-        named: whether a person named the file. A file that was only found in a directory has to look like a config to be one.
+        given: the context; facts that follow from the text are added.
+        named: whether a person named the file. A file found in a directory must look like a config.
     """
     decoded = decode_base64(text)
     document = parse(decoded or text)

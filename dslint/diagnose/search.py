@@ -76,7 +76,7 @@ def of_row(row: list[Any]) -> Known:
 
 
 def find(raised: Raised) -> list[Match]:
-    """The rules behind an error, most likely first: those whose record matches best, of these the ones with most keys first."""
+    """The rules behind an error, most likely first: those with the best matching record, of these the ones with most keys first."""
     scored = [(fit, record) for record in known() if (fit := _fit(raised, record)) > 0]
     top = max((fit for fit, _ in scored), default=0)
     records = [record for fit, record in scored if fit >= top - MARGIN]

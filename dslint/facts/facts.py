@@ -39,7 +39,7 @@ _LABELS = {
 
 
 class Facts(NamedTuple):
-    """What was given (or plainly follows) beside the file. None is unknown, and nothing is guessed from it.
+    """Facts that were given or inferred. None means unknown, and nothing is guessed from it.
 
     `world_size` is the number of all ranks, on `nodes` machines. `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how
     they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so

@@ -44,7 +44,7 @@ def fix(text: str, lint: Lint, allowed: Iterable[Applicability]) -> Fixed:
         if not chosen:
             break
         tried, fresh = _try(text, chosen, result, lint)
-        if tried is None and len(chosen) > 1:  # one of them does harm: make the first alone, and see about the others afterwards
+        if tried is None and len(chosen) > 1:  # one of them does harm: apply only the first, then continue with the others
             chosen = chosen[:1]
             tried, fresh = _try(text, chosen, result, lint)
         if tried is None or fresh is None:
@@ -60,7 +60,7 @@ def _key(diagnostic: Diagnostic) -> tuple[str, str | None]:
 
 
 def _compatible(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """The diagnostics whose fixes touch different text, the first ones in the file before others."""
+    """Diagnostics with fixes for different text, the first ones in the file before others."""
     chosen: list[Diagnostic] = []
     taken: list[tuple[int, int]] = []
     for diagnostic in diagnostics:
@@ -76,7 +76,7 @@ def _apart(edit: Edit, span: tuple[int, int]) -> bool:
 
 
 def _try(text: str, chosen: list[Diagnostic], before: FileResult, lint: Lint) -> tuple[str | None, FileResult | None]:
-    """The text with these fixes made, and its result; None where that brings syntax errors, or mends nothing."""
+    """The text with these fixes made, and its result; None if that causes syntax errors or fixes nothing."""
     edits = {(edit.start, edit.end, edit.content) for diagnostic in chosen if diagnostic.fix for edit in diagnostic.fix.edits}
     tried = apply(text, edits)
     if tried == text:

@@ -10,7 +10,7 @@ from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, path
 
 
 def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, beside: Table[str, Document] | None = None) -> Diagnostic:
-    """Place a finding in the text: that of the config, or of one of the files beside it."""
+    """Place a finding in the text: that of the config, or of another file of its setup."""
     path = path_of(finding.at)
     effect = finding.effect or rule.effect
     span = finding.span or locate(document, path, finding.on)
@@ -107,7 +107,7 @@ def by_place(diagnostic: Diagnostic) -> tuple[int, int, str]:
 
 
 def in_broken_text(diagnostic: Diagnostic, document: Document) -> bool:
-    """Whether a diagnostic is about a stretch of text that is no syntax in the first place: one cause gives one finding."""
+    """Whether a diagnostic overlaps a syntax error: one cause gives one finding."""
     if diagnostic.range is None or not document.problems:
         return False
     start, end = diagnostic.range.start.offset, diagnostic.range.end.offset

@@ -42,7 +42,7 @@ def lint_setup_text(
 
 
 def links_of(path: str, shown: str, given: Context) -> Iterator[tuple[str, Context]]:
-    """The separate config files that a file names: their shown paths, each with what is known beside it."""
+    """The separate config files that a file names: their shown paths, each with its context."""
     try:
         text = read(path)
     except ReadError:

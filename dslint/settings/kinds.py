@@ -280,7 +280,7 @@ class Environment:
 
     def from_file(self, value: Any) -> dict[str, str]:
         if not isinstance(value, dict):
-            raise Wrong("has to be a table")
+            raise Wrong("must be a table")
         for name, entry in value.items():
             if not _is_variable(name) or isinstance(entry, bool) or not isinstance(entry, str | int | float):
                 raise Wrong(f"is wrong at {name}: a variable has a name and a string or a number")
@@ -289,7 +289,7 @@ class Environment:
     def from_word(self, word: str) -> dict[str, str]:
         pairs = [pair.partition("=") for pair in word.splitlines() if pair.strip()]
         if not all(equals and _is_variable(name) for name, equals, _ in pairs):
-            raise Wrong("has to be of the form NAME=VALUE")
+            raise Wrong("must have the form NAME=VALUE")
         return {name: value for name, _, value in pairs}
 
     def schema(self) -> dict[str, Any]:

@@ -104,7 +104,7 @@ EXTENDING = frozenset({"extend-select", "extend-ignore", "extend-exclude"})
 """Settings that accumulate from source to source."""
 
 TABLES = frozenset({"severity", "per-file-ignores", "env"})
-"""Settings whose entries accumulate; a later entry replaces an earlier one of the same name."""
+"""Settings with entries that accumulate; a later entry replaces an earlier one of the same name."""
 
 
 def json_schema() -> dict[str, Any]:

@@ -202,7 +202,7 @@ def _insert(document: Document, path: Path, name: str, literal: str) -> Iterator
 
 
 def _put(document: Document, path: Path, name: str, literal: str) -> Iterator[Edit]:
-    """Insert a member whose value is in the file's own language."""
+    """Insert a member with a value in the file's own language."""
     section = document.lookup(path)
     if section is None and path:
         yield from _put(document, path[:-1], str(path[-1]), f"{{{json.dumps(name)}: {literal}}}")

@@ -1,10 +1,10 @@
-"""Comments that suppress findings, as a file has them.
+"""Comments in a file that suppress findings.
 
-    // dslint: ignore[offload-param-below-stage-3] the stage is raised later     at the end of a line: for this line
-    // dslint: ignore[DS501, DS502] reason                                       on a line of its own: for the member below, and all in it
+    // dslint: ignore[offload-param-below-stage-3] the stage is raised later     at the end of a line: for that line
+    // dslint: ignore[DS501, DS502] reason                                       on its own line: for the member below and everything in it
     // dslint: ignore-file[DS002] reason                                         anywhere: for the whole file
 
-There is no form without rules.
+Rules must be named.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ FORM = re.compile(r"(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*)\]\s*(?P
 
 
 class Ignore(NamedTuple):
-    """A comment that ignores, or means to.
+    """A suppression comment, well-formed or not.
 
-    `words` are codes and names of rules. It is for findings on `line`, or else at and below `path`, or else (both None) in the whole file;
-    where it is for a member that is not there (`nothing`), it is for nothing. `problem` is what is wrong with the comment, for people.
+    `words` are codes and names of rules. The comment covers findings on `line`, or else at and below `path`, or else (both None) in the
+    whole file; with `nothing`, it covers nothing because there is no member below. `problem` describes a malformed comment.
     """
 
     comment: Comment
@@ -36,7 +36,7 @@ class Ignore(NamedTuple):
     problem: str | None = None
 
     def covers(self, diagnostic: Diagnostic) -> bool:
-        """Whether a finding is at a place that the comment is for, and of a rule that it names."""
+        """Whether the comment names the rule of a finding and covers its place."""
         if not any(word.upper() == diagnostic.code or word.lower() == diagnostic.name for word in self.words):
             return False
         where = diagnostic.range
@@ -51,7 +51,7 @@ class Ignore(NamedTuple):
 
 
 def ignores_of(document: Document) -> list[Ignore]:
-    """The comments of a file that speak to dslint, in their order."""
+    """The dslint comments of a file, in their order."""
     found = ((comment, MARK.fullmatch(comment.text)) for comment in document.comments)
     return [_ignore(document, comment, match["rest"]) for comment, match in found if match]
 
@@ -66,7 +66,7 @@ def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
     reason = " ".join(form["reason"].split())
     if form["verb"] == "ignore-file":
         return Ignore(comment, words, reason)
-    if not _stands_alone(document, comment.span):
+    if not _is_on_own_line(document, comment.span):
         return Ignore(comment, words, reason, line=document.position(comment.span.start).line)
     path, node = _below(document, comment.span)
     if node is None:
@@ -76,12 +76,12 @@ def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
 
 def _misformed(rest: str) -> str:
     if re.match(r"ignore(-file)?\b", rest):
-        return "it has no rules in brackets, and there is no form for all rules"
+        return "no rules in brackets; dslint cannot ignore all rules at once"
     return f'unknown dslint directive "{rest.split(maxsplit=1)[0] if rest else ""}"'
 
 
-def _stands_alone(document: Document, span: Span) -> bool:
-    """Whether nothing but comments stands on the lines of a comment."""
+def _is_on_own_line(document: Document, span: Span) -> bool:
+    """Whether the lines of a comment contain only comments."""
     others = [comment.span for comment in document.comments]
     before = document.text[: span.start].rpartition("\n")[2].rpartition("\r")[2]
     after = re.match(r"[^\r\n]*", document.text[span.end :])
@@ -92,7 +92,7 @@ def _stands_alone(document: Document, span: Span) -> bool:
 
 
 def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | None]:
-    """The first member or item after a comment, in the section that the comment stands in."""
+    """The first member or item after a comment, in the section of the comment."""
     path: Path = ()
     node = document.root
     if node is not None and comment.end <= node.span.start and document.text[node.span.start : node.span.start + 1] in "{[":

@@ -66,7 +66,7 @@ def contents(facts: Facts, choice: Choice) -> Starter:
     if choice.checkpointing:
         notes.append(f"Enable activation checkpointing: {_CHECKPOINTING[integration]}.")
     if choice.stage == 3 and integration in _PARTITIONED:
-        notes.append(f"Build the model {_PARTITIONED[integration]}, so that no GPU has to hold the whole model.")
+        notes.append(f"Build the model {_PARTITIONED[integration]}, so that no GPU needs to hold the whole model.")
     return Starter(config, reasons, tuple(notes))
 
 

@@ -1,1 +1,1 @@
-"""The pages of rules and keys, as Markdown that reads alike in the repository and on the site."""
+"""The generated pages of rules, keys and coverage, as Markdown."""

@@ -1,4 +1,4 @@
-"""Which known mistake is found by which rule: docs/coverage.md, written from docs/coverage.tsv."""
+"""The coverage page: known mistakes and the rules that find them, from docs/coverage.tsv."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from dslint.report.words import listed
 
 SOURCES = {
     "mistakes": "Public threads",
-    "integrations": "Between the files of a training",
-    "postparse": "What DeepSpeed does after parsing",
-    "observed": "What was observed",
+    "integrations": "Training setups",
+    "postparse": "DeepSpeed after parsing",
+    "observed": "Observed behaviour",
 }
-"""The sources by their word in the file, with their headings."""
+"""The sources by their name in the file, with their headings."""
 
 REASONS = {
-    "program": "It stands in the program alone, which no linter of configs runs.",
-    "machine": "It is a matter of the machine: its libraries, disks and limits. `dslint probe` runs the config there.",
-    "model": "It depends on the layers of the model or on the data, which no file describes.",
-    "fine": "It does what it says, and nothing is lost.",
-    "loud": "Whoever reads the setting says so by itself, clearly and before training starts.",
-    "past": "It belongs to releases before those that dslint knows, or to releases of other libraries.",
-    "unsure": "There is one report, and nobody has confirmed it.",
+    "program": "It is only in the program, which a linter does not run.",
+    "machine": "It depends on the machine: its libraries, disks and limits. `dslint probe` runs the config there.",
+    "model": "It depends on the layers of the model or on the data.",
+    "fine": "It works as documented.",
+    "loud": "DeepSpeed or the loader reports it clearly before training starts.",
+    "past": "It concerns unsupported releases of DeepSpeed, or releases of other libraries.",
+    "unsure": "There is a single, unconfirmed report.",
 }
-"""Why no rule finds a mistake: the word that an answer without rules begins with, and what it means."""
+"""Reasons why no rule finds a mistake: the first word of an answer without rules, and its meaning."""
 
 _CODE = re.compile(r"\bDS\d{3}\b")
 
 
 class Entry(NamedTuple):
-    """A known mistake: where it is known from, what it is, and the rules that find it, or why none does.
+    """A known mistake: its source, a description, and the rules that find it, or why no rule does.
 
-    An answer with a rule begins with one. A rule that is named further on finds something near it.
+    An answer that begins with a rule is found. Rules named later find something similar.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Entry(NamedTuple):
 
     @property
     def codes(self) -> list[str]:
-        """The rules that are named."""
+        """The named rules."""
         return _CODE.findall(self.answer)
 
     @property
@@ -57,14 +57,14 @@ class Entry(NamedTuple):
 
 
 class CoverageError(ValueError):
-    """The file cannot be used; the text says why."""
+    """The file is malformed; the text says why."""
 
 
 def read_entries(path: Path) -> list[Entry]:
     """Read the file: tab-separated, with a line of headings.
 
     Raises:
-        CoverageError: a line has another number of columns, a source or a rule that there is not, or says nothing.
+        CoverageError: a line has the wrong number of columns, an unknown source or rule, or an empty column.
     """
     known = {rule.code for rule in own_rules()}
     with path.open(encoding="utf-8", newline="") as lines:
@@ -74,12 +74,12 @@ def read_entries(path: Path) -> list[Entry]:
         if number == 1 and row[0].lower() == "source":
             continue
         if len(row) != len(Entry._fields) or not all(cell.strip() for cell in row):
-            raise CoverageError(f"{path.name}, line {number}: it has to have a source, what it is about, and rules or a reason.")
+            raise CoverageError(f"{path.name}, line {number}: it must have a source, a description, and rules or a reason.")
         entry = Entry(*(cell.strip() for cell in row))
         if entry.source not in SOURCES:
-            raise CoverageError(f'{path.name}, line {number}: "{entry.source}" is no source; they are {listed(SOURCES)}.')
+            raise CoverageError(f'{path.name}, line {number}: unknown source "{entry.source}"; use {listed(SOURCES)}.')
         if gone := [code for code in entry.codes if code not in known]:
-            raise CoverageError(f"{path.name}, line {number}: there is no rule {gone[0]}.")
+            raise CoverageError(f"{path.name}, line {number}: unknown rule {gone[0]}.")
         entries.append(entry)
     return entries
 
@@ -90,8 +90,8 @@ def coverage_page(entries: Iterable[Entry]) -> str:
     by_source = {source: [entry for entry in entries if entry.source == source] for source in SOURCES}
     return blocks(
         "# Coverage",
-        "The mistakes that are known, from public threads, from DeepSpeed's code and from running it, and the rules that find them. Where "
-        "no rule does, the reason stands there.",
+        "Known mistakes, from public threads, from DeepSpeed's code and from running it, and the rules that find them, or the reason "
+        "why no rule does.",
         table(("source", "known", "found by a rule", "not found"), _counts(by_source)),
         *_reasons(entries),
         *(part for source, of_source in by_source.items() for part in _section(source, of_source)),
@@ -106,11 +106,11 @@ def _counts(by_source: dict[str, list[Entry]]) -> Iterator[tuple[str, ...]]:
 
 
 def _reasons(entries: list[Entry]) -> Iterator[str]:
-    """What the first word of a reason means, and how often it is the reason."""
+    """The meaning of the first words of reasons, and their counts."""
     words = Counter(entry.answer.partition(":")[0] for entry in entries if not entry.found)
     rows = [(word, meaning, f"{words[word]:,}") for word, meaning in REASONS.items() if words[word]]
     if rows:
-        yield "Where no rule finds a mistake, the first word says why:"
+        yield "If no rule finds a mistake, the first word gives the reason:"
         yield table(("reason", "meaning", "mistakes"), rows)
 
 
@@ -118,7 +118,7 @@ def _section(source: str, entries: list[Entry]) -> Iterator[str]:
     if not entries:
         return
     yield f"## {SOURCES[source]}"
-    yield table(("mistake", "rules, or why there is none"), ((escape(entry.line), _linked(entry.answer)) for entry in entries))
+    yield table(("mistake", "rules, or why no rule finds it"), ((escape(entry.line), _linked(entry.answer)) for entry in entries))
 
 
 def _linked(answer: str) -> str:

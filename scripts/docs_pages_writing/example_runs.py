@@ -1,4 +1,4 @@
-"""What dslint says of a rule's example, and what its fix makes of it: asked from dslint itself, in this process."""
+"""Runs dslint on the examples of rules, in this process: the report, and the text after the fix."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tests.setup.beside import context_of
 
 CONFIG = "ds_config.json"
 WIDTH = 80
-"""Columns of examples and outputs: what the site shows beside its two lists without scrolling."""
+"""Columns of examples and outputs: what the site shows without scrolling."""
 
 
 class Run(NamedTuple):
     """A rule's example as a page shows it.
 
-    `text` is the config in lines that fit; `output` what dslint says of it, without the summary ("" for a good example); `fixed` the text
-    after the first fix, with the words that `fix` asks for.
+    `text` is the config in lines that fit; `output` the report without the summary ("" for a good example); `fixed` the text
+    after the first fix.
     """
 
     text: str
@@ -44,10 +44,10 @@ class Run(NamedTuple):
 
 
 def run(rule: Rule, example: Example) -> Run:
-    """Lint an example, and mend it where the rule can."""
+    """Lint an example, and fix it if the rule can."""
     if example.at is None:
         return Run("\n".join(laid_out(example.text, WIDTH)), "", None, None)
-    for text in ("\n".join(laid_out(example.text, WIDTH)), example.text):  # a few rules are about the very characters
+    for text in ("\n".join(laid_out(example.text, WIDTH)), example.text):  # a few rules are about the layout of the text
         result = _lint(text, example._replace(text=text), rule)
         found = next((d for d in result.diagnostics if d.code == rule.code), None)
         if found:
@@ -70,14 +70,14 @@ def _printed(result: FileResult) -> str:
 
 
 def fix_options(found: Diagnostic) -> str | None:
-    """The options that make a finding's fix; None where there is none that dslint would make."""
+    """The option that applies a finding's fix; None if there is none."""
     if found.fix is None or found.fix.applicability is Applicability.DISPLAY:
         return None
     return "--fix" if found.fix.applicability is Applicability.SAFE else "--unsafe-fixes"
 
 
 def options(context: Context) -> list[str]:
-    """The options that give the facts of an example, but for what is so anyway."""
+    """The options that give the facts of an example, without defaults."""
     facts, usual = context.facts, Context()
     names = (*(name for name in Facts._fields if name != "loader_release"), "checkpoint")
     given = {name: context.get(name) for name in names if context.get(name) != usual.get(name)}
@@ -102,9 +102,9 @@ def beside(example: Example) -> Iterator[tuple[str, str, str]]:
 
 
 def releases(rule: Rule) -> str | None:
-    """In which releases the rule's first example is found, in words; None where that is no question.
+    """The releases for which the rule finds its first example, as text; None if that does not apply.
 
-    The minor releases are asked first, by their last patch, and the patches only where the answer changes between two of them.
+    It checks the last patch of each minor release first, and other patches only if the result differs between two minor releases.
     """
     if not rule.bad or IGNORES in rule.watches or rule.bad[0].facts.upgrade_from:
         return None
@@ -137,7 +137,7 @@ def _in_words(held: list[tuple[Release, bool]]) -> str | None:
         end = held[number + 1][0] if number + 1 < len(held) else None
         before = RELEASES[RELEASES.index(end) - 1] if end else None
         if number == 0:
-            stretches.append("in every release that dslint knows" if before is None else f"up to {before}")
+            stretches.append("in every supported release" if before is None else f"up to {before}")
         else:
             stretches.append(f"from {start} on" if before is None else f"in {start}" if before == start else f"from {start} to {before}")
     return " and ".join(stretches)

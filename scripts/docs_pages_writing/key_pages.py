@@ -19,15 +19,15 @@ from dslint.schemas.optimizers import TypeSpec
 from dslint.schemas.walk import Key, keys_of
 
 MOST = 24
-"""So many rules are named that only read a key; where there are more, they say nothing about it."""
+"""The most rules that are listed as readers of a key; more are only counted."""
 
 
 def key_pages(watched: Watched) -> dict[str, str]:
     """The pages by name."""
     top = [key for key in keys().values() if len(key.path) == 1]
     pages = {f"{key.name}.md": _page(key, watched) for key in top if has_page(key)}
-    alone = [key for key in top if not has_page(key)]
-    return pages | {f"{TOP}.md": _top_page(alone, watched), "README.md": _index(top)}
+    single = [key for key in top if not has_page(key)]
+    return pages | {f"{TOP}.md": _top_page(single, watched), "README.md": _index(top)}
 
 
 def _page(section: Key, watched: Watched) -> str:
@@ -40,15 +40,15 @@ def _page(section: Key, watched: Watched) -> str:
     )
 
 
-def _top_page(alone: Iterable[Key], watched: Watched) -> str:
-    alone = list(alone)
-    today = [key for key in alone if not _is_gone(key)]
-    gone = [key for key in alone if _is_gone(key)]
+def _top_page(single: Iterable[Key], watched: Watched) -> str:
+    single = list(single)
+    today = [key for key in single if not _is_gone(key)]
+    gone = [key for key in single if _is_gone(key)]
     return blocks(
         "# Keys of the top level",
-        "The keys of the config that stand in no section. A key that DeepSpeed does not know is dropped here without a word.",
+        "The keys of the config outside of sections. DeepSpeed silently ignores unknown top-level keys.",
         *(part for key in today for part in _key(key, watched)),
-        f"## Gone by {NEWEST}",
+        f"## Removed by {NEWEST}",
         *(part for key in gone for part in _key(key, watched)),
     )
 
@@ -83,9 +83,9 @@ def _section(key: Key, watched: Watched) -> Iterator[str]:
 def _unknown_keys(model: type[Section]) -> str:
     if model.unknown_keys == "raise":
         since = getattr(model, "forbids_since", None)
-        before = f" from {since} on; before, it dropped them" if since and Release.parse(since) > OLDEST else ""
-        return f"DeepSpeed refuses unknown keys in this section{before}."
-    return "DeepSpeed drops unknown keys in this section without a word." if issubclass(model, HandReadSection) else ""
+        before = f" from {since} on; before, it ignored them" if since and Release.parse(since) > OLDEST else ""
+        return f"DeepSpeed rejects unknown keys in this section{before}."
+    return "DeepSpeed silently ignores unknown keys in this section." if issubclass(model, HandReadSection) else ""
 
 
 def _facts(key: Key, watched: Watched) -> str:
@@ -107,7 +107,7 @@ def _text(text: str | None) -> str:
     return escape(" ".join(inspect.cleandoc(text or "").split()))
 
 
-# ------------------------------------------------------------------ what a type takes
+# ------------------------------------------------------------------ types
 
 
 def _types(section: str, watched: Watched) -> Iterator[str]:
@@ -121,7 +121,7 @@ def _types(section: str, watched: Watched) -> Iterator[str]:
 
 def _lives(kind: TypeSpec) -> str:
     words = [f"since {kind.since.release}"] if kind.since else []
-    words += [f"gone after {kind.until.release}"] if kind.until else []
+    words += [f"removed after {kind.until.release}"] if kind.until else []
     return f", {', '.join(words)}" if words else ""
 
 
@@ -129,7 +129,7 @@ def _type(section: str, kind: TypeSpec, watched: Watched) -> Iterator[str]:
     yield " ".join(filter(None, (_text(kind.params.__doc__), _text(kind.note))))
     said = [f"since {kind.since.release}"] if kind.since else []
     if kind.until:
-        said.append(f"gone after {kind.until.release}: {escape(kind.until.note or 'refused')}")
+        said.append(f"removed after {kind.until.release}: {escape(kind.until.note or 'rejected')}")
     said += [f"{code(name)} {when}" if when != "always" else code(name) for name, when in kind.classes.items()]
     said += [f"every step raises {code(kind.step)}"] if kind.step else []
     said += [f"with ZeRO, fp16 or bf16, initialize raises {code(kind.wrapped)}"] if kind.wrapped else []
@@ -148,7 +148,7 @@ def _parameter(key: Key, watched: Watched) -> tuple[str, ...]:
     meaning = [_text(key.description)]
     meaning += [f"{word}: {found[word]}." for word in ('"auto"', "releases") if word in found]
     if only := key.mark(marks.OnlyFor):
-        meaning.append(f"Taken by {' and '.join(map(code, only.classes))} alone.")
+        meaning.append(f"Only for {' and '.join(map(code, only.classes))}.")
     dotted = ".".join(key.path)
     rules = _rules([*watched.about.get(dotted, ()), *watched.readers.get(dotted, ())])
     default = "required" if key.required else found.get("default", "")
@@ -162,10 +162,10 @@ def _index(top: Iterable[Key]) -> str:
     top = list(top)
     return blocks(
         "# Keys",
-        f"What DeepSpeed reads from its config: {len(keys())} keys, with type, default, range and history from {OLDEST} to {NEWEST}, and "
-        "the rules that look at them. Made from the models that dslint judges by, which the suite holds against real releases. Rules of "
-        "the chapter [Keys, types, releases](../rules/README.md#keys-types-releases) look at every key. `dslint schema` gives the same to "
-        "editors.",
+        f"The {len(keys())} keys of a DeepSpeed config, with type, default, range, history from {OLDEST} to {NEWEST}, and the rules that "
+        "concern them. The pages are generated from the models that dslint validates with, which the test suite compares with real "
+        "releases. Rules of the chapter [Keys, types and releases](../rules/README.md#keys-types-and-releases) concern every key. "
+        "`dslint schema` provides the same information for editors.",
         "## Sections",
         table(("section", "what it is"), ((f"[{key.name}]({key.name}.md)", _summary(key)) for key in top if has_page(key))),
         "## Keys of the top level",
@@ -177,7 +177,7 @@ def _index(top: Iterable[Key]) -> str:
                 if not has_page(key) and not _is_gone(key)
             ),
         ),
-        f"## Gone by {NEWEST}",
+        f"## Removed by {NEWEST}",
         ", ".join(f"[{code(key.name)}]({TOP}.md#{anchor(code(key.name))})" for key in top if not has_page(key) and _is_gone(key)),
     )
 

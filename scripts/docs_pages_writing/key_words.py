@@ -1,4 +1,4 @@
-"""What the reference says of one key: its type, its default, what DeepSpeed does with a wrong value, each by release."""
+"""The reference text of a key: its type, default, releases, and what DeepSpeed does with wrong values."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _SIGNS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
 
 _DERIVED = {
     "train_batch_size": "micro batch size x accumulation steps x data-parallel ranks",
-    "train_micro_batch_size_per_gpu": "the train batch size by the ranks and the accumulation steps",
-    "gradient_accumulation_steps": "the train batch size by the micro batch size and the ranks; 1 where only one batch size is written",
-    "zero_optimization.overlap_comm": "true at ZeRO stage 3, and false below",
+    "train_micro_batch_size_per_gpu": "train batch size / data-parallel ranks / accumulation steps",
+    "gradient_accumulation_steps": "train batch size / micro batch size / data-parallel ranks; 1 if only one batch size is written",
+    "zero_optimization.overlap_comm": "true at ZeRO stage 3, false below",
 }
-"""How what is absent is computed, where `dslint.schemas.derive` computes it."""
+"""How absent keys are computed, for those in `dslint.schemas.derive`."""
 
 
 def type_of(shape: Shape) -> str:
-    """What a key takes, in words: kinds with their range, or the choices."""
+    """The values of a key as text: types with their range, or the choices."""
     kinds = [kind for kind in shape.kinds if kind != "null"]
     if shape.choices and shape.binding():
         words = [", ".join(code(literal(choice)) for choice in shape.choices)]
@@ -45,10 +45,10 @@ def type_of(shape: Shape) -> str:
         own = [choice for choice in shape.choices if choice is not None]
         words = [code(literal(choice)) for choice in own] + [word for word in words if word != "string" or not own]
     if any(isinstance(mark, marks.BoolStandsFor) for mark in shape.marks):
-        words.append("true or false (old)")
+        words.append("true or false (deprecated)")
     if "null" in shape.kinds:
         words.append("null")
-    folded = " in any case" if any(isinstance(mark, marks.Folded) for mark in shape.marks) else ""
+    folded = " (case is ignored)" if any(isinstance(mark, marks.Folded) for mark in shape.marks) else ""
     return " or ".join(words) + folded
 
 
@@ -73,14 +73,14 @@ def bounds(found: dict[str, float]) -> str:
 
 
 def facts(key: Key) -> Iterator[tuple[str, str]]:
-    """What there is to say of a key: a word for it, and the text."""
+    """The facts about a key: labels and texts."""
     yield "type", type_of(key.shape) + ", required" * key.required
     if default := _default(key):
         yield "default", default
     if filled := _filled(".".join(key.path)):
         yield '"auto"', filled
     elif key.mark(marks.AutoIsReal):
-        yield '"auto"', "a value of its own, which DeepSpeed resolves"
+        yield '"auto"', "resolved by DeepSpeed itself"
     if key.also:
         yield "also written", ", ".join(map(code, key.also))
     if releases := list(_releases(key)):
@@ -140,7 +140,7 @@ def _releases(key: Key) -> Iterator[str]:
 
 
 def _until(until: marks.Until) -> str:
-    then = {"raises": "refused", "ignored": "dropped without a word", "unknown": "an unknown key"}
+    then = {"raises": "rejected", "ignored": "silently ignored", "unknown": "an unknown key"}
     words = f"never read; {then[until.then]}"
     if until.release != "0.0.0":
         gone = after(Release.parse(until.release)) if Release.parse(until.release) >= RELEASES[0] else None
@@ -148,31 +148,31 @@ def _until(until: marks.Until) -> str:
             f"from {gone} on" if gone else "since"
         )
     if until.raises_since:
-        words += f", and refused from {until.raises_since} on"
+        words += f", and rejected from {until.raises_since} on"
     instead = f": write {code(until.use)}" if until.use else ""
     return words + instead + (f". {escape(until.note)}" if until.note else "")
 
 
 def _when(key: Key) -> Iterator[str]:
-    """Where a key is not always read: the circumstances in which it is."""
+    """The conditions under which DeepSpeed reads the key, if it is not always read."""
     for mark in key.shape.marks:
         if isinstance(mark, marks.ShadowedBy):
-            yield f"where there is no {code(mark.key)}"
+            yield f"without {code(mark.key)}"
         elif isinstance(mark, marks.ReadWith):
-            yield f"where {code(mark.key)} is set beside it"
+            yield f"together with {code(mark.key)}"
         elif isinstance(mark, marks.DictOnly):
-            yield "from a dict; overlooked in a file that DeepSpeed is given the path of"
+            yield "only if DeepSpeed gets a dict, not the path of a file"
 
 
 def _wrong(key: Key) -> Iterator[str]:
-    """What DeepSpeed does with a value that the key does not take."""
+    """What DeepSpeed does with invalid values."""
     for mark in key.shape.marks:
         if isinstance(mark, marks.Truthy):
-            yield 'any non-empty string is true, "false" too'
+            yield 'any non-empty string is true, even "false"'
         elif isinstance(mark, marks.Raises) and not mark.only:
             yield f"{_phase(mark.phase)}: {code(mark.error)}"
         elif isinstance(mark, marks.Passes):
-            yield f"nothing checks it. {escape(mark.note)}".rstrip(".")
+            yield f"not checked. {escape(mark.note)}".rstrip(".")
         elif isinstance(mark, marks.Forbids):
             yield f"{code(literal(mark.value))} {_phase(mark.phase)}: {code(mark.error)}"
         elif isinstance(mark, marks.OutOfRange):

@@ -1,4 +1,4 @@
-"""What pages are put together from: text that Markdown takes for nothing else, code, tables."""
+"""Building blocks of pages: escaped text, code, tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def code(text: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """A value as it stands in a config: `5e8` rather than `500000000`."""
+    """A value as in a config: `5e8` rather than `500000000`."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1_000_000 and value % 100_000 == 0:
         mantissa, _, exponent = f"{value:e}".partition("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
@@ -31,7 +31,7 @@ def fence(text: str, language: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Text for people, with `code` in backticks, that is to be read as it stands."""
+    """Escaped text; `code` in backticks stays."""
     parts: list[str] = []
     end = 0
     for span in _CODE.finditer(text):
@@ -47,7 +47,7 @@ def _plain(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """A docstring's paragraphs: what is fenced or indented stays, lists begin after a blank line."""
+    """The paragraphs of a docstring: fenced and indented text stays, lists begin after a blank line."""
     lines: list[str] = []
     fenced = False
     for line in text.split("\n"):
@@ -66,19 +66,19 @@ def prose(text: str) -> str:
 
 
 def _in_list(lines: list[str]) -> bool:
-    """Whether the block that the last line stands in began with a list item."""
+    """Whether the block of the last line began with a list item."""
     block = list(reversed(lines))
     before = [line for line in block[: block.index("")] if line] if "" in block else block
     return bool(before) and bool(_ITEM.match(before[-1].lstrip()))
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table; a bar in a cell is escaped."""
+    """A table; bars in cells are escaped."""
     lines = [list(head)]
     lines += [["---"] * len(lines[0]), *map(list, rows)]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def blocks(*parts: str | None) -> str:
-    """A page of what there is."""
+    """A page from its non-empty parts."""
     return "\n\n".join(part for part in parts if part) + "\n"

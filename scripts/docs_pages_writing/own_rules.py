@@ -1,4 +1,4 @@
-"""Which rules the pages are about."""
+"""The rules that have pages."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from dslint.rule import Rule
 
 
 def own_rules() -> tuple[Rule, ...]:
-    """Dslint's own rules, whole, by code: those of plug-ins have pages elsewhere."""
+    """The built-in rules, loaded and sorted by code, without those of plug-ins."""
     return tuple(rule.load() for rule in rules.own_rules())

@@ -1,4 +1,4 @@
-"""Where the reference says something: the page and the anchor of each key of the config."""
+"""The page and anchor of each key in the reference."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dslint.schemas.schedulers import SCHEDULERS
 from dslint.schemas.walk import Key, all_keys
 
 TOP = "top-level"
-"""The page of the keys that stand in no section."""
+"""The page of keys outside of sections."""
 
 REGISTRIES: dict[str, dict[str, TypeSpec]] = {"optimizer": OPTIMIZERS, "scheduler": SCHEDULERS}
 """The sections whose `params` depend on the `type`."""
@@ -21,24 +21,24 @@ REGISTRIES: dict[str, dict[str, TypeSpec]] = {"optimizer": OPTIMIZERS, "schedule
 
 @cache
 def keys() -> dict[str, Key]:
-    """Every key by its dotted path. A section that is only another name of one (bfloat16) is there without what is in it."""
+    """Every key by its dotted path. A section that is an alias (bfloat16) is included without its keys."""
     found = list(all_keys(DeepSpeedConfig))
     shadowed = {key.path[0] for key in found if len(key.path) == 1 and key.mark(ShadowedBy) is not None}
     return {".".join(key.path): key for key in found if len(key.path) == 1 or key.path[0] not in shadowed}
 
 
 def is_section(key: Key) -> bool:
-    """Whether other keys of the reference stand in it."""
+    """Whether the key contains other keys."""
     return key.shape.section is not None or key.shape.values is not None or key.path[0] in REGISTRIES
 
 
 def has_page(key: Key) -> bool:
-    """Whether a key of the top level has a page of its own."""
+    """Whether a top-level key has its own page."""
     return is_section(key) and not key.mark(ShadowedBy)
 
 
 def place(dotted: str) -> str | None:
-    """The page and anchor of a key, to be linked from another page of the reference; None where it is not in the reference."""
+    """The page and anchor of a key, for links within the reference; None if it is not in the reference."""
     section, _, rest = dotted.partition(".")
     parameter = rest.removeprefix("params.")
     if section in REGISTRIES and parameter != rest and any(parameter in kind.params.model_fields for kind in REGISTRIES[section].values()):
@@ -51,7 +51,7 @@ def place(dotted: str) -> str | None:
 
 
 def heading(key: Key) -> str:
-    """What stands above a key; a name of the writer's own is NAME."""
+    """The heading of a key; a custom key is NAME."""
     return code(".".join("NAME" if step == "*" else step for step in key.path))
 
 
@@ -61,5 +61,5 @@ def short(key: Key) -> str:
 
 
 def anchor(heading: str) -> str:
-    """The anchor that the site and the code hosts make of a heading."""
+    """The anchor of a heading."""
     return re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")

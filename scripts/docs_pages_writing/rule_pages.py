@@ -15,7 +15,7 @@ from dslint.report.rule_page import CHAPTER_TITLES
 from dslint.report.words import consequence, flag, listed
 from dslint.rule import Example, Rule
 
-FIXES = {"--fix": "safe", "--unsafe-fixes": "changes the training"}
+FIXES = {"--fix": "safe", "--unsafe-fixes": "changes training"}
 
 
 def rule_pages(watched: Watched) -> dict[str, str]:
@@ -38,11 +38,11 @@ def _module(rule: Rule) -> str:
 
 
 def _page(rule: Rule, runs: list[Run], watched: Watched) -> str:
-    said = consequence(rule.effect, rule.phase) or "runs it as written; this is advice"
+    happens = consequence(rule.effect, rule.phase) or "DeepSpeed runs the config as written; this is advice"
     summary, _, more = rule.documentation.partition("\n")
     fixes = _fixes(runs)
     head = [
-        f"**{rule.severity.value}**: DeepSpeed {said}.",
+        f"**{rule.severity.value}**: {happens}.",
         "It runs only with `--pedantic` or when selected by its code: experts disagree about it." if rule.pedantic else "",
         f"dslint can fix it: {listed(f'`{word}` ({FIXES[word]})' for word in fixes)}." if fixes else "",
     ]

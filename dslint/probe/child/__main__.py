@@ -1,7 +1,7 @@
-"""`python -m dslint.probe.child`: answers the one question that comes on standard input, in lines of JSON on standard output.
+"""`python -m dslint.probe.child`: reads one question from standard input, and writes lines of JSON to standard output.
 
-A line is {"doing": what, "done": part} while it works, and {"answer": {...}} at the end. It ends itself, with all that it started, when
-standard input closes before that: whoever asked is gone.
+Progress lines are {"doing": activity, "done": fraction}; the last line is {"answer": {...}}. If standard input closes before that, the
+parent is gone: the process kills itself and its children.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dslint.probe.question import Question
 
 
 def main() -> None:
-    """Answer, and leave without waiting for what libraries do at exit."""
+    """Answer, and exit without running exit handlers of libraries."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # libraries print; answers have the stream to themselves
+    os.dup2(2, 1)  # libraries print to standard output, which is reserved for answers
     line = sys.stdin.readline()
     threading.Thread(target=_watch, daemon=True).start()
     lock = threading.Lock()

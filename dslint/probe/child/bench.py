@@ -1,4 +1,4 @@
-"""Where an engine runs: on a GPU, on a fake one, or on the CPU; with the process group that it needs."""
+"""The devices that an engine runs on (a GPU, a fake GPU, the CPU), and its process group."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from dslint.probe.question import Question
 
 
 class Unable(Exception):
-    """The device cannot be used; the text is a sentence for people."""
+    """The device cannot be used; the text is a sentence for the user."""
 
 
 class Gauge(Protocol):
-    """What counts bytes."""
+    """The interface for counting bytes."""
 
     def enter(self, phase: str) -> None:
-        """A phase begins."""
+        """Begin a phase."""
 
     def now(self) -> Counter[str]:
-        """The bytes that live, by place."""
+        """Live bytes, by place."""
 
     def memory(self, initialized: Counter[str]) -> dict[str, Memory]:
-        """What was counted, by place."""
+        """The counted memory, by place."""
 
     def timeline(self) -> list[tuple[int, int, int, str]]:
-        """The course of memory, where that is known."""
+        """Memory over time, if known."""
 
 
 class Bench:
-    """A device to run on. `target` is where batches go, `backend` how ranks talk, `real` whether time and arithmetic mean anything."""
+    """A device to run on. `target` is the device of batches, `backend` that of communication, `real`: time and arithmetic are real."""
 
     name = ""
     target = ""
@@ -50,24 +50,22 @@ class Bench:
         raise NotImplementedError
 
     def scope(self, gauge: Gauge) -> AbstractContextManager[Any]:
-        """What has to be in force while the engine runs."""
+        """The context in which the engine runs."""
         raise NotImplementedError
 
     def seconds(self) -> float | None:
-        """The time, once the device is idle; None where it means nothing."""
+        """The time after synchronizing the device; None if it is not real."""
         return None
 
 
 class OnCuda(Bench):
-    """A real GPU; nothing is replaced."""
+    """A real GPU."""
 
     name = "cuda"
 
     def __init__(self, question: Question) -> None:
         if not torch.cuda.is_available():
-            raise Unable(
-                f"--device cuda: torch {torch.__version__} sees no GPU. --device fake needs none, and counts every byte all the same"
-            )
+            raise Unable(f"--device cuda: torch {torch.__version__} finds no GPU; --device fake needs none and also counts every byte")
         os.environ["DS_ACCELERATOR"] = "cuda"
         index = int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count() if question.launched else 0
         torch.cuda.set_device(index)
@@ -93,7 +91,7 @@ class OnCuda(Bench):
 
 
 class OnCpu(Bench):
-    """Real tensors in host memory. Device and host are the same there, and compiled operations are replaced."""
+    """Real tensors in host memory, which is also the device. Compiled operations are replaced."""
 
     name = "cpu"
     target = "cpu"
@@ -101,14 +99,14 @@ class OnCpu(Bench):
 
     def __init__(self) -> None:
         os.environ["DS_ACCELERATOR"] = "cpu"
-        os.environ.setdefault("LOCAL_SIZE", "1")  # else DeepSpeed starts numactl to count devices; some releases fail without it
+        os.environ.setdefault("LOCAL_SIZE", "1")  # otherwise DeepSpeed runs numactl to count devices; some releases fail without it
         import deepspeed  # noqa: F401 - its operations are replaced
         from deepspeed.accelerator import get_accelerator
 
         from dslint.probe.child import stand_ins
 
         accelerator = type(get_accelerator())
-        # A CPU has no fp16 of its own, and DeepSpeed would refuse configs that run on every GPU.
+        # A CPU does not support fp16, so DeepSpeed would reject configs that run on every GPU.
         accelerator.is_fp16_supported = lambda _: True
         accelerator.is_bf16_supported = lambda _: True
         accelerator.supported_dtypes = lambda _: [torch.float, torch.half, torch.bfloat16]
@@ -125,12 +123,12 @@ class OnCpu(Bench):
 
 
 class OnFake(Bench):
-    """Fake tensors: nothing is computed, and every byte counted, on device and host apart."""
+    """Fake tensors: nothing is computed, and every byte is counted, separately on device and host."""
 
     name = "fake"
 
     def __init__(self, question: Question) -> None:
-        os.environ["DS_ACCELERATOR"] = "cpu"  # until the fake one takes its place
+        os.environ["DS_ACCELERATOR"] = "cpu"  # until the fake one replaces it
         import deepspeed  # noqa: F401 - its operations are replaced
 
         from dslint.probe.child import fake, stand_ins
@@ -170,7 +168,7 @@ class OnFake(Bench):
 
 
 def bench_for(question: Question) -> Bench:
-    """The device that is asked for; by default a GPU where there is one, else a fake one.
+    """The requested device; by default a GPU if there is one, else a fake one.
 
     Raises:
         Unable: it cannot be used.
@@ -179,14 +177,14 @@ def bench_for(question: Question) -> Bench:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "fake"
     if question.launched and device == "fake":
-        raise Unable("--device fake plays one rank alone; with real ranks, use --device cuda or --device cpu")
+        raise Unable("--device fake simulates a single rank; with real ranks, use --device cuda or --device cpu")
     if device == "cuda":
         return OnCuda(question)
     return OnCpu() if device == "cpu" else OnFake(question)
 
 
 def join(question: Question, bench: Bench) -> None:
-    """Bring up the process group: with the other ranks where a launcher has started them, else as one rank among absent ones."""
+    """Initialize the process group: with the other ranks if a launcher started them, else with one simulated rank."""
     from deepspeed import comm
 
     if question.launched:

@@ -1,4 +1,4 @@
-"""Counts what the CUDA allocator says. Peaks are its own; a phase is measured between two resets of them."""
+"""Reads the statistics of the CUDA allocator; peaks are reset at the start of each phase."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class CudaGauge:
         torch.cuda.reset_peak_memory_stats()
 
     def enter(self, phase: str) -> None:
-        """A phase begins, and the one before it ends."""
+        """Begin a phase, and end the previous one."""
         self._note()
         self._phase = phase
         torch.cuda.reset_peak_memory_stats()
 
     def now(self) -> Counter[str]:
-        """What is allocated."""
+        """Allocated bytes."""
         return Counter(device=torch.cuda.memory_allocated())
 
     def memory(self, initialized: Counter[str]) -> dict[str, Memory]:
-        """What was counted. `initialized` is what was allocated after initialize."""
+        """The counted memory. `initialized` is what was allocated after initialize."""
         self._note()
         stats: dict[str, Any] = torch.cuda.memory_stats()
         return {
@@ -45,7 +45,7 @@ class CudaGauge:
         }
 
     def timeline(self) -> list[tuple[int, int, int, str]]:
-        """The allocator keeps no course of memory; its snapshot does."""
+        """Empty: only the allocator's snapshot has memory over time."""
         return []
 
     def _note(self) -> None:

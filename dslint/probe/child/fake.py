@@ -1,7 +1,7 @@
-"""A GPU that is not there: DeepSpeed's engine runs on tensors without contents, and device and host are told apart by their names.
+"""A fake GPU: DeepSpeed's engine runs on tensors without contents, with separate device names for device and host.
 
-Fake tensors know their shape, type and device, and compute nothing. A device of type "cuda" would need a torch that is built for it, so
-the fake device is one of torch's private-use type, and DeepSpeed is given an accelerator that behaves as its CUDA accelerator does.
+Fake tensors have a shape, type and device, but compute nothing. A device of type "cuda" would require a CUDA build of torch, so the fake
+device has torch's private-use type, and DeepSpeed gets an accelerator that behaves like its CUDA accelerator.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dslint.probe.child.tracker import DEVICE, Tracker
 
 
 class Unsupported(Exception):
-    """This torch cannot play a fake device; the text says why."""
+    """This torch does not support a fake device; the text says why."""
 
 
 def prepare(memory: int, tracker: Callable[[], Tracker]) -> None:
-    """Give torch the device and DeepSpeed the accelerator. `memory` is what it claims to have; `tracker` finds the one that counts.
+    """Register the device in torch and the accelerator in DeepSpeed. `memory` is what it claims to have; `tracker` returns the tracker.
 
     Raises:
         Unsupported: torch is too old.
@@ -33,7 +33,7 @@ def prepare(memory: int, tracker: Callable[[], Tracker]) -> None:
         from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
     except ImportError:
         raise Unsupported(
-            f"--device fake needs a newer torch than {torch.__version__}: it can have no device of its own in Python"
+            f"--device fake requires a newer torch than {torch.__version__}, which does not support custom devices in Python"
         ) from None
 
     class Module(_DummyBackendModule):  # type: ignore[misc] # torch is not typed here
@@ -65,7 +65,7 @@ def prepare(memory: int, tracker: Callable[[], Tracker]) -> None:
 
 
 def answers(tracker: Callable[[], Tracker]) -> dict[str, Callable[..., Any]]:
-    """What stands in for operations that need contents or a real device: values are finite, and no overflow is found."""
+    """Replacements for operations that need contents or a real device: values are finite, without overflow."""
 
     def value(tensor: torch.Tensor) -> Any:
         if tensor.dtype == torch.bool:
@@ -88,7 +88,7 @@ def answers(tracker: Callable[[], Tracker]) -> dict[str, Callable[..., Any]]:
 
 
 class _Silent:
-    """A stream, an event, a context: whatever is asked of it is done at once."""
+    """A stream, an event or a context on which every operation finishes at once."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -115,7 +115,7 @@ def _accelerator(memory: int, tracker: Callable[[], Tracker]) -> Any:  # noqa: C
     from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 
     class Accelerator(CPU_Accelerator):  # type: ignore[misc] # deepspeed is not typed
-        """DeepSpeed's CPU accelerator, with everything by which its code tells a GPU."""
+        """DeepSpeed's CPU accelerator, with the properties by which its code detects a GPU."""
 
         Stream = property(lambda _: _Silent)
         Event = property(lambda _: _Silent)
@@ -209,7 +209,7 @@ def _accelerator(memory: int, tracker: Callable[[], Tracker]) -> Any:  # noqa: C
 
 
 def _let_data_move() -> None:
-    """`parameter.data = tensor on another device` is legal on CUDA; make it so here, and let the fake tensor's device follow."""
+    """Allow `parameter.data = tensor on another device`, as on CUDA, and update the device of the fake tensor."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     make_subclass = torch.Tensor._make_subclass  # noqa: SLF001 - where fake tensors get their keys
@@ -244,11 +244,11 @@ def _let_data_move() -> None:
                     self._buffers[name] = function(buffer)
         return self
 
-    nn.Module._apply = apply  # noqa: SLF001 - it would take tensors of another device for incompatible
+    nn.Module._apply = apply  # noqa: SLF001 - it would reject tensors of another device
 
 
 def _let_tensors_be_made() -> None:
-    """`torch.tensor(numbers, device=...)` reads the numbers on the host, and moves them."""
+    """Let `torch.tensor(numbers, device=...)` read the numbers on the host, then move them."""
     make = torch.tensor
 
     def tensor(data: Any, *arguments: Any, device: Any = None, **options: Any) -> torch.Tensor:
@@ -260,14 +260,14 @@ def _let_tensors_be_made() -> None:
     torch.tensor = tensor
     partitioning: Any = sys.modules.get("deepspeed.runtime.zero.partition_parameters")
     if partitioning is not None:
-        partitioning._orig_torch_tensor = tensor  # noqa: SLF001 - what zero.Init puts back when it ends
-    torch.Tensor.record_stream = lambda *_: None  # there is no stream that it could be given
+        partitioning._orig_torch_tensor = tensor  # noqa: SLF001 - what zero.Init restores at its end
+    torch.Tensor.record_stream = lambda *_: None  # there are no streams
 
 
 class _FusedAttention(torch.autograd.Function):  # type: ignore[misc] # torch is not typed here
-    """What a fused attention kernel leaves in memory: query, key, value, the output, and a 32-bit number a row and head.
+    """The memory that a fused attention kernel keeps: query, key, value, output, and a 32-bit number per row and head.
 
-    The output lies as flash attention lays it: the heads of a token side by side, so that joining them copies nothing.
+    The output has the layout of flash attention: the heads of a token are adjacent, so that joining them needs no copy.
     """
 
     @staticmethod
@@ -286,7 +286,7 @@ class _FusedAttention(torch.autograd.Function):  # type: ignore[misc] # torch is
 
 
 def _let_attention_be_fused() -> None:
-    """On a GPU, scaled dot-product attention runs in one kernel; on a device torch does not know it would be taken apart."""
+    """Keep scaled dot-product attention in one kernel, as on a GPU; torch would decompose it on an unknown device."""
     plain = F.scaled_dot_product_attention
 
     def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
@@ -300,7 +300,7 @@ def _let_attention_be_fused() -> None:
 
 
 def _let_optimizers_take_lists() -> None:
-    """On a GPU torch's optimizers work on lists of tensors at once, which takes other memory; they do not know that fake tensors can."""
+    """Use the foreach implementation of torch's optimizers, as on a GPU: it needs different memory."""
     import torch.optim.optimizer as optimizers
     from torch._subclasses.fake_tensor import FakeTensor
 
@@ -310,7 +310,7 @@ def _let_optimizers_take_lists() -> None:
 
 
 def _let_ranks_agree() -> None:
-    """Assertions that all ranks hold the same numbers have no numbers to compare."""
+    """Skip assertions that all ranks have the same numbers: there are no numbers to compare."""
     for name, module in list(sys.modules.items()):
         if name.startswith("deepspeed") and module is not None:
             for function in ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_ranks"):
@@ -319,7 +319,7 @@ def _let_ranks_agree() -> None:
 
 
 def _let_norms_be_known() -> None:
-    """Before 0.19.8 the optimizer of bf16 without ZeRO asserts that the norm is more than 0; a tensor without contents is not."""
+    """Before 0.19.8 the optimizer for bf16 without ZeRO asserts a norm above 0, which a tensor without contents is not."""
     import deepspeed.runtime.bf16_optimizer as module
 
     for name in ("get_global_norm_of_tensors", "get_norm_with_moe_layers"):
@@ -330,7 +330,7 @@ def _let_norms_be_known() -> None:
 
 def _measured(function: Callable[..., Any]) -> Callable[..., float]:
     def norm(*arguments: Any, **options: Any) -> float:
-        function(*arguments, **options)  # for the memory that it takes
+        function(*arguments, **options)  # for its memory
         return 1.0
 
     return norm

@@ -1,4 +1,4 @@
-"""The models that a probe trains: a decoder of its own, one that transformers builds from a config.json, or the program's."""
+"""The models of a probe: the built-in decoder, a transformers model from a config.json, or that of the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Batch = dict[str, Any]
 
 
 class Built(NamedTuple):
-    """A model, what makes a batch for it on a device, how many layers it has, and what it is, for people."""
+    """A model, its function for making a batch on a device, its number of layers, and its description."""
 
     module: nn.Module
     batch: Callable[[int, torch.device | str], Any]
@@ -27,14 +27,14 @@ class Built(NamedTuple):
 
 
 class NoModel(Exception):
-    """The model cannot be built; the text is a sentence for people."""
+    """The model cannot be built; the text is a sentence for the user."""
 
 
 def build(question: Question) -> Built:
     """The model of a question.
 
     Raises:
-        NoModel: it cannot be built, and why.
+        NoModel: it cannot be built.
     """
     model = question.model
     if model.function is not None:
@@ -55,20 +55,18 @@ def _tokens(vocabulary: int, sequence: int) -> Callable[[int, torch.device | str
 
 
 def _of_config(data: dict[str, Any], question: Question) -> Built:
-    """What transformers builds from a config.json, without weights."""
+    """The model that transformers builds from a config.json, without pretrained weights."""
     try:
         import transformers
     except ImportError:
-        raise NoModel(
-            "transformers is not installed, and builds the model of a config.json: pip install transformers, or leave --model out"
-        ) from None
+        raise NoModel("--model requires transformers: pip install transformers") from None
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         config = transformers.AutoConfig.for_model(**data)
         config.use_cache = False
         module = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)  # type: ignore[no-untyped-call]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise NoModel(f"transformers builds no causal language model of it: {error}. Use --model-fn for other models") from None
+        raise NoModel(f"transformers cannot build a causal language model from it: {error}. Use --model-fn for other models") from None
     if question.checkpointing:
         switch_checkpointing_on(module)
     text = config.get_text_config()
@@ -79,21 +77,21 @@ def _of_config(data: dict[str, Any], question: Question) -> Built:
 
 
 def switch_checkpointing_on(module: nn.Module) -> None:
-    """Activation checkpointing as transformers' models offer it.
+    """Enable activation checkpointing of a transformers model.
 
     Raises:
-        NoModel: the model offers none.
+        NoModel: the model does not support it.
     """
     enable = getattr(module, "gradient_checkpointing_enable", None)
     if enable is None:
         raise NoModel(
-            f"{type(module).__name__} has no gradient_checkpointing_enable(), by which the probe could turn activation checkpointing on"
+            f"{type(module).__name__} has no gradient_checkpointing_enable(), so the probe cannot enable activation checkpointing"
         )
     enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
 
 def _of_function(name: str, paths: tuple[str, ...], question: Question) -> Built:
-    """The program's own: the function gives a module and a function of (micro_batch_size, device) that makes a batch."""
+    """The model of the program: the function returns a module, and a function of (micro_batch_size, device) that makes a batch."""
     package, _, attribute = name.partition(":")
     sys.path[:0] = paths
     try:
@@ -117,10 +115,10 @@ def _of_function(name: str, paths: tuple[str, ...], question: Question) -> Built
 
 
 def loss_of(output: Any) -> torch.Tensor:
-    """The loss in what a model gives back: a tensor of one number, the first entry of a tuple, `.loss` or ["loss"].
+    """The loss in the result of a model: a tensor with one number, the first entry of a tuple, `.loss` or ["loss"].
 
     Raises:
-        NoModel: there is none.
+        NoModel: there is no loss.
     """
     if isinstance(output, tuple | list) and output:
         output = output[0]
@@ -128,13 +126,13 @@ def loss_of(output: Any) -> torch.Tensor:
         output = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
     if not isinstance(output, torch.Tensor) or output.numel() != 1:
         raise NoModel(
-            "the model gives no loss: its forward must return a tensor of one number, a tuple that begins with it, or an object with .loss"
+            "the model returns no loss: its forward must return a scalar tensor, a tuple that begins with it, or an object with .loss"
         )
     return output
 
 
 class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
-    """A causal language model, built as Llama is, with the loss in 32 bits."""
+    """A causal language model with the architecture of Llama, and the loss in fp32."""
 
     def __init__(self, shape: Shape, *, checkpointing: bool) -> None:
         super().__init__()
@@ -160,7 +158,7 @@ class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
 
 
 class Block(nn.Module):  # type: ignore[misc] # the same
-    """Attention and a feed-forward part, each behind a norm and beside a residual."""
+    """Attention and a feed-forward layer, each after a norm and with a residual connection."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

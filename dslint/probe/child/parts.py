@@ -1,4 +1,4 @@
-"""What the bytes between steps are for: the tensors that the engine and its optimizer hold, told apart by what they are."""
+"""Splits the memory between steps by purpose: parameters, master weights, optimizer states, gradients."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ MASTERS = (
     "fp32_groups",  # the same, for optimizers that are not fused
 )
 GRADIENTS = ("fp32_groups_gradients_flat", "grad_partitions_flat_buffer", "averaged_gradients", "all_grad_tensors")
-"""Under which names DeepSpeed's optimizers keep master weights and gradients."""
+"""The attributes of DeepSpeed's optimizers with master weights and gradients."""
 
 
 def parts(engine: Any, device: str) -> dict[str, dict[str, int]]:
-    """Bytes by place and part. A storage counts once, for the first part that holds it.
+    """Bytes by place and part. A storage counts once, for the first part that contains it.
 
     Args:
         engine: DeepSpeed's engine, between two steps.
-        device: the type of the device; all else is the host. On a CPU the two are one place, "both".
+        device: the type of the device; everything else is the host. On a CPU both are one place, "both".
     """
     optimizer = engine.optimizer
     held = {
@@ -48,13 +48,13 @@ def parts(engine: Any, device: str) -> dict[str, dict[str, int]]:
 
 
 def states(engine: Any) -> dict[Any, Any]:
-    """The states of the optimizer that does the arithmetic, by parameter."""
+    """The states of the innermost optimizer, by parameter."""
     found = getattr(getattr(engine, "basic_optimizer", None), "state", None)
     return dict(found) if found else {}
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors in nested lists and dicts. Numbers that lie in tensors of their own, such as a count of steps, are none."""
+    """All tensors in nested lists and dicts, without scalars such as a step count."""
     if isinstance(value, torch.Tensor):
         if value.dim():
             yield value

@@ -1,4 +1,4 @@
-"""Real ranks: each measures itself, and rank 0 reports the worst. A rank that raises does not let the others wait for it for ever."""
+"""Real ranks: each measures itself, and rank 0 reports the worst. If a rank raises, the others do not wait for it forever."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import torch.distributed as dist
 from dslint.probe.question import Question
 
 GRACE = 10.0
-"""Seconds that a rank has to come to its own end after another has raised."""
+"""Seconds that a rank may continue after another has raised."""
 
 _finished = threading.Event()
 
 
 def watch(question: Question, say: Callable[..., None]) -> None:
-    """End this rank when another has raised and this one waits for it in a collective."""
+    """End this rank if another has raised while this one waits in a collective."""
     if not question.launched:
         return
     store = _store()
@@ -67,7 +67,7 @@ def _peak(data: dict[str, Any]) -> int:
 
 
 def _wait(store: Any, keys: list[str], seconds: float) -> bool:
-    """Whether the keys were set in time. A store whose server is gone is no error here: rank 0 has ended."""
+    """Whether the keys were set in time. A missing server means that rank 0 has ended, which is not an error here."""
     try:
         store.wait(keys, timedelta(seconds=seconds))
     except (RuntimeError, ValueError):

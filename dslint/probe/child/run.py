@@ -1,4 +1,4 @@
-"""The way of one question: a device, a model, the engine, a few optimizer steps, and what they took."""
+"""Runs one question: builds device, model and engine, takes a few optimizer steps, and measures them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from dslint.probe.question import Question
 from dslint.probe.safety import override, redirect
 
 PATIENCE = 40
-"""How many optimizer steps are taken at most for a loss scale to come down, so that steps are no longer skipped."""
+"""The most optimizer steps to take until the loss scale is low enough and steps are no longer skipped."""
 
 Say = Callable[..., None]
 
 
 def run(question: Question, say: Say) -> dict[str, Any]:
-    """Answer a question. Whatever the engine raises is part of the answer.
+    """Answer a question. Errors of the engine are part of the answer.
 
     Raises:
-        ImportError: torch or deepspeed is not there.
+        ImportError: torch or deepspeed is not installed.
     """
     began = time.monotonic()
     say(doing="importing deepspeed")
@@ -52,7 +52,7 @@ def run(question: Question, say: Say) -> dict[str, Any]:
         trial.go()
     except (Unable, NoModel) as error:
         trial.data["unable"] = str(error)
-    except BaseException as error:  # noqa: BLE001 - SystemExit too is something that DeepSpeed does
+    except BaseException as error:  # noqa: BLE001 - DeepSpeed also raises SystemExit
         trial.fail(error)
     trial.close()
     trial.data["seconds"] = time.monotonic() - began
@@ -80,7 +80,7 @@ class Trial:
         self._parts: dict[str, dict[str, int]] = {}
 
     def go(self) -> None:
-        """Take the config through all phases."""
+        """Run the config through all phases."""
         join(self.question, self.bench)
         ranks.watch(self.question, self._say)
         config = self._config()
@@ -96,19 +96,19 @@ class Trial:
             self._train(engine, built)
 
     def fail(self, error: BaseException) -> None:
-        """Put down what was raised, and where."""
+        """Record the error and its place."""
         lines = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_of_python(frame.filename)]
         text = str(error) or (lines[-1].line if lines else None) or ""
         where = f"{shorten(lines[-1].filename)}:{lines[-1].lineno} in {lines[-1].name}" if lines else ""
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            self.data["unable"] = "the disk that has the scratch folder is full; TMPDIR names another place for it"
+            self.data["unable"] = "the disk with the temporary folder is full; set TMPDIR to another location"
         self.data["raised"] = asdict(Raised(self._phase, type(error).__name__, text[:4000], where))
         self.data["out_of_memory"] = isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in text
         with suppress(OSError):
             traceback.print_exception(error)
 
     def close(self) -> None:
-        """Read the gauges a last time."""
+        """Take the final measurements."""
         question = self.question
         if self._gauge is not None:
             memory = self._gauge.memory(self._initialized)
@@ -126,7 +126,7 @@ class Trial:
             self._gauge.enter(phase)
 
     def _config(self) -> dict[str, Any]:
-        """The config as DeepSpeed reads it from its file, harmless."""
+        """The config as DeepSpeed reads it from its file, with outputs redirected."""
         import hjson
         from deepspeed.runtime.config import DeepSpeedConfig
         from deepspeed.runtime.config_utils import dict_raise_error_on_duplicate_keys
@@ -140,17 +140,17 @@ class Trial:
             return config
         Path("config.json").write_text(self.question.text, encoding="utf-8")
         DeepSpeedConfig("config.json")
-        raise Unable("the config is no object, and DeepSpeed has taken it all the same")
+        raise Unable("the config is not an object, but DeepSpeed accepted it")
 
     def _divided(self, config: dict[str, Any]) -> AbstractContextManager[Any]:
-        """At stage 3 the model is divided while it is built, as the integrations do it."""
+        """At stage 3, partition the model while it is built, as the integrations do."""
         import deepspeed
 
         zero = config.get("zero_optimization")
         if not (self.question.zero_init and isinstance(zero, dict) and zero.get("stage") == 3):
             return nullcontext()
 
-        # While zero.Init is in force, tensors are made otherwise than this module expects when it is imported.
+        # zero.Init changes how tensors are created, which this module does not expect at import.
         import torch._dynamo  # noqa: F401
 
         context: AbstractContextManager[Any] = deepspeed.zero.Init(config_dict_or_path=config)
@@ -179,22 +179,22 @@ class Trial:
         return engine
 
     def _bring(self, config: dict[str, Any], parameters: list[Any]) -> Any:
-        """The optimizer of a program whose config has none."""
+        """The optimizer of the program, if the config has none."""
         zero = config.get("zero_optimization")
         offload = zero.get("offload_optimizer") if isinstance(zero, dict) else None
         if isinstance(offload, dict) and offload.get("device") in ("cpu", "nvme"):
             from deepspeed.ops.adam import DeepSpeedCPUAdam
 
-            self._notes.append("The config has no optimizer; the probe brought DeepSpeedCPUAdam, as optimizer offload wants it.")
+            self._notes.append("The config has no optimizer; the probe used DeepSpeedCPUAdam, which optimizer offload requires.")
             return DeepSpeedCPUAdam(parameters, lr=1e-4)
-        self._notes.append("The config has no optimizer; the probe brought torch's AdamW.")
+        self._notes.append("The config has no optimizer; the probe used torch's AdamW.")
         return torch.optim.AdamW(parameters, lr=1e-4)
 
     def _train(self, engine: Any, built: Built) -> None:
         accumulation = self.data["engine"]["accumulation"]
         micro_steps = min(accumulation, self.question.micro_steps)
         if micro_steps < accumulation:
-            self._notes.append(f"{micro_steps} of the {accumulation} micro-batches of each step were run: the others repeat the last.")
+            self._notes.append(f"Each step ran {micro_steps} of {accumulation} micro batches; the others would repeat the last one.")
         times: list[float] = []
         wanted = self.question.steps
         while self.data.get("steps", 0) < wanted:

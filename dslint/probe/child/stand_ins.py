@@ -1,6 +1,6 @@
-"""What stands in for DeepSpeed's compiled operations where there is no GPU to compile them for.
+"""Replacements for DeepSpeed's compiled operations on machines without a GPU.
 
-The Python around them is DeepSpeed's own: FusedAdam and CPUAdam allocate the states that they always do; only the arithmetic is missing.
+The surrounding Python code is DeepSpeed's own: FusedAdam and CPUAdam allocate their usual states; only the arithmetic is missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Handle:
-    """In the place of the handle of the NVMe library: reads and writes nothing, and counts what is pending, which the swappers check."""
+    """Replaces the handle of the NVMe library: reads and writes nothing, but counts pending requests, which the swappers check."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self._pending = 0
@@ -43,7 +43,7 @@ class Handle:
 
 
 class Operation:
-    """In the place of a compiled module: every function is there and computes nothing. Wrong types are refused as the real one would."""
+    """Replaces a compiled module: every function exists and computes nothing. Wrong types are rejected as in the real one."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -80,7 +80,7 @@ def install() -> None:
             for base in bases:
                 base.load = base.jit_load = load
                 base.is_compatible = lambda *_, **__: True
-    # The shared-memory collectives of CPU ranks would be compiled when the communication starts.
+    # Otherwise DeepSpeed would compile the shared-memory collectives of CPU ranks when communication starts.
     communication: Any = sys.modules.get("deepspeed.comm.torch")
     if communication is not None and hasattr(communication, "build_shm_op"):
         communication.build_shm_op = lambda: None

@@ -1,4 +1,4 @@
-"""Counts the bytes of every tensor storage that lives: where it lies, in which phase it was allocated, which line of code asked for it."""
+"""Tracks every live tensor storage: its bytes, its place, and the phase and line of code of its allocation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TORCH = os.path.dirname(torch.__file__) + os.sep  # noqa: PTH120 - compared with
 HERE = os.path.dirname(__file__) + os.sep  # noqa: PTH120 - the same
 PYTHON = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120 - the same
 OURS = {HERE + "model.py"}
-"""Files of the probe's that stand for the program's."""
+"""Files of the probe that count as code of the program."""
 
 POINTS = 2000
 SITES = 12
@@ -30,7 +30,7 @@ RESIZING = {"resize_", "set_", "resize_as_", "resize_storage_bytes_"}
 
 
 class Entry:
-    """A storage that lives."""
+    """A live storage."""
 
     __slots__ = ("pinned", "place", "site", "size")
 
@@ -42,9 +42,9 @@ class Entry:
 
 
 class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed here
-    """Sees every operation and counts the storages of its results.
+    """Intercepts every operation and counts the storages of its results.
 
-    `apart` says whether device and host can be told apart. `answers` are functions, by the name of an operation, that take its place.
+    `apart`: device and host are separate. `answers` are functions that replace operations, by their names.
     """
 
     def __init__(self, *, apart: bool, timeline: bool, answers: Mapping[str, Callable[..., Any]] = MappingProxyType({})) -> None:
@@ -64,13 +64,13 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
         self._spacing = 1
 
     def enter(self, phase: str) -> None:
-        """A phase begins."""
+        """Begin a phase."""
         self.phase = phase
         for place, size in self._now.items():
             self._note(place, size)
 
     def pin(self, tensor: torch.Tensor) -> None:
-        """Count a tensor as page-locked."""
+        """Count a tensor as pinned."""
         entry = self._live.get(tensor.untyped_storage()._cdata)  # noqa: SLF001 - the identity of a storage has no other name
         if entry is not None and not entry.pinned:
             entry.pinned = True
@@ -78,16 +78,16 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
             self._most_pinned = max(self._most_pinned, self._pinned)
 
     def is_pinned(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor lies in what was counted as page-locked."""
+        """Whether the storage of a tensor was counted as pinned."""
         entry = self._live.get(tensor.untyped_storage()._cdata)  # noqa: SLF001 - the same
         return entry is not None and entry.pinned
 
     def size(self, place: str) -> int:
-        """The bytes that live in a place."""
+        """The live bytes in a place."""
         return self._now[place]
 
     def memory(self, initialized: Counter[str]) -> dict[str, Memory]:
-        """What was counted, by place. `initialized` is what lived after initialize."""
+        """The counted memory, by place. `initialized` is what was live after initialize."""
         places = ("device", "host", "both") if self._apart else ("both",)
         return {
             place: Memory(
@@ -102,11 +102,11 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
         }
 
     def now(self) -> Counter[str]:
-        """What lives, by place."""
+        """Live storages, by place."""
         return Counter(self._now)
 
     def timeline(self) -> list[tuple[int, int, int, str]]:
-        """The course of memory: operations so far, bytes on the device, on the host, phase."""
+        """Memory over time: operations so far, bytes on the device, on the host, phase."""
         return self._timeline or []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -128,7 +128,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
                 self._see(entry)
 
     def track(self, tensor: torch.Tensor) -> None:
-        """Count the storage of a tensor, if that is new or has a new size."""
+        """Count the storage of a tensor, if it is new or has a new size."""
         storage = tensor.untyped_storage()
         key = storage._cdata  # noqa: SLF001 - the identity of a storage has no other name
         size = storage.nbytes()
@@ -169,7 +169,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
             self._at_peak[place] = size, dict(self._by_site[place])
 
     def _draw(self) -> None:
-        """Add a point to the timeline; where points grow many, of each pair the higher one stays."""
+        """Add a point to the timeline; if there are too many, keep only the higher one of each pair."""
         assert self._timeline is not None
         point = (self._operations, self._now["device"], self._now["host"], self.phase)
         last = self._timeline[-1] if self._timeline else None
@@ -185,7 +185,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
 
 
 def _is_alias(func: Any) -> bool:
-    """Whether an operation only gives back storages that came in with their sizes unchanged."""
+    """Whether an operation only returns its input storages with unchanged sizes."""
     returns = func._schema.returns  # noqa: SLF001 - the schema has no other name
     if func.namespace != "aten" or func.__name__.partition(".")[0] in RESIZING:
         return not returns
@@ -193,14 +193,14 @@ def _is_alias(func: Any) -> bool:
 
 
 def _site(phase: str) -> tuple[str, str, str, int]:
-    """The innermost line of code that is neither torch's nor the probe's: DeepSpeed's or the model's."""
+    """The innermost line of code of DeepSpeed or the model, outside of torch and the probe."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001 - what inspect.stack would give, without reading files
     while frame is not None:
         file = frame.f_code.co_filename
         if file in OURS or not (file.startswith((TORCH, HERE, "<")) or "deepspeed/comm/" in file or "deepspeed/utils/" in file):
             return phase, file, frame.f_code.co_name, frame.f_lineno
         frame = frame.f_back
-    return phase, "torch's autograd", "", 0  # its threads have no Python below them
+    return phase, "torch's autograd", "", 0  # autograd threads have no Python frames below
 
 
 def _largest(by_site: dict[Any, int]) -> tuple[Site, ...]:
@@ -211,11 +211,11 @@ def _largest(by_site: dict[Any, int]) -> tuple[Site, ...]:
 
 
 def is_of_python(file: str) -> bool:
-    """Whether a file of code is torch's, the probe's, or of Python's own library."""
+    """Whether a source file belongs to torch, the probe or Python's standard library."""
     return file.startswith((TORCH, HERE, "<")) or (file.startswith(PYTHON) and "site-packages" not in file)
 
 
 def shorten(file: str) -> str:
-    """A file of code as people name it: from the package on, without where that is installed."""
+    """The path of a source file, relative to the folder of its package."""
     folder = max((folder for folder in sys.path if folder and file.startswith(folder + os.sep)), key=len, default="")
     return file[len(folder) :].lstrip(os.sep).replace(os.sep, "/")
