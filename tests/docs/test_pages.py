@@ -111,15 +111,15 @@ def test_the_coverage_counts_and_links(tmp_path: Path) -> None:
     assert "| **all** | 3 | 2 | 1 |" in page
     assert '[DS501](rules/DS501.md "offload-param-below-stage-3"), [DS201](rules/DS201.md "batch-size-product")' in page
     assert "| M2 a \\| bar | only the program knows |" in page
-    assert page.index("## Public threads") < page.index("## What was observed")
+    assert page.index("## Public threads") < page.index("## Observed behaviour")
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("mistakes\tM1\n", "line 2: it has to have a source, what it is about, and rules or a reason"),
-        ("mistakes\tM1\tDS999\n", "line 2: there is no rule DS999"),
-        ("blogs\tM1\tDS501\n", 'line 2: "blogs" is no source'),
+        ("mistakes\tM1\n", "line 2: it must have a source, a description, and rules or a reason"),
+        ("mistakes\tM1\tDS999\n", "line 2: unknown rule DS999"),
+        ("blogs\tM1\tDS501\n", 'line 2: unknown source "blogs"'),
     ],
 )
 def test_a_coverage_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, line: str, said: str) -> None:
