@@ -86,7 +86,7 @@ def implementation(config: Config) -> str | None:
     device = config.value("zero_optimization.offload_optimizer.device")
     if device is UNKNOWN:
         return None
-    condition = "with optimizer offload" if device in OFFLOADED else "where the optimizer is not offloaded"
+    condition = "with optimizer offload" if device in OFFLOADED else "without optimizer offload"
     if device in OFFLOADED and config.has("zero_optimization.zenflow") and not config.is_null("zero_optimization.zenflow"):
         condition = "with optimizer offload and zenflow"
     return next((name for name, when in classes.items() if when == condition), None)
