@@ -33,6 +33,9 @@ _WRAPPERS = frozenset({"srun", "ssh", "pdsh", "sbatch", "tmux", "screen", "docke
 
 _LAUNCH = re.compile(r"deepspeed|torchrun|accelerate|python[\d.]*|llamafactory-cli|axolotl|swift|trl")
 
+_AFTER_FAILURE = frozenset({"exit", "return", "true", "break", "continue", ":"})
+"""What scripts do if a command fails, which it is not expected to."""
+
 _RESERVED = frozenset({"echo", "printf", "mkdir", "rm", "set", "sleep", "ls", "mv", "cp", "which", "pip", "conda", "module", "wget", "git"})
 """Commands that launch nothing."""
 
@@ -162,22 +165,29 @@ class Runner:
         state.merge([*ways, state.copy()])
 
     def _list(self, chunk: Chunk, node: Node, state: State) -> None:
-        left, right = node.named_children[0], node.named_children[-1]
-        runs = any(child.type == "&&" for child in node.children)
-        decision = self.tester.decide(chunk, left, state)
+        sign = "&&" if any(child.type == "&&" for child in node.children) else "||"
+        self._chain(chunk, _operands(node, sign), state, runs=sign == "&&")
+
+    def _chain(self, chunk: Chunk, nodes: list[Node], state: State, *, runs: bool) -> None:
+        """Follow `a && b && c` (`runs`) or `a || b || c`."""
+        left, *rest = nodes
+        if not rest:
+            self._statement(chunk, left, state)
+            return
         if left.type not in ("test_command", "negated_command", "compound_statement") or not chunk.raw(left).startswith(("[", "((", "!")):
             self._statement(chunk, left, state)
             if runs:
-                self._statement(chunk, right, state)
-            elif right.type != "command" or chunk.raw(right).partition(" ")[0] not in ("exit", "return", "true", "break", "continue"):
-                self._choose(chunk, [([left], [right])], state)
+                self._chain(chunk, rest, state, runs=runs)
+            elif rest[0].type != "command" or chunk.raw(rest[0]).partition(" ")[0] not in _AFTER_FAILURE:
+                self._choose(chunk, [([left], rest)], state)
             return
+        decision = self.tester.decide(chunk, left, state)
         if decision.value is not None and not decision.absent:
             if decision.value == runs:
-                self._statement(chunk, right, state)
+                self._chain(chunk, rest, state, runs=runs)
             return
         ways = [state.copy()]
-        self._statement(chunk, right, ways[0])
+        self._chain(chunk, rest, ways[0], runs=runs)
         if not (decision.absent and decision.value == runs and not ways[0].ended):
             ways.append(state.copy())
         state.merge(ways)
@@ -478,6 +488,13 @@ _STATEMENTS = frozenset(
     """.split()
 )
 """The kinds of statement; each has a method."""
+
+
+def _operands(node: Node, sign: str) -> list[Node]:
+    """The commands that one operator joins."""
+    left, right = node.named_children[0], node.named_children[-1]
+    inner = left.type == "list" and any(child.type == sign for child in left.children)
+    return [*(_operands(left, sign) if inner else [left]), right]
 
 
 def _change_variables(name: str, words: list[Text], state: State) -> None:

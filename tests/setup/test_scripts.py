@@ -1,0 +1,179 @@
+"""Shell scripts: what is static in them is evaluated, and nothing is executed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from dslint.config.context import Context
+from dslint.setup.scripts import read_shell
+from dslint.source.tree import plain
+from dslint.source.unknown import UNKNOWN
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+CONFIG = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'
+LAUNCH = "deepspeed train.py --deepspeed_config"
+
+
+def configs(folder: Folder, text: str, name: str = "run.sh", **environment: str) -> list[tuple[str | None, Any]]:
+    """The config of each launch in a script: the file it is in, and its data."""
+    folder.write({"ds.json": CONFIG, "conf/ds.json": CONFIG, name: text})
+    found = read_shell(text, name, name, Context(environment=environment), named=True, make=name == "Makefile")
+    assert found is not None
+    return [(one.setup.config, plain(one.config.root)) for one in found.setups if one.config is not None and one.config.root is not None]
+
+
+def reasons(folder: Folder, text: str) -> list[str]:
+    folder.write({"run.sh": text})
+    return [one.reason for one in folder.results("run.sh")["run.sh"].not_judged]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"C=ds.json\n{LAUNCH} $C\n",
+        f"{LAUNCH} ${{C:-ds.json}}\n",
+        f"D=ds\n{LAUNCH} ${{D}}.json\n",
+        f"C=ds.json.bak\n{LAUNCH} ${{C%.bak}}\n",
+        f"C=old.json\n{LAUNCH} ${{C/old/ds}}\n",
+        'ARGS=(--deepspeed_config ds.json)\nARGS+=(--x "a b")\ndeepspeed train.py "${ARGS[@]}"\n',
+        'O=""\nO+=" --deepspeed_config"\nO+=" ds.json"\nCMD="deepspeed train.py $O $@"\neval $CMD\n',
+        f'CMD="{LAUNCH} ds.json"\n$CMD\n',
+        f'bash -c "{LAUNCH} ds.json"\n',
+        f"srun bash -c '{LAUNCH} ds.json'\n",
+        f"sbatch --wrap='{LAUNCH} ds.json'\n",
+        f"ssh worker-1 'cd /data && {LAUNCH} ds.json'\n",
+        "mpirun -n 4 python train.py --deepspeed --deepspeed_config ds.json\n",
+        f'{LAUNCH} "$(dirname "$0")/ds.json"\n',
+        f"{LAUNCH} `pwd`/ds.json\n",
+        f"{LAUNCH} $PWD/ds.json\n",
+        f"run() {{ {LAUNCH} $1; }}\nrun ds.json\n",
+        f"for c in ds.json; do {LAUNCH} $c; done\n",
+        f'if [ "$1" == "" ]; then C=ds.json; else C=$1; fi\n{LAUNCH} $C\n',
+        f"C=ds.json\nwhile [[ $# -gt 0 ]]; do case $1 in -c) C=$2; shift;; esac; shift; done\n{LAUNCH} $C\n",
+        f'[ -z "$TOKEN" ] && echo missing && exit 1\n{LAUNCH} ds.json\n',
+        f"if [ -z $1 ]; then echo usage; exit 1; fi\n{LAUNCH} ds.json | tee log\n",
+        f"(cd /tmp; true)\n{LAUNCH} ds.json 2>&1 > log &\n",
+        f"DATA=<path to the data>\n{LAUNCH} ds.json\n",
+        f"python submit.py --gpus 8 -- {LAUNCH} ds.json\n",
+    ],
+)
+def test_what_is_static_is_followed(folder: Folder, text: str) -> None:
+    assert [name for name, _ in configs(folder, text)] == ["ds.json"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{LAUNCH} $C\n",
+        f"{LAUNCH} $(pick)\n",
+        f"C=ds.json\nwhile read line; do C=$line; done\n{LAUNCH} $C\n",
+        f"C=ds.json\nif nvidia-smi; then C=other.json; fi\n{LAUNCH} $C\n",
+        f"C=ds.json\nread C\n{LAUNCH} $C\n",
+    ],
+)
+def test_unknown_stays_unknown(folder: Folder, text: str) -> None:
+    assert configs(folder, text) == []
+    assert len(reasons(folder, text)) == 1
+
+
+def test_an_environment_that_is_given(folder: Folder) -> None:
+    assert [name for name, _ in configs(folder, f"{LAUNCH} $C\n", C="ds.json")] == ["ds.json"]
+
+
+def test_cd_and_source(folder: Folder) -> None:
+    folder.write({"env.sh": "C=conf/ds.json\n"})
+    assert configs(folder, f"source env.sh\n{LAUNCH} $C\n")[0][0] == "conf/ds.json"
+    assert configs(folder, f"cd conf\n{LAUNCH} ds.json\n")[0][0] == "conf/ds.json"
+
+
+def test_a_here_document_is_judged_in_the_script(folder: Folder) -> None:
+    text = f"""STAGE=3
+cat <<EOF > new.json
+{{
+  "train_batch_size": $BATCH,
+  "zero_optimization": {{"stage": $STAGE}},
+  "fp16": {{"enabled": true}}, "bf16": {{"enabled": true}}
+}}
+EOF
+{LAUNCH}=new.json
+"""
+    ((name, data),) = configs(folder, text)
+    assert name == "run.sh"
+    assert data["zero_optimization"] == {"stage": 3}
+    assert data["train_batch_size"] is UNKNOWN
+    lines = {line for code, path, line in folder.found("run.sh") if path == "run.sh" and code.startswith("DS3")}
+    assert lines == {6}
+
+
+def test_sed_fills_in_a_template(folder: Folder) -> None:
+    folder.write({"template.json": '{"train_batch_size": BATCH, "zero_optimization": {"stage": STAGE}}'})
+    text = f'B=16\nsed "s/BATCH/$B/" template.json | sed "s/STAGE/1/" > made.json\n{LAUNCH} made.json\n'
+    assert configs(folder, text) == [("template.json", {"train_batch_size": 16, "zero_optimization": {"stage": 1}})]
+
+
+def test_flags_of_deepspeed_chat(folder: Folder) -> None:
+    text = "ZERO_STAGE=$1\nif [ -z $ZERO_STAGE ]; then\n    ZERO_STAGE=3\nfi\ndeepspeed main.py --zero_stage $ZERO_STAGE --offload --deepspeed\n"
+    ((name, data),) = configs(folder, text)
+    assert name == "run.sh"
+    assert data == {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}}
+
+
+def test_a_program_gets_the_flags(folder: Folder) -> None:
+    program = """import argparse, deepspeed
+parser = argparse.ArgumentParser()
+parser.add_argument("--stage", type=int, default=1)
+args = parser.parse_args()
+deepspeed.initialize(model=None, config={"train_batch_size": 8, "zero_optimization": {"stage": args.stage}})
+"""
+    folder.write({"train.py": program})
+    ((name, data),) = configs(folder, "deepspeed train.py --stage 3\n")
+    assert name == "train.py"
+    assert data["zero_optimization"] == {"stage": 3}
+
+
+def test_accelerate_launch_without_a_file(folder: Folder) -> None:
+    text = "accelerate launch --use_deepspeed --zero_stage 3 --offload_param_device cpu --mixed_precision bf16 train.py\n"
+    ((_, data),) = configs(folder, text)
+    assert data["zero_optimization"] == {"stage": 3, "offload_param": {"device": "cpu"}}
+
+
+def test_a_makefile(folder: Folder) -> None:
+    text = f"CONFIG ?= ds.json\ntrain: data\n\t@for c in $(CONFIG); do \\\n\t  {LAUNCH} $$c; \\\n\tdone\n"
+    assert [name for name, _ in configs(folder, text, "Makefile")] == ["ds.json"]
+
+
+def test_nothing_is_executed(folder: Folder) -> None:
+    text = f"touch gone\necho x > gone\n$(touch gone)\n`touch gone`\neval 'touch gone'\nbash -c 'touch gone'\nX=$(<(touch gone))\n{LAUNCH} ds.json\n"
+    assert [name for name, _ in configs(folder, text)] == ["ds.json"]
+    assert not (folder.path / "gone").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X=xxxxxxxxxx\n" + "X=$X$X\n" * 40 + f"{LAUNCH} ds.json\n",
+        f"f() {{ f; f; }}\nf\n{LAUNCH} ds.json\n",
+        f"for a in {{1..9}}; do for b in $a; do while true; do :; done; done; done\n{LAUNCH} ds.json\n",
+        "eval " * 500 + "x\n",
+        "if [ x; then\n((((\n${{{\n",
+    ],
+)
+def test_hostile_scripts_end(folder: Folder, text: str) -> None:
+    configs(folder, text)
+
+
+def test_without_tree_sitter_a_script_says_that_it_is_not_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dslint.setup.shell import syntax
+
+    syntax._parser.cache_clear()
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    try:
+        (reason,) = reasons(folder, f"{LAUNCH} ds.json\n")
+    finally:
+        syntax._parser.cache_clear()
+    assert "tree-sitter" in reason
