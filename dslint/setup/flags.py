@@ -5,7 +5,9 @@ Only what a flag says is in such a config; its places are those of the flags.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping as Table
+from dataclasses import replace
 from typing import Any
 
 from dslint.setup.accelerate import AccelerateFile
@@ -37,8 +39,8 @@ def configs_of_flags(flags: Table[str, SourcedValue], document: Document, shown:
         made = _Made(document, shown, stage)
         made.put(("zero_optimization", "stage"), stage, "max_steps")
         batch = flags.get("micro_train_batch_size") or flags.get("per_device_train_batch_size")
-        if batch is not None:
-            made.put(("train_micro_batch_size_per_gpu",), batch, "max_steps")
+        # Without a flag the program's own default counts, which is not known here.
+        made.put(("train_micro_batch_size_per_gpu",), batch or stage, "max_steps", value=UNKNOWN if batch is None else None)
         if flags.get("micro_train_batch_size") and "train_batch_size" in flags:
             made.put(("train_batch_size",), flags["train_batch_size"], "max_steps")
         offload = flags.get("offload")
@@ -71,9 +73,14 @@ def accelerate_flags(flags: Table[str, SourcedValue], document: Document, shown:
             made.put(path, at, value="auto")
         elif name == "zero_stage":
             made.put(path, at, value=2)
-    block = {name: flags[name] for name in (*_ACCELERATE, "zero3_init_flag") if name in flags}
-    top = {name: flags[name] for name in ("num_processes", "num_machines", "mixed_precision") if name in flags}
+    block = keys_of_flags(flags, (*_ACCELERATE, "zero3_init_flag"))
+    top = keys_of_flags(flags, ("num_processes", "num_machines", "mixed_precision"))
     return AccelerateFile(shown, top, block, precision_flag=flags.get("mixed_precision")), made.document()
+
+
+def keys_of_flags(flags: Table[str, SourcedValue], names: Iterable[str]) -> dict[str, SourcedValue]:
+    """The flags of `accelerate launch` that are given, by the names of the keys of its file."""
+    return {name: replace(flags[name], name=name) for name in names if name in flags}
 
 
 class _Made:

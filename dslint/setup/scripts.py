@@ -13,7 +13,7 @@ from dslint.setup.accelerate import AccelerateFile, is_accelerate, read_accelera
 from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.setup.command import Command, read_arguments, read_command, training_flags
 from dslint.setup.files import Linked, find, find_checkout
-from dslint.setup.flags import accelerate_flags, configs_of_flags
+from dslint.setup.flags import accelerate_flags, configs_of_flags, keys_of_flags
 from dslint.setup.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
@@ -204,11 +204,11 @@ def _read_accelerate(gathered: LoadedSetup, command: Command, path: str) -> None
             gathered.documents[linked.shown] = document
             gathered.kinds[linked.shown] = FileKind.ACCELERATE
     if "deepspeed_config_file" in flags:
-        block = {"deepspeed_config_file": flags["deepspeed_config_file"]}
+        block = keys_of_flags(flags, ["deepspeed_config_file"])
         file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
     if file is not None:
         # Flags override the file. Accelerate accepts --mixed_precision together with a DeepSpeed config file.
-        top = {**file.top, **{name: flags[name] for name in ("num_machines",) if name in flags}}
+        top = {**file.top, **keys_of_flags(flags, ["num_machines"])}
         if "num_processes" in flags:
             top.pop("num_processes", None)
         gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))

@@ -120,7 +120,9 @@ def test_flags_of_deepspeed_chat(folder: Folder) -> None:
     text = "ZERO_STAGE=$1\nif [ -z $ZERO_STAGE ]; then\n    ZERO_STAGE=3\nfi\ndeepspeed main.py --zero_stage $ZERO_STAGE --offload --deepspeed\n"
     ((name, data),) = configs(folder, text)
     assert name == "run.sh"
-    assert data == {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}}
+    assert data["zero_optimization"] == {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
+    assert data["train_micro_batch_size_per_gpu"] is UNKNOWN
+    assert [code for code, *_ in folder.found("run.sh") if code == "DS204"] == []
 
 
 def test_a_program_gets_the_flags(folder: Folder) -> None:
@@ -140,6 +142,7 @@ def test_accelerate_launch_without_a_file(folder: Folder) -> None:
     text = "accelerate launch --use_deepspeed --zero_stage 3 --offload_param_device cpu --mixed_precision bf16 train.py\n"
     ((_, data),) = configs(folder, text)
     assert data["zero_optimization"] == {"stage": 3, "offload_param": {"device": "cpu"}}
+    assert "DS915" not in [code for code, *_ in folder.found("run.sh")]
 
 
 def test_a_makefile(folder: Folder) -> None:
