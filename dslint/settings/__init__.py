@@ -7,7 +7,7 @@ A settings file is `dslint.toml`, or `pyproject.toml` with a table `[tool.dslint
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,6 +43,19 @@ class Settings:
         self.layers = tuple(layers)
         self._folder = folder
         """Where to search for the DeepSpeed release; None for no search."""
+        self._shared: dict[str, Any] = {}
+        """What follows from the layers, and so is the same for all folders that have them."""
+
+    def below(self, folder: str | None) -> Settings:
+        """The same settings for another folder, in which the project may name another release. Files that they name are read once."""
+        settings = Settings(self.layers, folder)
+        settings._shared = self._shared
+        return settings
+
+    def _once(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
 
     def __getitem__(self, name: str) -> Any:
         """The value of a setting."""
@@ -80,7 +93,7 @@ class Settings:
             gpu=self["gpu"],
             gpu_memory=self["gpu-memory"] or (self["gpu"] and self["gpu"].memory),
             host_memory=self["host-memory"],
-            model=self._model(),
+            model=self._once("model", self._model),
         )
 
     @cached_property
@@ -88,7 +101,13 @@ class Settings:
         """The facts, the policy and the checkpoint; raises `UserError` for a file that cannot be read."""
         given = any("deepspeed" in layer.values for layer in self.layers)
         evidence = () if given else (("deepspeed", self._found.evidence),)
-        return Context(self.facts, evidence, policy=self._policy(), checkpoint=self._checkpoint(), environment=self["env"])
+        return Context(
+            self.facts,
+            evidence,
+            policy=self._once("policy", self._policy),
+            checkpoint=self._once("checkpoint", self._checkpoint),
+            environment=self["env"],
+        )
 
     def _model(self) -> ModelConfig | None:
         if self["model"] is None:
@@ -125,18 +144,15 @@ class Settings:
     @cached_property
     def rules(self) -> tuple[RuleInfo, ...]:
         """The rules to run, before `per-file-ignores`."""
-        return choose(
-            self._offered,
-            (
-                Selection(
-                    layer.values.get("select"),
-                    layer.values.get("ignore"),
-                    layer.values.get("extend-select", ()),
-                    layer.values.get("extend-ignore", ()),
-                )
-                for layer in self.layers
-            ),
+        found: tuple[RuleInfo, ...] = self._once("rules", self._rules)
+        return found
+
+    def _rules(self) -> tuple[RuleInfo, ...]:
+        says = (layer.values for layer in self.layers)
+        selections = (
+            Selection(said.get("select"), said.get("ignore"), said.get("extend-select", ()), said.get("extend-ignore", ())) for said in says
         )
+        return choose(self._offered, selections)
 
     @property
     def _offered(self) -> Iterable[RuleInfo]:
@@ -151,6 +167,10 @@ class Settings:
     @cached_property
     def severity(self) -> dict[str, Severity]:
         """The severities that the settings choose, by code; the most specific word wins."""
+        found: dict[str, Severity] = self._once("severity", self._severity)
+        return found
+
+    def _severity(self) -> dict[str, Severity]:
         table = sorted(self["severity"].items(), key=lambda pair: len(pair[0]) if pair[0].upper().startswith("DS") else 9)
         return {rule.code: Severity(chosen) for word, chosen in table for rule in all_rules() if means(word, rule)}
 
@@ -172,7 +192,7 @@ class Finder:
         self._above = tuple(above)
         self._only_path = only
         self._settings: dict[str, Settings] = {}
-        self._only = None if only is None else [*([named(only)] if only else []), *self._above]
+        self._only = None if only is None else Settings((*([named(only)] if only else []), *self._above))
 
     def again(self) -> Finder:
         """A new finder with the same sources and an empty cache."""
@@ -189,14 +209,13 @@ class Finder:
     def for_directory(self, folder: str) -> Settings:
         """The settings for the files in a directory (absolute); raises `SettingsError`."""
         if folder not in self._settings:
-            self._settings[folder] = Settings(self._layers(folder), None if self._only_path == "" else folder)
+            self._settings[folder] = self._find(folder)
         return self._settings[folder]
 
-    def _layers(self, folder: str) -> Iterable[Layer]:
-        """The layers that apply in a directory, the weakest first."""
+    def _find(self, folder: str) -> Settings:
         if self._only is not None:
-            return self._only
+            return self._only.below(None if self._only_path == "" else folder)
         layer, parent = nearest(folder), os.path.dirname(folder)
-        if layer is not None:
-            return [layer, *self._above]
-        return self.for_directory(parent).layers if parent != folder else self._above
+        if layer is not None or parent == folder:
+            return Settings((*([layer] if layer else []), *self._above), folder)
+        return self.for_directory(parent).below(folder)

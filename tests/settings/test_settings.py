@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import os
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
 
 from dslint.facts import NEWEST, Integration, Release
 from dslint.facts.find_release import installed
+from dslint.lint.discovery import Target
+from dslint.lint.files import lint_all
 from dslint.registry.rules import default_rules
 from dslint.settings import Finder, SettingsError, from_environment, from_options
 from dslint.settings.sources import read_file
@@ -226,3 +230,28 @@ def test_the_schema_takes_what_dslint_takes(tmp_path: Path) -> None:
 def test_the_committed_schema_is_fresh() -> None:
     committed = Path(__file__).resolve().parents[2] / "docs" / "settings.schema.json"
     assert json.loads(committed.read_text(encoding="utf-8")) == json_schema()
+
+
+def test_a_file_that_settings_name_is_read_once_for_all_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "dslint.toml").write_text('policy = "team.json"\nmodel = "config.json"\n', encoding="utf-8")
+    (tmp_path / "team.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "config.json").write_text('{"hidden_size": 64}', encoding="utf-8")
+    targets = [Target(str(tmp_path / f"run{number}" / "ds.json"), named=True) for number in range(30)]
+    for target in targets:
+        Path(target.path).parent.mkdir()
+        Path(target.path).write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    opened: list[str] = []
+    for module, name in ((builtins, "open"), (os, "open")):
+
+        def count(path: object, *arguments: object, through: Any = getattr(module, name), **more: object) -> Any:
+            opened.append(Path(path).name if isinstance(path, str | Path) else "")
+            return through(path, *arguments, **more)
+
+        monkeypatch.setattr(module, name, count)
+    assert len(lint_all(targets, Finder(), jobs=1)) == 30
+    assert {name: opened.count(name) for name in ("dslint.toml", "team.json", "config.json", "ds.json")} == {
+        "dslint.toml": 1,
+        "team.json": 1,
+        "config.json": 1,
+        "ds.json": 30,
+    }
