@@ -225,7 +225,7 @@ def rule(
             `"!optimizer"`: the key is not written, or is null;
             `"=auto"`: some value in the file is "auto";
             `"fact:model"`: the fact is known (`dslint.config.context.NEEDS` lists their names);
-            `"violation:unknown-key"`: the config has a violation of this kind (`dslint.config.validate.VIOLATIONS`);
+            `"violation:unknown-key"`: the config has a violation of this kind (`dslint.config.ViolationKind`);
             `"text"`: the text is not strict JSON, has comments, syntax errors or a key written twice, or holds no object at its top;
             `"setup"`: the setup has training arguments, a launcher or a program;
             `"ignores"`: the rule checks the ignore comments of a file (`dslint.source.ignores.IgnoreComments`), after all other rules;

@@ -17,7 +17,7 @@ from pkgutil import walk_packages
 
 import dslint.rules
 from dslint.config.context import NEEDS
-from dslint.config.validate import VIOLATIONS
+from dslint.config.violations import ViolationKind
 from dslint.rule import Rule
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import registry
@@ -27,7 +27,7 @@ PACKAGE = "dslint.rules."
 FLAGS = ("pedantic", "setup")
 
 WORDS = frozenset(("=auto", "text", "setup", "ignores"))
-KINDS = {"fact": frozenset(NEEDS) - {"setup"}, "violation": VIOLATIONS}
+KINDS = {"fact": frozenset(NEEDS) - {"setup"}, "violation": frozenset(ViolationKind)}
 PARAMS = frozenset(
     f"{section}.params.{name}"
     for section in ("optimizer", "scheduler")

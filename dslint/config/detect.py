@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 
-from dslint.config.validate import children
+from dslint.config.sections import children
 from dslint.schemas.recognition import INFERENCE_KEYS, TELLING_KEYS
 from dslint.source.similar import MANY, similar
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
-from dslint.config.validate import dotted, forbids_unknown
+from dslint.config.sections import forbids_unknown
+from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Place
 from dslint.schemas.derive import ALWAYS_SHOWN
 from dslint.schemas.key_table import KEYS
-from dslint.source.tree import Mapping, Member, Path, plain
+from dslint.source.tree import Mapping, Member, Path, dotted, plain
 
 LOST = (Origin.DROPPED, Origin.REFUSED)
 """Origins of written values that have no effect."""
@@ -85,14 +86,14 @@ def _why(config: Config, path: Path, origin: Origin) -> str | None:
     """Why the written value has no effect, in a few words."""
     for violation in config.violations:
         if violation.path == path and origin in LOST:
-            if violation.kind == "auto-dropped":
+            if violation.kind is ViolationKind.AUTO_DROPPED:
                 return '"auto" that no loader fills'
             if violation.raises and violation.consequence is not None:
                 return f"DeepSpeed raises {violation.consequence[2].partition(':')[0]}"
             return {
-                "dead": "no longer read",
-                "too-new": "not read yet",
-                "shadowed": f"{violation.meant[-1] if violation.meant else ''} is read",
+                ViolationKind.DEAD: "no longer read",
+                ViolationKind.TOO_NEW: "not read yet",
+                ViolationKind.SHADOWED: f"{violation.meant[-1] if violation.meant else ''} is read",
             }.get(violation.kind, "unknown key")
     return None
 
@@ -100,7 +101,7 @@ def _why(config: Config, path: Path, origin: Origin) -> str | None:
 def _becomes(config: Config, path: Path) -> str | None:
     """The replacement of a deprecated key."""
     for violation in config.violations:
-        if violation.path == path and violation.kind == "deprecated" and violation.meant in config.mapped:
+        if violation.path == path and violation.kind is ViolationKind.DEPRECATED and violation.meant in config.mapped:
             return f"read as {dotted(violation.meant or ())}"
     return None
 
@@ -128,7 +129,9 @@ def _copy(config: Config, node: Mapping, path: Path, into: dict[str, Any], unkno
         value = config.written.get(here)
         if value is not None and value.origin in LOST:
             continue
-        if any(violation.path == here and violation.kind == "deprecated" and violation.meant for violation in config.violations):
+        if any(
+            violation.path == here and violation.kind is ViolationKind.DEPRECATED and violation.meant for violation in config.violations
+        ):
             continue  # replaced by its new key
         if value is None and not forbids_unknown(dotted(path), config.release) and path == ():
             continue  # a comment key

@@ -6,15 +6,12 @@ A pure function of the value, the key's entry in the table (`schemas/compile.py`
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from dslint.config.coerce import INVALID, coerce, coerce_1, is_kind
+from dslint.config.violations import Consequence, Spec, ViolationKind
 from dslint.facts import Release
 from dslint.source.unknown import UNKNOWN
-
-Spec: TypeAlias = dict[str, Any]
-Consequence: TypeAlias = tuple[str, ...]
-"""("raises", phase, error), ("truthy",) or ("passes", note): see `schemas/marks.py`."""
 
 REFUSED: Consequence = ("raises", "parse", "ValidationError")
 """What a section with a pydantic model does with every invalid value."""
@@ -24,13 +21,10 @@ PYDANTIC_2 = Release(0, 15, 0)
 
 
 class Reading(NamedTuple):
-    """The value that DeepSpeed continues with (`UNKNOWN` if it raises), and for an invalid value the fault and its consequence.
-
-    `fault` is None or one of "wrong-type", "null", "not-a-choice", "out-of-range", "forbidden".
-    """
+    """The value that DeepSpeed continues with (`UNKNOWN` if it raises), and for an invalid value the fault and its consequence."""
 
     value: Any
-    fault: str | None = None
+    fault: ViolationKind | None = None
     consequence: Consequence | None = None
 
 
@@ -41,15 +35,15 @@ def read(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
 
 def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:
     if value is None:
-        return Reading(None) if "null" in spec["types"] else Reading(UNKNOWN, "null", REFUSED)
+        return Reading(None) if "null" in spec["types"] else Reading(UNKNOWN, ViolationKind.NULL, REFUSED)
     no_bool = spec.get("no_bool")
     if isinstance(value, bool) and no_bool and Release.parse(no_bool) <= release:
-        return Reading(UNKNOWN, "wrong-type", REFUSED)
+        return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, REFUSED)
     taken = _coerced(value, spec, release)
     if isinstance(taken, str) and spec["types"][0] == "list":
         taken = [taken]  # a single name stands for a list with it
     if taken is INVALID or (isinstance(taken, list) and not _items_fit(taken, spec)):
-        return Reading(UNKNOWN, "wrong-type", REFUSED)
+        return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, REFUSED)
     fault = _fault(taken, spec, release)
     return Reading(UNKNOWN, fault, REFUSED) if fault else Reading(taken)
 
@@ -66,35 +60,23 @@ def _coerced(value: Any, spec: Spec, release: Release) -> Any:
 
 
 def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
-    wrong = spec.get("wrong")
     if "falsy" in spec and not value:
         return Reading(value)
     if value is None and (_null_raises(spec, release) or "null" not in spec["types"]):
-        consequence = spec.get("null") or wrong
-        if consequence == ("truthy",):
-            return Reading(value=False, fault="null", consequence=consequence) if spec.get("default") else Reading(value=False)
-        return Reading(UNKNOWN, "null", consequence)
+        return _null_by_hand(spec)
     for banned, phase, error in spec.get("forbids", ()):
         if value == banned and isinstance(value, bool) == isinstance(banned, bool):
-            return Reading(UNKNOWN, "forbidden", ("raises", phase, error))
+            return Reading(UNKNOWN, ViolationKind.FORBIDDEN, ("raises", phase, error))
     kind = next((kind for kind in spec["types"] if is_kind(value, kind)), None)
     if kind is None:
-        return _wrong_by_hand(value, spec, wrong)
-    exact = spec.get("exact_int")
-    if kind == "int" and isinstance(value, float) and exact and Release.parse(exact) <= release:
-        return Reading(UNKNOWN, "wrong-type", wrong)
+        return _wrong_by_hand(value, spec, spec.get("wrong"))
+    if kind == "int":
+        return _int_by_hand(value, spec, release)
+    if isinstance(value, list) and not _items_fit(value, spec):
+        return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, _of_wrong_list(value, spec))
     if "needs" in spec and isinstance(value, dict) and spec["needs"][0] not in value:
-        return Reading(UNKNOWN, "forbidden", spec["needs"][1])
-    taken = int(value) if kind == "int" else value
-    if isinstance(taken, list) and not _items_fit(taken, spec):
-        consequence = spec.get("wrong_kinds", {}).get("list", wrong)
-        if consequence and consequence[0] == "raises" and len(taken) == spec.get("length"):
-            consequence = ("raises", consequence[1], "TypeError")  # the table describes a list that is too short
-        return Reading(UNKNOWN, "wrong-type", consequence)
-    fault = _fault(taken, spec, release)
-    if fault == "out-of-range":
-        return Reading(taken if "range" not in spec else UNKNOWN, fault, spec.get("range", ("passes", "")))
-    return Reading(UNKNOWN, fault, wrong) if fault else Reading(taken)
+        return Reading(UNKNOWN, ViolationKind.FORBIDDEN, spec["needs"][1])
+    return _checked(value, spec, release)
 
 
 def _null_raises(spec: Spec, release: Release) -> bool:
@@ -102,18 +84,48 @@ def _null_raises(spec: Spec, release: Release) -> bool:
     return "null" in spec and (until is None or release <= Release.parse(until))
 
 
+def _null_by_hand(spec: Spec) -> Reading:
+    consequence = spec.get("null") or spec.get("wrong")
+    if consequence != ("truthy",):
+        return Reading(UNKNOWN, ViolationKind.NULL, consequence)
+    return Reading(value=False, fault=ViolationKind.NULL, consequence=consequence) if spec.get("default") else Reading(value=False)
+
+
+def _int_by_hand(value: Any, spec: Spec, release: Release) -> Reading:
+    """A whole number, which may be written as `5e8` where the release does not insist on an integer."""
+    exact = spec.get("exact_int")
+    if isinstance(value, float) and exact and Release.parse(exact) <= release:
+        return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, spec.get("wrong"))
+    return _checked(int(value), spec, release)
+
+
+def _of_wrong_list(value: list[Any], spec: Spec) -> Consequence | None:
+    consequence: Consequence | None = spec.get("wrong_kinds", {}).get("list", spec.get("wrong"))
+    if consequence and consequence[0] == "raises" and len(value) == spec.get("length"):
+        return ("raises", consequence[1], "TypeError")  # the table describes a list that is too short
+    return consequence
+
+
+def _checked(value: Any, spec: Spec, release: Release) -> Reading:
+    """A value of the right type, held against choices and bounds."""
+    fault = _fault(value, spec, release)
+    if fault is ViolationKind.OUT_OF_RANGE:
+        return Reading(value if "range" not in spec else UNKNOWN, fault, spec.get("range", ("passes", "")))
+    return Reading(UNKNOWN, fault, spec.get("wrong")) if fault else Reading(value)
+
+
 def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading:
     if wrong == ("truthy",):
-        return Reading(bool(value), "wrong-type", wrong)
+        return Reading(bool(value), ViolationKind.WRONG_TYPE, wrong)
     for kind, consequence in spec.get("wrong_kinds", {}).items():
         if is_kind(value, kind):
-            return Reading(UNKNOWN, "wrong-type", consequence)
+            return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, consequence)
     if any(is_kind(value, kind) and not (kind == "int" and isinstance(value, float)) for kind in spec.get("lets", ())):
         if "range" in spec and not _is_inside(value, spec):
-            return Reading(UNKNOWN, "out-of-range", spec["range"])
+            return Reading(UNKNOWN, ViolationKind.OUT_OF_RANGE, spec["range"])
         note = f"DeepSpeed reads it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and uses it as written"
-        return Reading(value, "wrong-type", ("passes", note))
-    return Reading(UNKNOWN, "wrong-type", wrong)
+        return Reading(value, ViolationKind.WRONG_TYPE, ("passes", note))
+    return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, wrong)
 
 
 def _items_fit(value: list[Any], spec: Spec) -> bool:
@@ -131,20 +143,20 @@ def _is_item(item: Any, kind: str) -> bool:
     return is_kind(item, kind) if isinstance(item, str) else coerce(item, kind) is not INVALID
 
 
-def _fault(value: Any, spec: Spec, release: Release) -> str | None:
+def _fault(value: Any, spec: Spec, release: Release) -> ViolationKind | None:
     """Why a value of the right type is invalid, or None."""
     choices = _of_its_time(spec, "old_choices", release) or spec.get("choices") or (spec.get("words") if isinstance(value, str) else None)
     if choices and value is not None and not isinstance(value, list | dict):
         folded = value.lower() if "folded" in spec and isinstance(value, str) else value
         if folded not in choices and not ("folded" in spec and folded in {c.lower() for c in choices if isinstance(c, str)}):
-            return "not-a-choice"
+            return ViolationKind.NOT_A_CHOICE
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if "finite" in spec and isinstance(value, float) and not math.isfinite(value):
-        return "out-of-range"
+        return ViolationKind.OUT_OF_RANGE
     old = _of_its_time(spec, "bounds", release)
     bounds = spec if old is None else old
-    return None if _is_inside(value, bounds) else "out-of-range"
+    return None if _is_inside(value, bounds) else ViolationKind.OUT_OF_RANGE
 
 
 def _is_inside(value: float, bounds: Spec) -> bool:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dslint.config.context import Context
-from dslint.config.validate import Validator, Violation, default_of
-from dslint.config.values import UNKNOWN, Origin, Value
+from dslint.config.sections import default_of
+from dslint.config.validate import Validator
+from dslint.config.values import UNKNOWN, Doubt, Origin, Value
+from dslint.config.violations import Violation, ViolationKind
 from dslint.facts import Facts, Release
 from dslint.schemas.derive import DERIVED, Derived
 from dslint.schemas.key_table import KEYS
@@ -121,18 +123,22 @@ class Config:
     def _absent(self, path: Path) -> Value | None:
         """`UNKNOWN` for an absent key that may be intended: the file has syntax errors, or a misspelt key stands for it."""
         if self.document.problems:
-            return Value(UNKNOWN, Origin.WRITTEN, "the file has syntax errors")
+            return Value(UNKNOWN, Origin.WRITTEN, Doubt.SYNTAX)
         if self._in_open_dict(path):
-            return Value(UNKNOWN, Origin.WRITTEN, "the program may set it")
+            return Value(UNKNOWN, Origin.WRITTEN, Doubt.PROGRAM)
         for length in range(1, len(path) + 1):
             if path[:length] in self._doubtful:
-                return Value(UNKNOWN, Origin.WRITTEN, "misspelt")
+                return Value(UNKNOWN, Origin.WRITTEN, Doubt.MISSPELT)
             above = self._values.get(path[:length])
             if above is not None and above.origin is not Origin.WRITTEN:
                 return Value(UNKNOWN, above.origin)
             if above is not None and length < len(path) and not isinstance(self.node(path[:length]), Mapping) and above.value is UNKNOWN:
                 return Value(UNKNOWN, above.origin)
         return None
+
+    def is_misspelt(self, where: Where) -> bool:
+        """Whether a misspelt key stands for a key that is not written."""
+        return self.resolved(where).note is Doubt.MISSPELT
 
     def _in_open_dict(self, path: Path) -> bool:
         """Whether the nearest dict around an absent key may have more keys than are known."""
@@ -178,7 +184,7 @@ class Config:
         """Whether a section that has an `enabled` key is on: True, False or `UNKNOWN`."""
         return self.value(f"{section}.enabled")
 
-    def violations_of(self, *kinds: str) -> list[Violation]:
+    def violations_of(self, *kinds: ViolationKind) -> list[Violation]:
         """The violations of these kinds, in the order of the file."""
         return [violation for violation in self.violations if violation.kind in kinds]
 
@@ -206,7 +212,12 @@ def _mapped(validator: Validator) -> dict[Path, Value]:
     mapped: dict[Path, Value] = {}
     for violation in validator.violations:
         old = validator.values.get(violation.path)
-        if violation.kind != "deprecated" or violation.meant is None or not violation.spec["deprecated"].get("mapped", True) or old is None:
+        if (
+            violation.kind is not ViolationKind.DEPRECATED
+            or violation.meant is None
+            or not violation.spec["deprecated"].get("mapped", True)
+            or old is None
+        ):
             continue
         value = dict(violation.spec["deprecated"].get("values", ())).get(old.value, old.value) if old.value is not UNKNOWN else UNKNOWN
         mapped[violation.meant] = Value(value, Origin.MAPPED, f"from {violation.key}")

@@ -1,4 +1,4 @@
-"""Judge a tree by the key table: what every written key becomes, and which ones DeepSpeed refuses, drops or takes otherwise.
+"""Validate a tree by the key table: what every written key becomes, and which ones DeepSpeed refuses, drops or reads differently.
 
 Nothing here knows a key by name: the table says what a key is. What is found are `Violation`s, which the rules of the chapters DS1, DS6 and
 DS9 put into words.
@@ -6,111 +6,20 @@ DS9 put into words.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from dslint.config.read_value import PYDANTIC_2, REFUSED, Consequence, Reading, Spec, read
+from dslint.config.read_value import PYDANTIC_2, REFUSED, Reading, read
+from dslint.config.sections import children, default_of, drops_auto, forbids_unknown, is_habit
 from dslint.config.values import UNKNOWN, Origin, Unknown, Value
+from dslint.config.violations import Consequence, Spec, Violation, ViolationKind, raises
 from dslint.facts import Facts, Integration, Release
 from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
-from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, plain
+from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, dotted, plain
 
 REMOVED: Consequence = ("raises", "parse", "an error")
 """What the presence of a removed key leads to: a DeepSpeedConfigError or a ValidationError, as the section has it."""
-
-
-VIOLATIONS = frozenset(
-    (
-        *("unknown-key", "misplaced-key", "too-new", "removed", "dead", "deprecated", "given-twice", "shadowed"),
-        *("wrong-type", "null", "not-a-choice", "out-of-range", "forbidden"),
-        *("auto-dropped", "auto-kept", "auto-unfilled", "auto-undecided"),
-    )
-)
-"""The kinds of violations. Those of the second line are the faults of `read_value.Reading`."""
-
-
-class Violation:
-    """A key or value that is not what DeepSpeed reads there.
-
-    `kind` is one of `VIOLATIONS`.
-    `section` is the dotted key of the section it stands in, `spec` the key's entry in the table (empty for unknown keys), `meant` the path
-    the writer probably meant, `consequence` what DeepSpeed does (None where it does nothing about it), `becomes` the value it goes on with.
-    """
-
-    __slots__ = ("becomes", "consequence", "kind", "meant", "path", "section", "spec")
-
-    def __init__(
-        self,
-        kind: str,
-        path: Path,
-        section: str,
-        spec: Spec,
-        *,
-        consequence: Consequence | None = None,
-        meant: Path | None = None,
-        becomes: Any = UNKNOWN,
-    ) -> None:
-        self.kind = kind
-        self.path = path
-        self.section = section
-        self.spec = spec
-        self.consequence = consequence
-        self.meant = meant
-        self.becomes = becomes
-
-    @property
-    def key(self) -> str:
-        """The dotted path, for messages."""
-        return dotted(self.path)
-
-    @property
-    def raises(self) -> bool:
-        """Whether DeepSpeed raises because of it, in any phase."""
-        return self.consequence is not None and self.consequence[0] == "raises"
-
-
-def dotted(path: Path) -> str:
-    """A config path as text: `zero_optimization.stage`."""
-    return ".".join(map(str, path))
-
-
-@cache
-def children() -> dict[str, dict[str, str]]:
-    """For every section of the table (dotted; "" is the root) its keys by the names DeepSpeed accepts, documented ones first."""
-    tree: dict[str, dict[str, str]] = {"": {}}
-    for key, spec in KEYS.items():
-        parent, _, name = key.rpartition(".")
-        names = tree.setdefault(parent, {})
-        names[name.removesuffix("[]")] = key
-        for other in spec.get("also", ()):
-            names.setdefault(other, key)
-    return tree
-
-
-def is_habit(name: str) -> bool:
-    """Whether a key is a comment (`$schema`, `_comment`, `//`), which dslint accepts where DeepSpeed ignores it."""
-    return name.startswith(("_", "$", "//", "#")) or name.lower().startswith("comment")
-
-
-def default_of(spec: Spec, release: Release) -> Any:
-    """The default of a key in a release; `UNKNOWN` if it has none."""
-    held = [value for since, value in spec.get("defaults", ()) if since == "0" or Release.parse(since) <= release]
-    return held[-1] if held else spec.get("default", UNKNOWN)
-
-
-def forbids_unknown(section: str, release: Release) -> bool:
-    """Whether DeepSpeed parses a section with a model that rejects unknown keys and drops every "auto"."""
-    spec = KEYS.get(section, {})
-    since = spec.get("forbids_since")
-    return spec.get("unknown") == "raise" and (since is None or Release.parse(since) <= release)
-
-
-def drops_auto(section: str, release: Release) -> bool:
-    """Whether the model of a section that rejects unknown keys drops every "auto" first."""
-    since = KEYS.get(section, {}).get("drops_auto_since")
-    return since is None or Release.parse(since) <= release
 
 
 class Validator:
@@ -140,15 +49,12 @@ class Validator:
             key = known.get(name) or known.get("*")
             here = (*path, name)
             if key is None:
-                if not (
-                    refuses and name == "strict" and drops_auto(section, self.facts.deepspeed)
-                ):  # an argument of DeepSpeed's model class, not a key
-                    self._unknown(member, here, section, members, refuses=refuses)
+                self._unknown(member, here, section, members, refuses=refuses)
             elif refuses and key in names and name != "*":
-                self._violate("given-twice", here, section, KEYS[key], consequence=REFUSED, meant=(*path, names[key]))
+                self._violate(ViolationKind.GIVEN_TWICE, here, section, KEYS[key], consequence=REFUSED, meant=(*path, names[key]))
                 self.values[here] = Value(UNKNOWN, Origin.REFUSED)
             elif self._shadowed(KEYS[key], members):
-                self._violate("shadowed", here, section, KEYS[key], meant=(*path, KEYS[key]["shadowed_by"]))
+                self._violate(ViolationKind.SHADOWED, here, section, KEYS[key], meant=(*path, KEYS[key]["shadowed_by"]))
                 self.values[here] = Value(UNKNOWN, Origin.DROPPED)
             elif self._unread(KEYS[key], members, refuses=refuses):
                 self.values[here] = Value(UNKNOWN, Origin.DROPPED)
@@ -175,11 +81,13 @@ class Validator:
         name = member.key.value
         if KEYS.get(section, {}).get("unknown") == "open" or (not refuses and is_habit(name)):
             return
+        if refuses and name == "strict" and drops_auto(section, self.facts.deepspeed):
+            return  # an argument of DeepSpeed's model class, not a key
         from dslint.config.suggest import suggest  # imports difflib, which is needed only here
 
         meant = suggest(name, member.value, here[:-1], section, children().get(section, {}), set(siblings))
         refused = refuses and not (_is_auto(member.value) and drops_auto(section, self.facts.deepspeed))
-        kind = "unknown-key" if meant is None or meant[:-1] == here[:-1] else "misplaced-key"
+        kind = ViolationKind.UNKNOWN_KEY if meant is None or meant[:-1] == here[:-1] else ViolationKind.MISPLACED_KEY
         self._violate(kind, here, section, {}, consequence=REFUSED if refused else None, meant=meant)
         self.values[here] = Value(UNKNOWN, Origin.REFUSED if refused else Origin.DROPPED)
         if meant is not None:
@@ -217,26 +125,28 @@ class Validator:
             return
         deprecated = spec.get("deprecated")
         if deprecated and Release.parse(deprecated["release"]) <= self.facts.deepspeed:
-            self._violate("deprecated", path, section, spec, meant=_path(deprecated.get("use")))
+            self._violate(ViolationKind.DEPRECATED, path, section, spec, meant=_path(deprecated.get("use")))
         if isinstance(node, Mapping) and "section" in spec["types"]:
             self.values[path] = Value(UNKNOWN, Origin.WRITTEN)
             self._section(node, path, key)
-            return
-        value = plain(node)
-        if "bool_for" in spec and isinstance(value, bool):
+        elif "bool_for" in spec and isinstance(value := plain(node), bool):
             self.values[path] = Value(UNKNOWN, Origin.WRITTEN)
-            self.values[(*path, spec["bool_for"])] = Value(
-                int(value), Origin.MAPPED, f"{section or 'a section'} given as {str(value).lower()}"
-            )
-            return
-        release = self.facts.deepspeed
-        reading = self._overlooked(
-            read(value, spec, release, by_hand=by_hand and not ("auto_dropped" in spec and release < PYDANTIC_2)), spec
-        )
+            note = f"{section or 'a section'} given as {str(value).lower()}"
+            self.values[(*path, spec["bool_for"])] = Value(int(value), Origin.MAPPED, note)
+        else:
+            self._read(plain(node), path, section, spec, by_hand=by_hand)
+            self._inside(node, path, key)
+
+    def _read(self, value: Any, path: Path, section: str, spec: Spec, *, by_hand: bool) -> None:
+        """Read a value as DeepSpeed does, and note what is wrong with it."""
+        by_hand = by_hand and not ("auto_dropped" in spec and self.facts.deepspeed < PYDANTIC_2)
+        reading = self._overlooked(read(value, spec, self.facts.deepspeed, by_hand=by_hand), spec)
         if reading.fault:
             self._violate(reading.fault, path, section, spec, consequence=reading.consequence, becomes=reading.value)
-        refused = reading.consequence is not None and reading.consequence[0] == "raises"
-        self.values[path] = Value(reading.value, Origin.REFUSED if refused else Origin.WRITTEN)
+        self.values[path] = Value(reading.value, Origin.REFUSED if raises(reading.consequence) else Origin.WRITTEN)
+
+    def _inside(self, node: Node, path: Path, key: str) -> None:
+        """Validate the sections in a list, or in a dict with keys of the writer's own."""
         if isinstance(node, Sequence) and f"{key}[]" in KEYS:
             for index, item in enumerate(node.items):
                 if isinstance(item, Mapping):
@@ -251,6 +161,7 @@ class Validator:
         return reading
 
     def _in_release(self, node: Node, path: Path, section: str, spec: Spec) -> bool:
+        """Whether the release has the key; if not, why is noted."""
         release = self.facts.deepspeed
         unknown_raises = forbids_unknown(section, release) and not (_is_auto(node) and drops_auto(section, release))
         until = spec.get("until")
@@ -258,19 +169,11 @@ class Validator:
             raises_since = until.get("raises_since")
             refused = unknown_raises if until["then"] == "unknown" else until["then"] == "raises"
             refused = refused and (raises_since is None or Release.parse(raises_since) <= release)
-            self._violate(
-                "removed" if refused else "dead",
-                path,
-                section,
-                spec,
-                consequence=REMOVED if refused else None,
-                meant=_path(until.get("use")),
-            )
-        elif ("since" in spec and Release.parse(spec["since"]) > release) or any(
-            Release.parse(first) <= release <= Release.parse(last) for first, last in spec.get("absent", ())
-        ):
+            kind, consequence = (ViolationKind.REMOVED, REMOVED) if refused else (ViolationKind.DEAD, None)
+            self._violate(kind, path, section, spec, consequence=consequence, meant=_path(until.get("use")))
+        elif _is_to_come(spec, release):
             refused = unknown_raises
-            self._violate("too-new", path, section, spec, consequence=REFUSED if refused else None)
+            self._violate(ViolationKind.TOO_NEW, path, section, spec, consequence=REFUSED if refused else None)
         else:
             return True
         self.values[path] = Value(UNKNOWN, Origin.REFUSED if refused else Origin.DROPPED)
@@ -283,28 +186,28 @@ class Validator:
         if integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
             source = FILLED[integration.value].get(dotted(path))
             if source is None:
-                self._violate("auto-unfilled", path, section, spec)
+                self._violate(ViolationKind.AUTO_UNFILLED, path, section, spec)
             self.values[path] = Value(UNKNOWN, Origin.FILLED if source else Origin.REFUSED, source)
             return
         if "auto" in spec:
             self.values[path] = Value("auto", Origin.WRITTEN)
             return
-        kept = by_hand or not drops_auto(section, self.facts.deepspeed)
-        if kept:
-            reading = self._overlooked(read("auto", spec, self.facts.deepspeed, by_hand=by_hand), spec)
-            consequence, becomes = reading.consequence, reading.value
-            origin = Origin.REFUSED if consequence is not None and consequence[0] == "raises" else Origin.WRITTEN
+        if by_hand or not drops_auto(section, self.facts.deepspeed):
+            kind, reading = ViolationKind.AUTO_KEPT, self._overlooked(read("auto", spec, self.facts.deepspeed, by_hand=by_hand), spec)
+            origin = Origin.REFUSED if raises(reading.consequence) else Origin.WRITTEN
         else:
-            consequence, becomes, origin = None, default_of(spec, self.facts.deepspeed), Origin.DROPPED
-        kind = "auto-undecided" if integration is None else "auto-kept" if kept else "auto-dropped"
-        self._violate(kind, path, section, spec, consequence=consequence, becomes=becomes)
-        self.values[path] = (
-            Value(UNKNOWN, Origin.FILLED, "if a Hugging Face loader reads the file") if integration is None else Value(becomes, origin)
-        )
+            kind, reading = ViolationKind.AUTO_DROPPED, Reading(default_of(spec, self.facts.deepspeed))
+            origin = Origin.DROPPED
+        if integration is None:
+            kind = ViolationKind.AUTO_UNDECIDED
+            self.values[path] = Value(UNKNOWN, Origin.FILLED, "if a Hugging Face loader reads the file")
+        else:
+            self.values[path] = Value(reading.value, origin)
+        self._violate(kind, path, section, spec, consequence=reading.consequence, becomes=reading.value)
 
     def _violate(
         self,
-        kind: str,
+        kind: ViolationKind,
         path: Path,
         section: str,
         spec: Spec,
@@ -318,6 +221,13 @@ class Validator:
 
 def _path(key: str | None) -> Path | None:
     return tuple(key.split(".")) if key else None
+
+
+def _is_to_come(spec: Spec, release: Release) -> bool:
+    """Whether a key comes with a later release, or was absent for a while."""
+    if "since" in spec and Release.parse(spec["since"]) > release:
+        return True
+    return any(Release.parse(first) <= release <= Release.parse(last) for first, last in spec.get("absent", ()))
 
 
 def _is_auto(node: Node) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dslint.source.unknown import UNKNOWN, Unknown
 
-__all__ = ["UNKNOWN", "Origin", "Unknown", "Value"]
+__all__ = ["UNKNOWN", "Doubt", "Origin", "Unknown", "Value"]
 
 
 class Origin(StrEnum):
@@ -25,6 +25,15 @@ class Origin(StrEnum):
     """written, but DeepSpeed ignores it; the value is the default"""
     REFUSED = "refused"
     """written, but DeepSpeed raises because of it"""
+
+
+class Doubt(StrEnum):
+    """Why nothing is known of a key that is not written. The value is the note for people."""
+
+    SYNTAX = "the file has syntax errors"
+    PROGRAM = "the program may set it"
+    MISSPELT = "misspelt"
+    """a misspelt key stands for it"""
 
 
 class Value:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.config.context import NEEDS
-from dslint.config.validate import children
+from dslint.config.sections import children
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Node, Scalar, Sequence, Span
 

@@ -26,6 +26,11 @@ def path_of(where: Where) -> Path:
     return tuple(where.split(".")) if where else ()
 
 
+def dotted(path: Path) -> str:
+    """A config path as text: `zero_optimization.stage`."""
+    return ".".join(map(str, path))
+
+
 def pointer(path: Path) -> str:
     """A path as an RFC 6901 JSON pointer: `/zero_optimization/offload_param`."""
     return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

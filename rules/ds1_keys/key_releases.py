@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config, Violation
+from dslint.config import Config, Violation, ViolationKind
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
@@ -38,7 +38,7 @@ def removed_key(config: Config) -> Iterator[Finding]:
 
     Remove the key.
     """
-    for violation in config.violations_of("removed"):
+    for violation in config.violations_of(ViolationKind.REMOVED):
         until = violation.spec["until"]
         reason = "its feature was removed" if until["release"] == NEVER else f"the feature was removed after {until['release']}"
         use = f"Use `{until['use']}` instead." if until.get("use") else None
@@ -63,7 +63,7 @@ def dead_key(config: Config) -> Iterator[Finding]:
 
     Use the key that replaces it, or remove it.
     """
-    for violation in config.violations_of("dead"):
+    for violation in config.violations_of(ViolationKind.DEAD):
         until = violation.spec["until"]
         never = until["release"] == NEVER
         history = f"No DeepSpeed release reads {violation.key}" if never else f"{violation.key} was read up to DeepSpeed {until['release']}"
@@ -106,7 +106,7 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
 
     Write the key that replaces it.
     """
-    for violation in config.violations_of("deprecated"):
+    for violation in config.violations_of(ViolationKind.DEPRECATED):
         if _has_replacement_too(config, violation):
             continue  # DS114 reports it
         deprecated = violation.spec["deprecated"]
@@ -135,7 +135,7 @@ def key_too_new(config: Config) -> Iterator[Finding]:
 
     Run a release that has the key, or remove it.
     """
-    for violation in config.violations_of("too-new"):
+    for violation in config.violations_of(ViolationKind.TOO_NEW):
         since = violation.spec["since"]
         outcome = "rejects the config because of it" if violation.raises else "silently ignores it"
         yield Finding(
@@ -170,7 +170,7 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
 
     Keep one. The Hugging Face integrations know only the name that begins with `stage3_`.
     """
-    for violation in config.violations_of("given-twice"):
+    for violation in config.violations_of(ViolationKind.GIVEN_TWICE):
         assert violation.meant is not None
         name, other = violation.path[-1], violation.meant[-1]
         same = config.quote(violation.path) == config.quote(violation.meant)
@@ -205,7 +205,7 @@ def deprecated_and_replacement(config: Config) -> Iterator[Finding]:
 
     Remove the deprecated key.
     """
-    for violation in config.violations_of("deprecated"):
+    for violation in config.violations_of(ViolationKind.DEPRECATED):
         if _has_replacement_too(config, violation):
             use = violation.spec["deprecated"]["use"]
             yield Finding(
@@ -243,7 +243,7 @@ def key_shadowed(config: Config) -> Iterator[Finding]:
 
     Keep one of the two.
     """
-    for violation in config.violations_of("shadowed"):
+    for violation in config.violations_of(ViolationKind.SHADOWED):
         assert violation.meant is not None
         name, other = violation.path[-1], violation.meant[-1]
         yield Finding(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import UNKNOWN, Config, Violation
-from dslint.config.validate import children, dotted
+from dslint.config import UNKNOWN, Config, Violation, ViolationKind
+from dslint.config.sections import children
 from dslint.diagnostics import Cause, Effect, Phase, Severity
 from dslint.facts import NEWEST
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
@@ -20,7 +20,7 @@ from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.change import Move, Remove
-from dslint.source.tree import Mapping
+from dslint.source.tree import Mapping, dotted
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 
@@ -59,7 +59,7 @@ def _suggestion(violation: Violation) -> str | None:
     if _is_loss_scaling_of_bf16(violation):
         return "Remove it: only `fp16` has it."
     *section, name = violation.meant
-    if violation.kind != "misplaced-key":
+    if violation.kind is not ViolationKind.MISPLACED_KEY:
         return f'Did you mean "{name}"?'
     if name != violation.path[-1]:
         return f'Write it as "{name}" in `{dotted(tuple(section))}`.'
@@ -78,7 +78,7 @@ def _cause(violation: Violation, outcome: str) -> Cause | None:
     if violation.meant is None:
         advice = "Remove them." if violation.raises else 'Remove them, or begin their names with "_" if they are notes.'
         return Cause(f"unknown in {here}", f"{{count}} unknown keys {at}: {{keys}}. DeepSpeed {outcome}.", advice)
-    if violation.kind != "misplaced-key" or violation.meant[-1] != violation.path[-1]:
+    if violation.kind is not ViolationKind.MISPLACED_KEY or violation.meant[-1] != violation.path[-1]:
         return None
     there = f"`{dotted(violation.meant[:-1])}`" if len(violation.meant) > 1 else "the top level"
     advice = "Remove them: only `fp16` has them." if _is_loss_scaling_of_bf16(violation) else f"Move them to {there}."
@@ -109,7 +109,7 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
 
     Correct the spelling, move the key to its section, or remove it.
     """
-    for violation in config.violations_of("unknown-key", "misplaced-key"):
+    for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
         if violation.raises:
             newer = _is_newer_release(config)
             yield Finding(
@@ -147,7 +147,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     """
     newer = _is_newer_release(config)
     severity = Severity.WARNING if newer else None
-    for violation in config.violations_of("unknown-key", "misplaced-key"):
+    for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
         if violation.raises or violation.meant is None:
             continue
         fatal = _leaves_no_batch_size(config, violation)
@@ -207,7 +207,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
 
     Remove it, or begin its name with `_` to mark it as a note.
     """
-    for violation in config.violations_of("unknown-key"):
+    for violation in config.violations_of(ViolationKind.UNKNOWN_KEY):
         if not violation.raises and violation.meant is None:
             owner = owner_of(violation.path)
             yield Finding(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from dslint.config import Config, Violation
+from dslint.config import Config, Violation, ViolationKind
 from dslint.config.coerce import is_kind
-from dslint.config.validate import default_of
+from dslint.config.sections import default_of
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
@@ -47,7 +47,7 @@ def wrong_type(config: Config) -> Iterator[Finding]:
 
     Write numbers without quotes. `5e8` is valid for an integer.
     """
-    for violation in config.violations_of("wrong-type"):
+    for violation in config.violations_of(ViolationKind.WRONG_TYPE):
         if violation.key.startswith("aio.") and not any(to_nvme(config, section) for section in OFFLOAD_SECTIONS):
             continue  # nothing reads the section, which another rule reports
         if violation.key == "steps_per_print" and config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
@@ -141,8 +141,8 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
 
     Write `true` and `false` without quotes, and whole numbers for counts.
     """
-    for violation in config.violations_of("wrong-type", "null"):
-        if violation.raises or (violation.kind == "null" and violation.consequence != ("truthy",)):
+    for violation in config.violations_of(ViolationKind.WRONG_TYPE, ViolationKind.NULL):
+        if violation.raises or (violation.kind is ViolationKind.NULL and violation.consequence != ("truthy",)):
             continue
         node = config.node(violation.path)
         if isinstance(node, Scalar) and intended_json(node) is not None:
@@ -189,7 +189,7 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
 
     Write a number in the range that the message gives, or remove the key to use its default.
     """
-    for violation in config.violations_of("out-of-range", "forbidden"):
+    for violation in config.violations_of(ViolationKind.OUT_OF_RANGE, ViolationKind.FORBIDDEN):
         if violation.raises:
             default = default_of(violation.spec, config.release)
             known = is_kind(default, "int") or is_kind(default, "float")
@@ -217,7 +217,7 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
 
     Write one of the values that the message lists.
     """
-    for violation in config.violations_of("not-a-choice"):
+    for violation in config.violations_of(ViolationKind.NOT_A_CHOICE):
         if violation.raises:
             close = closest(config, violation)
             make_fix = unsafe if close == "none" else safe  # the writer of "gpu" may want another device than "none"
@@ -243,6 +243,6 @@ def null_value(config: Config) -> Iterator[Finding]:
 
     Remove the key to use its default.
     """
-    for violation in config.violations_of("null"):
+    for violation in config.violations_of(ViolationKind.NULL):
         if violation.raises:
             yield _rejected(config, violation, help="Remove the key to use its default.", fix=removed(violation.path))

@@ -48,7 +48,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         return
     if elasticity_computes_batch(config) or any(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)):
         return
-    if any(config.resolved(key).note == "misspelt" for key in (TRAIN, MICRO)):
+    if any(config.is_misspelt(key) for key in (TRAIN, MICRO)):
         return
     known_loader = config.facts.integration is not None
     hugging_face = config.facts.integration in HUGGING_FACE

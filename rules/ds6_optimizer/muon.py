@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.config.validate import is_habit
+from dslint.config.sections import is_habit
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import Config, ViolationKind
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
@@ -108,7 +108,7 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     """
     key = "datastates_ckpt"
     node = config.node(key)
-    if node is None or any(violation.path == (key,) and violation.kind == "too-new" for violation in config.violations):
+    if node is None or any(violation.path == (key,) and violation.kind is ViolationKind.TOO_NEW for violation in config.violations):
         return
     enabled = config.node(f"{key}.enabled")
     switch = node if enabled is None else enabled

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
-from dslint.config.validate import is_habit
+from dslint.config import Config, ViolationKind
+from dslint.config.sections import is_habit
 from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.fixes import write
@@ -41,7 +41,10 @@ def section_not_enabled(config: Config) -> Iterator[Finding]:
         if not isinstance(node, Mapping) or config.has(f"{section}.enabled"):
             continue
         names = [member.key.value for member in node.members if not is_habit(member.key.value)]
-        if not names or any(violation.meant == (section, "enabled") for violation in config.violations_of("unknown-key", "misplaced-key")):
+        if not names or any(
+            violation.meant == (section, "enabled")
+            for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY)
+        ):
             continue
         if config.value(section) is None or any(violation.path == (section,) for violation in config.violations):
             continue

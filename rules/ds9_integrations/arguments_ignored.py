@@ -55,7 +55,7 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         return
     if config.has(ACCUMULATION) or not isinstance(config.document.root, Mapping):
         return
-    if config.document.problems or config.resolved(ACCUMULATION).note == "misspelt":
+    if config.document.problems or config.is_misspelt(ACCUMULATION):
         return
     crashes = config.has(TRAIN) and not config.is_null(TRAIN)
     outcome = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import UNKNOWN, Config, Violation
-from dslint.config.validate import default_of, drops_auto, forbids_unknown
+from dslint.config import UNKNOWN, Config, Violation, ViolationKind
+from dslint.config.sections import default_of, drops_auto, forbids_unknown
 from dslint.diagnostics import Applicability, Cause, Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
@@ -75,12 +75,12 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
     Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`. As long as
     the integration is not known, the finding is a warning.
     """
-    for violation in config.violations_of("auto-dropped", "auto-undecided"):
-        if violation.kind == "auto-undecided" and not _drops(config, violation):
+    for violation in config.violations_of(ViolationKind.AUTO_DROPPED, ViolationKind.AUTO_UNDECIDED):
+        if violation.kind is ViolationKind.AUTO_UNDECIDED and not _drops(config, violation):
             continue
         key = violation.key
         changes_training = key in CONSEQUENCES
-        known = violation.kind == "auto-dropped"
+        known = violation.kind is ViolationKind.AUTO_DROPPED
         drops = f"DeepSpeed {config.release} drops the key and {_consequence_of_default(violation)}"
         message = (
             f'{key} is "auto", and no integration replaces it: {drops}.'
@@ -160,10 +160,10 @@ def auto_kept(config: Config) -> Iterator[Finding]:
 
     Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`.
     """
-    for violation in config.violations_of("auto-kept", "auto-undecided"):
-        if violation.kind == "auto-undecided" and _drops(config, violation):
+    for violation in config.violations_of(ViolationKind.AUTO_KEPT, ViolationKind.AUTO_UNDECIDED):
+        if violation.kind is ViolationKind.AUTO_UNDECIDED and _drops(config, violation):
             continue
-        known = violation.kind == "auto-kept"
+        known = violation.kind is ViolationKind.AUTO_KEPT
         outcome = _outcome_of_string(violation)
         message = (
             f'{violation.key} is "auto", and no integration replaces it: DeepSpeed {outcome}.'
@@ -226,7 +226,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
 
     Write a value, or remove the key to use DeepSpeed's default.
     """
-    for violation in config.violations_of("auto-unfilled"):
+    for violation in config.violations_of(ViolationKind.AUTO_UNFILLED):
         integration = config.facts.integration
         assert isinstance(integration, Integration)
         inferred = "integration" in config.evidence

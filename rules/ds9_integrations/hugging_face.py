@@ -40,7 +40,7 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
     root = config.document.root
     if not isinstance(root, Mapping) or not root.members or config.has("zero_optimization"):
         return
-    if config.resolved(STAGE).note == "misspelt":
+    if config.is_misspelt(STAGE):
         return
     inferred = "integration" in config.evidence and config.setup is None
     raising = "may raise" if inferred else "raises"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.config.validate import default_of
+from dslint.config.sections import default_of
 from dslint.diagnostics import Applicability
 from dslint.facts import Release
 from dslint.rule import FixPlan

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dslint.config.validate import children
+from dslint.config.sections import children
 from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
 
 Config = dict[str, Any]

@@ -15,7 +15,7 @@ import pytest
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.infer import infer
-from dslint.config.validate import VIOLATIONS
+from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Effect
 from dslint.facts import Facts, Integration, Release
 from dslint.lint.document import lint_document
@@ -48,7 +48,7 @@ def missed(document: Document, given: Facts | Context) -> list[str]:
     """Rules that find something although none of their watches holds."""
     config = resolve(document, given)
     signals = signals_of(config)
-    assert {violation.kind for violation in config.violations} <= VIOLATIONS
+    assert {violation.kind for violation in config.violations} <= set(ViolationKind)
     idle = [
         rule for rule in RULES if not can_run(rule.watches, signals) and all(config.context.get(need) is not None for need in rule.needs)
     ]

@@ -98,4 +98,4 @@ def test_the_schema_goes_to_a_file_or_to_standard_output(tmp_path: Path) -> None
     assert json.loads(file.read_text(encoding="utf-8")) == printed
     refused = dslint("schema", "--output", tmp_path / "no" / "s.json")
     assert refused.returncode == 2
-    assert "cannot be written" in refused.stderr
+    assert "cannot write" in refused.stderr
