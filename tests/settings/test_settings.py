@@ -241,13 +241,16 @@ def test_a_file_that_settings_name_is_read_once_for_all_folders(tmp_path: Path, 
         Path(target.path).parent.mkdir()
         Path(target.path).write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
     opened: list[str] = []
-    for module, name in ((builtins, "open"), (os, "open")):
 
-        def count(path: object, *arguments: object, through: Any = getattr(module, name), **more: object) -> Any:
+    def counting(through: Any) -> Any:
+        def count(path: object, *arguments: object, **more: object) -> Any:
             opened.append(Path(path).name if isinstance(path, str | Path) else "")
             return through(path, *arguments, **more)
 
-        monkeypatch.setattr(module, name, count)
+        return count
+
+    monkeypatch.setattr(builtins, "open", counting(open))
+    monkeypatch.setattr(os, "open", counting(os.open))
     assert len(lint_all(targets, Finder(), jobs=1)) == 30
     assert {name: opened.count(name) for name in ("dslint.toml", "team.json", "config.json", "ds.json")} == {
         "dslint.toml": 1,
