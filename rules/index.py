@@ -147,7 +147,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS525", "client-optimizer-with-offload", "advice", None, (), (), ("zero_optimization.offload_optimizer",), "ds5_offload.cpu_offload", "client_optimizer_with_offload"),
     ("DS526", "unforced-cpu-optimizer", "slow", None, (), (), ("zero_force_ds_cpu_optimizer",), "ds5_offload.cpu_offload", "unforced_cpu_optimizer"),
     ("DS527", "offload-not-pinned", "slow", None, (), ("pedantic",), ("zero_optimization.offload_optimizer", "zero_optimization.offload_param"), "ds5_offload.cpu_offload", "offload_not_pinned"),
-    ("DS528", "offload-step-dominates", "slow", None, ("model",), ("pedantic",), ("zero_optimization.offload_optimizer",), "ds5_offload.cpu_offload", "offload_step_dominates"),
+    ("DS528", "offload-step-dominates", "slow", None, (), ("pedantic",), ("zero_optimization.offload_optimizer",), "ds5_offload.cpu_offload", "offload_step_dominates"),
     ("DS529", "offload-without-device", "silent", None, (), (), ("zero_optimization.offload_optimizer", "zero_optimization.offload_param"), "ds5_offload.offload_device", "offload_without_device"),
     ("DS530", "automatic-offload-device", "silent", None, (), (), ("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"), "ds5_offload.offload_device", "automatic_offload_device"),
     # DS6

@@ -29,7 +29,6 @@ from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_setup_text
 from dslint.registry.rules import default_rules
-from dslint.report.words import is_judged
 from dslint.settings import Finder
 from dslint.setup.files import is_setup
 from dslint.source.read import read
@@ -56,7 +55,7 @@ class Tally:
 
     def add(self, result: FileResult, verdict: Verdict | None) -> None:
         """Count a file."""
-        if not is_judged(result):
+        if not result.is_judged:
             self.left_out[result.kind] += 1
             return
         self.judged += 1

@@ -1,8 +1,8 @@
-"""Begin a rule: write its skeleton into the module of its chapter.
+"""Begin a rule: write its skeleton into the module of its topic.
 
-    python scripts/new_rule.py DS5 nvme-without-path --effect crash --phase initialize --module nvme
+    python scripts/new_rule.py DS5 nvme-on-a-network-disk --effect crash --phase initialize --module nvme
 
-takes the next free code of the chapter. Where a chapter has several modules and none is named, they are listed.
+takes the next free code of the chapter. Without --module the modules of the chapter are listed; a new name begins a new module.
 The skeleton fails the suite until it is filled in, so that it cannot be forgotten.
 """
 
@@ -12,16 +12,17 @@ import argparse
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
 
 from dslint.diagnostics import Effect, Phase
-from dslint.registry.rules import CHAPTERS, all_rules
+from dslint.registry.rules import all_rules
+
+RULES = Path(__file__).resolve().parent.parent / "rules"
 
 SKELETON = '''
 
-@rule("{code}", "{name}", effect=Effect.{effect}{phase}, references=())
-@bad('{{"train_micro_batch_size_per_gpu": 4}}', at="")
-@good('{{"train_micro_batch_size_per_gpu": 4}}')
+@rule("{code}", "{name}", effect=Effect.{effect}{phase}, watches=("FILL.IN",), references=())
+@bad(\'{{"train_micro_batch_size_per_gpu": 4}}\', at="")
+@good(\'{{"train_micro_batch_size_per_gpu": 4}}\')
 def {function}(config: Config) -> Iterator[Finding]:
     """What is wrong, in one sentence.
 
@@ -29,59 +30,80 @@ def {function}(config: Config) -> Iterator[Finding]:
 
     What to write instead.
     """
-    raise NotImplementedError("{code}: fill in the rule, its documentation and its examples")
+    raise NotImplementedError("{code}: fill in the rule, its watches, references, documentation and examples")
     yield
 '''
+
+MODULE = '''"""{chapter}: say in one line what the rules of this module are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.rule import Finding, bad, good, rule
+'''
+
+NEXT = """The suite fails until it is filled in. Then:
+  python scripts/build_rule_index.py       # compile rules/index.py
+  python scripts/docs_pages.py             # the list of rules in docs/rules/README.md
+  python scripts/record_errors.py          # a crash: what DeepSpeed raises, for `dslint rule --error` (needs DeepSpeed)
+  pytest tests/rules tests/registry -k {code}
+  pytest tests/engine/test_rules.py -k {code}  # a crash, tried on the real DeepSpeed
+If docs/coverage.tsv lists the mistake, put {code} into its line."""
 
 
 class Unfit(Exception):
     """The arguments do not make a rule. The text says why."""
 
 
-def skeleton(chapter: str, name: str, effect: Effect, phase: Phase | None, wanted: str | None) -> tuple[Path, str, str]:
-    """The module to write to, the code of the new rule, and its text.
+def next_code(chapter: str, name: str, effect: Effect, phase: Phase | None) -> str:
+    """The code of a new rule.
 
     Raises:
-        Unfit: no such chapter or module, a name that is taken or no name, a phase missing or too many.
+        Unfit: an unknown chapter, a name that is malformed or taken, or a phase that is missing or superfluous.
     """
-    digit = chapter.upper().removeprefix("DS")
-    modules = [module for module in CHAPTERS if any(rule.module == module.__name__ and rule.code[2] == digit for rule in all_rules())]
-    if not modules:
-        raise Unfit(f"no module has rules of chapter {chapter}: begin one in rules/, and name it in CHAPTERS of rules/__init__.py")
+    codes = [int(rule.code[2:]) for rule in all_rules() if rule.code.startswith(chapter)]
+    if not codes:
+        raise Unfit(f"unknown chapter {chapter}; `dslint rule` lists DS0 to DS9")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
-        raise Unfit(f'{name!r} is no name: write words in small letters, with hyphens, that read as "allow {name}"')
+        raise Unfit(f'malformed name {name!r}: write lower-case words with hyphens that read as "allow {name}"')
     if any(rule.name == name for rule in all_rules()):
-        raise Unfit(f"there is a rule {name} already")
+        raise Unfit(f"the rule {name} exists already")
     if (effect is Effect.CRASH) != (phase is not None):
-        raise Unfit("a crash has a --phase, and nothing else has one")
-    code = f"DS{1 + max(int(rule.code[2:]) for rule in all_rules() if rule.code[2] == digit)}"
-    text = SKELETON.format(
-        code=code,
-        name=name,
-        effect=effect.name,
-        phase=f", phase=Phase.{phase.name}" if phase else "",
-        function=name.replace("-", "_"),
-    )
-    return _module(chapter, modules, wanted), code, text
+        raise Unfit("--phase goes with --effect crash, and only with it")
+    return f"DS{1 + max(codes)}"
 
 
-def _module(chapter: str, modules: list[ModuleType], wanted: str | None) -> Path:
-    """The file of the module that the rule goes to."""
-    short = {module.__name__.rpartition(".")[2]: module for module in modules}
-    if (wanted is None and len(short) > 1) or (wanted is not None and wanted not in short):
-        lines = (f"  {name:<20} {(module.__doc__ or '').partition(chr(10))[0]}" for name, module in short.items())
-        raise Unfit(f"{chapter} has these modules; name the one that fits with --module:\n" + "\n".join(lines))
-    file = short[wanted or next(iter(short))].__file__
-    assert file is not None
-    return Path(file).resolve()
+def module_of(chapter: str, wanted: str | None) -> Path:
+    """The file that the rule goes to.
+
+    Raises:
+        Unfit: no module is named, or its name is not one; the text lists those of the chapter.
+    """
+    (folder,) = RULES.glob(f"{chapter.lower()}_*")
+    if wanted is not None and re.fullmatch(r"[a-z][a-z0-9_]*", wanted):
+        return folder / f"{wanted}.py"
+    files = (file for file in sorted(folder.glob("*.py")) if file.stem != "__init__")
+    lines = (f"  {file.stem:<24} {file.read_text(encoding='utf-8').partition(chr(10))[0].strip(chr(34))}" for file in files)
+    raise Unfit("name the topic with --module, one of these or a new one:\n" + "\n".join(lines))
 
 
-def _with_phase(module: str) -> str:
-    """The module's text, with `Phase` among its imports."""
-    line = re.search(r"^from dslint.diagnostics import (.*)$", module, re.MULTILINE)
-    if line is None or "Phase" in line[1]:
-        return module
-    return module.replace(line[0], f"from dslint.diagnostics import {', '.join(sorted([*line[1].split(', '), 'Phase']))}")
+def with_imports(module: str, phase: Phase | None) -> str:
+    """The text of a module, with what the skeleton needs among its imports."""
+    needed = {"collections.abc": {"Iterator"}, "dslint.config": {"Config"}, "dslint.rule": {"Finding", "bad", "good", "rule"}}
+    needed["dslint.diagnostics"] = {"Effect", "Phase"} if phase else {"Effect"}
+    for source, names in needed.items():
+        line = re.search(rf"^from {re.escape(source)} import (.*)$", module, re.MULTILINE)
+        if line is None:
+            after = re.search(r"^from __future__ import annotations\n", module, re.MULTILINE)
+            at = after.end() if after else 0
+            module = f"{module[:at]}\nfrom {source} import {', '.join(sorted(names))}{module[at:]}"
+        elif not names <= set(line[1].split(", ")):
+            every = sorted({*line[1].split(", "), *names}, key=lambda name: (name.islower(), name))
+            module = module.replace(line[0], f"from {source} import {', '.join(every)}")
+    return module
 
 
 def main() -> int:
@@ -91,17 +113,28 @@ def main() -> int:
     parser.add_argument("name")
     parser.add_argument("--effect", type=Effect, required=True, choices=list(Effect))
     parser.add_argument("--phase", type=Phase, choices=list(Phase))
-    parser.add_argument("--module", help="the module in rules/ it goes to")
-    arguments = parser.parse_args()
+    parser.add_argument("--module", help="the file in the chapter's folder it goes to")
+    given = parser.parse_args()
+    chapter = "DS" + given.chapter.upper().removeprefix("DS")
     try:
-        module, code, text = skeleton(arguments.chapter, arguments.name, arguments.effect, arguments.phase, arguments.module)
+        code = next_code(chapter, given.name, given.effect, given.phase)
+        file = module_of(chapter, given.module)
     except Unfit as error:
         print(f"new_rule: {error}", file=sys.stderr)
         return 2
-    whole = _with_phase(module.read_text(encoding="utf-8")) + text
-    module.write_text(whole, encoding="utf-8")
+    text = SKELETON.format(
+        code=code,
+        name=given.name,
+        effect=given.effect.name,
+        phase=f", phase=Phase.{given.phase.name}" if given.phase else "",
+        function=given.name.replace("-", "_"),
+    )
+    module = file.read_text(encoding="utf-8") if file.exists() else MODULE.format(chapter=chapter)
+    whole = with_imports(module, given.phase) + text
+    file.write_text(whole, encoding="utf-8")
     line = whole.count("\n") - text.count("\n") + 3
-    print(f"{code} {arguments.name}: {module}:{line}. The suite fails until it is filled in.")
+    print(f"{code} {given.name}: {file}:{line}")
+    print(NEXT.format(code=code))
     return 0
 
 

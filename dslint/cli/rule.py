@@ -11,6 +11,7 @@ from dslint.cli.options import color_option, complete_rules, run_settings, termi
 from dslint.errors import UserError
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of, no_such_rule
+from dslint.registry.watches import watched_keys
 from dslint.report import rule_page
 from dslint.settings import Finder, from_environment
 
@@ -28,20 +29,25 @@ ENOUGH = 4 * 2**20
     help="Find the rules behind an error of DeepSpeed, transformers, Accelerate or Lightning: its message or traceback, "
     'a log file, or "-" for standard input.',
 )
+@click.option(
+    "--key", metavar="KEY", help="List the rules about a config key or the keys below it, such as zero_optimization.offload_param."
+)
 @color_option
-def command(word: str | None, error: str | None, color: str) -> None:
+def command(word: str | None, error: str | None, key: str | None, color: str) -> None:
     """Explain a rule: what it finds, why it matters, what to write instead. Without CODE or NAME, list all rules.
 
-    With --error, exit with 1 if no rule explains the error.
+    With --error, exit with 1 if no rule explains the error; with --key, if no rule is about the key.
     """
     run_settings(Finder([from_environment(os.environ)]))[
         "plugins"
     ]  # reading the setting loads the plug-ins, so that their rules are listed
     colored = wants_color(color, sys.stdout)
     width = terminal_width(most=100)
+    if sum(given is not None for given in (word, error, key)) > 1:
+        raise click.UsageError("give only one of CODE or NAME, --error and --key.")
+    if key is not None:
+        sys.exit(_about(key, color=colored, width=width))
     if error is not None:
-        if word is not None:
-            raise click.UsageError("--error cannot be combined with CODE or NAME.")
         sys.exit(_behind(error, color=colored, width=width))
     if word is None:
         click.echo(rule_page.index(all_rules(), color=colored, width=width), color=True)
@@ -51,6 +57,16 @@ def command(word: str | None, error: str | None, color: str) -> None:
             click.echo(rule_page.render(rule.load(), color=colored, width=width), color=True)
             return
     raise click.UsageError(no_such_rule(word, all_rules()))
+
+
+def _about(key: str, *, color: bool, width: int) -> int:
+    """List the rules that watch a key or one below it, and return the exit code."""
+    rules = [rule for rule in all_rules() if any(path == key or path.startswith(f"{key}.") for path in watched_keys(rule))]
+    if not rules:
+        click.echo(f'No rule is about the key "{key}".', err=True)
+        return NOTHING
+    click.echo(rule_page.index(rules, color=color, width=width), color=True)
+    return FOUND
 
 
 def _behind(text: str, *, color: bool, width: int) -> int:

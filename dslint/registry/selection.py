@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dslint.registry.redirects import RENAMED
 from dslint.rule import RuleInfo
 
 ALL = "ALL"
@@ -58,8 +59,8 @@ def means(word: str, rule: RuleInfo) -> bool:
 
 
 def is_name_of(word: str, rule: RuleInfo) -> bool:
-    """Whether a word is the code or the name of a rule."""
-    return word.upper() == rule.code.upper() or word.lower() == rule.name
+    """Whether a word is the code, the name or a former name of a rule."""
+    return word.upper() == rule.code.upper() or word.lower() == rule.name or RENAMED.get(word.lower()) == rule.code
 
 
 def check_words(words: Iterable[str], rules: Iterable[RuleInfo]) -> None:

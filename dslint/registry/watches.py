@@ -8,8 +8,12 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.config.context import NEEDS
 from dslint.config.sections import children
+from dslint.rule import RuleInfo
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Node, Scalar, Sequence, Span
+
+WORDS = ("=auto", "text", "setup", "ignores")
+"""Watches that are not keys, besides those with a colon."""
 
 
 class Signals(NamedTuple):
@@ -36,6 +40,11 @@ def can_run(watches: tuple[str, ...], signals: Signals) -> bool:
         elif watch.startswith(("always", *signals.opaque)):
             return True
     return False
+
+
+def watched_keys(rule: RuleInfo) -> tuple[str, ...]:
+    """The config keys among a rule's watches, dotted."""
+    return tuple(watch.removeprefix("!") for watch in rule.watches if ":" not in watch and watch not in WORDS)
 
 
 def signals_of(config: Config) -> Signals:

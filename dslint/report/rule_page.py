@@ -38,7 +38,15 @@ def render(rule: Rule, *, color: bool, width: int) -> str:
         blocks.append(wrap(f"Requires {listed(flag(fact) for fact in rule.needs)}; otherwise the rule is skipped.", width))
     if rule.references:
         blocks.append([style.paint("References:", "bold"), *("  " + reference for reference in rule.references)])
+    blocks.append([f"Source: {source_of(rule)}"])
     return "\n\n".join("\n".join(block) for block in blocks if block)
+
+
+def source_of(rule: Rule) -> str:
+    """The file and line of a rule's function, from the top of the repository; of a plug-in, its module and line."""
+    inside = rule.module.removeprefix("dslint.")
+    path = inside.replace(".", "/") + ".py" if inside != rule.module else rule.module
+    return f"{path}:{rule.line}"
 
 
 def _head(rule: Rule, style: Style) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from dslint.config import resolve
 from dslint.config.context import PARTS
 from dslint.config.load import take
 from dslint.diagnostics import Diagnostic, Effect
@@ -83,3 +84,18 @@ def test_messages_are_sentences(rule: Rule) -> None:
                 assert "  " not in diagnostic.message
                 assert "UNKNOWN" not in diagnostic.message + (diagnostic.help or "")
                 assert diagnostic.message != diagnostic.help
+
+
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.needs], ids=lambda rule: rule.code)
+def test_a_rule_uses_the_facts_it_needs(rule: Rule) -> None:
+    """Without a fact that it needs, a rule finds nothing; a fact that it does not use would only keep it from running."""
+    for example in rule.bad:
+        document = parse(example.text)
+        for fact in rule.needs:
+            context = context_of(example)
+            context = context._replace(**{fact: None}) if fact in PARTS else context.but(**{fact: None})
+            try:
+                found = list(rule.check(resolve(document, context)))
+            except Exception:  # noqa: BLE001 - it looked for the fact
+                continue
+            assert found == [], fact

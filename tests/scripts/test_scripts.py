@@ -28,13 +28,27 @@ def checkout(root: Path, tmp_path: Path) -> Path:
 def test_a_new_rule_gets_the_next_code_and_fails_until_filled_in(checkout: Path) -> None:
     before = (checkout / "rules/ds5_offload/offload_device.py").read_text(encoding="utf-8")
     done = run(
-        "new_rule.py", "DS5", "nvme-on-a-network-disk", "--effect", "crash", "--phase", "initialize", "--module", "offload", root=checkout
+        "new_rule.py",
+        "DS5",
+        "nvme-on-a-network-disk",
+        "--effect",
+        "crash",
+        "--phase",
+        "initialize",
+        "--module",
+        "offload_device",
+        root=checkout,
     )
     assert done.returncode == 0, done.stderr
-    module, line = done.stdout.split(": ")[1].split(" ")[0].rstrip(".").rsplit(":", 1)
+    module, line = done.stdout.splitlines()[0].split(": ")[1].rsplit(":", 1)
     text = Path(module).read_text(encoding="utf-8")
-    assert text.replace("import Effect, Phase", "import Effect").startswith(before.replace("import Effect, Phase", "import Effect"))
+    assert text.startswith(before)  # it has all imports
     assert text.splitlines()[int(line) - 1].startswith("@rule(")
+    assert run("build_rule_index.py", root=checkout).returncode == 1, "watches and references have to be filled in"
+    Path(module).write_text(
+        text.replace("FILL.IN", "train_micro_batch_size_per_gpu").replace("references=()", 'references=("x",)'), encoding="utf-8"
+    )
+    assert run("build_rule_index.py", root=checkout).returncode == 0
     config = checkout / "ds_config.json"
     config.write_text('{"train_micro_batch_size_per_gpu": 4}', encoding="utf-8")
     lint = [sys.executable, "-m", "dslint", "check", str(config), "--output-format", "concise"]
@@ -48,11 +62,11 @@ def test_a_new_rule_gets_the_next_code_and_fails_until_filled_in(checkout: Path)
     ("arguments", "words"),
     [
         (("DS5", "offload-param-below-stage-3", "--effect", "ignored"), "already"),
-        (("DS5", "Not_A_Name", "--effect", "ignored"), "no name"),
+        (("DS5", "Not_A_Name", "--effect", "ignored"), "malformed name"),
         (("DS5", "a-crash", "--effect", "crash"), "--phase"),
-        (("DS77", "a-name", "--effect", "ignored"), "no module"),
+        (("DS77", "a-name", "--effect", "ignored"), "unknown chapter"),
         (("DS5", "a-name", "--effect", "ignored"), "nvme "),
-        (("DS5", "a-name", "--effect", "ignored", "--module", "nvm"), "nvme "),
+        (("DS5", "a-name", "--effect", "ignored", "--module", "not a name"), "nvme "),
     ],
 )
 def test_what_makes_no_rule_is_refused(root: Path, arguments: tuple[str, ...], words: str) -> None:
