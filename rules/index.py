@@ -313,4 +313,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS938", "strategy-arguments-beside-config", "ignored", None, (), (), ("setup",), "ds9_integrations.lightning", "strategy_arguments_beside_config"),
     ("DS939", "generation-at-stage-3", "slow", None, (), ("setup",), ("setup",), "ds9_integrations.trainer_arguments", "generation_at_stage_3"),
     ("DS945", "section-replaced-by-program", "ignored", None, (), (), ("setup",), "ds9_integrations.program", "section_replaced_by_program"),
+    ("DS946", "device-map-with-zero-3", "crash", "load", (), (), ("setup",), "ds9_integrations.program", "device_map_with_zero_3"),
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
 
 _ADAMW = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, '
@@ -134,3 +134,53 @@ def section_replaced_by_program(config: Config) -> Iterator[Finding]:
                 on="key",
                 related=(given.related("passed here"),),
             )
+
+
+_LOADING = (
+    "from transformers import AutoModelForCausalLM, TrainingArguments\n"
+    'arguments = TrainingArguments(output_dir="out", deepspeed="ds_config.json")\n'
+    'model = AutoModelForCausalLM.from_pretrained("model"%s)\n'
+)
+
+
+@rule(
+    "DS946",
+    "device-map-with-zero-3",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("transformers/integrations/accelerate.py, check_and_set_device_map",),
+    untried=RAISED_BY_LOADER,
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
+    at="zero_optimization.stage",
+    program=_LOADING % ', device_map="auto"',
+    integration="transformers",
+)
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
+    program=_LOADING % "",
+    integration="transformers",
+)
+@good(_STAGE_2, program=_LOADING % ', device_map="auto"', integration="transformers")
+def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
+    """The program loads a model with `device_map`, and the config is for ZeRO stage 3.
+
+    ZeRO stage 3 partitions the parameters over the ranks itself. Once the config is known to transformers, `from_pretrained` raises
+    "DeepSpeed Zero-3 is not compatible with passing a `device_map`."
+
+    Remove `device_map`. At stage 3 each rank needs only its part of the model.
+    """
+    given = config.setup.program.device_map if config.setup and config.setup.program else None
+    if given is None or config.value("zero_optimization.stage") != 3 or config.facts.integration not in HUGGING_FACE:
+        return
+    yield Finding(
+        "zero_optimization.stage",
+        f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers raises "
+        '"DeepSpeed Zero-3 is not compatible with passing a `device_map`."',
+        help="Remove device_map from the program.",
+        related=(given.related("passed here"),),
+        severity=Severity.WARNING,
+        certain=False,
+    )

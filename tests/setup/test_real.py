@@ -290,3 +290,18 @@ def test_the_real_thing_says_what_the_rule_says(case: Case, folder: Folder, answ
 
 def test_names_are_unique() -> None:
     assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_a_device_map_raises_at_stage_3() -> None:
+    """The crash of DS946."""
+    code = (
+        "from transformers.integrations import HfDeepSpeedConfig\n"
+        "from transformers.integrations.accelerate import check_and_set_device_map\n"
+        "for stage in (2, 3):\n"
+        "    config = HfDeepSpeedConfig({'zero_optimization': {'stage': stage}})\n"
+        "    check_and_set_device_map('auto')\n"
+        "    print(stage)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False)
+    assert ran.stdout.split() == ["2"]
+    assert "not compatible with passing a `device_map`" in ran.stderr

@@ -121,4 +121,14 @@ def _program(recorder: Recorder, shown: str) -> Program:
     facts = recorder.facts
     loaders = facts.loaders - {"accelerate"} if "transformers" in facts.loaders else facts.loaders
     loader = next(iter(loaders)) if len(loaders) == 1 else None
-    return Program(shown, loader, facts.dummy_optimizer, facts.optimizer, facts.legacy, facts.accumulation, facts.trainer, facts.strategy)
+    return Program(
+        shown,
+        loader,
+        facts.dummy_optimizer,
+        facts.optimizer,
+        facts.legacy,
+        facts.accumulation,
+        facts.trainer,
+        facts.strategy,
+        device_map=facts.device_map,
+    )

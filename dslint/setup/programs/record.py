@@ -77,6 +77,7 @@ class Facts:
     trainer: dict[str, SourcedValue] = field(default_factory=dict)
     strategy: tuple[SourcedValue, ...] = ()
     loose: Arguments | None = None
+    device_map: SourcedValue | None = None
 
 
 class Recorder:
@@ -113,6 +114,9 @@ class Recorder:
             return given.value if given else None
         elif short.endswith("TrainingArguments") or short in _TRAINER_CLASSES:
             self._training_arguments(call, short)
+        elif short == "from_pretrained" and name.startswith("transformers."):
+            given = _unless_none(call.argument("device_map"))
+            facts.device_map = self.sourced("device_map", given.span, UNKNOWN, key=given.key) if given else facts.device_map
         elif short == "DummyOptim":
             facts.dummy_optimizer = True
         elif short in _TORCH_OPTIMIZERS and name.startswith(("torch.optim.", "transformers.")):
