@@ -33,8 +33,8 @@ class Program:
     `loader` is the value of a `dslint.facts.Integration`, or None if the program calls none, or several. `accumulation` is the argument
     of `Accelerator(gradient_accumulation_steps=...)`, `trainer` the arguments of Lightning's `Trainer`, and `strategy` the arguments of its
     `DeepSpeedStrategy`, besides the config, that set what a config sets. `client_optimizer` and `client_scheduler` are what the program
-    passes to `deepspeed.initialize` instead of a section of the config; the value is the full name of the class. `device_map` is the argument of a
-    `from_pretrained` of transformers.
+    passes to `deepspeed.initialize` instead of a section of the config; the value is the full name of the class. `device_map` is the
+    argument of a `from_pretrained` of transformers.
     """
 
     path: str

@@ -153,13 +153,13 @@ _LOADING = (
     untried=RAISED_BY_LOADER,
 )
 @bad(
-    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     at="zero_optimization.stage",
     program=_LOADING % ', device_map="auto"',
     integration="transformers",
 )
 @good(
-    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
     program=_LOADING % "",
     integration="transformers",
 )
@@ -178,7 +178,7 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     yield Finding(
         "zero_optimization.stage",
         f"{given.where} loads a model with {given.shown}: at ZeRO stage 3 transformers raises "
-        '"DeepSpeed Zero-3 is not compatible with passing a `device_map`."',
+        '"DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
         help="Remove device_map from the program.",
         related=(given.related("passed here"),),
         severity=Severity.WARNING,
