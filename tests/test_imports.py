@@ -58,7 +58,7 @@ LAYERS = (
     ("dslint.schemas",),
     ("dslint.setup",),
     ("dslint.config",),
-    ("dslint.setup.gather", "dslint.setup.programs.gather", "dslint.setup.read", "dslint.setup.scripts"),
+    ("dslint.setup.gather", "dslint.setup.jobs", "dslint.setup.programs.gather", "dslint.setup.read", "dslint.setup.scripts"),
     ("dslint.rule", "dslint.memory"),
     ("dslint.rules",),
     ("dslint.registry",),

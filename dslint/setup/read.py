@@ -12,7 +12,8 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     """Read a file by its name and text. None for a discovered file that has nothing to do with DeepSpeed."""
     name = os.path.basename(path).lower()
     if name.endswith((".yaml", ".yml")):
-        return read_yaml(text, path, shown, given, named=named)
+        found = read_yaml(text, path, shown, given, named=named)
+        return found if found is not None and found.setups else _job(text, path, shown, given) or found
     if name.endswith((".py", ".ipynb")):  # most runs see neither programs nor scripts
         from dslint.setup.programs.gather import read_program
 
@@ -20,3 +21,12 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     from dslint.setup.scripts import read_shell
 
     return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))
+
+
+def _job(text: str, path: str, shown: str, given: Context) -> Read | None:
+    """A job file, if the text has the keys of one."""
+    if not any(word in text for word in ("command:", "run:", "entrypoint:", "args:", "ConfigMap")):
+        return None
+    from dslint.setup.jobs import read_job
+
+    return read_job(text, path, shown, given)

@@ -19,7 +19,7 @@ from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
 from dslint.setup.programs import PythonFile, read_python
 from dslint.setup.programs.gather import gather_call
-from dslint.setup.shell.script import read_script
+from dslint.setup.shell.script import Script, read_script
 from dslint.setup.shell.syntax import NoParser
 from dslint.setup.training import framework_of, read_training
 from dslint.setup.written import written_config
@@ -34,9 +34,19 @@ def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool,
     try:
         script = read_script(text, path, shown, given.environment, make=make)
     except NoParser:
-        reason = NotJudged("a script; scripts are not read because tree-sitter and tree-sitter-bash are not installed.")
-        return Read(FileKind.UNRELATED, Document(text, None, language="text"), note=reason.reason, not_judged=[reason])
-    document = script.source.document
+        return not_read(Document(text, None, language="text"))
+    return read_launches(script, path, given, named=named)
+
+
+def not_read(document: Document) -> Read:
+    """A file with shell commands where no parser for them is installed, as in a browser."""
+    reason = NotJudged("a script; scripts are not read because tree-sitter and tree-sitter-bash are not installed.")
+    return Read(FileKind.UNRELATED, document, note=reason.reason, not_judged=[reason])
+
+
+def read_launches(script: Script, path: str, given: Context, *, named: bool) -> Read | None:
+    """The setups of the launches in a script. None for a discovered file that launches nothing with DeepSpeed."""
+    shown, document = script.source
     found = Read(FileKind.SCRIPT, document)
     said: list[str] = []
     commands = [command for launched in script.launched if (command := read_command(launched, script)) is not None]

@@ -62,6 +62,10 @@ class Runner:
         self._block(chunk, chunk.root.children, state)
         self._depth -= 1
 
+    def call(self, words: list[Text], state: State) -> None:
+        """Follow one command."""
+        self._called(Chunk(words[0]), words, {}, state, None)
+
     def _block(self, chunk: Chunk, nodes: Iterable[Node], state: State) -> None:
         for node in nodes:
             if state.ended:

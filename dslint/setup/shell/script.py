@@ -72,10 +72,10 @@ def _arguments(state: State) -> list[Launched]:
     return found[-1:]
 
 
-def run_text(text: Text, path: str, environment: Mapping[str, str]) -> Runner:
+def run_words(words: list[Text], path: str, environment: Mapping[str, str]) -> Runner:
     """Follow a command that stands in another file, such as a job file."""
     runner = Runner(path)
-    runner.run(Chunk(text), _begin(text[0].source, {}, environment))
+    runner.call(words, _begin(words[0][0].source, {}, environment))
     return runner
 
 

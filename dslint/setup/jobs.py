@@ -1,0 +1,162 @@
+"""Job files in YAML that wrap a launch: Kubernetes, AzureML, SkyPilot, Determined; and ConfigMaps that hold a config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.setup.gather import LoadedSetup, Read, settle
+from dslint.setup.model import Setup
+from dslint.setup.scripts import not_read, read_launches
+from dslint.setup.shell.pieces import Piece, Source, Text
+from dslint.setup.shell.script import Script, run_words
+from dslint.setup.shell.syntax import NoParser
+from dslint.setup.written import written_config
+from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence, Span
+from dslint.source.yaml_tree import parse_yaml
+
+_DOCUMENT = re.compile(r"^---[^\n]*\n", re.MULTILINE)
+
+_TEXTS = ("run", "command", "entrypoint")
+"""Keys whose text is a command: of SkyPilot, AzureML, Determined."""
+
+_AROUND = frozenset({"resources", "setup", "environment", "compute", "code", "searcher", "$schema", "inputs", "distribution"})
+"""Keys that stand beside such a text in a job file."""
+
+_ABOUT = re.compile(r"deepspeed|zero_optimization|ds_config", re.IGNORECASE)
+"""What every job with DeepSpeed mentions."""
+
+_TOKENS = re.compile(r"\$\{\{.*?\}\}|\s+|(?:(?!\$\{\{)\S)+")
+"""Words, the blanks between them, and the holes that AzureML fills in."""
+
+_DEEPEST = 40
+
+
+class _Command(NamedTuple):
+    """A command of a job: its words, and the variables that the job sets for it."""
+
+    words: list[Text]
+    environment: dict[str, str]
+
+
+def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
+    """Read the commands and the configs in a job file; None for a YAML text that is not a job with DeepSpeed."""
+    if not _ABOUT.search(text):
+        return None
+    document = Document(text, None, language="text")
+    source = Source(shown, document)
+    script = Script(source)
+    configs: list[LoadedSetup] = []
+    for part in _parts(text):
+        for content in _config_maps(part, source):
+            found = written_config(content)
+            if found is not None and found[1].root is not None:
+                setup = Setup(config=shown)
+                configs.append(settle(LoadedSetup(setup, given, found[1], {shown: document}, kinds={shown: FileKind.TRAINING})))
+        for command in _commands(part.root, source, 0):
+            try:
+                runner = run_words(command.words, path, {**command.environment, **given.environment})
+            except NoParser:
+                return not_read(document)
+            script.launched += runner.launched
+            script.cut_off |= runner.cut_off
+    found_launches = read_launches(script, path, given, named=False)
+    if found_launches is None and not configs:
+        return None
+    result = found_launches or Read(FileKind.TRAINING, document, note="a job file with a DeepSpeed config in it.")
+    result.setups += configs
+    return result
+
+
+def _parts(text: str) -> Iterator[Document]:
+    """The documents of a YAML text, each with the offsets of the whole text."""
+    starts = [0, *(match.end() for match in _DOCUMENT.finditer(text)), len(text)]
+    for start, end in list(pairwise(starts))[:50]:
+        segment = re.sub(r"^---[^\n]*\n?", "", text[start:end], flags=re.MULTILINE)
+        if _ABOUT.search(segment):
+            yield parse_yaml(re.sub(r"[^\n]", " ", text[:start]) + segment)
+
+
+def _config_maps(part: Document, source: Source) -> Iterator[Text]:
+    root = part.root
+    kind, data = (root.get("kind"), root.get("data")) if isinstance(root, Mapping) else (None, None)
+    if kind is None or data is None or not isinstance(kind.value, Scalar) or kind.value.value != "ConfigMap":
+        return
+    for member in data.value.members if isinstance(data.value, Mapping) else ():
+        if isinstance(member.value, Scalar) and isinstance(member.value.value, str) and "{" in member.value.value:
+            text = text_of(member.value, source)
+            if re.search(r'"(zero_optimization|train_batch_size|train_micro_batch_size_per_gpu|fp16|bf16)"', member.value.value):
+                yield text
+
+
+def _commands(node: Node | None, source: Source, depth: int) -> Iterator[_Command]:
+    """The commands in a tree: those of containers, and the texts of jobs."""
+    if depth > _DEEPEST or node is None:
+        return
+    if isinstance(node, Sequence):
+        for item in node.items:
+            yield from _commands(item, source, depth + 1)
+        return
+    if not isinstance(node, Mapping):
+        return
+    names = {member.key.value for member in node.members}
+    environment = _environment(node)
+    if names & {"image", "args"} and names & {"command", "args"}:
+        words = [*_words(node, "command", source), *_words(node, "args", source)]
+        if words:
+            yield _Command(words, environment)
+    elif names & _AROUND:
+        for name in _TEXTS:
+            words = _words(node, name, source)
+            if words:
+                yield _Command(words, environment)
+    for member in node.members:
+        yield from _commands(member.value, source, depth + 1)
+
+
+def _environment(node: Mapping) -> dict[str, str]:
+    """The variables of a container (a list of names and values) or of a job (a mapping)."""
+    found: dict[str, str] = {}
+    for name in ("env", "envs", "environment_variables"):
+        member = node.get(name)
+        inner = member.value if member else None
+        for item in inner.items if isinstance(inner, Sequence) else ():
+            key, value = (item.get("name"), item.get("value")) if isinstance(item, Mapping) else (None, None)
+            if key and value and isinstance(key.value, Scalar) and isinstance(value.value, Scalar):
+                found[str(key.value.value)] = str(value.value.value)
+        for one in inner.members if isinstance(inner, Mapping) else ():
+            if isinstance(one.value, Scalar) and one.value.value is not None:
+                found[one.key.value] = str(one.value.value)
+    return found
+
+
+def _words(node: Mapping, name: str, source: Source) -> list[Text]:
+    """The words of a command; a text is one that a shell reads."""
+    member = node.get(name)
+    value = member.value if member else None
+    if isinstance(value, Sequence):
+        return [text_of(item, source) for item in value.items if isinstance(item, Scalar) and item.value is not None]
+    if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
+        shell = Piece("bash", source, Span(value.span.start, value.span.start), exact=False)
+        return [(shell,), (shell._replace(text="-c"),), text_of(value, source)]
+    return []
+
+
+def text_of(node: Scalar, source: Source) -> Text:
+    """The text of a YAML scalar with its places; what AzureML fills in (`${{inputs.x}}`) is unknown."""
+    value, text = str(node.value), source.document.text
+    found: list[Piece] = []
+    cursor = node.span.start
+    for match in _TOKENS.finditer(value):
+        at = text.find(match[0], cursor, node.span.end)
+        if match[0].isspace() or at < 0:  # YAML folds blanks, and writes some characters as escapes
+            found.append(Piece(match[0], source, Span(cursor, cursor), exact=False))
+            continue
+        cursor = at + len(match[0])
+        hole = match[0].startswith("${{")
+        found.append(Piece(None if hole else match[0], source, Span(at, cursor), exact=not hole))
+    return tuple(found)
