@@ -51,9 +51,15 @@ def _fix(repair: FixPlan, document: Document) -> Fix | None:
         edits = edits_for(document.whole or document, changes)
     except CannotChange:
         return None
-    if document.parts and any(document.part(offset) != document.parts[0] for start, end, _ in edits for offset in (start, end)):
+    if document.parts and not all(_can_edit(document, offset) for start, end, _ in edits for offset in (start, end)):
         return None
     return Fix(title, repair.applicability, tuple(Edit(*edit) for edit in edits))
+
+
+def _can_edit(document: Document, offset: int) -> bool:
+    """Whether a text of several files may be edited at an offset: only the program itself, and no notebook."""
+    part = document.part(offset)
+    return part is not None and part == document.parts[0] and not part.is_cell
 
 
 def _related(where: str | Path | Span, message: str, document: Document, shown: str) -> Related:

@@ -171,10 +171,11 @@ class Source(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One file of a joined text: the offset at which it begins, and its name."""
+    """One file of a joined text, or one cell of a notebook: the offset at which it begins, and its name."""
 
     start: int
     shown: str
+    is_cell: bool = False
 
 
 class Document:

@@ -155,6 +155,14 @@ def test_a_notebook_is_read_by_cells(folder: Folder) -> None:
     assert ("DS101", "train.ipynb:cell 3", 2) in set(folder.found("train.ipynb"))
 
 
+def test_a_notebook_is_not_edited(folder: Folder) -> None:
+    """Positions are those in a cell, and not in the file."""
+    source = "import deepspeed\ndeepspeed.initialize(model=m, config={'zero_optimization': {'stagee': 3}})"
+    folder.write({"one.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": source}]}), "one.py": source})
+    assert [d.path for d in folder.diagnostics("one.py") if d.code == "DS101" and d.fix] == ["one.py"]
+    assert [(d.path, d.fix) for d in folder.diagnostics("one.ipynb") if d.code == "DS101"] == [("one.ipynb:cell 1", None)]
+
+
 def test_databricks(folder: Folder) -> None:
     folder.write(
         {"train.py": f"# Databricks notebook source\n{HEAD}\n# COMMAND ----------\n\nds = {{'zero_optimization': {{'stagee': 3}}}}{PASS}"}

@@ -67,7 +67,7 @@ def read_python(text: str, shown: str, path: str | None = None, flags: Flags | N
     recorder = Recorder(sources)
     parts: list[tuple[Source, ast.Module]] = []
     for name, cell in cells:
-        source = sources.add(cell, path, f"{shown}:{name}" if name else shown)
+        source = sources.add(cell, path, f"{shown}:{name}" if name else shown, is_cell=bool(name))
         tree = source.parse()
         if tree is not None:
             parts.append((source, tree))
@@ -76,7 +76,7 @@ def read_python(text: str, shown: str, path: str | None = None, flags: Flags | N
     _follow(parts, sources, recorder, flags or {})
     documents = {one.shown: Document(one.text, None, comments=one.comments(), language=_language(one)) for one in sources.all}
     first = sources.all[0]
-    document = documents[first.shown] if len(cells) == 1 else Document(text, None, language="text")
+    document = documents[first.shown] if not first.is_cell else Document(text, None, language="text")
     return PythonFile(document, _program(recorder, shown), recorder.calls, recorder.unread, recorder.facts.loose, documents, sources)
 
 

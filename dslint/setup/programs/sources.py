@@ -19,7 +19,8 @@ _CELL = "# COMMAND ----------"
 class Source:
     """One file, or one cell of a notebook: `base` is the offset of its text in the joined text."""
 
-    def __init__(self, text: str, path: str, shown: str, base: int) -> None:
+    def __init__(self, text: str, path: str, shown: str, base: int, *, is_cell: bool = False) -> None:
+        self.is_cell = is_cell
         self.text = text
         self.path = path
         self.shown = shown
@@ -62,9 +63,9 @@ class Sources:
         self.all: list[Source] = []
         self._end = 0
 
-    def add(self, text: str, path: str, shown: str) -> Source:
-        """Append a file."""
-        source = Source(text, path, shown, self._end)
+    def add(self, text: str, path: str, shown: str, *, is_cell: bool = False) -> Source:
+        """Append a file, or a cell of a notebook."""
+        source = Source(text, path, shown, self._end, is_cell=is_cell)
         self.all.append(source)
         self._end += len(text) + 1
         return source
@@ -80,7 +81,9 @@ class Sources:
 
     def document(self, root: Node | None, comments: list[Comment]) -> Document:
         """A config in the files."""
-        parts = tuple(Part(source.base, source.shown) for source in self.all) if len(self.all) > 1 else ()
+        parts = tuple(Part(source.base, source.shown, source.is_cell) for source in self.all)
+        if len(parts) == 1 and not parts[0].is_cell:
+            parts = ()
         return Document(self.text, root, comments=comments, language="python", parts=parts)
 
 
