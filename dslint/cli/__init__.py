@@ -41,6 +41,16 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and suggest one for a misspelt name or a file."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from dslint.source.similar import similar
+
+            word, close = args[0], similar(args[0], COMMANDS)
+            meant = f"check {word}" if "." in word or "/" in word else close[0] if close else ""
+            raise click.UsageError(f'No such command "{word}".' + (f" Did you mean `dslint {meant}`?" if meant else ""), ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """List the commands without importing them."""
         with formatter.section("Commands"):

@@ -28,6 +28,7 @@ NICKNAMES = {
     "clip_grad": "gradient_clipping",
     "gradient_clip_val": "gradient_clipping",
     "offload": "zero_optimization.offload_optimizer",
+    "load_universal_checkpoint": "checkpoint.load_universal",
     "fp32_allreduce": "communication_data_type",
     "thread_count": "aio.intra_op_parallelism",
 }

@@ -15,6 +15,16 @@ class Release(NamedTuple):
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"
 
+    @property
+    def may_exist(self) -> bool:
+        """Whether it is a known release, or a later one than all that are known, of the same major version."""
+        return self in RELEASES or (self > NEWEST and self.major == NEWEST.major)
+
+    @property
+    def nearest(self) -> Release:
+        """The last known release that is not later."""
+        return max((release for release in RELEASES if release <= self), default=OLDEST)
+
     @classmethod
     def parse(cls, text: str) -> Release:
         """Read `0.16.9`, `v0.16.9`, `0.16` (its last patch) or a development build such as `0.19.2+abc`.

@@ -78,11 +78,30 @@ class Choice:
         return {"enum": list(self.words)}
 
 
+LOADER_OF = {
+    "hf": "transformers",
+    "huggingface": "transformers",
+    "trainer": "transformers",
+    "trl": "transformers",
+    "axolotl": "transformers",
+    "llamafactory": "transformers",
+    "pl": "lightning",
+    "pytorchlightning": "lightning",
+    "fabric": "lightning",
+    "plain": "deepspeed",
+    "none": "deepspeed",
+}
+"""Names that people give to a loader (without hyphens), and the loader."""
+
+
 class Loader(Choice):
     """The loader of the config, optionally with its release: `transformers`, `transformers==4.40.0`."""
 
     def from_file(self, value: Any) -> str:
         name, equals, release = str(value).partition("==")
+        meant = LOADER_OF.get(name.lower().replace("_", "").replace("-", ""))
+        if meant in self.words:
+            raise Wrong(f'must be one of {", ".join(self.words)}. Did you mean "{meant}"?')
         if equals and name in self.words:
             try:
                 Release.parse(release)
@@ -115,6 +134,9 @@ class DeepSpeedRelease:
             raise Wrong(f"is not {what}") from None
         if (release.start if isinstance(release, Upgrade) else release) < OLDEST:
             raise Wrong(f"is older than DeepSpeed {OLDEST}, the oldest supported release")
+        for one in release if isinstance(release, Upgrade) else (release,):
+            if "+" not in word and ".dev" not in word and not one.may_exist:
+                raise Wrong(f"does not exist: {one.nearest} is a release of DeepSpeed, {one} is not")
         return release
 
     def schema(self) -> dict[str, Any]:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from dslint.config import Config, Violation, ViolationKind
 from dslint.diagnostics import Effect, Phase
-from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
+from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import removed, replacement, without
 from dslint.schemas.key_table import KEYS
-from dslint.source.change import Remove, Rename
+from dslint.source.change import Insert, Remove, Rename
 from dslint.source.tree import Mapping, Path, plain
 
 NEVER = "0.0.0"
@@ -30,6 +30,7 @@ DEPRECATION = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel._process_
 )
 @bad(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', at="elasticity")
 @bad(f'{{{MINIMAL}, "amp": null}}', at="amp")
+@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "cpu_offload_params": true}}}}', at="zero_optimization.cpu_offload_params")
 @good(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', deepspeed="0.19.7")
 def removed_key(config: Config) -> Iterator[Finding]:
     """A key of a removed feature, which DeepSpeed rejects whatever its value.
@@ -42,12 +43,15 @@ def removed_key(config: Config) -> Iterator[Finding]:
         until = violation.spec["until"]
         reason = "its feature was removed" if until["release"] == NEVER else f"the feature was removed after {until['release']}"
         use = f"Use `{until['use']}` instead." if until.get("use") else None
+        section = _offload_section(config, violation)
         yield Finding(
             violation.path,
             f"DeepSpeed {config.release} rejects a config that has {violation.key}, whatever its value: {reason}.",
-            help=" ".join(filter(None, ("Remove it.", until.get("note"), use))),
+            help=f"{section.title[:1].upper()}{section.title[1:]} instead."
+            if section
+            else " ".join(filter(None, ("Remove it.", until.get("note"), use))),
             on="key",
-            fix=removed(violation.path),
+            fix=section or removed(violation.path),
         )
 
 
@@ -75,6 +79,15 @@ def dead_key(config: Config) -> Iterator[Finding]:
             fix=_use_instead(config, violation),
             effect=Effect.ADVICE if _is_off(config, violation.path) else None,
         )
+
+
+def _offload_section(config: Config, violation: Violation) -> FixPlan | None:
+    """Write the offload section for a removed switch that is on, such as `cpu_offload_params`; None for every other key."""
+    use = violation.spec["until"].get("use", "")
+    if f"{use}.device" not in KEYS or config.literal(violation.path) is not True or config.has(use):
+        return None
+    to = tuple(use.split("."))
+    return safe(f'write "{to[-1]}": {{"device": "cpu"}}', Remove(violation.path), Insert(to[:-1], to[-1], '{"device": "cpu"}'))
 
 
 def _is_off(config: Config, path: Path) -> bool:

@@ -19,8 +19,8 @@ from dslint.rules.helpers.messages import shown_value
 from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
-from dslint.source.change import Move, Remove
-from dslint.source.tree import Mapping, dotted
+from dslint.source.change import Move, Remove, Replace
+from dslint.source.tree import Mapping, Member, dotted
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 
@@ -213,9 +213,9 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
             yield Finding(
                 violation.path,
                 f"{_unknown_key(config, violation)}DeepSpeed silently ignores it.",
-                help=_advice(violation),
+                help="Move its keys to the top level." if _unwrap(config, violation) else _advice(violation),
                 on="key",
-                fix=_move_into_params(config, violation) or _remove(config, violation),
+                fix=_move_into_params(config, violation) or _unwrap(config, violation) or _remove(config, violation),
                 certain=not _is_newer_release(config),
                 cause=Cause(
                     f"keys of {owner}",
@@ -234,9 +234,25 @@ def _advice(violation: Violation) -> str:
     return _allowed(violation) or 'Remove it, or begin its name with "_" if it is a note.'
 
 
+def _unwrap(config: Config, violation: Violation) -> FixPlan | None:
+    """Put the members of an unknown section in its place, where all of them are keys of the section around it that are not written."""
+    found = config.document.lookup(violation.path)
+    node = config.node(violation.path)
+    known = children().get(violation.section, {})
+    if not isinstance(found, Member) or not isinstance(node, Mapping) or not node.members:
+        return None
+    names = [member.key.value for member in node.members]
+    if any(name not in known or config.has((*violation.path[:-1], name)) for name in names):
+        return None
+    inner = config.document.text[node.members[0].span.start : node.members[-1].span.end]
+    return unsafe(f'replace "{violation.path[-1]}" by its keys', Replace(found.span, inner))
+
+
 def _remove(config: Config, violation: Violation) -> FixPlan | None:
-    """Remove a key that does nothing; None for a whole section, which the program may read."""
-    if isinstance(config.node(violation.path), Mapping):
+    """Remove a key that does nothing; None for a whole section, which the program may read, and for a key
+    that belongs in another file.
+    """
+    if isinstance(config.node(violation.path), Mapping) or owner_of(violation.path) is not None:
         return None
     return unsafe(f'remove "{violation.path[-1]}"', Remove(violation.path))
 

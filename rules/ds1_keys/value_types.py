@@ -13,6 +13,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import closest, removed, write
+from dslint.rules.helpers.intended_section import intended_value
 from dslint.rules.helpers.json_syntax import intended_json
 from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
@@ -60,11 +61,12 @@ def wrong_type(config: Config) -> Iterator[Finding]:
             yield Finding(violation.path, message, help="Write a number, or remove the key.", on="value", effect=Effect.IGNORED)
         elif violation.raises:
             word = _unquoted(config, violation)
+            meant = None if word else intended_value(config, violation)
             yield _rejected(
                 config,
                 violation,
-                help=_without_quotes(config, violation),
-                fix=safe(f"write {word}", Set(violation.path, word)) if word else None,
+                help=_without_quotes(config, violation) or (f"{meant.title[:1].upper()}{meant.title[1:]}." if meant else None),
+                fix=safe(f"write {word}", Set(violation.path, word)) if word else meant,
             )
 
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
-from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys
 from dslint.rules.helpers.fixes import without, write
-from dslint.schemas.derive import TRAIN, batch_world_size
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
+from dslint.source.change import Set
 
 SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion"
 
@@ -66,11 +67,13 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
         return
     if train == micro * steps * ranks and micro > 0 and steps > 0:
         return
+    fix = _write_product(config, written, ranks)
+    keeps = f"To keep the train batch size, {fix.title}. " if fix and f'"{TRAIN}"' not in fix.title else ""
     yield Finding(
         TRAIN,
         _mismatch(train, micro, steps, ranks, _gpus(config, ranks), computed=len(written) < len(BATCH_KEYS)),
-        help=_correct_values(written, ranks),
-        fix=_write_product(config, written, ranks),
+        help=keeps + _correct_values(written, ranks),
+        fix=fix,
         related=_related(written),
     )
 
@@ -93,13 +96,27 @@ def _mismatch(train: Any, micro: Any, steps: Any, ranks: float, gpus: str, *, co
     return f"train_batch_size is {_grouped(train)}, but micro batch size x gradient accumulation steps x world size is {product}{how}; DeepSpeed raises an AssertionError."
 
 
+LARGEST_MICRO = 4096
+"""The largest micro batch size for which a fix looks for a divisor."""
+
+
 def _write_product(config: Config, written: dict[str, Any], ranks: float) -> FixPlan | None:
-    """Write the nearest train batch size that satisfies the equation."""
+    """Keep the train batch size: write the accumulation steps that go with it, and a smaller micro batch size where none do.
+
+    None if no integers keep it and both are written. If one of them is not written: the nearest train batch size.
+    """
     if not all(isinstance(number, int) for number in (*written.values(), ranks)):
         return None
     train, micro, steps = (written.get(key) for key in BATCH_KEYS)
+    per_rank, left = divmod(written[TRAIN], int(ranks))
+    if micro is not None and 0 < min(micro, per_rank) <= LARGEST_MICRO and not left:
+        fitting = max(size for size in range(1, min(micro, per_rank) + 1) if per_rank % size == 0)
+        wanted = [(MICRO, fitting, micro), *([(ACCUMULATION, per_rank // fitting, steps)] if steps is not None else [])]
+        changed = [(key, number) for key, number, before in wanted if number != before]
+        title = " and ".join(f'"{key}": {number}' for key, number in changed)
+        return unsafe(f"write {title}", *(Set((key,), str(number)) for key, number in changed))
     if micro is not None and steps is not None:
-        return write(config, TRAIN, str(micro * steps * ranks))
+        return None
     return write(config, TRAIN, str(_nearest_multiple(train, (micro or steps or 1) * ranks)))
 
 

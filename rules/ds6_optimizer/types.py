@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.fixes import json_text, spelling, write
+from dslint.rules.helpers.fixes import Spelling, json_text, spelling, write
 from dslint.rules.helpers.optimizer import ONE_BIT, OPTIMIZER_SOURCE, OPTIMIZERS_DOCS, lower_type
 from dslint.rules.helpers.parameters import implementation, in_release, type_in_release
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
@@ -47,18 +48,38 @@ def _unknown_type(config: Config, section: str, error: str) -> Iterator[Finding]
         return
     types = {known: entry for known, entry in (registry(section) or {}).items() if in_release(entry, config.release)}
     same = [known for known in types if known.lower() == name.lower()]
-    close = same or similar(name, types)
+    builds = _type_of_class(name, types) if section == "optimizer" else None
+    close = same or ([builds] if builds else similar(name, types))
     case = f" The name is case-sensitive: `{close[0]}`." if same else ""
-    guess = spelling(name, types)
+    guess = Spelling(builds, sure=True) if builds and not same else spelling(name, types)
     yield Finding(
         key,
         f"DeepSpeed {config.release} has no {section} named {config.quote(key)}: it raises {error} in deepspeed.initialize.{case}",
-        help=f'Write "{close[0]}".'
+        help=f'Write "{close[0]}"{_why(name, types[close[0]])}.'
         if close
         else f"Use one of DeepSpeed's own types: {', '.join(known for known in types if '.' not in known)}.",
         on="value",
         fix=write(config, key, json_text(guess.word), Applicability.SAFE if guess.sure else Applicability.UNSAFE) if guess else None,
     )
+
+
+WORDS_OF_OTHER_TOOLS = ("torch", "hf", "fused", "apex", "deepspeed", "cpu")
+"""Parts of optimizer names of other tools that name an implementation, which DeepSpeed chooses itself: `adamw_torch`."""
+
+
+def _type_of_class(name: str, types: dict[str, Any]) -> str | None:
+    """The type for which DeepSpeed builds a class (`FusedAdam`), or that another tool gives another name (`adamw_torch`)."""
+    built = [known for known, entry in types.items() if name in entry.get("classes", {}) and not known.startswith("Mu")]
+    if built:
+        return "AdamW" if "AdamW" in built else built[0]
+    folded = "".join(part for part in name.lower().replace("-", "_").split("_") if part not in WORDS_OF_OTHER_TOOLS)
+    return next((known for known in types if known.lower() == folded), None)
+
+
+def _why(name: str, entry: dict[str, Any]) -> str:
+    """Why a type stands for a class, as the end of a sentence; empty for another name."""
+    when = entry.get("classes", {}).get(name)
+    return f": DeepSpeed builds {name} for it {when}" if when else ""
 
 
 @rule(
