@@ -76,6 +76,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS331", "no-half-precision", "memory", None, (), ("pedantic",), ("zero_optimization.stage",), "ds3_precision.enabled", "no_half_precision"),
     ("DS332", "amp-with-zero", "crash", "initialize", (), (), ("amp.enabled",), "ds3_precision.enabled", "amp_with_zero"),
     ("DS333", "autocast-without-dtype", "silent", None, (), (), ("torch_autocast.enabled",), "ds3_precision.torch_autocast", "autocast_without_dtype"),
+    ("DS334", "half-precision-forgotten", "memory", None, (), (), ("fact:model",), "ds3_precision.enabled", "half_precision_forgotten"),
     # DS4
     ("DS401", "summed-gradients-unsupported", "crash", "parse", (), (), ("gradient_allreduce_op",), "ds4_zero.gradient_scaling", "summed_gradients_unsupported"),
     ("DS402", "zero-without-stage", "silent", None, (), (), ("zero_optimization",), "ds4_zero.stage", "zero_without_stage"),

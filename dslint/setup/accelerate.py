@@ -43,6 +43,16 @@ BLOCK_KEYS: dict[str, tuple[str, ...]] = {
 }
 """The keys of the block, each with the types it accepts."""
 
+LAUNCH_FLAGS = frozenset(
+    """
+    cpu debug downcast_bf16 dynamo_backend dynamo_mode dynamo_use_dynamic dynamo_use_fullgraph dynamo_use_regional_compilation
+    enable_cpu_affinity env gpu_ids log_dir machine_rank main_process_ip main_process_port main_training_function max_restarts
+    mixed_precision module monitor_interval mpirun_hostfile no_python num_cpu_threads_per_process num_machines num_processes quiet
+    rdzv_backend rdzv_conf role same_network tee use_deepspeed
+    """.split()
+)
+"""Flags of `accelerate launch` that it also reads from the block: it copies every key of the block to the flag of that name."""
+
 CLASHING = (
     "gradient_accumulation_steps",
     "gradient_clipping",

@@ -22,7 +22,7 @@ def find(link: str, beside: str) -> Linked | None:
     """
     folder = os.path.dirname(os.path.abspath(beside))
     here = os.getcwd()
-    bases = dict.fromkeys([folder, here, *_above(folder)])
+    bases = dict.fromkeys([folder, here, *_above(folder, here)])
     for base in bases:
         path = os.path.normpath(os.path.join(base, os.path.expanduser(link) if link.startswith("~") else link))
         if os.path.isfile(path) and any(_is_below(path, allowed) for allowed in bases):
@@ -48,13 +48,13 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 @cache
-def _above(folder: str) -> tuple[str, ...]:
-    """The folders above a folder, up to the root of its repository; empty outside a repository."""
+def _above(folder: str, here: str) -> tuple[str, ...]:
+    """The folders above a folder, up to the root of its repository; outside a repository, up to the working directory."""
     above: list[str] = []
     while not os.path.exists(os.path.join(folder, ".git")):
         folder, before = os.path.dirname(folder), folder
         if folder == before:
-            return ()
+            return tuple(above[: above.index(here)]) if here in above else ()
         above.append(folder)
     return tuple(above)
 

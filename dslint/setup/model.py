@@ -45,6 +45,8 @@ class Program:
     accumulation: SourcedValue | None = None
     trainer: Mapping[str, SourcedValue] = field(default_factory=dict)
     strategy: tuple[SourcedValue, ...] = ()
+    mixed_precision: SourcedValue | None = None
+    """The argument of `Accelerator(mixed_precision=...)`; its value is `UNKNOWN` if the program computes it."""
     client_optimizer: SourcedValue | None = None
     client_scheduler: SourcedValue | None = None
     device_map: SourcedValue | None = None

@@ -25,6 +25,25 @@ from dslint.source.tree import Mapping, Member, dotted
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 
 
+MANY_OF_THE_PROGRAM = 10
+"""From this many unknown top-level keys on, the file holds the program's own settings too."""
+
+PARALLEL_NAMES = frozenset(
+    [
+        "tensor_parallel_size",
+        "tensor_parallelism",
+        "pipeline_parallel",
+        "pipeline_parallel_size",
+        "pipeline_parallelism",
+        "context_parallel_size",
+        "expert_parallel_size",
+        "data_parallel_size",
+        "model_parallel_size",
+    ]
+)
+"""Names that other libraries give to the sizes of parallel training."""
+
+
 def _section(violation: Violation) -> str:
     return f"`{dotted(violation.path[:-1])}`" if len(violation.path) > 1 else "the top level"
 
@@ -198,12 +217,17 @@ CONSEQUENCES = {
 
 @rule("DS103", "unknown-key-ignored", effect=Effect.IGNORED, references=(DOCS,), watches=("violation:unknown-key",))
 @bad(f'{{{MINIMAL}, "my_own_switch": true}}', at="my_own_switch")
+@bad(f'{{{MINIMAL}, "tensor_parallel_size": 2}}', at="tensor_parallel_size")
 @good(f'{{{MINIMAL}, "_my_own_note": true}}')
 def unknown_key_ignored(config: Config) -> Iterator[Finding]:
     """An unknown key, which DeepSpeed silently ignores.
 
     At the top level and in the sections that it reads without a model, DeepSpeed looks up only the keys that it knows. If your program
     reads the key from the config itself, nothing is wrong; otherwise the setting does nothing.
+
+    The finding is a warning where the setting was plainly meant for the training: in a section of DeepSpeed, or under a name that training
+    arguments, Accelerate or parallelism use. An unknown name at the top level, and a setting that is switched off, is an info: it may
+    belong to the program.
 
     Remove it, or begin its name with `_` to mark it as a note.
     """
@@ -216,6 +240,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
                 help="Move its keys to the top level." if _unwrap(config, violation) else _advice(violation),
                 on="key",
                 fix=_move_into_params(config, violation) or _unwrap(config, violation) or _remove(config, violation),
+                effect=None if _is_meant_for_training(config, violation) else Effect.ADVICE,
                 certain=not _is_newer_release(config),
                 cause=Cause(
                     f"keys of {owner}",
@@ -246,6 +271,17 @@ def _unwrap(config: Config, violation: Violation) -> FixPlan | None:
         return None
     inner = config.document.text[node.members[0].span.start : node.members[-1].span.end]
     return unsafe(f'replace "{violation.path[-1]}" by its keys', Replace(found.span, inner))
+
+
+def _is_meant_for_training(config: Config, violation: Violation) -> bool:
+    """Whether ignoring the key loses a setting of the training, and not one that is off or that the program may read itself."""
+    path = violation.path
+    if config.is_null(path) or config.literal(path) is False or config.literal((*path, "enabled")) is False:
+        return False
+    if len(path) > 1 or _unwrap(config, violation) is not None:
+        return True
+    of_program = sum(len(one.path) == 1 for one in config.violations_of(ViolationKind.UNKNOWN_KEY)) >= MANY_OF_THE_PROGRAM
+    return (path[0] in PARALLEL_NAMES or owner_of(path) is not None) and not of_program
 
 
 def _remove(config: Config, violation: Violation) -> FixPlan | None:

@@ -23,6 +23,9 @@ from dslint.source.tree import Node, Scalar, plain
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 MODEL = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"
+NO_WORDS = ("false", "no", "off", "none", "null", "never", "disabled", "auto", "f", "n")
+"""Words that say no, and "auto", which leaves the choice to a loader."""
+
 CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
 
 
@@ -133,6 +136,10 @@ def _is_json_number(word: str) -> bool:
     watches=("violation:wrong-type", "violation:null"),
 )
 @bad(f'{{{MINIMAL}, "prescale_gradients": "false"}}', at="prescale_gradients")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "torch_adam": "torch_impl"}}}}}}',
+    at="optimizer.params.torch_adam",
+)
 @bad('{"train_micro_batch_size_per_gpu": 2.5}', at="train_micro_batch_size_per_gpu")
 @good(f'{{{MINIMAL}, "prescale_gradients": false}}')
 def wrong_type_misread(config: Config) -> Iterator[Finding]:
@@ -140,6 +147,8 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
 
     DeepSpeed does not check the types of keys without a pydantic model. As a condition, every non-empty string is true, "false" and "off"
     included. As a number, `true` counts as 1, and DeepSpeed computes with 2.5 accumulation steps. There is no error and no warning.
+
+    A word that DeepSpeed reads as the true that it plainly stands for is an info.
 
     Write `true` and `false` without quotes, and whole numbers for counts.
     """
@@ -153,7 +162,9 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
             if violation.becomes is _meant_boolean(config, violation):
                 continue
             outcome = f"DeepSpeed only tests whether it is empty, and reads it as {shown_value(violation.becomes)}"
+            harmless = violation.becomes is True and _is_plain_word(config, violation)
         else:
+            harmless = False
             outcome = (violation.consequence[1] if violation.consequence else "") or "DeepSpeed does not check it"
         yield Finding(
             violation.path,
@@ -161,7 +172,15 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
             help=_without_quotes(config, violation),
             on="value",
             fix=unsafe(f"write {word}", Set(violation.path, word)) if (word := _unquoted(config, violation)) else None,
+            effect=Effect.ADVICE if harmless else None,
         )
+
+
+def _is_plain_word(config: Config, violation: Violation) -> bool:
+    """Whether the value is a word that names something to use, such as "torch_impl", and does not say no."""
+    node = config.node(violation.path)
+    value = node.value if isinstance(node, Scalar) else None
+    return isinstance(value, str) and value.isidentifier() and value.lower() not in NO_WORDS
 
 
 def _meant_boolean(config: Config, violation: Violation) -> bool | None:

@@ -139,11 +139,59 @@ def no_half_precision(config: Config) -> Iterator[Finding]:
 
     Enable bf16, or fp16 on GPUs before Ampere.
     """
-    if model_dtype(config) == "fp32" and config.value(STAGE) >= 1 and config.enabled("torch_autocast") is False and config.has(STAGE):
+    if _trains_in_fp32(config) and config.value(STAGE) >= 1 and config.has(STAGE) and _plain_reason(config) is None:
         yield Finding(
             STAGE,
             "Neither fp16 nor bf16 is enabled: the model trains in the precision that it was created in. In fp32, parameters and gradients take twice the memory, and ZeRO keeps a second fp32 copy of the parameters.",
             help='Add "bf16": {"enabled": true}.',
+            fix=_enable_bf16(config),
+        )
+
+
+def _trains_in_fp32(config: Config) -> bool:
+    """Whether neither fp16, bf16 nor autocast is enabled, for certain."""
+    return model_dtype(config) == "fp32" and config.enabled("torch_autocast") is False
+
+
+def _plain_reason(config: Config) -> str | None:
+    """What makes it plain that half precision was forgotten: a model published in it, on a GPU that is not known to lack it."""
+    model, gpu = config.facts.model, config.facts.gpu
+    written = any(config.literal(f"{section}.enabled") is False for section in ("fp16", "bf16", "bfloat16"))
+    if written or model is None or (gpu is not None and not gpu.has_bf16):
+        return None
+    dtype = (model.dtype or "").removeprefix("torch.")
+    return f"{model.path} says that the model was published in {dtype}" if dtype in ("bfloat16", "float16") else None
+
+
+_BF16_MODEL: dict[str, object] = {"model_type": "llama", "hidden_size": 4096, "torch_dtype": "bfloat16"}
+
+
+@rule(
+    "DS334",
+    "half-precision-forgotten",
+    effect=Effect.MEMORY,
+    references=(f"{ENGINE}, DeepSpeedEngine._configure_distributed_model",),
+    watches=("fact:model",),
+)
+@bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization", model=_BF16_MODEL)
+@good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}'), model=_BF16_MODEL)
+@good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": false}'), model=_BF16_MODEL)
+@good(trained('"zero_optimization": {"stage": 2}'), model={"model_type": "llama", "hidden_size": 4096, "torch_dtype": "float32"})
+def half_precision_forgotten(config: Config) -> Iterator[Finding]:
+    """The model was published in half precision, and the config enables neither fp16 nor bf16.
+
+    DeepSpeed then does not train in mixed precision: fp16 and bf16 default to false. fp32 takes twice the memory for parameters and
+    gradients, and does not use the fast matrix units. With `"enabled": false` in a section, fp32 is a choice and not reported.
+
+    Enable bf16, or fp16 on GPUs before Ampere.
+    """
+    reason = _plain_reason(config)
+    if reason is not None and _trains_in_fp32(config):
+        yield Finding(
+            "zero_optimization",
+            f"Neither fp16 nor bf16 is enabled, but {reason}: DeepSpeed does not train in mixed precision.",
+            help='Add "bf16": {"enabled": true}.',
+            on="key",
             fix=_enable_bf16(config),
         )
 

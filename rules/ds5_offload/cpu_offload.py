@@ -224,7 +224,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
     """`zero_force_ds_cpu_optimizer: false` lets the program use an optimizer that is slow on the CPU.
 
     DeepSpeed's CPU Adam and Lion use the vector units and all cores of the CPU. torch's optimizers also work on the offloaded states, but are several times
-    slower, and the GPU waits for them in every step. With an `optimizer` section DeepSpeed builds its own optimizer and does not read the key.
+    slower, and the GPU waits for them in every step. An optimizer that needs the GPU, such as DeepSpeed's FusedAdam, raises at the first step. With an `optimizer` section DeepSpeed builds its own optimizer and does not read the key.
 
     Build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the program, and remove the key.
     """
@@ -241,7 +241,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
     elif config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE):  # Accelerate replaces torch's Adam
         yield Finding(
             FORCE,
-            "zero_force_ds_cpu_optimizer false accepts any optimizer for the offloaded states: those of torch are several times slower on the CPU than DeepSpeed's CPU Adam.",
+            "zero_force_ds_cpu_optimizer false accepts torch's optimizers for the offloaded states: on the CPU they are several times slower than DeepSpeed's CPU Adam.",
             help="Build DeepSpeedCPUAdam in the program, and remove the key.",
         )
 

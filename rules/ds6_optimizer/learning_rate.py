@@ -12,7 +12,7 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.optimizer import OPTIMIZERS_DOCS, lower_type
 from dslint.rules.helpers.parameters import number, parameter, runs_scheduler, written
-from dslint.rules.helpers.schedule import SCHEDULERS_DOCS, SCHEDULES_SOURCE, overrides_lr
+from dslint.rules.helpers.schedule import PLACEHOLDER, SCHEDULERS_DOCS, SCHEDULES_SOURCE, overrides_lr
 from dslint.schemas.typed import find_type
 from dslint.source.change import Move, Set
 from dslint.source.tree import Mapping
@@ -125,6 +125,8 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
         at = "scheduler.params"
         if not isinstance(config.node(at), Mapping):
             return
+    if PLACEHOLDER in (peak, rate):
+        return
     if isinstance(peak, bool) or not isinstance(peak, int | float) or abs(peak - rate) <= 1e-9 * max(abs(peak), abs(rate)):
         return
     lr = config.quote(LR)
@@ -152,6 +154,7 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
 )
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1e-4}}}}}}', at=LR)
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0}}}}}}', at=LR)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1}}}}}}', at=LR)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 0, "warmup_num_steps": 10}}}}}}',
     at="scheduler.params.warmup_max_lr",
@@ -163,7 +166,8 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
 def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
     """With a learning rate of 0 the model does not learn, and with a negative one the loss grows.
 
-    DeepSpeed's own optimizers do not check the learning rate: training runs, and the loss stays constant or grows.
+    DeepSpeed's own optimizers do not check the learning rate: training runs, and the loss stays constant or grows. A value of -1 is an info:
+    templates use it as a placeholder that the program replaces.
 
     Write a learning rate above 0.
     """
@@ -171,7 +175,15 @@ def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
     keys += [f"scheduler.params.{name}" for name in PEAKS] if runs_scheduler(config) else []
     for key in keys:
         rate = number(written(config, key.rpartition(".")[2], key.partition(".")[0]))
-        if rate < 0 or rate == 0:
+        if rate == PLACEHOLDER:
+            yield Finding(
+                key,
+                f"{key.rpartition('.')[2]} {config.quote(key)} looks like a placeholder: the program has to replace it, because DeepSpeed does not check the value.",
+                help="Write a learning rate above 0, unless the program replaces it.",
+                effect=Effect.ADVICE,
+                certain=False,
+            )
+        elif rate < 0 or rate == 0:
             what = "the parameters never change" if rate == 0 else "every step goes uphill and the loss grows"
             yield Finding(
                 key,

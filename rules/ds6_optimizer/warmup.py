@@ -14,6 +14,7 @@ from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.parameters import number, parameter
 from dslint.rules.helpers.schedule import (
     PARAMS,
+    PLACEHOLDER,
     SCHEDULERS_DOCS,
     SCHEDULES_SOURCE,
     quote_or_default,
@@ -56,6 +57,9 @@ def _peak(config: Config) -> Any:
 )
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": 500}}}}}}', at="scheduler.params.total_num_steps")
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"warmup_num_steps": 50, "total_num_steps": 500}}}}}}')
+@good(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": -1, "warmup_num_steps": 10, "total_num_steps": -1}}}}}}'
+)
 def warmup_beyond_the_run(config: Config) -> Iterator[Finding]:
     """The warm-up is at least as long as the run: the learning rate never falls, and may not reach its peak.
 
@@ -67,7 +71,7 @@ def warmup_beyond_the_run(config: Config) -> Iterator[Finding]:
     if schedule_type(config) not in WARMUPS[1:]:
         return
     total, warmup, peak = schedule_param(config, "total_num_steps"), schedule_param(config, "warmup_num_steps"), _peak(config)
-    if not total <= warmup:
+    if not total <= warmup or PLACEHOLDER in (total, warmup):
         return
     key = f"{PARAMS}.warmup_num_steps"
     progress = _warmup_progress(config, total, warmup)
@@ -112,7 +116,7 @@ def warmup_downwards(config: Config) -> Iterator[Finding]:
         return
     start = schedule_param(config, name)
     peak = 1.0 if name == "warmup_min_ratio" else _peak(config)
-    if start > peak:
+    if start > peak and peak != PLACEHOLDER:
         end = "1, the optimizer's learning rate" if name == "warmup_min_ratio" else f"{peak:g}"
         key = f"{PARAMS}.warmup_max_lr"
         yield Finding(
@@ -160,7 +164,7 @@ def one_step_of_warmup(config: Config) -> Iterator[Finding]:
     To train without a warm-up, set `"warmup_min_lr"` to the peak, or remove the schedule.
     """
     key = f"{PARAMS}.warmup_num_steps"
-    if schedule_type(config) in WARMUPS and config.has(key) and schedule_param(config, "warmup_num_steps") == 1:
+    if schedule_type(config) in WARMUPS and not config.is_auto(key) and schedule_param(config, "warmup_num_steps") == 1:
         yield Finding(
             key,
             f"warmup_num_steps {config.quote(key)} counts as 2: the first two steps run at the learning rate at which the warm-up starts.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import HUGGING_FACE
@@ -94,8 +94,8 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
 
     It copies the checkpoints into one buffer that it allocates up front, and so needs their number. Without `number_checkpoints`,
     `deepspeed.checkpointing.configure` raises `AssertionError: Must specify the number of layers with contiguous memory checkpointing`;
-    without `partition_activations` it raises too. In a program that never calls `configure` the section does nothing, and DeepSpeed does
-    not raise.
+    without `partition_activations` it raises too. The program may pass the number to `configure` itself, as Megatron does, and if it never
+    calls `configure` the section does nothing: the finding is an info.
 
     The backward pass empties the buffer. A program that evaluates has to call `deepspeed.checkpointing.reset()` after each forward pass
     there, or the buffer overflows.
@@ -114,8 +114,8 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
             fix=without(config, key, Applicability.UNSAFE)
             if config.value(f"{SECTION}.number_checkpoints") is None
             else write(config, f"{SECTION}.partition_activations", "true"),
-            severity=Severity.WARNING,
-            certain=False,  # only the program knows whether it calls configure
+            effect=Effect.ADVICE,
+            certain=False,  # only the program knows whether it calls configure, and with which arguments
         )
     elif config.value(f"{SECTION}.number_checkpoints") is None:
         yield Finding(
@@ -124,8 +124,8 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
             'raises "Must specify the number of layers with contiguous memory checkpointing".',
             help='Add "number_checkpoints", the number of checkpointed layers per rank, or remove contiguous_memory_optimization.',
             fix=without(config, key, Applicability.UNSAFE),
-            severity=Severity.WARNING,
-            certain=False,  # only the program knows whether it calls configure
+            effect=Effect.ADVICE,
+            certain=False,  # only the program knows whether it calls configure, and with which arguments
         )
 
 

@@ -12,6 +12,9 @@ from dslint.rules.helpers.fixes import without, write
 from dslint.schemas.key_table import KEYS
 
 ENABLED = "autotuning.enabled"
+OF_THE_TUNER = ("metric", "fast", "arg_mappings", "tuner_type", "tuner_num_trials", "max_train_batch_size", "num_tuning_micro_batch_sizes")
+"""Settings of the search, which only the launcher with `--autotuning` reads."""
+
 EXIT = "deepspeed/runtime/engine.py, DeepSpeedEngine._autotuning_exit"
 
 
@@ -24,6 +27,7 @@ EXIT = "deepspeed/runtime/engine.py, DeepSpeedEngine._autotuning_exit"
 )
 @bad(f'{{{MINIMAL}, "autotuning": {{"enabled": true}}}}', at=ENABLED)
 @bad(f'{{{MINIMAL}, "autotuning": {{"enabled": true, "end_profile_step": 20}}}}', at=ENABLED)
+@bad(f'{{{MINIMAL}, "autotuning": {{"enabled": true, "fast": false}}}}', at=ENABLED)
 @good(f'{{{MINIMAL}, "autotuning": {{"enabled": false}}}}')
 def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
     """With autotuning enabled, a run measures a few steps and exits.
@@ -32,16 +36,19 @@ def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
     is saved. The flops profiler is on until then.
 
     Start this config with `deepspeed --autotuning`, then train with the config that the tuner writes to `autotuning_results`. For a normal
-    run, write `"enabled": false`.
+    run, write `"enabled": false`. A config that leaves the ZeRO stage to the tuner, or tells it what to search, is meant for it: there the
+    finding is an info.
     """
     last = config.value("autotuning.end_profile_step")
     if config.has(ENABLED) and config.value(ENABLED) is True and isinstance(last, int):
+        for_tuner = not config.has("zero_optimization.stage") or any(config.has(f"autotuning.{name}") for name in OF_THE_TUNER)
         yield Finding(
             ENABLED,
             f"autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step {last + 1} with exit code 0 and saves nothing.",
             help='Write "enabled": false for the real run.',
             fix=write(config, ENABLED, "false"),
-            severity=Severity.WARNING,
+            effect=Effect.ADVICE if for_tuner else None,
+            severity=None if for_tuner else Severity.WARNING,
             certain=False,
         )
 

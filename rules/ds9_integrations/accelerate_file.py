@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
-from dslint.setup.accelerate import BLOCK, BLOCK_KEYS, CLASHING, MODES, TOP_KEYS
+from dslint.setup.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, MODES, TOP_KEYS
 from dslint.source.change import Rename, Set
 from dslint.source.similar import similar
 
@@ -115,6 +115,7 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
 @bad(BF16_ZERO_2, at=("deepspeed_config", "zero_stagee"), accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stagee: 3\n")
 @bad(BF16_ZERO_2, at=("num_procesess",), accelerate=ACCELERATE_HEAD + "num_procesess: 3\ndeepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  main_process_port: 29501\n")
 def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     """The Accelerate file has a key that Accelerate does not know.
 
@@ -127,7 +128,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
     if file is None:
         return
     for given in file.block.values():
-        if given.name not in BLOCK_KEYS:
+        if given.name not in BLOCK_KEYS and given.name not in LAUNCH_FLAGS:
             meant = _similar_key(given.name, BLOCK_KEYS)
             default = " and uses ZeRO stage 2" if meant == "zero_stage" else ""
             yield Finding(

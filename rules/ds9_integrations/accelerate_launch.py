@@ -35,6 +35,11 @@ STAGE = "zero_optimization.stage"
     accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
     program="from accelerate import Accelerator\naccelerator = Accelerator()\n",
 )
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    program="from accelerate import Accelerator\n\n\ndef main(args):\n    return Accelerator(mixed_precision=args.mixed_precision)\n",
+)
 def accelerate_precision_off(config: Config) -> Iterator[Finding]:
     """Accelerate fills in false for `fp16.enabled` and `bf16.enabled`, because no mixed precision is set.
 
@@ -48,6 +53,9 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
     if file is None or file.config_file is None or file.precision != "no" or config.facts.integration is not Integration.ACCELERATE:
         return
     program = config.setup.program if config.setup else None
+    given = program.mixed_precision if program else None
+    if given is not None and not given.value == "no":  # noqa: SIM201 - UNKNOWN is neither equal nor unequal
+        return  # the program decides, perhaps from its own arguments
     known = program is not None and program.loader == "accelerate"
     outcome = "fills in false and trains in fp32" if known else "may fill in false and train in fp32"
     for kind in ("bf16", "fp16"):

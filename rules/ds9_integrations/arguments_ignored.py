@@ -10,7 +10,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments
-from dslint.schemas.derive import ACCUMULATION, TRAIN
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.setup.arguments import SourcedValue
 from dslint.source.change import Insert
 from dslint.source.tree import Mapping
@@ -43,8 +43,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
     """The training arguments set gradient accumulation steps, and the config does not have the key.
 
     The Hugging Face integrations replace "auto", and add only this key if it is missing, with the value 1. Without `train_batch_size`
-    DeepSpeed then silently runs with one accumulation step, a fraction of the intended batch. With `train_batch_size` it raises
-    `AssertionError: Check batch related parameters`.
+    DeepSpeed then silently runs with one accumulation step, a fraction of the intended batch. With `train_batch_size` only, it computes a
+    larger micro batch instead; with both batch sizes it raises `AssertionError: Check batch related parameters`.
 
     Add `"gradient_accumulation_steps": "auto"`.
     """
@@ -57,10 +57,13 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         return
     if config.document.problems or config.is_misspelt(ACCUMULATION):
         return
-    crashes = config.has(TRAIN) and not config.is_null(TRAIN)
+    total = config.has(TRAIN) and not config.is_null(TRAIN)
+    crashes = total and config.has(MICRO) and not config.is_null(MICRO)
     outcome = (
         'which contradicts train_batch_size, and DeepSpeed raises "Check batch related parameters"'
         if crashes
+        else f"and DeepSpeed silently computes a micro batch {steps} times larger than intended"
+        if total
         else f"and the batch is silently {steps} times smaller than intended"
     )
     yield Finding(

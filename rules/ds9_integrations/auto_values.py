@@ -63,6 +63,8 @@ def no_hidden_size(config: Config) -> Iterator[Finding]:
     searched = [model.data, *([text] if isinstance(text, dict) and integration is Integration.TRANSFORMERS else [])]
     if any(name in data for data in searched for name in _HIDDEN_SIZE_NAMES) or not isinstance(config.document.root, Mapping):
         return  # the model's class may map another name to hidden_size
+    if "auto_map" in model.data:
+        return  # the class comes with the model, and may define the attribute
     keys = [key for key in _FROM_HIDDEN_SIZE if config.is_auto(key)]
     if not keys:
         return

@@ -45,7 +45,7 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     given = arguments.get("fsdp") if arguments else None
     if arguments is None or given is None or config.setup is None or config.setup.link is None:
         return
-    if given.empty or given.value in (False, "", None):
+    if given.empty or given.value in (False, "", None) or "${" in given.raw or "{{" in given.raw:
         return
     error = (
         "deepspeed and fsdp cannot be used together"

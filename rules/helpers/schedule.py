@@ -11,6 +11,9 @@ SCHEDULERS_DOCS = "https://www.deepspeed.ai/docs/config-json/#scheduler-paramete
 SCHEDULES_SOURCE = "deepspeed/runtime/lr_schedules.py"
 PARAMS = "scheduler.params"
 
+PLACEHOLDER = -1
+"""A number that templates write for a value that the program fills in."""
+
 
 def schedule_type(config: Config) -> str:
     """The schedule's type; empty if the type is absent or unknown."""

@@ -131,4 +131,5 @@ def _program(recorder: Recorder, shown: str) -> Program:
         facts.trainer,
         facts.strategy,
         device_map=facts.device_map,
+        mixed_precision=facts.mixed_precision,
     )

@@ -74,6 +74,7 @@ class Facts:
     optimizer: SourcedValue | None = None
     legacy: SourcedValue | None = None
     accumulation: SourcedValue | None = None
+    mixed_precision: SourcedValue | None = None
     trainer: dict[str, SourcedValue] = field(default_factory=dict)
     strategy: tuple[SourcedValue, ...] = ()
     loose: Arguments | None = None
@@ -196,6 +197,7 @@ class Recorder:
         self._precision = call.argument("mixed_precision") or self._precision
         asked = self._asked(call, "gradient_accumulation_steps")
         self.facts.accumulation = asked.get("gradient_accumulation_steps", self.facts.accumulation)
+        self.facts.mixed_precision = self._asked(call, "mixed_precision").get("mixed_precision", self.facts.mixed_precision)
 
     def _strategy(self, call: CallOf) -> Value | None:
         self.facts.loaders.add("lightning")
