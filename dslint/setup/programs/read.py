@@ -64,6 +64,7 @@ def read_python(text: str, shown: str, path: str | None = None, flags: Flags | N
     cells = cells_of(text) if path.endswith(".ipynb") or text.startswith("# Databricks") else [("", text)]
     if cells is None:
         return None
+    cells = cells or [("cell 1", "")]  # a notebook without code
     recorder = Recorder(sources)
     parts: list[tuple[Source, ast.Module]] = []
     for name, cell in cells:

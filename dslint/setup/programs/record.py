@@ -113,7 +113,9 @@ class Recorder:
             given = call.argument("config_file_or_dict", 0)
             self._tell_model(given)
             return given.value if given else None
-        elif short.endswith("TrainingArguments") or short in _TRAINER_CLASSES:
+        elif (
+            short.endswith("TrainingArguments") or short in _TRAINER_CLASSES or (short.endswith("Config") and "deepspeed" in call.keywords)
+        ):
             self._training_arguments(call, short)
         elif short == "from_pretrained" and name.startswith("transformers."):
             given = _unless_none(call.argument("device_map"))
