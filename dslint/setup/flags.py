@@ -12,6 +12,7 @@ from typing import Any
 
 from dslint.setup.accelerate import AccelerateFile
 from dslint.setup.arguments import SourcedValue, as_read
+from dslint.setup.written import in_script
 from dslint.source.tree import Document, Key, Mapping, Member, Path, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -118,4 +119,4 @@ class _Made:
 
     def document(self) -> Document:
         """The config, with its places in the script."""
-        return Document(self.whole.text, self.root, comments=self.whole.comments, language="text")
+        return in_script(self.whole, self.root)

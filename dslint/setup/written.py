@@ -37,10 +37,13 @@ def written_config(text: Text) -> tuple[Source, Document] | None:
         return None
     places = _Places(text, starts, source)
     problems = [SyntaxProblem(problem.kind, places.span(problem.span), problem.message) for problem in parsed.problems]
-    document = Document(
-        source.document.text, _moved(parsed.root, places), comments=source.document.comments, problems=problems, language="text"
-    )
+    document = in_script(source.document, _moved(parsed.root, places), problems)
     return source, document
+
+
+def in_script(script: Document, root: Node, problems: list[SyntaxProblem] | None = None) -> Document:
+    """A config that a script makes, with places in the script. It has no fixes: what stands at a place is not always JSON."""
+    return Document(script.text, root, comments=script.comments, problems=problems, language="text", places={}, whole=script, sources={})
 
 
 def _main(text: Text) -> Source:

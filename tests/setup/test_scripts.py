@@ -106,6 +106,7 @@ EOF
     assert name == "run.sh"
     assert data["zero_optimization"] == {"stage": 3}
     assert data["train_batch_size"] is UNKNOWN
+    assert [d.fix for d in folder.diagnostics("run.sh") if d.path == "run.sh" and d.fix] == []
     lines = {line for code, path, line in folder.found("run.sh") if path == "run.sh" and code.startswith("DS3")}
     assert lines == {6}
 
