@@ -1,9 +1,9 @@
-"""Begin a rule: write its skeleton into the module of its topic.
+"""Start a rule: write its skeleton into the module of its topic.
 
     python scripts/new_rule.py DS5 nvme-on-a-network-disk --effect crash --phase initialize --module nvme
 
 takes the next free code of the chapter. Without --module the modules of the chapter are listed; a new name begins a new module.
-The skeleton fails the suite until it is filled in, so that it cannot be forgotten.
+The skeleton fails the tests until it is complete.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
 '''
 
-NEXT = """The suite fails until it is filled in. Then:
+NEXT = """The tests fail until the rule is complete. Then:
   python scripts/build_rule_index.py       # compile rules/index.py
-  python scripts/docs_pages.py             # the list of rules in docs/rules/README.md
-  python scripts/record_errors.py          # a crash: what DeepSpeed raises, for `dslint rule --error` (needs DeepSpeed)
+  python scripts/docs_pages.py             # write the index of rules, docs/rules/README.md
+  python scripts/record_errors.py          # for a crash: record what DeepSpeed raises, for `dslint rule --error` (needs DeepSpeed)
   pytest tests/rules tests/registry -k {code}
-  pytest tests/engine/test_rules.py -k {code}  # a crash, tried on the real DeepSpeed
-If docs/coverage.tsv lists the mistake, put {code} into its line."""
+  pytest tests/engine/test_rules.py -k {code}  # for a crash: run the examples on the real DeepSpeed
+If docs/coverage.tsv lists the mistake, write {code} into its line."""
 
 
 class Unfit(Exception):
-    """The arguments do not make a rule. The text says why."""
+    """The arguments are invalid. The text says why."""
 
 
 def next_code(chapter: str, name: str, effect: Effect, phase: Phase | None) -> str:
@@ -107,7 +107,7 @@ def with_imports(module: str, phase: Phase | None) -> str:
 
 
 def main() -> int:
-    """Write the skeleton and say where."""
+    """Write the skeleton."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("chapter", help="DS0 to DS9; `dslint rule` says what they are about")
     parser.add_argument("name")

@@ -21,7 +21,7 @@ def infer(document: Document, given: Facts | Context) -> Context:
     for key in FILLED["transformers"]:
         parent = key.rpartition(".")[0]
         if KEYS.get(parent, {}).get("unknown") == "raise":
-            continue  # DeepSpeed itself drops "auto" there, so it is no evidence for a loader
+            continue  # DeepSpeed itself drops "auto" there, so it does not show a loader
         found = document.lookup(tuple(key.split(".")))
         if isinstance(found, Member) and isinstance(found.value, Scalar) and found.value.value == "auto":
             evidence = f'"{key}" is "auto", which only the Hugging Face Trainer and Accelerate replace'

@@ -9,13 +9,13 @@ from dslint.rule import Finding, FixPlan, RuleInfo
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, path_of, pointer
 
 
-def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, beside: Table[str, Document] | None = None) -> Diagnostic:
+def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, others: Table[str, Document] | None = None) -> Diagnostic:
     """Place a finding in the text: that of the config, or of another file of its setup."""
     path = path_of(finding.at)
     effect = finding.effect or rule.effect
     span = finding.span or locate(document, path, finding.on)
     severity = finding.severity or effect.severity
-    of_finding = document if finding.elsewhere is None else (beside or {}).get(finding.elsewhere.path)
+    of_finding = document if finding.elsewhere is None else (others or {}).get(finding.elsewhere.path)
     elsewhere = finding.elsewhere or Related(_file(document, span, shown), "", pointer(document.in_file(path)), range_of(document, span))
     return Diagnostic(
         elsewhere.path,

@@ -99,7 +99,7 @@ class Results(NamedTuple):
     quiet: bool = False
     """Whether to print only findings, without a summary."""
     group: bool = True
-    """Whether the format for people prints the same finding of many files once."""
+    """Whether the format `full` prints a finding that many files share only once."""
 
     @property
     def diagnostics(self) -> list[Diagnostic]:

@@ -37,12 +37,12 @@ def by_needs(rules: Iterable[RuleInfo], context: Context) -> tuple[list[RuleInfo
 def run_rules(rules: Iterable[RuleInfo], config: Config, shown: str) -> list[Diagnostic]:
     """What the rules find in a config. Only rules that can have something to say are run, and imported."""
     signals = signals_of(config)
-    beside = config.setup.documents if config.setup else None
-    return [d for rule in rules if can_run(rule.watches, signals) for d in findings_of(rule, config, config.document, shown, beside)]
+    others = config.setup.documents if config.setup else None
+    return [d for rule in rules if can_run(rule.watches, signals) for d in findings_of(rule, config, config.document, shown, others)]
 
 
 def findings_of(
-    rule: RuleInfo, subject: Config | IgnoreComments, document: Document, shown: str, beside: Table[str, Document] | None = None
+    rule: RuleInfo, subject: Config | IgnoreComments, document: Document, shown: str, others: Table[str, Document] | None = None
 ) -> list[Diagnostic]:
     """What a rule finds, placed in the text. A rule that raises gives one diagnostic, which says so.
 
@@ -51,11 +51,11 @@ def findings_of(
         subject: what it checks: a config; the comments of a file for a rule that watches `IGNORES`.
         document: the file.
         shown: its name in diagnostics.
-        beside: the files around it, by their names.
+        others: the other files of its setup, by name.
     """
     try:
         found = [one for one in rule.load().check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
-        return [place(rule, finding, document, shown, beside) for finding in found]
+        return [place(rule, finding, document, shown, others) for finding in found]
     except UserError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still run

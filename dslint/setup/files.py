@@ -14,28 +14,28 @@ class Linked(NamedTuple):
     shown: str
 
 
-def find(link: str, beside: str) -> Linked | None:
-    """The file that a link in the file `beside` names, relative to that file's folder, the working directory, or a folder above the file
-    in its repository.
+def find(link: str, named_in: str) -> Linked | None:
+    """The file that a link in the file `named_in` refers to, relative to that file's folder, the working directory, or a parent folder of
+    the file in its repository.
 
     None if there is no such file, or if it lies outside these folders.
     """
-    folder = os.path.dirname(os.path.abspath(beside))
+    folder = os.path.dirname(os.path.abspath(named_in))
     here = os.getcwd()
     bases = dict.fromkeys([folder, here, *_above(folder, here)])
     for base in bases:
         path = os.path.normpath(os.path.join(base, os.path.expanduser(link) if link.startswith("~") else link))
         if os.path.isfile(path) and any(_is_below(path, allowed) for allowed in bases):
-            path = path if os.path.isabs(beside) else os.path.relpath(path, here)
+            path = path if os.path.isabs(named_in) else os.path.relpath(path, here)
             return Linked(path, path.replace(os.sep, "/"))
     return None
 
 
-def find_checkout(link: str, beside: str) -> Linked | None:
+def find_checkout(link: str, named_in: str) -> Linked | None:
     """The file of this project that an absolute path names in a checkout elsewhere: the longest end of the path, of at least two names."""
     names = [name for name in link.split("/") if name]
     ends = ("/".join(names[start:]) for start in range(1, len(names) - 1))
-    return next((found for end in ends if (found := find(end, beside)) is not None), None)
+    return next((found for end in ends if (found := find(end, named_in)) is not None), None)
 
 
 def is_elsewhere(link: str) -> bool:

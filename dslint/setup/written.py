@@ -17,7 +17,7 @@ _WORD = "\ue001"
 
 
 def written_config(text: Text) -> tuple[Source, Document] | None:
-    """The document of a written text, and the file whose text its places count in. None for a text that is no JSON object."""
+    """The document of a config written in a file, and the file that its places refer to. None for a text that is not a JSON object."""
     if not text:
         return None
     source = _main(text)

@@ -170,7 +170,7 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
 def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
     """With offload DeepSpeed accepts only its CPU optimizers from the program.
 
-    Without an `optimizer` section, and often beside one, the program passes an optimizer to `deepspeed.initialize`. With offload it must be `DeepSpeedCPUAdam` or `DeepSpeedCPULion`:
+    Without an `optimizer` section, and often in addition to it, the program passes an optimizer to `deepspeed.initialize`. With offload it must be `DeepSpeedCPUAdam` or `DeepSpeedCPULion`:
     DeepSpeed raises `ZeRORuntimeException: You are using ZeRO-Offload with a client provided optimizer` for any other, such as torch's AdamW. Accelerate
     replaces the optimizer automatically.
 

@@ -148,7 +148,7 @@ def random_ltd_lr_schedule(config: Config) -> Iterator[Finding]:
     phase=Phase.INITIALIZE,
     watches=(LAYER_COUNT,),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine.random_ltd_initialize",),
-    untried="raised by engine.random_ltd_initialize, which convert_to_random_ltd calls for a model whose layers drop tokens",
+    untried="raised by engine.random_ltd_initialize, which convert_to_random_ltd calls for a model with layers that drop tokens",
 )
 @bad(
     with_schedule(SCHEDULE, layers='"total_layer_num": 24, "random_ltd_layer_num": 22, "random_ltd_layer_id": [1, 2, 3]'),

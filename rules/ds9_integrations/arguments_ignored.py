@@ -104,7 +104,7 @@ def clipping_not_taken_over(config: Config) -> Iterator[Finding]:
     """The training arguments set gradient clipping, and the config does not have the key.
 
     With DeepSpeed the engine clips gradients, and it reads only the config: without `gradient_clipping`, `max_grad_norm` has no effect.
-    DeepSpeed's default is no clipping up to release 0.19.2, and 1.0 from 0.19.3 on.
+    By default DeepSpeed does not clip up to release 0.19.2, and clips at 1.0 from 0.19.3 on.
 
     Add `"gradient_clipping": "auto"`.
     """

@@ -23,7 +23,7 @@ def raises(error: str, phase: str) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """A value for people to read: as in JSON, and large round numbers as `5e8`."""
+    """A value in a message: as in JSON, and large round numbers as `5e8`."""
     if isinstance(value, int | float) and not isinstance(value, bool) and value >= 1e5 and value % 1e5 == 0:
         return f"{value:.12g}" if "e" in f"{value:.12g}" else re.sub(r"0+$", lambda zeros: f"e{len(zeros[0])}", f"{value:.0f}")
     if value is None or isinstance(value, bool):

@@ -16,7 +16,7 @@ TOP = "top-level"
 """The page of keys outside of sections."""
 
 REGISTRIES: dict[str, dict[str, TypeSpec]] = {"optimizer": OPTIMIZERS, "scheduler": SCHEDULERS}
-"""The sections whose `params` depend on the `type`."""
+"""The sections with `params` that depend on the `type`."""
 
 
 @cache

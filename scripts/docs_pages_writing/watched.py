@@ -10,7 +10,7 @@ from dslint.registry.watches import watched_keys
 from dslint.rule import Rule, path_of
 
 GENERAL = ("DS0", "DS1")
-"""Chapters whose rules are about every key alike: a key in an example of theirs stands for any."""
+"""Chapters with rules about all keys: a key in their examples stands for any."""
 
 
 class Watched(NamedTuple):
@@ -22,7 +22,7 @@ class Watched(NamedTuple):
 
     @staticmethod
     def link(key: str, folder: str) -> str:
-        """The address of a key in the reference, which lies in `folder`."""
+        """The link to a key in the reference in `folder`."""
         return folder + (place(key) or "")
 
 
@@ -41,7 +41,7 @@ def watched() -> Watched:
 
 
 def _order(dotted: str) -> tuple[int, str]:
-    """The order of the reference; parameters of a type, which it has no key for, come where their section does."""
+    """The order of the reference; parameters of a type have the place of their section."""
     listed = list(keys())
     whole = dotted if dotted in keys() else dotted.partition(".")[0]
     return listed.index(whole), dotted

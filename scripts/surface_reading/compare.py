@@ -13,7 +13,7 @@ from surface_reading.values import HIDDEN, Path
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference. `aspect` says what of the key differs; `before` and `after` are for people."""
+    """One difference. `aspect` names the differing property; `before` and `after` are texts."""
 
     kind: Literal["new", "gone", "changed"]
     path: Path
@@ -95,7 +95,7 @@ def _same_kinds(old: Key, new: Key) -> bool:
 
 
 def _same_rule(old: Key, new: Key, one: Any, other: Any) -> bool:
-    """Whether the declared rules agree. A validator, whose code is not read, may be the rule that one side does not declare."""
+    """Whether the declared rules agree. A validator, which is not analysed, may be the rule that one side does not declare."""
     if old.shape.kinds is None or new.shape.kinds is None:
         return True
     by_validator = (old.checks and not one) or (new.checks and not other)
@@ -168,7 +168,7 @@ def _text(value: Any) -> str:
 
 
 def not_read(surface: Surface, models: Surface | None = None) -> list[str]:
-    """What cannot be read statically, for people. A name looked up where the models have a list, or the writer's own names, is no news."""
+    """What cannot be determined statically, as text. Lookups in lists and in dicts with custom keys are expected, and left out."""
     found = [f"{what} ({place})" for what, place in surface.unread]
     for path, place in surface.dynamic:
         known = models.keys.get(path) if models else None

@@ -168,11 +168,11 @@ class Fields:
         return any(isinstance(node, ast.ClassDef) and node.name == "Config" for each in lineage for node in each.node.body)
 
     def forbids(self, cls: Class) -> bool:
-        """Whether a key that is no field raises."""
+        """Whether an unknown key raises."""
         return self._settings(cls).get("extra") == "forbid"
 
     def takes_names(self, cls: Class) -> bool:
-        """Whether the name of a field does beside its alias."""
+        """Whether the name of a field is accepted in addition to its alias."""
         settings = self._settings(cls)
         return any(settings.get(word) is True for word in ("populate_by_name", "allow_population_by_field_name", "validate_by_name"))
 

@@ -166,7 +166,7 @@ class Follower(Names):
         frame.names = after
 
     def _test(self, test: ast.expr, frame: Frame, *, raises: bool, asserted: bool = False) -> None:
-        """A condition. Where a key's presence alone leads to an exception, the key is refused rather than read."""
+        """A condition. If the mere presence of a key leads to an exception, the key is refused rather than read."""
         operation = ast.NotIn if asserted else ast.In
         if isinstance(test, ast.Compare) and isinstance(test.ops[0], operation) and (raises or asserted):
             place = frame.place(test)

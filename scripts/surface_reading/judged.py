@@ -18,12 +18,12 @@ def judged(release: str) -> Surface:
     """The models' surface at a release.
 
     Raises:
-        Unreadable: it is no release.
+        Unreadable: it is not a release.
     """
     try:
         at = Release.parse(release)
     except ValueError as error:
-        raise Unreadable(f"{release!r} is no release of DeepSpeed") from error
+        raise Unreadable(f"{release!r} is not a DeepSpeed release") from error
     surface = Surface(release)
     for dotted, spec in KEYS.items():
         path = tuple(dotted.split("."))

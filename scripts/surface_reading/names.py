@@ -93,7 +93,7 @@ class Names(ABC):
         return either(*(self.member(cls, method, Instance(cls)) for cls in found if isinstance(cls, Class)))
 
     def meant(self, found: Definition | External | None, name: str) -> Values:
-        """The value of a name whose definition is found, or of one that nothing binds."""
+        """The value of a name with a known definition, or of an unbound one."""
         match found:
             case None:
                 return (Foreign(External(name)),)
@@ -157,7 +157,7 @@ class Names(ABC):
         return self._bodies[id(cls.node)]
 
     def listed(self, module: Module, name: str) -> list[str] | None:
-        """The strings of a list at the top of a module; None where it is no list of strings."""
+        """The strings of a list at the top of a module; None if it is not a list of strings."""
         lists = [value for value in self.name(module, name) if isinstance(value, Sequence)]
         return texts(either(*lists[0].items)) if lists and all(texts(item) for item in lists[0].items) else None
 

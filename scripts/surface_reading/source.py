@@ -21,7 +21,7 @@ VERSION_FILES = {
 
 
 class Unreadable(Exception):
-    """It is no DeepSpeed source. The text says why."""
+    """This is not a DeepSpeed source. The text says why."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Its syntax tree; empty where the text is no Python that can be parsed."""
+        """Its syntax tree; empty if the text cannot be parsed as Python."""
         try:
             return ast.parse(self.text)
         except SyntaxError:
@@ -71,7 +71,7 @@ class Module:
 
     @cached_property
     def _stars(self) -> list[str]:
-        """The modules all of whose names are imported, the last first."""
+        """The modules imported with `*`, the last first."""
         return [self._target(node) for node in _star_imports(self.tree.body)][::-1]
 
     def _target(self, node: ast.ImportFrom) -> str:

@@ -51,7 +51,7 @@ class Surface:
     forbids: dict[Path, bool] = field(default_factory=dict)
     """For each section, whether a key that it does not know raises."""
     refused: dict[Path, str] = field(default_factory=dict)
-    """Keys whose presence raises although their section ignores what it does not know, and where."""
+    """Keys that raise by their presence although their section ignores what it does not know, and where."""
     optimizers: list[str] = field(default_factory=list)
     schedules: dict[str, dict[str, Key]] = field(default_factory=dict)
     unread: list[tuple[str, str]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Surface:
     dynamic: list[tuple[Path, str]] = field(default_factory=list)
     """Parts of the config in which a name is looked up that is not known, and where."""
     open: set[Path] = field(default_factory=set)
-    """Dicts whose keys are the writer's own. Only the models know."""
+    """Dicts with custom keys. Only the models know."""
     named_freely: set[Path] = field(default_factory=set)
     """Sections in which each name is the writer's own and stands for the same keys. Only the models know."""
 

@@ -39,7 +39,7 @@ class Trace:
 
     reads: dict[Path, Read] = field(default_factory=dict)
     refused: dict[Path, str] = field(default_factory=dict)
-    """Keys whose mere presence raises, and where."""
+    """Keys that raise by their mere presence, and where."""
     models: dict[Path, tuple[Class, str]] = field(default_factory=dict)
     """Sections handed to a pydantic model, and where."""
     dynamic: dict[tuple[Path, str], None] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class Trace:
             return
         for name, default in target.entries.items():
             strangers = [value for value in default if isinstance(value, Config) and value.path[: len(part.path)] != part.path]
-            if isinstance(name, str) and not strangers:  # what the code itself puts in from elsewhere is no key of the user's
+            if isinstance(name, str) and not strangers:  # values that the code itself inserts are not keys of the user
                 self.look_up(part, name, default, place)
         if part not in target.merged:
             target.merged.append(part)

@@ -1,0 +1,71 @@
+"""Phrases that dslint does not use, in messages, help texts, docstrings, comments and documents. CONTRIBUTING.md says how we write."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = [path for folder in ("dslint", "rules", "schemas", "scripts") for path in sorted((ROOT / folder).rglob("*.py"))]
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(path for path in (ROOT / "examples").rglob("*") if path.is_file()),
+    ROOT / "action.yml",
+    ROOT / ".pre-commit-hooks.yaml",
+]
+COMPILED = ("schemas/key_table.py", "rules/index.py")
+
+AVOIDED = {
+    r"(?<!there )\b(?:is|are) no (?!longer\b|more\b|less\b|need\b|\w+er\b)\w+": "is not a ..., has no ...",
+    r"(?<!leave )(?<!left )(?<!stand-)\balone\b": "only",
+    r"\bmend(?:s|ed|ing|er)?\b": "fix",
+    r"\bwithout a word\b": "silently",
+    r"\bfor want of\b": "because ... is missing",
+    r"\brules? (?:(?:is|are|was|were|be) )?(?:not )?asked\b|\bask(?:s|ed|ing)? (?:of |about )?(?:a|the|each|every|other) rules?\b": "run",
+    r"\b(?:is|are) to (?:be|have|stay|resume|find|fit|do|use|come)\b": "should, must",
+    r"\bwants\b": "requires, expects",
+    r"\bof old\b": "existing",
+    r"\b(?:no|some)body\b|\bwhoever\b": "name who",
+    r"\bheed(?:s|ed|ing)?\b": "follow, read, use",
+    r"\bbeside\b": "next to, in addition to",
+    r"\bwhose\b": "with, of which",
+    r"\bwherefore\b": "so, therefore",
+    r"\bfor people\b": "for users, as text",
+    r"\bnothing that dslint\b": "unknown ...",
+}
+"""A pattern of a phrase, and what to write instead."""
+
+QUOTED = ("strategy-arguments-beside-config",)
+"""Names that stay as they are."""
+
+
+@pytest.mark.parametrize("path", [*CODE, *DOCUMENTS], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_plain_english(path: Path) -> None:
+    if path.relative_to(ROOT).as_posix() in COMPILED:
+        pytest.skip("compiled from other files, which are tested")
+    found = [
+        f"{number}: {match[0]!r} (write: {instead}) in {line.strip()[:100]!r}"
+        for number, line in _lines(path)
+        for pattern, instead in AVOIDED.items()
+        for match in re.finditer(pattern, line, re.IGNORECASE)
+        if not any(quoted in line for quoted in QUOTED)
+    ]
+    assert found == []
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a document; of Python code the lines of its comments and strings."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield from enumerate(text.splitlines(), 1)
+        return
+    kinds = (tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in kinds:
+            yield from enumerate(token.string.splitlines(), token.start[0])
