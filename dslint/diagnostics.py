@@ -1,12 +1,13 @@
 """The frozen `Diagnostic` and its parts.
 
-Every module may import this one; it imports nothing of dslint.
+Every module may import this one; of dslint it imports only `record`.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+
+from dslint.record import Record
 
 
 class Severity(StrEnum):
@@ -80,7 +81,7 @@ class Applicability(StrEnum):
     """shown, never applied"""
 
 
-class Place(NamedTuple):
+class Place(Record):
     """A point in a text: `line` and `column` are 1-based, in code points; `offset` is 0-based, in code points."""
 
     line: int
@@ -88,14 +89,14 @@ class Place(NamedTuple):
     offset: int
 
 
-class Range(NamedTuple):
+class Range(Record):
     """A half-open range of text."""
 
     start: Place
     end: Place
 
 
-class Related(NamedTuple):
+class Related(Record):
     """A second place of a diagnostic, with a message about it."""
 
     path: str
@@ -104,7 +105,7 @@ class Related(NamedTuple):
     range: Range | None = None
 
 
-class Edit(NamedTuple):
+class Edit(Record):
     """Replace `text[start:end]` (code points) by `content`."""
 
     start: int
@@ -112,7 +113,7 @@ class Edit(NamedTuple):
     content: str
 
 
-class Fix(NamedTuple):
+class Fix(Record):
     """Edits that belong together, a title, and which option applies them."""
 
     title: str
@@ -120,7 +121,7 @@ class Fix(NamedTuple):
     edits: tuple[Edit, ...]
 
 
-class Cause(NamedTuple):
+class Cause(Record):
     """A mistake that shows in several places of a file. Reports print its findings as one, with the other places as related.
 
     `name` identifies the cause within a file. `message` is the message for several findings, in which `{count}` stands for their number
@@ -132,7 +133,7 @@ class Cause(NamedTuple):
     help: str | None = None
 
 
-class Diagnostic(NamedTuple):
+class Diagnostic(Record):
     """One finding at one place, ready to print.
 
     `message` is complete in itself: what was found and what DeepSpeed does. `help` says what to write instead.
@@ -158,7 +159,7 @@ class Diagnostic(NamedTuple):
     cause: Cause | None = None
 
 
-class NotJudged(NamedTuple):
+class NotJudged(Record):
     """Why a file, or a part of it, was not judged: a sentence that says what the user can do, and the place of the part."""
 
     reason: str

@@ -13,18 +13,19 @@ A rule yields `Finding`s with config paths; the linter turns them into diagnosti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dslint.config.context import PARTS, Context
 from dslint.diagnostics import Applicability, Cause, Effect, Phase, Related, Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
+from dslint.record import Record
 from dslint.source.tree import Span, Where, path_of
 
 if TYPE_CHECKING:
     from dslint.source.change import Change
 
 
-class FixPlan(NamedTuple):
+class FixPlan(Record):
     """A fix in config paths, with a title.
 
     A fix is safe if DeepSpeed does the same afterwards, or if it removes what DeepSpeed rejects or ignores. It is unsafe if it changes
@@ -46,7 +47,7 @@ def unsafe(title: str, *changes: Change) -> FixPlan:
     return FixPlan(title, changes)
 
 
-class Finding(NamedTuple):
+class Finding(Record):
     """What a rule found.
 
     `at` is the place: the member there, or its nearest ancestor in the file if the key is absent. `on` selects the underlined part:
@@ -72,7 +73,7 @@ class Finding(NamedTuple):
     cause: Cause | None = None
 
 
-class Example(NamedTuple):
+class Example(Record):
     """An example config of a rule. `at` is the place of the finding, None in a good example. `context` is what it is linted with.
 
     `files` are the other files of the setup, by name.

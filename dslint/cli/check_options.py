@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dslint.record import Record
 
 
-class CheckOptions(NamedTuple):
+class CheckOptions(Record):
     """The options of `check` that are not settings."""
 
     paths: tuple[str, ...]

@@ -46,13 +46,13 @@ def command(finder: Finder, path: str | None, output_format: str, color: str) ->
 
 
 def _row(name: str, settings: Settings, of_run: Settings) -> tuple[str, str]:
-    value, origins = (of_run if name in RUN_WIDE else settings).in_force(name)
-    return "-" if value in (None, (), {}) else show(value), ", ".join(origins) or "default"
+    found = (of_run if name in RUN_WIDE else settings).in_force(name)
+    return "-" if found.value in (None, (), {}) else show(found.value), ", ".join(found.origins) or "default"
 
 
 def _payload(settings: Settings, of_run: Settings) -> dict[str, object]:
     in_force = {name: (of_run if name in RUN_WIDE else settings).in_force(name) for name in SETTINGS}
-    return {name: {"value": _plain(value), "origins": list(origins)} for name, (value, origins) in in_force.items()}
+    return {name: {"value": _plain(found.value), "origins": list(found.origins)} for name, found in in_force.items()}
 
 
 def _plain(value: object) -> object:

@@ -65,9 +65,9 @@ def command(
       2  usage error, or an unreadable config or model
       4  no change that was tried makes it fit
     """  # noqa: D301 - click needs the character itself
-    document, _, context, *_ = open_config(path, finder)
-    found = given_model(said, context.facts)
-    context = context.but(model=found.config or context.facts.model)
+    loaded = open_config(path, finder)
+    found = given_model(said, loaded.context.facts)
+    context = loaded.context.but(model=found.config or loaded.context.facts.model)
     facts = context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
     if not isinstance(memory, int):
@@ -78,7 +78,7 @@ def command(
         return config, planned(config, found.model, {**said, **otherwise}, found.assumed)
 
     speeds = Speeds()._replace(pcie=pcie, nvme=nvme)
-    fit = Search(text_of(document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))
+    fit = Search(text_of(loaded.document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))
     if output_format == "json":
         click.echo(fit_page.as_json(fit, facts, speeds))
     else:

@@ -155,9 +155,9 @@ def _check(options: ProbeOptions, plot: str | None) -> None:
 
 def _prepared(path: str, finder: Finder, options: ProbeOptions) -> PreparedProbe:
     """The config with its facts, ready to run."""
-    document, _, context, *_ = open_config(path, finder)
+    loaded = open_config(path, finder)
     try:
-        return prepare(shown(path), text_of(document), resolve(document, context), options)
+        return prepare(shown(path), text_of(loaded.document), resolve(loaded.document, loaded.context), options)
     except ValueError as error:
         raise UserError(str(error)) from None
 

@@ -136,9 +136,10 @@ def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
 
 def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, Model, Plan]:
     """The config, the model and the plan for a command; raises `UserError`."""
-    document, _, context, *_ = open_config(path, finder)
+    loaded = open_config(path, finder)
+    context = loaded.context
     found = given_model(said, context.facts)
-    config = resolve(document, context.but(model=found.config or context.facts.model))
+    config = resolve(loaded.document, context.but(model=found.config or context.facts.model))
     return config, found.model, planned(config, found.model, said, found.assumed)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dslint.facts import Facts
+from dslint.record import Record
 
 if TYPE_CHECKING:
     from dslint.config.policy import Policy
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from dslint.setup.model import Setup
 
 
-class Context(NamedTuple):
+class Context(Record):
     """The context of a config.
 
     `evidence` names the facts that were inferred, each with what it was inferred from. `setup` are the files that the config was found

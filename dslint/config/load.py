@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping as Table
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind
 from dslint.config.infer import infer
 from dslint.facts import Facts
+from dslint.record import Record
 from dslint.source.parse import parse
 from dslint.source.read import decode_base64, read
 from dslint.source.tree import Document, Mapping
 
 
-class Loaded(NamedTuple):
+class Loaded(Record):
     """A config that was opened: its tree, what kind of file it is, and its context.
 
     `note` is a sentence on a file that is not simply a config. `encoded` says that the file held the config in base64; `document` is then

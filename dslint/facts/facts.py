@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dslint.facts.release import NEWEST, Release
+from dslint.record import Record
 
 if TYPE_CHECKING:
     from dslint.facts.gpus import Gpu
@@ -38,7 +39,7 @@ _LABELS = {
 }
 
 
-class Facts(NamedTuple):
+class Facts(Record):
     """Facts that were given or inferred. None means unknown, and nothing is guessed from it.
 
     `world_size` is the number of all ranks, on `nodes` machines. `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how

@@ -11,9 +11,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import NamedTuple
 
 from dslint.facts import NEWEST, OLDEST, RELEASES, Release
+from dslint.record import Record
 from dslint.source import toml
 from dslint.source.integers import integer
 from dslint.source.read import ReadError, read_bytes
@@ -22,7 +22,7 @@ LARGEST = 64 * 1024 * 1024
 """Lock files of large projects have some megabytes."""
 
 
-class FoundRelease(NamedTuple):
+class FoundRelease(Record):
     """A release, and the evidence for it as shown to users: "uv.lock locks deepspeed 0.16.9"."""
 
     release: Release

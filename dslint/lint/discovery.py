@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from dslint.lint.patterns import matches
+from dslint.record import Record
 from dslint.settings import Finder, Settings
 
 SUFFIXES = (".json", ".jsonc", ".json5", ".hjson", ".yaml", ".yml")
@@ -16,7 +16,7 @@ SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages",
 """Directories that are never searched, in addition to hidden ones."""
 
 
-class Target(NamedTuple):
+class Target(Record):
     """A file to lint: its path, and whether it was named itself rather than found in a directory."""
 
     path: str
@@ -27,7 +27,7 @@ class NothingFound(Exception):
     """A path or pattern without a file. The text is a sentence for the user."""
 
 
-class Discovered(NamedTuple):
+class Discovered(Record):
     """The files of the arguments, arguments without files, and named files that `force-exclude` skips."""
 
     targets: list[Target]

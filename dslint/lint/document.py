@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from dslint.config import resolve
 from dslint.config.context import Context
@@ -14,6 +13,7 @@ from dslint.facts import Facts, Release
 from dslint.lint.place import by_place, in_broken_text
 from dslint.lint.results import FileResult, Skipped
 from dslint.lint.run import by_needs, run_rules
+from dslint.record import Record
 from dslint.rule import RuleInfo
 from dslint.source.read import ReadError
 from dslint.source.tree import Document
@@ -59,7 +59,7 @@ def lint_loaded(loaded: Loaded, shown: str, rules: Iterable[RuleInfo]) -> FileRe
     )
 
 
-class Linted(NamedTuple):
+class Linted(Record):
     """What the rules say of a document: findings by place, skipped rules, and the codes of those that were not skipped."""
 
     diagnostics: tuple[Diagnostic, ...]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, NotJudged, Severity
 from dslint.facts import Facts
+from dslint.record import Record
 from dslint.source.tree import Document
 
 if TYPE_CHECKING:
     from dslint.rule import RuleInfo
 
 
-class Skipped(NamedTuple):
+class Skipped(Record):
     """A rule that was skipped, and the fact it needs: `needs` is the name of a field of `Facts`."""
 
     code: str
@@ -32,7 +33,7 @@ class SuppressedBy(StrEnum):
     """an entry of the baseline"""
 
 
-class Suppressed(NamedTuple):
+class Suppressed(Record):
     """A suppressed finding: by what, and the reason that was given."""
 
     diagnostic: Diagnostic
@@ -44,7 +45,7 @@ JUDGED = frozenset({"ds_config", "accelerate", "training", "script", "python"})
 """The kinds of file that contain or name a config."""
 
 
-class FileResult(NamedTuple):
+class FileResult(Record):
     """What was found in one file.
 
     `kind` says what the file is: "ds_config", "inference", "template", "unrelated", "unreadable", or "settings" for dslint's own.
@@ -88,7 +89,7 @@ class FileResult(NamedTuple):
         return self.fail_on != "never" and diagnostic.severity.rank >= Severity(self.fail_on).rank
 
 
-class Results(NamedTuple):
+class Results(Record):
     """A whole run: the context as given, the files in order, and the rules that ran on any of them."""
 
     context: Context

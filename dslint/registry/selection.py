@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from dslint.record import Record
 from dslint.registry.redirects import RENAMED
 from dslint.rule import RuleInfo
 
@@ -16,7 +16,7 @@ class NoSuchRule(ValueError):
     """A word that selects no rule; the text is a sentence for the user."""
 
 
-class Selection(NamedTuple):
+class Selection(Record):
     """What one source of settings says about rules. None means that it says nothing.
 
     `select` and `ignore` replace the values of earlier sources; the `extend` forms add to them. A source with `select` also resets what

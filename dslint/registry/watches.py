@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.config.context import NEEDS
 from dslint.config.sections import children
+from dslint.record import Record
 from dslint.rule import RuleInfo
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping, Node, Scalar, Sequence, Span
@@ -16,7 +16,7 @@ WORDS = ("=auto", "text", "setup", "ignores")
 """Watches that are not keys, besides those with a colon."""
 
 
-class Signals(NamedTuple):
+class Signals(Record):
     """What a config and its facts hold, in the words of `watches`.
 
     `present` are keys by every name that a watch may give them, and the words for facts, violations, text and setup. `written` are keys as

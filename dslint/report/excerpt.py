@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from dslint.diagnostics import Range
+from dslint.record import Record
 from dslint.report.style import Style, columns, visible, wrap
 from dslint.source.tree import Document, Mapping, Member, Node, Sequence
 
@@ -21,7 +21,7 @@ _LABEL = 24
 """The least columns in which a label is wrapped to the right of its underline; with less it goes below."""
 
 
-class Mark(NamedTuple):
+class Mark(Record):
     """A range to underline: the primary one with carets, others with dashes and a label."""
 
     range: Range
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
     primary: bool = False
 
 
-class Underline(NamedTuple):
+class Underline(Record):
     """A mark on one line: code points `first` to `last` of it, which may be one past its end."""
 
     first: int

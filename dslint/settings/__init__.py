@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dslint.config.context import Context
 from dslint.diagnostics import Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.facts.find_release import NOTHING, FoundRelease, find
+from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in, plugged
 from dslint.registry.selection import Selection, choose, is_name_of, means
 from dslint.rule import RuleInfo
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Finder", "InForce", "Layer", "Settings", "SettingsError", "from_environment", "from_options"]
 
 
-class InForce(NamedTuple):
+class InForce(Record):
     """The value of a setting, and its sources; none for the default."""
 
     value: Any

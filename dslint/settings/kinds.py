@@ -6,9 +6,10 @@ A kind raises `Wrong` with the end of a sentence ("must be ..."); the caller add
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from dslint.facts import LAST_PATCH, NEWEST, OLDEST, Release, Upgrade
+from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in
 from dslint.registry.selection import NoSuchRule, check_words, is_name_of
 from dslint.source.similar import similar
@@ -323,7 +324,7 @@ def _is_variable(name: str) -> bool:
     return name.isascii() and name.isidentifier()
 
 
-class IgnoreEntry(NamedTuple):
+class IgnoreEntry(Record):
     """An entry of `ignores`: the rules to suppress, in which files, where, and why.
 
     `files` are patterns. `pointer` is a JSON pointer or a dotted path; it covers everything below. None covers the whole file.

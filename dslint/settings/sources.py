@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.errors import TRACEBACK, UserError
+from dslint.record import Record
 from dslint.settings.kinds import Wrong, show
 from dslint.settings.table import SETTINGS
 from dslint.source import toml
@@ -21,7 +22,7 @@ class SettingsError(UserError):
     """An unknown setting or an invalid value. The text is a sentence for the user, with the place."""
 
 
-class Layer(NamedTuple):
+class Layer(Record):
     """One source of settings: its name, the directory that its patterns and paths are relative to, and its values by setting.
 
     `text` and `path` are those of the settings file, if the source is one.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslint.diagnostics import Severity
 from dslint.facts import NEWEST, Integration
+from dslint.record import Record
 from dslint.settings.kinds import (
     Choice,
     Count,
@@ -26,7 +27,7 @@ from dslint.settings.kinds import (
 )
 
 
-class Setting(NamedTuple):
+class Setting(Record):
     """A setting: its name in a settings file (from which variable and option are derived), kind, default and meaning."""
 
     name: str

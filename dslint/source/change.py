@@ -10,32 +10,33 @@ Replace(span, "text")                        any range of the text
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from dslint.record import Record
 from dslint.source.tree import Path, Span
 
 
-class Set(NamedTuple):
+class Set(Record):
     """Change the value at a path; `literal` is JSON."""
 
     path: Path
     literal: str
 
 
-class Rename(NamedTuple):
+class Rename(Record):
     """Rename the key at a path."""
 
     path: Path
     name: str
 
 
-class Remove(NamedTuple):
+class Remove(Record):
     """Remove the member or item at a path, with its comma."""
 
     path: Path
 
 
-class Insert(NamedTuple):
+class Insert(Record):
     """Add a member `name` to the section at a path; `literal` is JSON."""
 
     path: Path
@@ -43,14 +44,14 @@ class Insert(NamedTuple):
     literal: str
 
 
-class Move(NamedTuple):
+class Move(Record):
     """Move the member at a path to another path, with its value as written."""
 
     path: Path
     to: Path
 
 
-class Replace(NamedTuple):
+class Replace(Record):
     """Replace a range of the text."""
 
     span: Span

@@ -10,16 +10,16 @@ Rules must be named.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from dslint.diagnostics import Diagnostic
+from dslint.record import Record
 from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
 
 MARK = re.compile(r"(?://|#|/\*)[\s*]*dslint\s*:\s*(?P<rest>.*?)\s*(?:\*/)?\s*", re.DOTALL)
 FORM = re.compile(r"(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*)\]\s*(?P<reason>.*)", re.DOTALL)
 
 
-class Ignore(NamedTuple):
+class Ignore(Record):
     """A suppression comment, well-formed or not.
 
     `words` are codes and names of rules. The comment covers findings on `line`, or else at and below `path`, or else (both None) in the
@@ -110,7 +110,7 @@ def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | Non
     return path, None
 
 
-class IgnoreUse(NamedTuple):
+class IgnoreUse(Record):
     """What became of an ignore comment: its words that suppressed nothing, and a sentence on a word that names no rule."""
 
     ignore: Ignore
@@ -118,7 +118,7 @@ class IgnoreUse(NamedTuple):
     unknown: str | None = None
 
 
-class IgnoreComments(NamedTuple):
+class IgnoreComments(Record):
     """A file and its ignore comments: what a rule that watches "ignores" checks."""
 
     document: Document

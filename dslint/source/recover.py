@@ -80,7 +80,7 @@ def recover(text: str) -> tuple[Reader, Node | None, list[SyntaxProblem]]:
         if (mender.cost, len(mender.problems)) < (best.cost, len(best.problems)):
             best = mender
     # Recovery sometimes goes back a few tokens, which may record the same departure twice.
-    best.comments = sorted(set(best.comments))
+    best.comments = sorted(set(best.comments), key=lambda comment: comment.span)
     best.departures = list(dict.fromkeys(best.departures))
     return best, best.root, sorted(best.problems, key=lambda problem: problem.span)
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import NamedTuple
 
+from dslint.record import Record
 from dslint.source.tree import Departure, Scalar, Span, Value
 
 MAX_INTEGER_DIGITS = 4300
@@ -30,7 +30,7 @@ _NOT_A_NUMBER = re.compile(r"(NaN|-?Infinity)[ \t]*+(?:[,}\]]|\Z)").match
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
-class Fault(NamedTuple):
+class Fault(Record):
     """What hjson rejects in a literal. `predicate` continues a sentence that begins with the place ("the value of ...").
 
     `fatal`: hjson fails with an error of another type, and so does not try the file as a single value.
@@ -42,7 +42,7 @@ class Fault(NamedTuple):
     fatal: bool = False
 
 
-class Word(NamedTuple):
+class Word(Record):
     """A string literal: its value, its end, its fault, and what json would reject."""
 
     value: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple, TypeAlias
 
+from dslint.record import Record
 from dslint.source.unknown import Unknown
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -132,14 +133,14 @@ class Sequence:
 Node: TypeAlias = Scalar | Mapping | Sequence
 
 
-class Comment(NamedTuple):
+class Comment(Record):
     """A comment with its marks (`//`, `#`, `/* */`)."""
 
     span: Span
     text: str
 
 
-class SyntaxProblem(NamedTuple):
+class SyntaxProblem(Record):
     """A syntax error for DeepSpeed's loader. `kind` is a stable name, `message` says what was found and what was expected."""
 
     kind: str
@@ -147,7 +148,7 @@ class SyntaxProblem(NamedTuple):
     message: str
 
 
-class Departure(NamedTuple):
+class Departure(Record):
     """Syntax that DeepSpeed's loader (hjson) accepts and strict JSON (Python's `json`) rejects or reads differently.
 
     `kind` is one of: "comment", "trailing-comma", "missing-comma", "bare-key", "bare-string", "single-quoted", "multiline-string",
@@ -163,14 +164,14 @@ Places: TypeAlias = dict[Path, Path]
 """For a config inside a file, or built from it: paths of the config with their paths in the file."""
 
 
-class Source(NamedTuple):
+class Source(Record):
     """The key of a file that corresponds to a key of the config built from it; `optional`: neither exists without the other."""
 
     path: Path
     optional: bool
 
 
-class Part(NamedTuple):
+class Part(Record):
     """One file of a joined text, or one cell of a notebook: the offset at which it begins, and its name."""
 
     start: int

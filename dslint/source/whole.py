@@ -22,7 +22,8 @@ def to_whole(document: Document, changes: Iterable[Change]) -> list[Change]:
 
 def title_of(change: Change) -> str:
     """A short title for setting or removing a value."""
-    return f"write {change.path[-1]}: {json.loads(change.literal)}" if isinstance(change, Set) else f"remove {change[0][-1]}"
+    assert isinstance(change, Set | Remove)
+    return f"write {change.path[-1]}: {json.loads(change.literal)}" if isinstance(change, Set) else f"remove {change.path[-1]}"
 
 
 def _moved(document: Document, change: Change) -> Change:

@@ -30,7 +30,8 @@ def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
     Name the rules by code or name. There is no form for all rules at once, because it would hide new mistakes together with the known
     one. A comment without a reason works, but a later reader cannot tell whether it can be deleted.
     """
-    for ignore, _, unknown in comments.uses:
+    for use in comments.uses:
+        ignore, unknown = use.ignore, use.unknown
         if ignore.problem:
             message = f"This comment ignores nothing: {ignore.problem}."
         elif unknown:
