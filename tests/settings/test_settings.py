@@ -17,7 +17,7 @@ from dslint.facts.find_release import installed
 from dslint.lint.discovery import Target
 from dslint.lint.files import lint_all
 from dslint.registry.rules import default_rules
-from dslint.settings import Finder, SettingsError, from_environment, from_options
+from dslint.settings import Finder, InForce, SettingsError, from_environment, from_options
 from dslint.settings.sources import read_file
 from dslint.settings.table import SETTINGS, json_schema
 from tests.command import dslint
@@ -58,10 +58,12 @@ def test_a_pyproject_that_does_not_speak_of_dslint_is_passed_over(project: Path)
 
 def test_environment_and_options_count_more(project: Path) -> None:
     settings = finder({"DSLINT_WORLD_SIZE": "16", "DSLINT_FAIL_ON": "error"}, fail_on="info").for_file(str(project / "x.json"))
-    assert settings.in_force("world-size") == (16, ("DSLINT_WORLD_SIZE",))
-    assert settings.in_force("fail-on") == ("info", ("--fail-on",))
-    assert settings.in_force("deepspeed").origins == (str(project / "pyproject.toml").replace(os.sep, "/"),)
-    assert settings.in_force("select") == (("ALL",), ())
+    assert settings.in_force("world-size") == InForce(16, ("DSLINT_WORLD_SIZE",))
+    assert settings.in_force("fail-on") == InForce("info", ("--fail-on",))
+    assert settings.in_force("deepspeed").origins == InForce(
+        str(project / "pyproject.toml").replace(os.sep, "/"),
+    )
+    assert settings.in_force("select") == InForce(("ALL",), ())
 
 
 def test_selecting_starts_afresh_and_extending_adds(tmp_path: Path) -> None:
