@@ -82,7 +82,9 @@ def _try(text: str, chosen: list[Diagnostic], before: FileResult, lint: Lint) ->
     if tried == text:
         return None, None
     result = lint(tried)
-    if result.kind != before.kind or result.document is None or result.document.problems:
+    if result.kind != before.kind or result.document is None or before.document is None:
+        return None, None
+    if result.document.problems and len(result.document.problems) >= len(before.document.problems):
         return None, None
     keys = [_key(d) for d in result.diagnostics]
     had = [_key(d) for d in before.diagnostics]

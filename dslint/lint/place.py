@@ -6,6 +6,7 @@ from collections.abc import Mapping as Table
 
 from dslint.diagnostics import Diagnostic, Edit, Effect, Fix, Place, Range, Related
 from dslint.rule import Finding, FixPlan, RuleInfo
+from dslint.source.change import Replace
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, path_of, pointer
 
 
@@ -39,8 +40,8 @@ def _fix(repair: FixPlan, document: Document) -> Fix | None:
     """The edits that make a repair; None where they cannot be made to this text."""
     from dslint.source.edit import CannotChange, edits_for
 
-    if document.problems:
-        return None
+    if document.problems and not all(isinstance(change, Replace) for change in repair.changes):
+        return None  # the tree is a guess; only the text itself can be corrected
     title, changes = repair.title, repair.changes
     try:
         if document.whole is not None:

@@ -9,8 +9,8 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.fixes import json_text
-from dslint.rules.helpers.json_syntax import HJSON_SYNTAX, STRICT_JSON_LOADERS, intended_json
-from dslint.source.change import Set
+from dslint.rules.helpers.json_syntax import HJSON_SYNTAX, PYTHON_WORDS, STRICT_JSON_LOADERS, intended_json
+from dslint.source.change import Replace, Set
 from dslint.source.tree import Departure, Document, Mapping, Node, Path, Scalar, Sequence
 
 
@@ -35,7 +35,13 @@ def syntax_error(config: Config) -> Iterator[Finding]:
     Correct each mistake at its place. dslint reports each one once, and still checks as much of the rest of the file as it can read.
     """
     for problem in config.document.problems:
-        yield Finding("", f"{problem.message[:1].upper()}{problem.message[1:].rstrip('.')}.", span=problem.span)
+        word = PYTHON_WORDS.get(config.document.text[slice(*problem.span)])
+        yield Finding(
+            "",
+            f"{problem.message[:1].upper()}{problem.message[1:].rstrip('.')}.",
+            span=problem.span,
+            fix=safe(f"write {word}", Replace(problem.span, word)) if word else None,
+        )
 
 
 @rule(

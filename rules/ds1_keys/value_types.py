@@ -14,11 +14,11 @@ from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import closest, removed, write
 from dslint.rules.helpers.intended_section import intended_value
-from dslint.rules.helpers.json_syntax import intended_json
+from dslint.rules.helpers.json_syntax import PYTHON_WORDS, intended_json
 from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
-from dslint.source.change import Set
+from dslint.source.change import Replace, Set
 from dslint.source.tree import Node, Scalar, plain
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
@@ -64,7 +64,7 @@ def wrong_type(config: Config) -> Iterator[Finding]:
             yield Finding(violation.path, message, help="Write a number, or remove the key.", on="value", effect=Effect.IGNORED)
         elif violation.raises:
             word = _unquoted(config, violation)
-            meant = None if word else intended_value(config, violation)
+            meant = None if word else _without_comma(config, violation) or intended_value(config, violation)
             yield _rejected(
                 config,
                 violation,
@@ -105,6 +105,15 @@ def _without_quotes(config: Config, violation: Violation) -> str | None:
         return f"Write {meant}: a value without quotes runs to the end of the line."
     word = _unquoted(config, violation)
     return f"Write {word} without quotes." if word else None
+
+
+def _without_comma(config: Config, violation: Violation) -> FixPlan | None:
+    """Write the JSON of a Python word that is read together with the comma after it, and keep the comma."""
+    node = config.node(violation.path)
+    word = intended_json(node) if isinstance(node, Scalar) else None
+    if not isinstance(node, Scalar) or word not in PYTHON_WORDS.values() or not str(node.value).endswith(","):
+        return None
+    return safe(f"write {word}", Replace(node.span, f"{word},"))
 
 
 def _unquoted(config: Config, violation: Violation) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,3 +82,17 @@ def test_a_wrong_word_on_the_command_line_names_the_right_one(arguments: tuple[s
     done = dslint(*arguments)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_python_words_are_fixed_and_the_other_fixes_too(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(
+        '{\n  "train_micro_batch_size_per_gpu": 4,\n  "fp16": {\n    "enabled": True,\n    "loss_scale": "dynamic"\n  },\n'
+        '  "zero_optimization": {"stage": 2, "overlap_comm": True}\n}\n',
+        encoding="utf-8",
+    )
+    dslint("check", "ds.json", "--fix", "--integration", "transformers", cwd=tmp_path)
+    assert json.loads((tmp_path / "ds.json").read_text(encoding="utf-8")) == {
+        "train_micro_batch_size_per_gpu": 4,
+        "fp16": {"enabled": True, "loss_scale": 0},
+        "zero_optimization": {"stage": 2, "overlap_comm": True},
+    }
