@@ -38,6 +38,16 @@ def find_checkout(link: str, named_in: str) -> Linked | None:
     return next((found for end in ends if (found := find(end, named_in)) is not None), None)
 
 
+def is_in_repository(path: str) -> bool:
+    """Whether a file lies in a repository, where a path that is written in a file can be followed from every folder."""
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.exists(os.path.join(folder, ".git")):
+        folder, before = os.path.dirname(folder), folder
+        if folder == before:
+            return False
+    return True
+
+
 def is_elsewhere(link: str) -> bool:
     """Whether a link cannot be followed here: an absolute path, an address, or a path with a variable in it."""
     return link.startswith(("/", "~", "\\\\")) or "$" in link or "://" in link or "{{" in link or (len(link) > 1 and link[1] == ":")

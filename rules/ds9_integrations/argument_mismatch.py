@@ -94,7 +94,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     The Hugging Face Trainer compares thirteen keys of the config with its own arguments, and raises `ValueError: Please correct the following
     DeepSpeed config values that mismatch TrainingArguments values` if one differs: batch sizes, gradient accumulation steps, gradient
     clipping, learning rate, betas, eps, weight decay, warm-up steps, total steps, and whether fp16 and bf16 are enabled. It does so after the
-    model is loaded, which can be half an hour into the job. An argument that is not set is compared with its default.
+    model is loaded, which can be half an hour into the job. An argument that is not set is compared with its default. Where the framework
+    may have its own default, the finding is a warning if the program is known to use the Trainer, and otherwise an info.
 
     Write "auto" in the config: the Trainer then fills in its own value, and the two cannot differ.
     """
@@ -111,6 +112,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         if filled.value is UNKNOWN or value == filled.value or (key == TOTAL_STEPS and not filled.givens):
             continue
         factor_differs = factor_differs or key in (MICRO, ACCUMULATION)
+        program = config.setup.program if config.setup else None
+        trained = program is not None and program.loader == Integration.TRANSFORMERS.value
         label = LABELS.get(key, SOURCES[key][0])
         raising = "raises" if filled.sure else "may raise"
         yield Finding(
@@ -122,7 +125,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             on="value",
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
             fix=unsafe('write "auto"', Set(path_of(key), '"auto"')),
-            severity=None if filled.sure else Severity.WARNING,
+            effect=None if filled.sure or trained else Effect.ADVICE,
+            severity=None if filled.sure or not trained else Severity.WARNING,
             certain=filled.sure,
         )
 

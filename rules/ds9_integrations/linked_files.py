@@ -8,6 +8,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.setup.files import is_in_repository
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
@@ -33,9 +34,12 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     repository; it does not check absolute paths and paths with variables. If the job does not find the file either, it ends with
     `ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string`.
 
+    In a repository the finding is a warning. Outside one, the folder that the path is relative to may be elsewhere, and it is an info.
+
     Correct the path, or start the job in the directory that the path is relative to.
     """
     for given in config.setup.missing if config.setup else ():
+        known = is_in_repository(given.path)
         hosts = given.name.endswith("hostfile")
         outcome = (
             "the launcher prints a warning and starts on this machine only"
@@ -44,12 +48,12 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         )
         yield Finding(
             "",
-            f"{given.value} does not exist in the working directory, in the folder of {given.path} or above it. "
+            f"{given.value} does not exist in the working directory, in the folder of {given.path}{' or above it' if known else ''}. "
             f"If the job does not find it either, {outcome}.",
             help="Correct the path. It is relative to the directory in which the job starts.",
             elsewhere=given.related(""),
-            severity=Severity.WARNING,
-            effect=Effect.SILENT if hosts else None,
+            severity=Severity.WARNING if known else None,
+            effect=(Effect.SILENT if hosts else None) if known else Effect.ADVICE,
             certain=False,
         )
 

@@ -14,7 +14,7 @@ _KEYS = {
     "main_training_function num_machines num_processes rdzv_backend same_network tpu_env tpu_use_cluster tpu_use_sudo use_cpu",
     ACCELERATE_DEEPSPEED: "deepspeed_config_file deepspeed_hostfile deepspeed_moe_layer_cls_names deepspeed_multinode_launcher "
     "offload_optimizer_device offload_optimizer_nvme_path offload_param_device offload_param_nvme_path zero3_init_flag "
-    "zero3_save_16bit_model",
+    "zero3_save_16bit_model zero_stage",
     TRAINING_ARGUMENTS: "adam_beta1 adam_beta2 adam_epsilon ddp_find_unused_parameters do_eval do_train eval_steps eval_strategy "
     "evaluation_strategy gradient_checkpointing gradient_checkpointing_kwargs group_by_length learning_rate load_best_model_at_end "
     "logging_dir logging_steps logging_strategy lr_scheduler_type max_steps num_train_epochs optim output_dir overwrite_output_dir "

@@ -124,13 +124,33 @@ def held(outcome: Outcome) -> dict[str, object]:
 SAID_OTHERWISE = {"DS607", "DS608", "DS637", "DS638", "DS646"}
 """Rules whose safe fix writes in plain words what DeepSpeed does anyway."""
 
+LEFTOVERS = {
+    "DS313",
+    "DS403",
+    "DS405",
+    "DS406",
+    "DS411",
+    "DS425",
+    "DS433",
+    "DS440",
+    "DS511",
+    "DS512",
+    "DS521",
+    "DS526",
+    "DS624",
+    "DS625",
+    "DS704",
+}
+LEFTOVERS |= {"DS103", "DS110", "DS112", "DS115", "DS811", "DS855", "DS901", "DS918"}
+"""Rules whose effect is advice where the setting that DeepSpeed ignores changes nothing; the safe fix removes it."""
+
 
 def spoken_of(fixed: tuple[Diagnostic, ...]) -> set[str]:
     """The keys that DeepSpeed may hold otherwise after these fixes: what it ignored is gone, what it refuses later is mended."""
     return {
         (d.pointer or "").rpartition("/")[2].removesuffix("_ckpt")
         for d in fixed
-        if d.effect is Effect.IGNORED or d.code in SAID_OTHERWISE or (d.phase is not None and d.phase is not Phase.PARSE)
+        if d.effect is Effect.IGNORED or d.code in SAID_OTHERWISE | LEFTOVERS or (d.phase is not None and d.phase is not Phase.PARSE)
     }
 
 

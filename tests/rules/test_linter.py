@@ -105,3 +105,34 @@ def test_whether_a_consequence_is_certain_does_not_follow_from_the_severity(cert
     quiet = Rule("DS999", "quiet", Effect.CRASH, Phase.PARSE, check, "A rule.")
     (found,) = lint_document(parse("{}"), "c.json", Facts(), (quiet,)).diagnostics
     assert found.certain is certain
+
+
+@pytest.mark.parametrize(
+    ("section", "code", "severity"),
+    [
+        ('"zero_optimization": {"stage": 2, "sub_group_size": 1e9}', "DS403", Severity.INFO),
+        ('"zero_optimization": {"stage": 2, "zero_quantized_weights": true}', "DS403", Severity.WARNING),
+        (
+            '"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1000, "stage3_prefetch_bucket_size": 5e6}',
+            "DS432",
+            Severity.WARNING,
+        ),
+        (
+            '"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e8, "stage3_prefetch_bucket_size": 5e8}',
+            "DS432",
+            Severity.INFO,
+        ),
+        ('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}', "DS435", Severity.INFO),
+        ('"fp16": {"enabled": true, "initial_scale_power": 32}', "DS302", Severity.WARNING),
+        ('"tensor_parallel_size": 2', "DS103", Severity.WARNING),
+        ('"my_own_switch": 2', "DS103", Severity.INFO),
+        ('"optimizer": {"type": "Adam", "params": {"lr": 1e-4, "torch_adam": "torch_impl"}}', "DS105", Severity.INFO),
+        ('"optimizer": {"type": "Adam", "params": {"lr": 1e-4, "torch_adam": "false"}}', "DS105", Severity.ERROR),
+        ('"pipeline": {"stages": 2}', "DS855", Severity.WARNING),
+        ('"vocabulary_size": 50257', "DS855", Severity.INFO),
+    ],
+)
+def test_a_warning_means_that_something_is_lost(section: str, code: str, severity: Severity) -> None:
+    result = lint_text(f'{{"train_micro_batch_size_per_gpu": 4, {section}}}', "c.json", Facts(), default_rules())
+    assert result is not None
+    assert {d.severity for d in result.diagnostics if d.code == code} == {severity}
