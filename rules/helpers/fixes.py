@@ -19,10 +19,12 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
 
     Safe for a key that DeepSpeed refuses. Unsafe for a key that it ignores, because the corrected key takes effect.
     """
-    if violation.meant is None or config.has(violation.meant):
+    if violation.meant is None:
         return None
     if violation.raises and violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
         return removed(violation.path)  # bf16 has no loss scale
+    if config.has(violation.meant):
+        return None
     kind = Applicability.SAFE if violation.raises else Applicability.UNSAFE
     if violation.meant[:-1] == violation.path[:-1]:
         return FixPlan(f'rename to "{violation.meant[-1]}"', (Rename(violation.path, str(violation.meant[-1])),), kind)

@@ -39,6 +39,11 @@ def fixed(config: dict[str, Any], code: str, world_size: int | None = None) -> d
         ({"optimizer": {"type": "adamw_torch"}}, "DS602", {"optimizer": {"type": "AdamW"}}),
         ({"optimizer": {"type": "adam_w"}}, "DS602", {"optimizer": {"type": "AdamW"}}),
         ({"optimizer": {"type": "FusedLamb"}}, "DS602", {"optimizer": {"type": "Lamb"}}),
+        (
+            {"bf16": {"enabled": True, "loss_scale": 0}, "fp16": {"loss_scale": 0}},
+            "DS101",
+            {"bf16": {"enabled": True}, "fp16": {"loss_scale": 0}},
+        ),
         ({"load_universal_checkpoint": True}, "DS102", {"checkpoint": {"load_universal": True}}),
         ({"logging": {"steps_per_print": 5, "wall_clock_breakdown": True}}, "DS103", {"steps_per_print": 5, "wall_clock_breakdown": True}),
         (
