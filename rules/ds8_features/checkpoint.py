@@ -11,6 +11,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.zero import STAGE
+from dslint.schemas.derive import MICRO, TRAIN
 from dslint.source.tree import Scalar
 
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
@@ -81,10 +82,16 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
         help='Write "stage3_gather_16bit_weights_on_model_save": true, or convert checkpoints with zero_to_fp32.py afterwards.',
         on="key" if place == "zero_optimization" else "member",
         fix=None if written else write(config, GATHER, "true"),
-        effect=Effect.ADVICE if written else None,
-        severity=None if written else Severity.WARNING,
+        effect=Effect.ADVICE if written or not _optimizes(config) else None,
+        severity=None if written or not _optimizes(config) else Severity.WARNING,
         certain=bool(written),
     )
+
+
+def _optimizes(config: Config) -> bool:
+    """Whether the config has a setting of training steps. A config for inference has none, and saves no model."""
+    keys = ("optimizer", "scheduler", "gradient_accumulation_steps", "gradient_clipping", "zero_optimization.offload_optimizer")
+    return any(config.has(key) for key in keys) or config.is_auto(TRAIN) or config.is_auto(MICRO)
 
 
 @rule(
