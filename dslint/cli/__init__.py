@@ -25,6 +25,10 @@ COMMANDS = {
 }
 
 
+class ClosedPipe(Exception):
+    """The reader of standard output closed the pipe (`dslint check | head`). Click would exit with 1 for a `BrokenPipeError`."""
+
+
 class Commands(click.Group):
     """Finds a command in the module of its name."""
 
@@ -51,6 +55,16 @@ class Commands(click.Group):
             raise click.UsageError(f'No such command "{word}".' + (f" Did you mean `dslint {meant}`?" if meant else ""), ctx)
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command, and write out all that it prints."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:
+            raise ClosedPipe from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -70,7 +84,6 @@ def main() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         code = cli.main(prog_name="dslint", standalone_mode=False)
-        sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(2)
@@ -79,8 +92,8 @@ def main() -> None:
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader closed the pipe (`dslint check | head`). Python's final flush would fail again.
+    except (BrokenPipeError, ClosedPipe):
+        # Python's final flush would fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:

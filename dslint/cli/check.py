@@ -146,6 +146,7 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
     found = _found(finder, wanted)
     for missing in found.nothing:
         warn(str(missing))
+    _refuse_outputs(wanted.outputs, found)
     failed, changes = bool(found.nothing), 0
     if wanted.fixing:
         from dslint.cli.fix import fix
@@ -168,6 +169,19 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
     written = _report([for_report(file) for file in files], finder, wanted)
     strict = bool(run_settings(finder)["strict"])
     return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero, strict=strict)
+
+
+def _refuse_outputs(outputs: Iterable[tuple[str, str]], found: Discovered) -> None:
+    """Refuse reports that would overwrite each other or a file that is checked."""
+    inputs = {os.path.realpath(target.path) for target in found.targets} if outputs else set()
+    taken: set[str] = set()
+    for _, path in outputs:
+        real = os.path.realpath(path)
+        if real in inputs:
+            raise click.UsageError(f"--output {path} would overwrite a file that is checked.")
+        if real in taken and (os.path.isfile(real) or not os.path.exists(real)):
+            raise click.UsageError(f"two --output write to {path}.")
+        taken.add(real)
 
 
 def _found(finder: Finder, wanted: CheckOptions) -> Discovered:

@@ -151,23 +151,32 @@ def _as_specifier(text: str) -> str:
     return f">={version},<{'.'.join(map(str, upper))}"
 
 
+_CONDA = re.compile(r"(?:[\w.-]++::)?(deepspeed\b.*)", re.IGNORECASE).fullmatch
+
+
 def _conda(text: str, name: str) -> FoundRelease | None:
     """A conda environment: a line per requirement, with `=` as a prefix match, and pip requirements among them."""
     for line in text.splitlines():
-        match = re.fullmatch(r"""\s*-\s*["']?(?:[\w.-]+::)?(deepspeed\b.*?)["']?\s*(#.*)?""", line, re.IGNORECASE)
+        item = line.partition("#")[0].strip()
+        match = _CONDA(item.removeprefix("-").strip(" \t\"'")) if item.startswith("-") else None
         if match:
-            words = re.sub(r"(?<![=<>!~])=(?!=)\s*v?([\d.]+)(=.*)?$", r"==\1.*", match[1].strip())
+            words = re.sub(r"(?<![=<>!~])=(?!=)\s*+v?([\d.]++)(=.*)?$", r"==\1.*", match[1])
             if found := _requirement(words.replace(" =", "="), name):
                 return found
     return None
+
+
+_REQUIREMENT = re.compile(r"deepspeed\s*+(?:\[[^\]\[]*+\])?+\s*+\(?+([^;@()]*+)(\)?)\s*+(?:--hash.*|\\)?(?:;.*)?", re.IGNORECASE).fullmatch
 
 
 def _requirement(text: str, name: str) -> FoundRelease | None:
     """The release that a requirement selects; None for another package's."""
     if re.search(r"/deepspeed(\.git)?@v?\d", text, re.IGNORECASE):
         return _exact(re.split(r"@v?(?=\d)", text)[-1].partition("#")[0], f"{name} requires the git tag of deepspeed")
-    match = re.fullmatch(r"deepspeed\s*(?:\[[^\]]*\])?\s*\(?([^;@()]*?)\)?\s*(?:--hash.*|\\)?(?:;.*)?", text.strip(), re.IGNORECASE)
-    return _allowed(match[1], name) if match else None
+    match = _REQUIREMENT(text.strip())
+    if not match or match[2] not in ("", ")"):
+        return None
+    return _allowed(match[1].partition("--hash")[0].rstrip(" \t\\"), name)
 
 
 def _allowed(specifier: str, name: str) -> FoundRelease | None:

@@ -1,33 +1,124 @@
-"""Files are written whole or not at all: a full disk or an interrupt leaves the old file as it was."""
+"""Files are written whole or not at all: a full disk, an interrupt or a signal leaves the old file as it was, and no other file."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import signal
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+NEW_FILE = 0o666
+"""The mode of a new file, before the user's mask is applied."""
 
 
-def write_whole(path: str, text: str | bytes) -> None:
-    """Put a text (or bytes, as they are) in place of a file, following symbolic links and keeping its mode; a
-    device or pipe is written to as it is.
+class ChangedSinceRead(OSError):
+    """The file is not the one that was read."""
+
+
+def write_whole(path: str, text: str | bytes, *, before: str | None = None) -> None:
+    """Put a text (or bytes, as they are) in place of a file, following symbolic links and keeping its mode and owner. A device or pipe is
+    written to as it is.
+
+    Args:
+        path: the file.
+        text: its new content.
+        before: the text that was read from it; the file is left alone where it contains another one by now.
 
     Raises:
-        OSError: the text could not be written; the old file is untouched.
+        ChangedSinceRead: the file contains another text than `before`.
+        OSError: the text could not be written; the old file is untouched. A read-only file, one with several hard links, and one of an
+            owner that cannot be kept are not replaced.
     """
     data = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     target = os.path.realpath(path)
-    if os.path.exists(target) and not os.path.isfile(target):
+    status = _status(target)
+    if status is not None and not stat.S_ISREG(status.st_mode):
         with open(target, "wb") as stream:
             stream.write(data)
         return
-    beside = f"{target}.{os.getpid()}.tmp"
-    try:
-        with open(beside, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if os.path.exists(target):
-            os.chmod(beside, os.stat(target).st_mode & 0o7777)
+    if status is not None:
+        _refuse(target, status)
+    with _removed_on_failure(target) as (beside, file):
+        with os.fdopen(file, "wb") as stream:
+            if status is not None:
+                _take_over(stream.fileno(), status)
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if before is not None:
+            _refuse_changed(target, before)
         os.replace(beside, target)
-    except BaseException:
-        if os.path.exists(beside):
-            os.unlink(beside)
+
+
+def _status(target: str) -> os.stat_result | None:
+    try:
+        return os.stat(target)
+    except FileNotFoundError:
+        return None
+
+
+def _refuse(target: str, status: os.stat_result) -> None:
+    """Refuse a file that would not be the same file afterwards, or that its owner protects."""
+    if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
+        raise PermissionError(f"the file is read-only: {target}")
+    if status.st_nlink > 1:
+        raise OSError(f"the file has {status.st_nlink} hard links, which would no longer be the same file: {target}")
+
+
+def _take_over(file: int, status: os.stat_result) -> None:
+    """Give an open file the owner and the mode of the file that it replaces."""
+    if hasattr(os, "fchown"):
+        own = os.fstat(file)
+        if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+            os.fchown(file, status.st_uid, status.st_gid)
+        os.fchmod(file, stat.S_IMODE(status.st_mode))
+
+
+@contextmanager
+def _removed_on_failure(target: str) -> Iterator[tuple[str, int]]:
+    """A new file beside another one, open for writing; it is removed where anything fails, SIGTERM included."""
+    beside = f"{target}.{secrets.token_hex(8)}.tmp"
+    with _terminated_in_order():
+        # O_EXCL: it is a new file, and no symbolic link that somebody put there is followed.
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), NEW_FILE)
+        try:
+            yield beside, file
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(beside)
+            raise
+
+
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
+@contextmanager
+def _terminated_in_order() -> Iterator[None]:
+    """Raise an exception at SIGTERM, so that what has to be undone is, and end by the signal then."""
+
+    def terminate(*_: object) -> None:
+        raise _Terminated
+
+    try:
+        old = signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not in the main thread, which gets the signals
+        yield
+        return
+    try:
+        yield
+    except _Terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
         raise
+    finally:
+        signal.signal(signal.SIGTERM, old)
+
+
+def _refuse_changed(target: str, before: str) -> None:
+    with open(target, "rb") as stream:
+        now = stream.read()
+    if now != before.encode("utf-8", "surrogatepass"):
+        raise ChangedSinceRead("the file has changed since it was read")

@@ -137,7 +137,7 @@ def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequ
     if fixed is None or not fixed.fixed or not options.write:
         return fixed or []
     try:
-        write_whole(target.path, fixed.after)
+        write_whole(target.path, fixed.after, before=text)
     except OSError as error:
         unchanged = fix_text(text, target.path, finder, replace(options, allowed=frozenset()), named=True, led=led)
         results = unchanged.results if unchanged else ()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping as Table
 
-from dslint.diagnostics import Diagnostic, Edit, Effect, Fix, Place, Range, Related
+from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Place, Range, Related
 from dslint.rule import Finding, FixPlan, RuleInfo
 from dslint.source.change import Replace
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, path_of, pointer
@@ -54,7 +55,21 @@ def _fix(repair: FixPlan, document: Document) -> Fix | None:
         return None
     if document.parts and not all(_can_edit(document, offset) for start, end, _ in edits for offset in (start, end)):
         return None
-    return Fix(title, repair.applicability, tuple(Edit(*edit) for edit in edits))
+    applicability = repair.applicability
+    if applicability is Applicability.SAFE and _drops_comment(document.whole or document, edits):
+        applicability = Applicability.UNSAFE
+    return Fix(title, applicability, tuple(Edit(*edit) for edit in edits))
+
+
+def _drops_comment(document: Document, edits: list[tuple[int, int, str]]) -> bool:
+    """Whether a comment is in the text that edits replace, and in none of the texts that they write."""
+    for start, end, _ in edits:
+        for comment in document.comments[bisect_left(document.comments, start, key=lambda comment: comment.span.end) :]:
+            if comment.span.start >= end:
+                break
+            if comment.span.end > start and not any(comment.text in content for _, _, content in edits):
+                return True
+    return False
 
 
 def _can_edit(document: Document, offset: int) -> bool:

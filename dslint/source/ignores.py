@@ -15,8 +15,8 @@ from dslint.diagnostics import Diagnostic
 from dslint.record import Record
 from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
 
-MARK = re.compile(r"(?://|#|/\*)[\s*]*dslint\s*:\s*(?P<rest>.*?)\s*(?:\*/)?\s*", re.DOTALL)
-FORM = re.compile(r"(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*)\]\s*(?P<reason>.*)", re.DOTALL)
+MARK = re.compile(r"(?://|#|/\*)[\s*]*+dslint\s*+:(?P<rest>.*)", re.DOTALL)
+FORM = re.compile(r"(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*+)\](?P<reason>.*)", re.DOTALL)
 
 
 class Ignore(Record):
@@ -53,7 +53,7 @@ class Ignore(Record):
 def ignores_of(document: Document) -> list[Ignore]:
     """The dslint comments of a file, in their order."""
     found = ((comment, MARK.fullmatch(comment.text)) for comment in document.comments)
-    return [_ignore(document, comment, match["rest"]) for comment, match in found if match]
+    return [_ignore(document, comment, match["rest"].rstrip().removesuffix("*/").strip()) for comment, match in found if match]
 
 
 def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:

@@ -1,0 +1,91 @@
+"""Inputs that grow, each with the work of dslint on it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from dslint.errors import UserError
+from dslint.facts.find_release import _conda, _project, _requirements
+from dslint.facts.gpus import gpu_named, size
+from dslint.lint.files import lint_given
+from dslint.lint.results import FileResult
+from dslint.settings import Finder, Layer, Settings
+from dslint.settings.sources import read_file
+from dslint.source.read import decode_base64
+from dslint.suppress.run import suppress
+
+BATCH = '"train_micro_batch_size_per_gpu": 1'
+LAUNCH = "deepspeed --num_gpus 8 train.py --deepspeed ds_config.json\n"
+
+FINDER = Finder(only="")
+SETTINGS = Settings()
+
+
+def lint(text: str, name: str = "ds_config.json") -> list[FileResult]:
+    """Lint a text and apply its comments, without settings."""
+    return suppress(lint_given(text, name, SETTINGS), FINDER)
+
+
+def settings_of(text: str) -> Layer | None:
+    """Read a text as a settings file."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(UserError):
+        path = Path(folder) / "dslint.toml"
+        path.write_text(text, encoding="utf-8")
+        return read_file(str(path))
+    return None
+
+
+def refused(work: Callable[[str], object], text: str) -> None:
+    """Run work that may refuse the text."""
+    with contextlib.suppress(ValueError):
+        work(text)
+
+
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n"
+
+GROWING: dict[str, tuple[int, Callable[[int], object]]] = {
+    "requirement with blanks": (500, lambda n: _requirements("deepspeed" + " " * n + "(x@", "r.txt")),
+    "requirement with brackets": (500, lambda n: _requirements("deepspeed[" * n, "r.txt")),
+    "requirement with hashes": (500, lambda n: _requirements("deepspeed" + "--hash" * n + "\n;", "r.txt")),
+    "requirement of a tag": (500, lambda n: _requirements("/deepspeed@v1" * n, "r.txt")),
+    "conda line": (500, lambda n: _conda("- deepspeed" + " " * n + "=x" * n + "\n" + "- " + "a." * n, "e.yml")),
+    "pyproject key": (2_000, lambda n: _project("a." * n + "b = 'deepspeed'", "pyproject.toml")),
+    "comment with blanks": (1_000, lambda n: lint("{// dslint: ignore[DS102] a" + " " * n + "b\n" + BATCH + "}")),
+    "comment of stars": (1_000, lambda n: lint("{/*" + "* " * n + "dslint : " + " " * n + "x */" + BATCH + "}")),
+    "placeholders": (2_000, lambda n: lint("{" + BATCH + ', "x": "' + "{{" * n + '"}')),
+    "other placeholders": (2_000, lambda n: lint("{" + BATCH + ', "x": "' + "{%" * n + "${" * n + "<<A" * n + "$AAA_" * n + 'a"}')),
+    "Accelerate keys": (100, lambda n: lint(ACCELERATE + "".join(f"key{i}: 1\n" for i in range(n)), "accelerate.yaml")),
+    "Accelerate block keys": (100, lambda n: lint(ACCELERATE + "".join(f"  key{i}: 1\n" for i in range(n)), "accelerate.yaml")),
+    "doubling variables": (10, lambda n: lint("A0=aaaaaaaa\n" + "".join(f'A{i + 1}="$A{i}$A{i}"\n' for i in range(n)) + LAUNCH, "run.sh")),
+    "#SBATCH": (2_000, lambda n: lint("#SBATCH " + "=" * n + " x y\n" + LAUNCH, "run.sh")),
+    "#SBATCH blanks": (2_000, lambda n: lint("#SBATCH a" + " " * n + "b" + "\t" * n + "c\n" + LAUNCH, "run.sh")),
+    "quotes": (500, lambda n: lint("x " + "\"'\\" * n + "\n" + LAUNCH, "run.sh")),
+    "parameter expansion": (500, lambda n: lint("x " + "${A:-" * n + "\n" + "$(" * n + "\n" + LAUNCH, "run.sh")),
+    "launch lines": (20, lambda n: lint(LAUNCH * n, "run.sh")),
+    "words of a launch": (500, lambda n: lint(LAUNCH.rstrip() + " word" * n + "\n", "run.sh")),
+    "words": (2_000, lambda n: lint("word " * n + "\n" + LAUNCH, "run.sh")),
+    "assignments before a command": (500, lambda n: lint("A=1 " * n + LAUNCH, "run.sh")),
+    "make assignment": (1_000, lambda n: lint("a" + " " * n + "b\n" + "export" + " " * n + "\n\t" + LAUNCH, "Makefile")),
+    "gpu of dashes": (2_000, lambda n: refused(gpu_named, "-" * n)),
+    "gpu of digits": (2_000, lambda n: refused(gpu_named, "a-" * n + "1" * n + "gb-x")),
+    "size of blanks": (2_000, lambda n: refused(size, "1" + " " * n + "x")),
+    "settings key": (2_000, lambda n: settings_of("a." * n + "b = 1")),
+    "settings key in quotes": (2_000, lambda n: settings_of('"a" . ' * n + "b = 1")),
+    "settings without names": (200, lambda n: settings_of("".join(f"selects{i} = 1\n" for i in range(n)))),
+    "duplicate sections": (100, lambda n: lint("{" + BATCH + ', "zero_optimization": {"stage": 2}' * n + "}")),
+    "duplicate keys": (100, lambda n: lint("{" + BATCH + f", {BATCH}" * n + "}")),
+    "misspelt keys": (100, lambda n: lint("{" + BATCH + "".join(f', "zero_optimisation{i}": 1' for i in range(n)) + "}")),
+    "a long misspelt key": (1_000, lambda n: lint("{" + BATCH + f', "{"zero_optimization" * n}": 1}}')),
+    "a long optimizer": (1_000, lambda n: lint("{" + BATCH + f', "optimizer": {{"type": "{"Adam" * n}"}}}}')),
+    "base64": (2_000, lambda n: decode_base64("A" * n + "\n" * n + "!")),
+    "base64 lines": (2_000, lambda n: decode_base64("A\n" * n + "!")),
+    "syntax errors": (100, lambda n: lint("{" + BATCH + ', "a" 1' * n + "}")),
+    "unclosed": (200, lambda n: lint('{"a": [' * n)),
+    "yaml keys": (200, lambda n: lint(ACCELERATE + "x:\n" + "".join(f"  - a{i}: [1, 2]\n" for i in range(n)), "accelerate.yaml")),
+    "a program": (50, lambda n: lint("import deepspeed\n" + "deepspeed.initialize(config={'train_batch_size': 8})\n" * n, "train.py")),
+    "assignments of a program": (100, lambda n: lint("import deepspeed\na = {}\n" + "a = {'b': a, 'c': a}\n" * n + "deepspeed.initialize(config=a)", "train.py")),
+}  # fmt: skip
+"""By name: a size to start with, and the work for a size."""
