@@ -59,7 +59,6 @@ GROWING: dict[str, tuple[int, Callable[[int], object]]] = {
     "other placeholders": (2_000, lambda n: lint("{" + BATCH + ', "x": "' + "{%" * n + "${" * n + "<<A" * n + "$AAA_" * n + 'a"}')),
     "Accelerate keys": (100, lambda n: lint(ACCELERATE + "".join(f"key{i}: 1\n" for i in range(n)), "accelerate.yaml")),
     "Accelerate block keys": (100, lambda n: lint(ACCELERATE + "".join(f"  key{i}: 1\n" for i in range(n)), "accelerate.yaml")),
-    "doubling variables": (10, lambda n: lint("A0=aaaaaaaa\n" + "".join(f'A{i + 1}="$A{i}$A{i}"\n' for i in range(n)) + LAUNCH, "run.sh")),
     "#SBATCH": (2_000, lambda n: lint("#SBATCH " + "=" * n + " x y\n" + LAUNCH, "run.sh")),
     "#SBATCH blanks": (2_000, lambda n: lint("#SBATCH a" + " " * n + "b" + "\t" * n + "c\n" + LAUNCH, "run.sh")),
     "quotes": (500, lambda n: lint("x " + "\"'\\" * n + "\n" + LAUNCH, "run.sh")),

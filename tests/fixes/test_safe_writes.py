@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import stat
 import subprocess
@@ -12,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from dslint.diagnostics import Applicability
-from dslint.fixes import atomic_write
 from dslint.fixes.atomic_write import ChangedSinceRead, write_whole
 from dslint.lint.place import _fix
 from dslint.rule import safe
@@ -40,7 +40,12 @@ def test_a_new_file_is_never_more_open_than_the_old_one(tmp_path: Path, monkeypa
     file.chmod(0o600)
     modes: list[int] = []
     real = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda n: (modes.append(stat.S_IMODE(os.fstat(n).st_mode)), real(n)))
+
+    def fsync(file: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(file).st_mode))
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     write_whole(str(file), "{}")
     assert modes == [0o600]
 
@@ -99,7 +104,7 @@ def test_sigterm_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monke
     file.write_text(BROKEN, encoding="utf-8")
     child = os.fork()
     if child == 0:
-        monkeypatch.setattr(atomic_write.os, "fsync", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+        monkeypatch.setattr(os, "fsync", lambda _: os.kill(os.getpid(), signal.SIGTERM))
         try:
             write_whole(str(file), "{}")
         finally:
@@ -113,7 +118,7 @@ def test_sigterm_leaves_no_file_behind(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, victim = tmp_path / "ds.json", tmp_path / "victim"
     victim.write_text("mine", encoding="utf-8")
-    monkeypatch.setattr(atomic_write.secrets, "token_hex", lambda _: "known")
+    monkeypatch.setattr(secrets, "token_hex", lambda _: "known")
     (tmp_path / "ds.json.known.tmp").symlink_to(victim)
     with pytest.raises(FileExistsError):
         write_whole(str(file), "{}")
