@@ -88,7 +88,9 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except UserError as error:
-        click.echo(f"dslint: {error}", err=True)
+        from dslint.cli.options import warn
+
+        warn(str(error))
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)

@@ -174,7 +174,9 @@ def terminal_width(least: int = 40, most: int = 120) -> int:
 
 def warn(sentence: str) -> None:
     """Print a message that is not part of a report to standard error."""
-    click.echo(f"dslint: {sentence}", err=True)
+    from dslint.report.style import visible
+
+    click.echo(f"dslint: {visible(sentence)}", err=True)
 
 
 def read_stdin() -> str:
