@@ -110,7 +110,8 @@ class Raises:
     """Read without a model: a value of another type, or outside of the choices, raises in `phase` ("parse", "initialize", "step").
 
     `error` is the start of what DeepSpeed prints for a string, type first: `TypeError: '>' not supported between instances of 'str' and
-    'int'`. `lets` names undeclared kinds of values that DeepSpeed accepts: `true` counts as 1, `1.5` is used as it is.
+    'int'`. In it `{type}` stands for the type of the value, `{unpacking}` for the error of unpacking it into so many names as the list has
+    items. `lets` names undeclared kinds of values that DeepSpeed accepts: `true` counts as 1, `1.5` is used as it is.
     With `only`, the mark is about values of these kinds, in addition to a mark about the others.
     """
 

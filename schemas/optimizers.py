@@ -51,7 +51,7 @@ MuonNumber: TypeAlias = Annotated[
 ]
 Pair: TypeAlias = Annotated[
     tuple[float, float],
-    Raises("step", "ValueError: not enough values to unpack (expected 2, got 1)"),
+    Raises("step", "{unpacking}"),
     NullRaises("step", "TypeError: cannot unpack non-iterable NoneType object"),
 ]
 """A list of two numbers. DeepSpeed unpacks it in the step."""

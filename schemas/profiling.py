@@ -78,6 +78,8 @@ class Timers(HandReadSection):
     throughput: Annotated[
         Throughput,
         Since("0.14.3"),
-        Raises("parse", "TypeError: deepspeed.utils.config.DeepSpeedThroughputTimerConfig() argument after ** must be a mapping, not str"),
+        Raises(
+            "parse", "TypeError: deepspeed.utils.config.DeepSpeedThroughputTimerConfig() argument after ** must be a mapping, not {type}"
+        ),
     ] = Field(default_factory=Throughput)
     """The throughput timer."""

@@ -50,7 +50,7 @@ _NULL_NO_KEYS = NullRaises("parse", "AttributeError: 'NoneType' object has no at
 
 
 def _not_a_mapping(model: str) -> Raises:
-    return Raises("parse", f"TypeError: deepspeed.{model}() argument after ** must be a mapping, not str")
+    return Raises("parse", f"TypeError: deepspeed.{model}() argument after ** must be a mapping, not {{type}}")
 
 
 def _null_is_no_mapping(model: str) -> NullRaises:

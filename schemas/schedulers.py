@@ -20,7 +20,7 @@ class Scheduler(HandReadSection):
     params: Annotated[
         dict[str, Any] | None,
         Open(),
-        Raises("initialize", "TypeError: deepspeed.runtime.lr_schedules.WarmupLR() argument after ** must be a mapping, not str"),
+        Raises("initialize", "TypeError: deepspeed.runtime.lr_schedules.WarmupLR() argument after ** must be a mapping, not {type}"),
         NullRaises("initialize", "TypeError: deepspeed.runtime.lr_schedules.WarmupLR() argument after ** must be a mapping, not NoneType"),
     ] = None
     """The schedule's settings: the keyword arguments of its constructor. Required, even if empty (`{}`)."""

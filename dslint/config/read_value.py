@@ -9,7 +9,7 @@ import math
 from typing import Any, NamedTuple
 
 from dslint.config.coerce import INVALID, coerce, coerce_1, is_kind
-from dslint.config.violations import Consequence, Spec, ViolationKind
+from dslint.config.violations import Consequence, Spec, ViolationKind, raises
 from dslint.facts import Release
 from dslint.source.unknown import UNKNOWN
 
@@ -30,7 +30,23 @@ class Reading(NamedTuple):
 
 def read(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
     """Read a value as `release` does, without or with a pydantic model (`by_hand`)."""
-    return _by_hand(value, spec, release) if by_hand else _by_pydantic(value, spec, release)
+    if not by_hand:
+        return _by_pydantic(value, spec, release)
+    reading = _by_hand(value, spec, release)
+    if reading.consequence is None or not raises(reading.consequence) or "{" not in reading.consequence[2]:
+        return reading
+    _, phase, error = reading.consequence
+    error = error.replace("{type}", type(value).__name__).replace("{unpacking}", _unpacking(value, spec.get("length", 0)))
+    return reading._replace(consequence=("raises", phase, error))
+
+
+def _unpacking(value: Any, length: int) -> str:
+    """The error of unpacking a value into `length` names."""
+    if not isinstance(value, str | list | dict):
+        return f"TypeError: cannot unpack non-iterable {type(value).__name__} object"
+    if len(value) > length:
+        return f"ValueError: too many values to unpack (expected {length})"
+    return f"ValueError: not enough values to unpack (expected {length}, got {len(value)})"
 
 
 def _by_pydantic(value: Any, spec: Spec, release: Release) -> Reading:

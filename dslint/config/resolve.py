@@ -17,7 +17,8 @@ from dslint.config.violations import Violation, ViolationKind
 from dslint.facts import Facts, Release
 from dslint.schemas.derive import DERIVED, Derived
 from dslint.schemas.key_table import KEYS
-from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Where, path_of
+from dslint.schemas.trainer import ACCELERATE_FIELDS
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Where, dotted, path_of
 
 if TYPE_CHECKING:
     from dslint.config.policy import Policy
@@ -166,6 +167,20 @@ class Config:
             return "nothing"
         text = self.document.text[node.span.start : node.span.end]
         return text if len(text) <= 40 and "\n" not in text else "{...}" if isinstance(node, Mapping) else "[...]"
+
+    def name_of(self, where: Where) -> str:
+        """A key as its writer knows it: the dotted path, or the field of Accelerate's block that sets it."""
+        key = dotted(path_of(where))
+        return ACCELERATE_FIELDS.get(key, key) if self._made_by_accelerate else key
+
+    def assignment(self, where: Where, literal: str) -> str:
+        """How its writer writes a value for a key, for messages: `"stage": 3`, or `zero_stage: 3` in Accelerate's block."""
+        name = self.name_of(where)
+        return f"{name}: {literal}" if self._made_by_accelerate else f'"{name.rpartition(".")[2]}": {literal}'
+
+    @property
+    def _made_by_accelerate(self) -> bool:
+        return self.setup is not None and self.setup.made and self.setup.accelerate is not None
 
     def literal(self, where: Where) -> Any:
         """The scalar written at a path, valid or not; `UNKNOWN` if there is none."""

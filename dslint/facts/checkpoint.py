@@ -93,44 +93,69 @@ def describe(folder: str) -> CheckpointFacts:
     return _facts(shown, tag, found, latest=latest is not None, dangling=dangling, universal=universal, recovery=_RECOVERY in names)
 
 
+class _Files:
+    """The files of one checkpoint, by what their names say."""
+
+    def __init__(self, names: list[str], *, recovery: bool) -> None:
+        self.names = names
+        self.models = [match for name in names if (match := _MODEL.fullmatch(name))]
+        self.optimizers = [match for name in names if (match := _OPTIMIZER.fullmatch(name))]
+        self.divided = any(match["data"] is not None for match in self.models)
+        """Whether each rank has files of its own for the model, as at stage 3."""
+        self.has_states = bool(self.optimizers) or self.divided or recovery
+        self.prefix = "bf16_" if any(match["bf16"] for match in self.optimizers) else ""
+        self.ranks = {(int(match["data"]), int(match["model"])) for match in self.optimizers}
+        self.ranks_of_models = {(int(match["data"] or 0), int(match["model"])) for match in self.models}
+
+    @property
+    def data_parallel(self) -> int:
+        """How many data-parallel ranks wrote files of their own."""
+        every = self.ranks | (self.ranks_of_models if self.divided else set())
+        return max((rank for rank, _ in every), default=-1) + 1
+
+    @property
+    def model_parallel(self) -> int:
+        """How many model-parallel ranks wrote files."""
+        return max((rank for _, rank in self.ranks | self.ranks_of_models), default=-1) + 1
+
+    @property
+    def zero(self) -> tuple[int, ...]:
+        """The ZeRO stages that write such files."""
+        if self.divided:
+            return (3,)
+        return (1, 2) if self.has_states or "zero" in self.names else (0,)
+
+    def missing(self) -> Iterator[str]:
+        """Files that belong to the checkpoint, and are not there."""
+        data, model = self.data_parallel, self.model_parallel
+        if self.has_states:
+            for rank in _grid(data, model):
+                name = f"zero_pp_rank_{rank[0]}_mp_rank_{rank[1]:02d}"
+                if rank not in self.ranks:
+                    yield f"{self.prefix}{name}_optim_states.pt"
+                if self.divided and rank not in self.ranks_of_models:
+                    yield f"{name}_model_states.pt"
+            if not self.optimizers and data * model == 0:
+                yield "*_optim_states.pt"
+        if not self.divided:
+            yield from (f"mp_rank_{one:02d}_model_states.pt" for one, _ in _grid(model, 1) if (0, one) not in self.ranks_of_models)
+
+
 def _facts(
     path: str, tag: str, names: list[str], *, latest: bool, dangling: str | None, universal: str | None, recovery: bool
 ) -> CheckpointFacts:
-    models = [match for name in names if (match := _MODEL.fullmatch(name))]
-    optimizers = [match for name in names if (match := _OPTIMIZER.fullmatch(name))]
-    divided = any(match["data"] is not None for match in models)
-    ranks = {(int(match["data"]), int(match["model"])) for match in optimizers}
-    ranks_of_models = {(int(match["data"] or 0), int(match["model"])) for match in models}
-    every = ranks | (ranks_of_models if divided else set())
-    data = max((rank for rank, _ in every), default=-1) + 1
-    model = max((rank for _, rank in ranks | ranks_of_models), default=-1) + 1
-    zero = (3,) if divided else (1, 2) if optimizers or recovery or "zero" in names else (0,)
-    prefix = "bf16_" if any(match["bf16"] for match in optimizers) else ""
-
-    def lacking() -> Iterator[str]:
-        if optimizers or divided or recovery:
-            for one, other in _grid(data, model):
-                if (one, other) not in ranks:
-                    yield f"{prefix}zero_pp_rank_{one}_mp_rank_{other:02d}_optim_states.pt"
-                if divided and (one, other) not in ranks_of_models:
-                    yield f"zero_pp_rank_{one}_mp_rank_{other:02d}_model_states.pt"
-            if not optimizers and data * model == 0:
-                yield "*_optim_states.pt"
-        if not divided:
-            yield from (f"mp_rank_{one:02d}_model_states.pt" for one, _ in _grid(model, 1) if (0, one) not in ranks_of_models)
-
-    missing = islice(lacking(), _MOST_MISSING)
+    files = _Files(names, recovery=recovery)
     return CheckpointFacts(
         path,
         tag,
-        zero,
-        data if optimizers or divided else None,
-        model or None,
-        bool(prefix) if optimizers else None,
+        files.zero,
+        files.data_parallel if files.optimizers or files.divided else None,
+        files.model_parallel or None,
+        bool(files.prefix) if files.optimizers else None,
         latest,
         dangling,
         any(_LAYER.fullmatch(name) for name in names),
-        tuple(missing),
+        tuple(islice(files.missing(), _MOST_MISSING)),
         universal,
     )
 

@@ -8,13 +8,12 @@ from os.path import normpath
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
-from dslint.diagnostics import Diagnostic, NotJudged
+from dslint.diagnostics import NotJudged
 from dslint.facts import Facts
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult, Skipped
 from dslint.rule import RuleInfo
-from dslint.setup.accelerate import NAMES
 from dslint.setup.gather import LoadedSetup, Read
 from dslint.setup.read import read_setups
 from dslint.source.read import ReadError, read
@@ -88,19 +87,9 @@ def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> I
     else:
         gathered.context = infer(config, gathered.context)
         linted = lint_document(config, at, gathered.context, rules)
-        if setup.made and setup.accelerate is not None:
-            linted = linted._replace(diagnostics=tuple(_in_its_words(d) for d in linted.diagnostics))
     yield from _by_file(gathered, linted, at if config is not None else shown)
     for path, error in gathered.errors.items():
         yield FileResult(path, FileKind.UNREADABLE, error=error, context=gathered.context)
-
-
-def _in_its_words(diagnostic: Diagnostic) -> Diagnostic:
-    """A finding in a config that Accelerate builds from its block, with the names of the block's keys."""
-    said = [diagnostic.message, diagnostic.help]
-    for key, name in NAMES.items():
-        said = [text and text.replace(f'"{key}": true', f"{name}: true").replace(key, name) for text in said]
-    return diagnostic._replace(message=str(said[0]), help=said[1])
 
 
 def _by_file(gathered: LoadedSetup, linted: Linted, at: str) -> Iterable[FileResult]:

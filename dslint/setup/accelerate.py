@@ -66,14 +66,6 @@ CLASHING = (
 )
 """Fields that Accelerate refuses together with `deepspeed_config_file`, in the order of its error message."""
 
-NAMES = {
-    "stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
-    "zero_optimization.stage": "zero_stage",
-    "zero_optimization.offload_optimizer.device": "offload_optimizer_device",
-    "zero_optimization.offload_param.device": "offload_param_device",
-}
-"""DeepSpeed keys, each with the key of the block that sets it."""
-
 MODES = ("no", "fp16", "bf16", "fp8")
 
 
@@ -216,7 +208,7 @@ class _Made:
         found = self.document.lookup((BLOCK, name))
         node = found.value if isinstance(found, Member) else None
         if isinstance(node, Scalar) and node.value not in (None, "none", "None"):
-            self._put(path, _converted(node), (BLOCK, name))
+            self._put(path, node if path[-1] == "device" else _converted(node), (BLOCK, name))
             self.sources[path] = Source((BLOCK, name), optional=default is None)
         elif default is not None:
             self.put(path, default)

@@ -19,7 +19,7 @@ from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.source.change import Replace, Set
-from dslint.source.tree import Node, Scalar, plain
+from dslint.source.tree import Scalar
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 MODEL = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"
@@ -58,9 +58,7 @@ def wrong_type(config: Config) -> Iterator[Finding]:
             continue  # Accelerate overwrites it with infinity
         if violation.raises and violation.key in RATES and lr_is_replaced(config):
             scheduler = config.value("scheduler.type")
-            message = (
-                f"DeepSpeed never uses {violation.key} {config.quote(violation.path)}: {scheduler} sets the rate before the first step."
-            )
+            message = f"DeepSpeed never uses {config.name_of(violation.path)} {config.quote(violation.path)}: {scheduler} sets the rate before the first step."
             yield Finding(violation.path, message, help="Write a number, or remove the key.", on="value", effect=Effect.IGNORED)
         elif violation.raises:
             word = _unquoted(config, violation)
@@ -77,25 +75,14 @@ def _rejected(config: Config, violation: Violation, *, help: str | None, fix: Fi
     """The finding for a value that makes DeepSpeed raise: what is written, what the key expects, the error and when it comes."""
     assert violation.consequence is not None
     _, phase, error = violation.consequence
-    error = _as_raised(error, config.node(violation.path))
     return Finding(
         violation.path,
-        f"{violation.key} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. DeepSpeed {raises(error, phase)}.",
+        f"{config.name_of(violation.path)} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. DeepSpeed {raises(error, phase)}.",
         help=help,
         on="value",
         fix=fix,
         phase=Phase(phase),
     )
-
-
-def _as_raised(error: str, node: Node | None) -> str:
-    """An error of the key table with the type and the length of the written value."""
-    value = plain(node) if node is not None else None
-    if "must be a mapping, not str" in error:
-        return error.replace("not str", f"not {type(value).__name__}")
-    if isinstance(value, list) and len(value) > 2:
-        return error.replace("not enough values to unpack (expected 2, got 1)", "too many values to unpack (expected 2)")
-    return error
 
 
 def _without_quotes(config: Config, violation: Violation) -> str | None:
@@ -177,7 +164,7 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
             outcome = (violation.consequence[1] if violation.consequence else "") or "DeepSpeed does not check it"
         yield Finding(
             violation.path,
-            f"{violation.key} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. {outcome[:1].upper()}{outcome[1:]}.",
+            f"{config.name_of(violation.path)} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. {outcome[:1].upper()}{outcome[1:]}.",
             help=_without_quotes(config, violation),
             on="value",
             fix=unsafe(f"write {word}", Set(violation.path, word)) if (word := _unquoted(config, violation)) else None,

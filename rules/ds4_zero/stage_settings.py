@@ -39,8 +39,8 @@ ZEROPP_FEATURES = {
 """The features of ZeRO++, with the value that leaves each off."""
 
 
-def _names(keys: list[str]) -> str:
-    return ", ".join(key.partition(".")[2] for key in keys)
+def _names(config: Config, keys: list[str]) -> str:
+    return ", ".join(config.name_of(key).removeprefix(f"{ZERO}.") for key in keys)
 
 
 def _related_unread(keys: list[str]) -> tuple[tuple[str, str], ...]:
@@ -81,8 +81,8 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
     if unread:
         yield Finding(
             unread[0],
-            f"ZeRO stage {stage} does not read {_names(unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stage 3.",
-            help=f'Set "stage": 3, or remove {"it" if len(unread) == 1 else "them"}.',
+            f"ZeRO stage {stage} does not read {_names(config, unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stage 3.",
+            help=f"Set {config.assignment(STAGE, '3')}, or remove {'it' if len(unread) == 1 else 'them'}.",
             fix=without(config, unread[0]),
             related=(*related_stage(config), *_related_unread(unread[1:])),
             effect=Effect.IGNORED if features else None,
@@ -120,7 +120,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
     if unread:
         yield Finding(
             unread[0],
-            f"ZeRO stage 3 does not read {_names(unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stages 1 and 2.",
+            f"ZeRO stage 3 does not read {_names(config, unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stages 1 and 2.",
             help=f"Remove {'it' if len(unread) == 1 else 'them'}.",
             fix=without(config, unread[0]),
             related=(*related_stage(config), *_related_unread(unread[1:])),
@@ -156,7 +156,7 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
     if unread:
         yield Finding(
             unread[0],
-            f"ZeRO is off at stage 0: DeepSpeed does not read {_names(unread)}.",
+            f"ZeRO is off at stage 0: DeepSpeed does not read {_names(config, unread)}.",
             help=f"Set the stage to 1, 2 or 3, or remove {'it' if len(unread) == 1 else 'them'}.",
             fix=without(config, unread[0]),
             related=(*related_stage(config), *_related_unread(unread[1:])),

@@ -78,8 +78,8 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
     place = written or ("zero_optimization" if stage == 3 else TENSOR_PARALLEL)
     yield Finding(
         place,
-        f"stage3_gather_16bit_weights_on_model_save {value}. {cause} each rank holds only a part of every weight, so {consequence}.",
-        help='Write "stage3_gather_16bit_weights_on_model_save": true, or convert checkpoints with zero_to_fp32.py afterwards.',
+        f"{config.name_of(GATHER).rpartition('.')[2]} {value}. {cause} each rank holds only a part of every weight, so {consequence}.",
+        help=f"Write {config.assignment(GATHER, 'true')}, or convert checkpoints with zero_to_fp32.py afterwards.",
         on="key" if place == "zero_optimization" else "member",
         fix=None if written else write(config, GATHER, "true"),
         effect=Effect.ADVICE if written or not _optimizes(config) else None,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
-from dslint.config.fill import LABELS, SOURCES, Filled, from_arguments
+from dslint.config.fill import Filled, from_arguments
 from dslint.diagnostics import Effect, Phase, Related, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
@@ -15,6 +15,7 @@ from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.schemas.trainer import FILLINGS
 from dslint.setup.arguments import Arguments
 from dslint.source.change import Set
 from dslint.source.tree import plain
@@ -42,7 +43,9 @@ def _other_value(filled: Filled, arguments: Arguments, key: str) -> str:
         places = " and ".join(f"{given.where} ({given.shown})" for given in filled.givens)
         ranks = " and the world size" if key == TRAIN else ""
         return f"{value} from {places}{ranks}"
-    return f"{value} in the training arguments (the default, because {arguments.path} does not set {' or '.join(SOURCES[key][:2])})"
+    return (
+        f"{value} in the training arguments (the default, because {arguments.path} does not set {' or '.join(FILLINGS[key].arguments[:2])})"
+    )
 
 
 def _shown(value: Any) -> str:
@@ -114,7 +117,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         factor_differs = factor_differs or key in (MICRO, ACCUMULATION)
         program = config.setup.program if config.setup else None
         trained = program is not None and program.loader == Integration.TRANSFORMERS.value
-        label = LABELS.get(key, SOURCES[key][0])
+        label = FILLINGS[key].name
         raising = "raises" if filled.sure else "may raise"
         yield Finding(
             key,
@@ -132,7 +135,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
 
 
 def _train_batch_size_last(key: str) -> tuple[bool, int]:
-    return key == TRAIN, list(SOURCES).index(key)
+    return key == TRAIN, list(FILLINGS).index(key)
 
 
 def _advice(config: Config, key: str, filled: Filled) -> str:

@@ -14,7 +14,7 @@ from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_command, lint_setup_text, merged
 from dslint.registry.rules import loaded_rules
 from dslint.setup.files import is_setup
-from dslint.source.read import read
+from dslint.source.read import ReadError, read
 from dslint.suppress.comments import apply_comments
 
 RULES = [rule for rule in loaded_rules() if not rule.pedantic]
@@ -52,7 +52,10 @@ class Folder:
 def lint_one(target: Target, facts: Facts) -> list[FileResult]:
     """As `dslint.lint.files.lint_target` does, with all rules."""
     if is_setup(target.path):
-        return lint_setup_text(read(target.path), target.path, target.path, facts, RULES, named=target.named)
+        try:
+            return lint_setup_text(read(target.path), target.path, target.path, facts, RULES, named=target.named)
+        except ReadError as error:
+            return [FileResult(target.path, "unreadable", error=str(error))]
     from dslint.lint.document import lint_file
 
     result = lint_file(target.path, target.path, facts, RULES, named=target.named)

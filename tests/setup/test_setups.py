@@ -337,3 +337,15 @@ def test_every_cross_file_check_has_rules_with_bad_and_good_setups(check: int) -
 def test_a_given_fact_counts_more_than_an_inferred_one(folder: Folder) -> None:
     folder.write({"train.yaml": TRAINERS["axolotl"], "ds.json": MISMATCHED})
     assert folder.found("train.yaml", facts=Facts(integration=Integration.DEEPSPEED))[0][0] != "DS904"
+
+
+@pytest.mark.parametrize("stage", ["0", "2", "3", "7"])
+@pytest.mark.parametrize("save", ["", "  zero3_save_16bit_model: true\n"])
+def test_findings_in_a_config_that_accelerate_builds_use_the_names_of_its_fields(folder: Folder, stage: str, save: str) -> None:
+    top = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+    folder.write({"accelerate.yaml": f"{top}deepspeed_config:\n  zero_stage: {stage}\n  offload_param_device: cpus\n{save}"})
+    found = folder.diagnostics("accelerate.yaml")
+    text = " ".join(f"{d.message} {d.help}" for d in found)
+    assert "stage3_gather" not in text
+    assert "zero_optimization" not in text
+    assert "offload_param_device" in text

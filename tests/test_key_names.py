@@ -1,0 +1,65 @@
+"""The machine knows no DeepSpeed key by name: the names stand in `schemas/` and in the rules."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dslint.schemas.key_table import KEYS
+
+ROOT = Path(__file__).resolve().parent.parent / "dslint"
+
+NAMES = {part for key in KEYS for part in key.replace("[]", "").split(".") if "_" in part}
+NAME = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, NAMES), key=len, reverse=True))})\b")
+
+ABOUT_DEEPSPEED = {
+    "memory": "replays a step of DeepSpeed's engine, key by key",
+    "probe": "runs DeepSpeed's engine, and takes what writes files or needs other machines out of the config",
+    "starter": "writes a config",
+    "setup": "reads what launchers, loaders and programs write: arguments and fields of theirs have the names of keys",
+}
+"""Packages that are about DeepSpeed itself, with the reason."""
+
+ALLOWED = {
+    "facts/model_config.py": {"hidden_size", "model_type", "num_layers"},  # keys of a model's config.json
+    "config/fill.py": {"hidden_size", "model_type"},  # the same
+    "cli/rule.py": {"zero_optimization", "offload_param"},  # an example in the help
+    "cli/probe.py": {"train_micro_batch_size_per_gpu", "zero_optimization"},  # the same
+    "settings/kinds.py": {"zero_optimization", "offload_param"},  # the same
+    "report/words.py": {"tensor_parallel"},  # the fact of this name
+}
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """The strings of a module, but for its docstrings."""
+    documentation = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body and isinstance(node.body[0], ast.Expr)
+    } | {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            yield node.value
+
+
+MODULES = [
+    file.relative_to(ROOT).as_posix()
+    for file in sorted(ROOT.rglob("*.py"))
+    if file.relative_to(ROOT).parts[0] not in ("rules", "schemas", *ABOUT_DEEPSPEED)
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_key_is_named(module: str) -> None:
+    tree = ast.parse((ROOT / module).read_text(encoding="utf-8"))
+    found = {name for text in strings(tree) for name in NAME.findall(text)}
+    assert found == ALLOWED.get(module, set())
+
+
+def test_a_key_is_found() -> None:
+    tree = ast.parse('"""About zero_optimization."""\nKEY = "zero_optimization.stage"\nOTHER = f"{KEY} and overlap_comm"')
+    assert [name for text in strings(tree) for name in NAME.findall(text)] == ["zero_optimization", "overlap_comm"]
