@@ -11,9 +11,9 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dslint.api import ConfigError, Fixed, check, check_training_arguments, fix, load
+    from dslint.api import ConfigError, FixedConfig, check, check_training_arguments, fix, load
 
-__all__ = ["ConfigError", "Fixed", "__version__", "check", "check_training_arguments", "fix", "load"]
+__all__ = ["ConfigError", "FixedConfig", "__version__", "check", "check_training_arguments", "fix", "load"]
 
 
 def __getattr__(name: str) -> object:

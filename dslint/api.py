@@ -88,7 +88,7 @@ def check(
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixedConfig:
     """What came of fixing a config: its text, what was fixed, and the findings that are left, by place in the fixed text."""
 
     text: str
@@ -118,7 +118,7 @@ def fix(
     deepspeed: str | None = None,
     select: Iterable[str] = (),
     ignore: Iterable[str] = (),
-) -> Fixed:
+) -> FixedConfig:
     """Fix the mistakes in a config that have a fix. Nothing that is given is changed, and no file is written without `write`.
 
     Args:
@@ -155,7 +155,7 @@ def fix(
     done = apply_fixes(text, lint, ALL if unsafe else SAFE)
     if write and path is not None and done.fixed:
         write_whole(path, done.text)
-    return Fixed(done.text, done.fixed, done.result.diagnostics)
+    return FixedConfig(done.text, done.fixed, done.result.diagnostics)
 
 
 def _is_text(config: str | os.PathLike[str]) -> bool:
@@ -243,4 +243,4 @@ def _shown(config: Source) -> str:
     return "<dict>" if isinstance(config, Mapping) else os.fspath(config).replace(os.sep, "/")
 
 
-__all__ = ["ConfigError", "Fixed", "check", "check_training_arguments", "fix", "load"]
+__all__ = ["ConfigError", "FixedConfig", "check", "check_training_arguments", "fix", "load"]

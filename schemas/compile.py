@@ -91,9 +91,9 @@ def spec_of(key: Key) -> dict[str, Any]:
     spec: dict[str, Any] = {"types": tuple(shape.kinds)}
     spec |= _values(shape)
     if key.default is not NO_DEFAULT:
-        spec["default"] = _plain(key.default)
+        spec["default"] = _as_list(key.default)
     if defaults := key.marked(marks.Default):
-        spec["defaults"] = tuple((mark.release, _plain(mark.value)) for mark in defaults)
+        spec["defaults"] = tuple((mark.release, _as_list(mark.value)) for mark in defaults)
     if key.required:
         spec["required"] = True
     if key.by_hand:
@@ -218,7 +218,7 @@ def _given(**entries: Any) -> dict[str, Any]:
     return {name: value for name, value in entries.items() if value is not None}
 
 
-def _plain(value: Any) -> Any:
+def _as_list(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -9,7 +9,7 @@ from dslint.facts import Facts, Integration, Release
 from dslint.source.unknown import UNKNOWN
 
 
-class Config(Protocol):
+class ConfigView(Protocol):
     """The part of a config that a derivation reads: see `dslint.config.Config`."""
 
     @property
@@ -31,7 +31,7 @@ Derived: TypeAlias = tuple[Any, str]
 TRAIN, MICRO, ACCUMULATION = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
-def batch_world_size(config: Config) -> Any:
+def batch_world_size(config: ConfigView) -> Any:
     """The data-parallel size in the batch equation: the ranks divided by those that share a batch (a fraction if not divisible).
 
     Ranks of a pipeline, of a tensor-parallel group of the program and of a sequence share a batch. Those of AutoTP do as well, but DeepSpeed counts each of
@@ -50,7 +50,7 @@ def batch_world_size(config: Config) -> Any:
     return ranks / share if ranks % share else ranks // share
 
 
-def _replicas(config: Config) -> int | None:
+def _replicas(config: ConfigView) -> int | None:
     """The data-parallel ranks besides the program's own groups; None if the world size is unknown or not divisible."""
     facts = config.facts
     tensor = 1 if config.has("tensor_parallel.autotp_size") else facts.tensor_parallel or 1
@@ -58,10 +58,10 @@ def _replicas(config: Config) -> int | None:
     return facts.world_size // share if facts.world_size is not None and facts.world_size % share == 0 else None
 
 
-def _batch(name: str) -> Callable[[Config], Derived]:
+def _batch(name: str) -> Callable[[ConfigView], Derived]:
     """Complete train = micro x accumulation x ranks as `DeepSpeedConfig._set_batch_related_parameters` does, floor divisions included."""
 
-    def derive(config: Config) -> Derived:
+    def derive(config: ConfigView) -> Derived:
         written = {key: config.value(key) for key in (TRAIN, MICRO, ACCUMULATION) if _given(config, key)}
         if any(value is UNKNOWN for value in written.values()):
             return UNKNOWN, "from the other batch keys"
@@ -93,12 +93,12 @@ def _formula(name: str, written: dict[str, Any], ranks: str) -> str:
     return f"{written[MICRO]} x " + ("" if steps is None else f"{steps} x ") + ranks
 
 
-def _given(config: Config, key: str) -> bool:
+def _given(config: ConfigView, key: str) -> bool:
     """Whether this batch key is present; a null counts as absent, as in DeepSpeed."""
     return config.has(key) and not config.is_null(key)
 
 
-def _overlap_comm(config: Config) -> Derived:
+def _overlap_comm(config: ConfigView) -> Derived:
     stage = config.value("zero_optimization.stage")
     return UNKNOWN if stage is UNKNOWN else stage == 3, "true only at ZeRO stage 3"
 
@@ -114,7 +114,7 @@ ALWAYS_SHOWN = (
 )
 """Keys that every training uses, whether they are written or not."""
 
-DERIVED: dict[str, Callable[[Config], Derived]] = {
+DERIVED: dict[str, Callable[[ConfigView], Derived]] = {
     TRAIN: _batch(TRAIN),
     MICRO: _batch(MICRO),
     ACCUMULATION: _batch(ACCUMULATION),

@@ -24,7 +24,7 @@ from typing import Any
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Facts, Integration
 from dslint.lint.discovery import discover
-from dslint.lint.document import lint_file
+from dslint.lint.document import lint_text
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_setup_text
@@ -81,7 +81,7 @@ def lint(path: str, facts: Facts) -> list[FileResult]:
     """The findings in a file, which may be a setup, and in the configs that it names."""
     if is_setup(path):
         return lint_setup_text(read(path), path, path, facts, default_rules())
-    result = lint_file(path, path, facts, default_rules())
+    result = lint_text(read(path), path, facts, default_rules())
     return [result] if result is not None else []
 
 

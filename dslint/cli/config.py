@@ -52,14 +52,14 @@ def _row(name: str, settings: Settings, of_run: Settings) -> tuple[str, str]:
 
 def _payload(settings: Settings, of_run: Settings) -> dict[str, object]:
     in_force = {name: (of_run if name in RUN_WIDE else settings).in_force(name) for name in SETTINGS}
-    return {name: {"value": _plain(found.value), "origins": list(found.origins)} for name, found in in_force.items()}
+    return {name: {"value": _as_data(found.value), "origins": list(found.origins)} for name, found in in_force.items()}
 
 
-def _plain(value: object) -> object:
+def _as_data(value: object) -> object:
     if isinstance(value, Release | Upgrade | Gpu):
         return str(value)
     if isinstance(value, IgnoreEntry):
-        return {name: _plain(entry) for name, entry in value._asdict().items()}
+        return {name: _as_data(entry) for name, entry in value._asdict().items()}
     if isinstance(value, tuple):
-        return [_plain(entry) for entry in value]
-    return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+        return [_as_data(entry) for entry in value]
+    return {key: _as_data(entry) for key, entry in value.items()} if isinstance(value, dict) else value

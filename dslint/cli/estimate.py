@@ -20,7 +20,7 @@ NOT_DRAWN = 3
 DOES_NOT_FIT = 4
 
 
-class Limit(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
+class LimitType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
     """A size, or "gpu" for the memory of the GPU."""
 
     name = "SIZE"
@@ -41,7 +41,7 @@ class Limit(click.ParamType):  # type: ignore[type-arg] # older releases of clic
     "--limit",
     is_flag=False,
     flag_value="gpu",
-    type=Limit(),
+    type=LimitType(),
     metavar="[SIZE]",
     help="Exit with 4 if the config needs more than SIZE (default: the memory of the GPU).",
 )

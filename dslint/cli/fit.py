@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dslint.cli.estimate import DOES_NOT_FIT, Limit
+from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.open_config import open_config, text_of
 from dslint.cli.options import color_option, terminal_width, wants_color
 from dslint.cli.workload import given_model, planned, workload_options
@@ -39,7 +39,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click
 @click.command(name="fit", short_help="List changes that make a config fit in memory, best first.")
 @click.argument("path", metavar="CONFIG")
 @workload_options
-@click.option("--limit", type=Limit(), metavar="SIZE", help="The memory limit of a GPU.  [default: the memory of the GPU]")
+@click.option("--limit", type=LimitType(), metavar="SIZE", help="The memory limit of a GPU.  [default: the memory of the GPU]")
 @click.option("--pcie", type=Rate(), default="25GB/s", show_default=True, help="The bandwidth between GPU and host.")
 @click.option("--nvme", type=Rate(), default="6GB/s", show_default=True, help="The bandwidth of a machine's NVMe disks.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")

@@ -24,8 +24,6 @@ from dslint.settings.kinds import Count, GpuName, Size, Wrong
 from dslint.starter.contents import Starter, start
 from dslint.starter.text import as_hjson, as_json
 
-DONE, FAILED = 0, 2
-
 
 @click.command(name="init", short_help="Write a starter config and explain its values.")
 @click.argument("path", required=False, metavar="[FILE]")

@@ -17,7 +17,7 @@ from dslint.errors import UserError
 from dslint.lint.discovery import shown
 from dslint.probe.filling import assignment
 from dslint.probe.launcher import launched
-from dslint.probe.result import Comparison, Result, Search
+from dslint.probe.result import Comparison, Result, SearchResult
 from dslint.probe.trial import PreparedProbe, ProbeOptions, compare, prepare, probe, search
 from dslint.settings import Finder
 from dslint.settings.table import SETTINGS
@@ -127,7 +127,7 @@ def command(path: str, finder: Finder, output_format: str, color: str, plot: str
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no child process is left when a launcher ends this one
     setup = _prepared(path, finder, options)
     with Progress() as progress:
-        result: Result | Comparison | Search
+        result: Result | Comparison | SearchResult
         if options.comparison is not None:
             result = compare(setup, options, progress)
         elif options.searched is not None:
@@ -162,7 +162,7 @@ def _prepared(path: str, finder: Finder, options: ProbeOptions) -> PreparedProbe
         raise UserError(str(error)) from None
 
 
-def _report(result: Result | Comparison | Search, output: Output) -> None:
+def _report(result: Result | Comparison | SearchResult, output: Output) -> None:
     from dslint.report import probe_json, probe_page
 
     if output.output_format == "json":

@@ -9,7 +9,7 @@ import math
 from typing import Any, NamedTuple
 
 from dslint.config.coerce import INVALID, coerce, coerce_1, is_kind
-from dslint.config.violations import Consequence, Spec, ViolationKind, raises
+from dslint.config.violations import Consequence, Spec, ViolationKind, is_raising
 from dslint.facts import Release
 from dslint.source.unknown import UNKNOWN
 
@@ -28,12 +28,12 @@ class Reading(NamedTuple):
     consequence: Consequence | None = None
 
 
-def read(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
+def read_value(value: Any, spec: Spec, release: Release, *, by_hand: bool) -> Reading:
     """Read a value as `release` does, without or with a pydantic model (`by_hand`)."""
     if not by_hand:
         return _by_pydantic(value, spec, release)
     reading = _by_hand(value, spec, release)
-    if reading.consequence is None or not raises(reading.consequence) or "{" not in reading.consequence[2]:
+    if reading.consequence is None or not is_raising(reading.consequence) or "{" not in reading.consequence[2]:
         return reading
     _, phase, error = reading.consequence
     error = error.replace("{type}", type(value).__name__).replace("{unpacking}", _unpacking(value, spec.get("length", 0)))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.config.read_value import PYDANTIC_2, REFUSED, Reading, read
+from dslint.config.read_value import PYDANTIC_2, REFUSED, Reading, read_value
 from dslint.config.sections import children, default_of, drops_auto, forbids_unknown, is_habit
 from dslint.config.values import UNKNOWN, Origin, Unknown, Value
-from dslint.config.violations import Consequence, Spec, Violation, ViolationKind, raises
+from dslint.config.violations import Consequence, Spec, Violation, ViolationKind, is_raising
 from dslint.facts import Facts, Integration, Release
 from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
@@ -140,10 +140,10 @@ class Validator:
     def _read(self, value: Any, path: Path, section: str, spec: Spec, *, by_hand: bool) -> None:
         """Read a value as DeepSpeed does, and note what is wrong with it."""
         by_hand = by_hand and not ("auto_dropped" in spec and self.facts.deepspeed < PYDANTIC_2)
-        reading = self._overlooked(read(value, spec, self.facts.deepspeed, by_hand=by_hand), spec)
+        reading = self._overlooked(read_value(value, spec, self.facts.deepspeed, by_hand=by_hand), spec)
         if reading.fault:
             self._violate(reading.fault, path, section, spec, consequence=reading.consequence, becomes=reading.value)
-        self.values[path] = Value(reading.value, Origin.REFUSED if raises(reading.consequence) else Origin.WRITTEN)
+        self.values[path] = Value(reading.value, Origin.REFUSED if is_raising(reading.consequence) else Origin.WRITTEN)
 
     def _inside(self, node: Node, path: Path, key: str) -> None:
         """Validate the sections in a list, or in a dict with keys of the writer's own."""
@@ -193,8 +193,8 @@ class Validator:
             self.values[path] = Value("auto", Origin.WRITTEN)
             return
         if by_hand or not drops_auto(section, self.facts.deepspeed):
-            kind, reading = ViolationKind.AUTO_KEPT, self._overlooked(read("auto", spec, self.facts.deepspeed, by_hand=by_hand), spec)
-            origin = Origin.REFUSED if raises(reading.consequence) else Origin.WRITTEN
+            kind, reading = ViolationKind.AUTO_KEPT, self._overlooked(read_value("auto", spec, self.facts.deepspeed, by_hand=by_hand), spec)
+            origin = Origin.REFUSED if is_raising(reading.consequence) else Origin.WRITTEN
         else:
             kind, reading = ViolationKind.AUTO_DROPPED, Reading(default_of(spec, self.facts.deepspeed))
             origin = Origin.DROPPED

@@ -84,9 +84,9 @@ class Violation:
     @property
     def raises(self) -> bool:
         """Whether DeepSpeed raises because of it, in any phase."""
-        return raises(self.consequence)
+        return is_raising(self.consequence)
 
 
-def raises(consequence: Consequence | None) -> bool:
+def is_raising(consequence: Consequence | None) -> bool:
     """Whether a consequence is that DeepSpeed raises."""
     return consequence is not None and consequence[0] == "raises"

@@ -53,7 +53,7 @@ _VARYING = (
 )
 
 
-class Raised(NamedTuple):
+class LoggedError(NamedTuple):
     """An error: its type ("" if unknown), its message with placeholders for the varying parts, and the key it names.
 
     `where` is the location that pydantic prints before a message: a dotted path inside the section.
@@ -68,7 +68,7 @@ class Raised(NamedTuple):
         return f"{self.kind}: {at}{self.message}" if self.kind and self.message else self.kind or self.message
 
 
-def errors_in(text: str) -> list[Raised]:
+def errors_in(text: str) -> list[LoggedError]:
     """The errors in a text, each once, the last one first: the error that ends a job stands at the end of its log.
 
     If the text names no error type, each line counts as a message.
@@ -79,13 +79,13 @@ def errors_in(text: str) -> list[Raised]:
     return list(dict.fromkeys(found))[:LAST]
 
 
-def read_error(kind: str, message: str) -> list[Raised]:
+def read_error(kind: str, message: str) -> list[LoggedError]:
     """An error, or the list of errors inside a pydantic ValidationError."""
     listed = _PYDANTIC.search(message)
     if listed is None:
-        return [Raised(kind, normal(message))]
+        return [LoggedError(kind, normal(message))]
     faults = [_fault(listed[2].rpartition(".")[2], " ".join(told.split()), name) for told, name in _FAULT.findall(_LINK.sub("", listed[3]))]
-    return faults or [Raised("ValidationError", normal(listed[2]))]
+    return faults or [LoggedError("ValidationError", normal(listed[2]))]
 
 
 def normal(message: str) -> str:
@@ -96,13 +96,13 @@ def normal(message: str) -> str:
     return message.strip()[:LONGEST]
 
 
-def _fault(model: str, told: str, name: str) -> Raised:
+def _fault(model: str, told: str, name: str) -> LoggedError:
     where, _, message = ("", "", told) if _NO_PLACE.match(told) else told.partition(" ")
     message, name = _PYDANTIC_1.get(name, (message, name))
-    return Raised("ValidationError", f"{model}: {normal(message)} ({name})", where)
+    return LoggedError("ValidationError", f"{model}: {normal(message)} ({name})", where)
 
 
-def _named(lines: list[str]) -> Iterator[Raised]:
+def _named(lines: list[str]) -> Iterator[LoggedError]:
     """The errors that begin with a type at the start of a line, each with the lines up to the next frame or empty line."""
     kind = ""
     told: list[str] = []

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from dslint.diagnose.parse_log import Raised
+from dslint.diagnose.parse_log import LoggedError
 
 EXACT, PART, SIMILAR, VAGUE = 4, 3, 2, 1
 """How well an error matches a record: equal; one contains the other; most words are equal; only the type, or the key that pydantic names,
@@ -75,7 +75,7 @@ def of_row(row: list[Any]) -> Known:
     return Known(kind, message, code, phase, by, tuple(keys))
 
 
-def find(raised: Raised) -> list[Match]:
+def find(raised: LoggedError) -> list[Match]:
     """The rules behind an error, most likely first: those with the best matching record, of these the ones with most keys first."""
     scored = [(fit, record) for record in known() if (fit := _fit(raised, record)) > 0]
     top = max((fit for fit, _ in scored), default=0)
@@ -96,9 +96,9 @@ def _match(code: str, fit: int, records: Iterable[Known], where: str) -> Match:
     return Match(code, fit, tuple(sorted(set(keys))), own)
 
 
-def _fit(raised: Raised, record: Known) -> float:
+def _fit(raised: LoggedError, record: Known) -> float:
     """How well an error matches a record: one of the constants, a little less for every placeholder; 0 for no match."""
-    told, recorded = _plain(raised.message), _plain(record.message)
+    told, recorded = _folded(raised.message), _folded(record.message)
     if raised.kind and raised.kind != record.kind:
         return PART if told == recorded and len(_words(told)) >= 3 else 0
     if not told or not recorded:
@@ -122,7 +122,7 @@ def _pattern(message: str) -> re.Pattern[str]:
     return re.compile(".+?".join(map(re.escape, message.split(ANYTHING))))
 
 
-def _plain(message: str) -> str:
+def _folded(message: str) -> str:
     """A message without differences that copying introduces: case, kinds of quotes, a final full stop."""
     return re.sub(r"[`\"\u2018\u2019\u201c\u201d]", "'", message).lower().strip().rstrip(".")
 
@@ -140,5 +140,5 @@ def _weight(words: Iterable[str]) -> float:
 @cache
 def _document_counts() -> tuple[Counter[str], int]:
     """The number of records that contain each word, and the number of records."""
-    messages = {_plain(record.message) for record in known()}
+    messages = {_folded(record.message) for record in known()}
     return Counter(word for message in messages for word in set(_words(message))), len(messages)

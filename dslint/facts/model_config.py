@@ -31,7 +31,6 @@ class ModelConfig:
     path: str
     family: str | None = None
     hidden_size: int | None = None
-    hidden_sizes: tuple[int, ...] = ()
     layers: int | None = None
     heads: int | None = None
     kv_heads: int | None = None
@@ -71,12 +70,10 @@ def describe(data: dict[str, Any], path: str = "config.json") -> ModelConfig:
     quantization = data.get("quantization_config")
     method = quantization.get("quant_method") if isinstance(quantization, dict) else None
     dtype = next((d.get(name) for d in (text, data) for name in ("dtype", "torch_dtype") if isinstance(d.get(name), str)), None)
-    sizes = text.get("hidden_sizes")
     return ModelConfig(
         path,
         family=data["model_type"] if isinstance(data.get("model_type"), str) else None,
         hidden_size=_first(text, _HIDDEN),
-        hidden_sizes=tuple(size for size in sizes if isinstance(size, int) and 0 < size < _LARGEST) if isinstance(sizes, list) else (),
         layers=_first(text, _LAYERS),
         heads=_first(text, _HEADS),
         kv_heads=_first(text, ("num_key_value_heads", "num_kv_heads")),

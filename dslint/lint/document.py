@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dslint.config import resolve
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.config.load import Loaded, load, load_text
+from dslint.config.load import Loaded, load_text
 from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.facts import Facts, Release
 from dslint.lint.place import by_place, in_broken_text
@@ -15,29 +15,19 @@ from dslint.lint.results import FileResult, Skipped
 from dslint.lint.run import by_needs, run_rules
 from dslint.record import Record
 from dslint.rule import RuleInfo
-from dslint.source.read import ReadError
 from dslint.source.tree import Document
 
 
-def lint_file(path: str, shown: str, given: Facts | Context, rules: Iterable[RuleInfo], *, named: bool = True) -> FileResult | None:
-    """Read and lint one file. Problems with the file itself come back in the result, never as an exception. Nothing is suppressed yet.
+def lint_text(text: str, shown: str, given: Facts | Context, rules: Iterable[RuleInfo], *, named: bool = True) -> FileResult | None:
+    """Lint a text as if it were a file. What is wrong with the file itself is in the result. Nothing is suppressed yet.
 
     Args:
-        path: where the file is.
+        text: the text of the file.
         shown: its name in diagnostics, with forward slashes.
         given: the context: facts, setup, policy and checkpoint.
         rules: the rules to run.
         named: whether the file was named. A file found in a directory is skipped (None) unless it looks like a config.
     """
-    try:
-        loaded = load(path, given, named=named)
-    except ReadError as error:
-        return FileResult(shown, FileKind.UNREADABLE, error=str(error), context=Context.of(given))
-    return _lint(loaded, shown, rules, named=named)
-
-
-def lint_text(text: str, shown: str, given: Facts | Context, rules: Iterable[RuleInfo], *, named: bool = True) -> FileResult | None:
-    """Lint a text as if it were the file `shown`; see `lint_file`."""
     return _lint(load_text(text, given, named=named), shown, rules, named=named)
 
 

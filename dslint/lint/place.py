@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping as Table
 
-from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Place, Range, Related
+from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Range, Related
 from dslint.rule import Finding, FixPlan, RuleInfo
 from dslint.source.change import Replace
+from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Span, path_of, pointer
 
 
@@ -18,7 +19,7 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, othe
     span = finding.span or locate(document, path, finding.on)
     severity = finding.severity or effect.severity
     of_finding = document if finding.elsewhere is None else (others or {}).get(finding.elsewhere.path)
-    elsewhere = finding.elsewhere or Related(_file(document, span, shown), "", pointer(document.in_file(path)), range_of(document, span))
+    elsewhere = finding.elsewhere or Related(_file(document, span, shown), "", pointer(document.in_file(path)), _range(document, span))
     return Diagnostic(
         elsewhere.path,
         rule.code,
@@ -83,7 +84,7 @@ def _related(where: str | Path | Span, message: str, document: Document, shown: 
         return Related(_file(document, where, shown), message, range=range_of(document, where))
     path = path_of(where)
     span = locate(document, path, "member")
-    return Related(_file(document, span, shown), message, pointer(document.in_file(path)), range_of(document, span))
+    return Related(_file(document, span, shown), message, pointer(document.in_file(path)), _range(document, span))
 
 
 def _file(document: Document, span: Span | None, shown: str) -> str:
@@ -116,11 +117,8 @@ def _opening(node: Node) -> Span:
     return Span(node.span.start, min(node.span.start + 1, node.span.end)) if isinstance(node, Mapping) else node.span
 
 
-def range_of(document: Document, span: Span | None) -> Range | None:
-    """A stretch of a document with lines and columns."""
-    if span is None:
-        return None
-    return Range(Place(*document.position(span.start)), Place(*document.position(span.end)))
+def _range(document: Document, span: Span | None) -> Range | None:
+    return None if span is None else range_of(document, span)
 
 
 def by_place(diagnostic: Diagnostic) -> tuple[int, int, str]:

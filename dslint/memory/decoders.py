@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslint.memory.reader import Reader, ShapeError, copies, linear, norm
+from dslint.memory.reader import ModelReader, ShapeError, copies, linear, norm
 from dslint.memory.shapes import Block, Experts, Model, Norm, Step, Weight
 
 _NORMS = {
@@ -19,7 +19,7 @@ _NORMS = {
 """The norms of a layer, by their number: Gemma 2 and 3 also have one after each part."""
 
 
-def like_llama(r: Reader) -> Model:
+def like_llama(r: ModelReader) -> Model:
     """Llama, and families with the same structure."""
     hidden, layers, vocabulary = r.size("hidden_size"), r.size("num_hidden_layers"), r.size("vocab_size")
     heads = r.size("num_attention_heads")
@@ -79,7 +79,7 @@ def gated(at: str, hidden: int, inner: int, bias: bool = False) -> list[Weight]:
     ]
 
 
-def _experts(r: Reader, index: int) -> Experts | None:
+def _experts(r: ModelReader, index: int) -> Experts | None:
     """The experts of a layer; None if it has none."""
     if r.family == "mixtral":
         return Experts(r.size("num_local_experts"), r.size("num_experts_per_tok"), r.size("intermediate_size"))
@@ -89,7 +89,7 @@ def _experts(r: Reader, index: int) -> Experts | None:
     return Experts(r.size("num_experts"), r.size("num_experts_per_tok"), r.size("moe_intermediate_size"), shared)
 
 
-def _expert_weights(r: Reader, at: str, hidden: int, experts: Experts) -> list[Weight]:
+def _expert_weights(r: ModelReader, at: str, hidden: int, experts: Experts) -> list[Weight]:
     router = [Weight(f"{at}.gate.weight", (experts.number, hidden), Step.INTO_FEED)]
     stacked = [
         Weight(f"{at}.experts.gate_up_proj", (experts.number, 2 * experts.width, hidden), Step.INTO_FEED, divided=True),
@@ -104,7 +104,7 @@ def _expert_weights(r: Reader, at: str, hidden: int, experts: Experts) -> list[W
     return weights
 
 
-def _decoder(r: Reader, hidden: int, vocabulary: int, blocks: list[Block], kind: Norm, **how: Any) -> Model:
+def _decoder(r: ModelReader, hidden: int, vocabulary: int, blocks: list[Block], kind: Norm, **how: Any) -> Model:
     """A decoder with an embedding before its blocks, a norm after them, and a head that may be tied to the embedding."""
     tied = bool(r.get("tie_word_embeddings", False))
     first = how.get("first", "model.embed_tokens")
@@ -126,7 +126,7 @@ def _decoder(r: Reader, hidden: int, vocabulary: int, blocks: list[Block], kind:
     )
 
 
-def gpt2(r: Reader) -> Model:
+def gpt2(r: ModelReader) -> Model:
     """GPT-2, which stores the weights of linear layers transposed."""
     hidden, layers, heads = r.size("n_embd"), r.size("n_layer"), r.parts(r.size("n_embd"), "n_head")
     inner = r.optional("n_inner") or 4 * hidden
@@ -155,7 +155,7 @@ def gpt2(r: Reader) -> Model:
     )
 
 
-def gpt_neox(r: Reader) -> Model:
+def gpt_neox(r: ModelReader) -> Model:
     """GPT-NeoX and Pythia."""
     hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
     bias = bool(r.get("attention_bias", True))
@@ -178,7 +178,7 @@ def gpt_neox(r: Reader) -> Model:
     return _decoder(r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, **how)
 
 
-def phi(r: Reader) -> Model:
+def phi(r: ModelReader) -> Model:
     """Phi 1 and 2: attention and feed-forward layer run in parallel after one norm."""
     hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
     head = hidden // heads
@@ -208,7 +208,7 @@ def phi(r: Reader) -> Model:
     return _decoder(r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, norm="model.final_layernorm", head_bias=True)
 
 
-def phi3(r: Reader) -> Model:
+def phi3(r: ModelReader) -> Model:
     """Phi 3 and 4, with fused projections."""
     hidden, heads, inner = r.size("hidden_size"), r.size("num_attention_heads"), r.size("intermediate_size")
     head = r.optional("head_dim") or hidden // r.parts(hidden, "num_attention_heads")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dslint.memory.reader import Reader, copies, linear, norm
+from dslint.memory.reader import ModelReader, copies, linear, norm
 from dslint.memory.shapes import Block, Model, Norm, Step, Weight
 
 
@@ -32,7 +32,7 @@ _BERT_LAYER = (
 )
 
 
-def bert(r: Reader) -> Model:
+def bert(r: ModelReader) -> Model:
     """BERT with the masked-language-model head."""
     hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
     vocabulary = r.size("vocab_size")
@@ -69,7 +69,7 @@ def bert(r: Reader) -> Model:
     return Model(r.name, r.family, first, blocks, tuple(last), hidden, vocabulary, tied, positions, full_loss=False)
 
 
-def t5(r: Reader) -> Model:
+def t5(r: ModelReader) -> Model:
     """T5: an encoder, and a decoder with cross attention. Transformers 5 always ties its head."""
     hidden, head, inner, heads = r.size("d_model"), r.size("d_kv"), r.size("d_ff"), r.size("num_heads")
     layers = r.size("num_layers")
@@ -143,7 +143,7 @@ _VIT_LAYER = (
 )
 
 
-def vit(r: Reader) -> Model:
+def vit(r: ModelReader) -> Model:
     """ViT with a classifier."""
     hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
     patch, channels = r.size("patch_size"), r.size("num_channels")

@@ -26,7 +26,7 @@ STATES_ERROR, GATHERED_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR = 0.02, 0.15, 0.1
 """Relative errors: states and buffers; gathered parameters; activations of a known family, and of a model given by numbers."""
 
 
-class Range(NamedTuple):
+class Bounds(NamedTuple):
     """Bytes: low, expected, high."""
 
     low: int
@@ -49,8 +49,8 @@ class Estimate:
     steady: Moment
     peaks: dict[str, Moment]
     host: Host
-    allowance: Range
-    device: Range
+    allowance: Bounds
+    device: Bounds
     checkpoint: int
     reasons: tuple[str, ...]
 
@@ -120,7 +120,7 @@ def _candidates(model: Model, plan: Plan) -> list[int]:
     return sorted({0, plan.replicas - 1, touched.index(max(touched))})
 
 
-def _range(model: Model, plan: Plan, worst: Run, prepared: Operations) -> tuple[Range, Range]:
+def _range(model: Model, plan: Plan, worst: Run, prepared: Operations) -> tuple[Bounds, Bounds]:
     """The allowance, and the peak including it."""
     error = ACTIVATIONS_ERROR if model.exact else GUESSED_ERROR
 
@@ -137,8 +137,8 @@ def _range(model: Model, plan: Plan, worst: Run, prepared: Operations) -> tuple[
 
     expected = max(peak.total for peak in worst.peaks.values())
     sums = [moment(-1), float(expected), moment(1)]
-    allowance = Range(*(round(CONTEXT[i] + FRAGMENTS[i] * sums[i]) for i in range(3)))
-    return allowance, Range(*(round(sums[i] + allowance[i]) for i in range(3)))
+    allowance = Bounds(*(round(CONTEXT[i] + FRAGMENTS[i] * sums[i]) for i in range(3)))
+    return allowance, Bounds(*(round(sums[i] + allowance[i]) for i in range(3)))
 
 
 def _masks(model: Model, plan: Plan) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dslint.memory.decoders import gpt2, gpt_neox, like_llama, phi, phi3
 from dslint.memory.encoders import bert, t5, vit
-from dslint.memory.reader import Reader, ShapeError
+from dslint.memory.reader import ModelReader, ShapeError
 from dslint.memory.shapes import Model, Norm
 
 __all__ = ["FAMILIES", "ShapeError", "read_shape"]
@@ -48,7 +48,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Families with the structure of Llama, and their differences that the file does not state."""
 
-_OTHERS: dict[str, tuple[Callable[[Reader], Model], dict[str, Any]]] = {
+_OTHERS: dict[str, tuple[Callable[[ModelReader], Model], dict[str, Any]]] = {
     "gpt2": (gpt2, {"tie_word_embeddings": True, "vocab_size": 50257, "n_positions": 1024}),
     "gpt_neox": (gpt_neox, {}),
     "phi": (phi, {}),
@@ -73,10 +73,10 @@ def read_shape(data: dict[str, Any], name: str) -> Model:
     if family == "gemma3":
         family = "gemma3_text"
     if family in DEFAULTS:
-        return like_llama(Reader(text, name, family, DEFAULTS[family]))
+        return like_llama(ModelReader(text, name, family, DEFAULTS[family]))
     if family in _OTHERS:
         build, defaults = _OTHERS[family]
-        return build(Reader(text, name, family, defaults))
+        return build(ModelReader(text, name, family, defaults))
     raise ShapeError(
         f"the model {name} has the unsupported family {family}; supported are {', '.join(FAMILIES)}. "
         "Describe it with --params, --hidden-size, --layers, --heads, --vocab-size"

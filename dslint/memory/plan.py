@@ -80,7 +80,6 @@ class Plan:
     sub_group: int = 1_000_000_000
     secondary: int = 1
     quantized_weights: bool = False
-    clips: bool = False
     norm: bool = True
     partitions_activations: bool = False
     activations_on_host: bool = False
@@ -248,7 +247,6 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
         sub_group=r.number(z + "sub_group_size", 10**9),
         secondary=r.number(z + "zero_hpz_partition_size", 1) if stage == 3 else 1,
         quantized_weights=stage == 3 and r.config.value(z + "zero_quantized_weights") is True,
-        clips=bool(r.config.value("gradient_clipping")),
         norm=r.config.value(z + "compute_grad_norm") is not False,
         partitions_activations=r.config.value("activation_checkpointing.partition_activations") is True,
         activations_on_host=r.config.value("activation_checkpointing.cpu_checkpointing") is True,

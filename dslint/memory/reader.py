@@ -16,7 +16,7 @@ class ShapeError(UserError):
     """A model with unknown weights. The text is a sentence for the user."""
 
 
-class Reader:
+class ModelReader:
     """Reads the sizes of a `config.json`, with the defaults of its family."""
 
     def __init__(self, data: dict[str, Any], name: str, family: str, defaults: dict[str, Any]) -> None:

@@ -195,10 +195,10 @@ class Zero12:
         for index in late:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
         for index in self.bucket:
-            self._place(index)
+            self._place_gradient(index)
         self.bucket, self.elements = [], 0
 
-    def _place(self, index: int) -> None:
+    def _place_gradient(self, index: int) -> None:
         plan, ledger, size = self.plan, self.ledger, self.layout.sizes[index]
         own = plan.model_bytes * size if not plan.contiguous or size > plan.reduce_bucket else 0
         mine = self.layout.owns(index)

@@ -23,11 +23,11 @@ _QUOTES = re.compile(r'"([^"\n]{12,})"')
 def explain(raised: Raised, diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """The crash findings of the phase in which the engine raised; if possible only those that quote the error or are about a key in it."""
     crashes = [d for d in diagnostics if d.effect is Effect.CRASH and d.phase in _PHASES.get(raised.phase, ())]
-    text = _plain(f"{raised.kind}: {raised.text}")
-    quoting = [d for d in crashes if any(_plain(quote) in text for quote in _QUOTES.findall(d.message))]
+    text = _folded(f"{raised.kind}: {raised.text}")
+    quoting = [d for d in crashes if any(_folded(quote) in text for quote in _QUOTES.findall(d.message))]
     naming = [d for d in crashes if (key := (d.pointer or "").rpartition("/")[2]) and len(key) > 3 and key.lower() in text]
     return tuple(quoting or naming or crashes)
 
 
-def _plain(text: str) -> str:
+def _folded(text: str) -> str:
     return " ".join(text.lower().split())

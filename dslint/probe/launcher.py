@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class LaunchedRank(NamedTuple):
     """A rank, the number of ranks, and the environment variables that torch reads them from."""
 
     rank: int
@@ -14,22 +14,24 @@ class Place(NamedTuple):
     variables: dict[str, str]
 
 
-def launched(environment: Mapping[str, str]) -> Place | None:
+def launched(environment: Mapping[str, str]) -> LaunchedRank | None:
     """The rank that the environment assigns to this process; None for a single process.
 
     A Slurm batch script is a single process although the variables of its job are set: only tasks of a step have `SLURM_STEP_NUM_TASKS`.
     """
     if "RANK" in environment and "WORLD_SIZE" in environment:
-        return _place(environment, environment["RANK"], environment["WORLD_SIZE"], environment.get("LOCAL_RANK", "0"))
+        return _rank_of(environment, environment["RANK"], environment["WORLD_SIZE"], environment.get("LOCAL_RANK", "0"))
     if "SLURM_STEP_NUM_TASKS" in environment and "SLURM_PROCID" in environment:
         host = environment.get("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1")
         port = str(20000 + int(environment.get("SLURM_JOB_ID", "0")) % 20000)
         local = environment.get("SLURM_LOCALID", "0")
-        return _place(environment, environment["SLURM_PROCID"], environment["SLURM_STEP_NUM_TASKS"], local, host, port)
+        return _rank_of(environment, environment["SLURM_PROCID"], environment["SLURM_STEP_NUM_TASKS"], local, host, port)
     return None
 
 
-def _place(environment: Mapping[str, str], rank: str, size: str, local: str, host: str = "127.0.0.1", port: str = "29500") -> Place | None:
+def _rank_of(
+    environment: Mapping[str, str], rank: str, size: str, local: str, host: str = "127.0.0.1", port: str = "29500"
+) -> LaunchedRank | None:
     if not (rank.isdecimal() and size.isdecimal()) or int(size) < 2:
         return None
     variables = {
@@ -39,4 +41,4 @@ def _place(environment: Mapping[str, str], rank: str, size: str, local: str, hos
         "MASTER_ADDR": environment.get("MASTER_ADDR", host),
         "MASTER_PORT": environment.get("MASTER_PORT", port),
     }
-    return Place(int(rank), int(size), variables)
+    return LaunchedRank(int(rank), int(size), variables)

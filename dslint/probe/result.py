@@ -23,7 +23,7 @@ class Predicted(NamedTuple):
     measured: int
 
 
-class Limit(NamedTuple):
+class MemoryLimit(NamedTuple):
     """The memory limit of the device in bytes, and its source: "--limit", "one h100"."""
 
     size: int
@@ -41,7 +41,7 @@ class Result:
     path: str
     question: Question
     answer: Answer
-    limit: Limit | None = None
+    limit: MemoryLimit | None = None
     explained: tuple[Diagnostic, ...] = ()
     predicted: tuple[Predicted, ...] = ()
     line: Line | None = None
@@ -79,7 +79,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchResult:
     """The largest micro batch size (None: not even 1 fits), its result, and all sizes that were tried."""
 
     path: str

@@ -16,10 +16,10 @@ from dslint.probe import depth, sizing
 from dslint.probe.answer import Answer
 from dslint.probe.explain import explain
 from dslint.probe.filling import fill, in_words, micro_batch, ranks_of
-from dslint.probe.launcher import Place
+from dslint.probe.launcher import LaunchedRank
 from dslint.probe.predict import as_run, predict
 from dslint.probe.question import Model, Override, Question
-from dslint.probe.result import Comparison, Limit, Predicted, Result, Search
+from dslint.probe.result import Comparison, MemoryLimit, Predicted, Result, SearchResult
 from dslint.probe.search import largest
 from dslint.probe.session import Progress, ask
 from dslint.probe.variants import ALL_OFFLOADED, Variant, variants
@@ -51,7 +51,7 @@ class ProbeOptions:
     searched: str | None
     snapshot: str | None
     timeline: bool
-    place: Place | None
+    place: LaunchedRank | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PreparedProbe:
     path: str
     config: Config
     question: Question
-    limit: Limit | None
+    limit: MemoryLimit | None
     depths: tuple[int, ...]
     full_depth: int | None
     notes: tuple[str, ...]
@@ -85,9 +85,9 @@ def prepare(path: str, text: str, config: Config, options: ProbeOptions) -> Prep
     overrides += micro_batch(options.micro_batch) if options.micro_batch is not None else []
     overrides += options.assignments
     memory = facts.gpu_memory or (facts.gpu.memory if facts.gpu else None)
-    limit = Limit(options.limit, "--limit") if options.limit else None
+    limit = MemoryLimit(options.limit, "--limit") if options.limit else None
     if limit is None and memory is not None:
-        limit = Limit(memory, f"one {facts.gpu}" if facts.gpu and facts.gpu.memory == memory else "--gpu-memory")
+        limit = MemoryLimit(memory, f"one {facts.gpu}" if facts.gpu and facts.gpu.memory == memory else "--gpu-memory")
     question = Question(
         text,
         tuple(overrides),
@@ -191,7 +191,7 @@ def compare(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> 
     return Comparison(setup.path, tuple(results))
 
 
-def search(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> Search:
+def search(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> SearchResult:
     """Find the largest micro batch that fits.
 
     Raises:
@@ -209,7 +209,7 @@ def search(setup: PreparedProbe, options: ProbeOptions, progress: Progress) -> S
         return tried[size].answer.started and tried[size].fits is not False
 
     found = largest(fits)
-    return Search(setup.path, found, tried[found or 1], tuple(sorted(tried.items())))
+    return SearchResult(setup.path, found, tried[found or 1], tuple(sorted(tried.items())))
 
 
 def _built(layers: int, setup: PreparedProbe) -> str:

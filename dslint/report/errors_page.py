@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dslint.diagnose.parse_log import Raised
+from dslint.diagnose.parse_log import LoggedError
 from dslint.diagnose.search import EXACT, PART, SIMILAR, Match
 from dslint.diagnostics import Phase
 from dslint.report.style import Style, clipped, visible, wrap
@@ -25,7 +25,7 @@ MOST = 6
 """The most rules shown for an error, and keys shown for a rule."""
 
 
-def render(found: Sequence[tuple[Raised, Sequence[Match]]], rules: Mapping[str, RuleInfo], *, color: bool, width: int) -> str:
+def render(found: Sequence[tuple[LoggedError, Sequence[Match]]], rules: Mapping[str, RuleInfo], *, color: bool, width: int) -> str:
     """The page for the errors of a text, the last first, each with the rules that may explain it (perhaps none)."""
     style = Style(color=color, width=width)
     known = [(raised, matches) for raised, matches in found if matches]
@@ -37,7 +37,7 @@ def render(found: Sequence[tuple[Raised, Sequence[Match]]], rules: Mapping[str, 
     return "\n\n".join(blocks)
 
 
-def _error(raised: Raised, matches: Sequence[Match], rules: Mapping[str, RuleInfo], style: Style) -> Iterator[str]:
+def _error(raised: LoggedError, matches: Sequence[Match], rules: Mapping[str, RuleInfo], style: Style) -> Iterator[str]:
     first, *more = wrap(clipped(visible(str(raised)), 400), style.width)
     yield style.paint(first, "bold")
     yield from (style.paint(line, "bold") for line in more)
@@ -71,7 +71,7 @@ def _rule(match: Match, rule: Rule, style: Style) -> Iterator[str]:
         yield from ("    " + line for line in wrap(at, style.width - 4))
 
 
-def _nothing(found: Sequence[tuple[Raised, Sequence[Match]]], style: Style) -> Iterator[str]:
+def _nothing(found: Sequence[tuple[LoggedError, Sequence[Match]]], style: Style) -> Iterator[str]:
     """What to do about an error that matches no record."""
     for raised, _ in found[:MOST]:
         yield from wrap(clipped(visible(str(raised)), 400), style.width)

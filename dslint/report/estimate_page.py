@@ -89,11 +89,11 @@ def _bars(found: Estimate, limit: int | None, style: Style) -> list[str]:
     for phase in PHASES:
         moment, extra = found.peaks[phase], found.allowance.expected
         lines.append(f"  {phase:<9} {_bar(moment, extra, most, limit, width, style)} {gib(moment.total + extra):>7}")
-    mark = f"  {'':<9} {'':<{_place(limit, most, width)}}^ {gib(limit)} GiB" if limit else None
+    mark = f"  {'':<9} {'':<{_column_of(limit, most, width)}}^ {gib(limit)} GiB" if limit else None
     return [style.paint("Peak of each phase", "bold"), *lines, *([mark] if mark else [])]
 
 
-def _place(limit: int, most: int, width: int) -> int:
+def _column_of(limit: int, most: int, width: int) -> int:
     return min(width - 1, round(limit / most * (width - 1)))
 
 
@@ -102,12 +102,12 @@ def _bar(moment: Moment, extra: int, most: int, limit: int | None, width: int, s
     text, sum_so_far = "", 0
     for letter, amount in [*((LETTERS[part], moment.parts[part]) for part in PARTS), ("+", extra)]:
         sum_so_far += amount
-        text += letter * (_place(sum_so_far, most, width) - len(text))
+        text += letter * (_column_of(sum_so_far, most, width) - len(text))
     if sum_so_far > most:
         text = text[: width - 1] + ">"
     text = text.ljust(width)
     if limit is not None:
-        place = _place(limit, most, width)
+        place = _column_of(limit, most, width)
         text = text[:place] + "|" + text[place + 1 :]
     return "".join(style.paint("".join(run), HUES.get(letter, "bold")) if letter != " " else "".join(run) for letter, run in groupby(text))
 

@@ -69,7 +69,7 @@ def draw(document: Document, marks: list[Mark], context: Iterable[int], gutter: 
     """
     underlined: dict[int, list[Underline]] = {}
     for mark in marks:
-        number, underline = _place(document, mark)
+        number, underline = _underlined(document, mark)
         underlined.setdefault(number, []).append(underline)
     last = max(underlined)
     shown = sorted({*underlined, *(number for number in context if 1 <= number < last)})
@@ -88,7 +88,7 @@ def line_of(document: Document, mark: Mark) -> int:
     return min(max(mark.range.start.line, 1), document.line_count)
 
 
-def _place(document: Document, mark: Mark) -> tuple[int, Underline]:
+def _underlined(document: Document, mark: Mark) -> tuple[int, Underline]:
     """The line of a mark and where on it: of several lines the first, to its end."""
     number = line_of(document, mark)
     line = document.line(number)

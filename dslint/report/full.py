@@ -19,7 +19,7 @@ from dslint.report.words import (
     in_short,
     inferred_facts,
     listed,
-    place,
+    location,
     reasons,
     skipped_rules,
     verdict,
@@ -87,15 +87,15 @@ def _in_others(diagnostic: Diagnostic, others: tuple[Diagnostic, ...]) -> str:
     """In how many files a finding stands, and where else."""
     files = len({diagnostic.path, *(other.path for other in others)})
     more = len(others) - PLACES
-    named = listed([*map(place, others[:PLACES]), *([f"{count(more, 'more place')} (--no-group shows all)"] if more > 0 else [])])
+    named = listed([*map(location, others[:PLACES]), *([f"{count(more, 'more place')} (--no-group shows all)"] if more > 0 else [])])
     return f"{diagnostic.code} in {count(files, 'file')}: {named}"
 
 
 def _arrow(sign: str, path: str, place: Range | None, gutter: int, style: Style) -> str:
-    return f"{'':>{gutter}}{style.paint(sign, 'blue', 'bold')} {visible(path)}{_place(place)}"
+    return f"{'':>{gutter}}{style.paint(sign, 'blue', 'bold')} {visible(path)}{_line_and_column(place)}"
 
 
-def _place(of: Range | None) -> str:
+def _line_and_column(of: Range | None) -> str:
     return f":{of.start.line}:{of.start.column}" if of else ""
 
 
@@ -122,7 +122,7 @@ def _remarks(diagnostic: Diagnostic, marks: dict[str, list[Mark]]) -> Iterator[t
     for related in diagnostic.related:
         if related.range is None or related.path not in marks:
             elsewhere = related.range is not None or related.path != diagnostic.path
-            yield "note", (f"{related.path}{_place(related.range)}: " if elsewhere else "") + related.message
+            yield "note", (f"{related.path}{_line_and_column(related.range)}: " if elsewhere else "") + related.message
     consequence = consequence_of(diagnostic)
     if consequence:
         yield "effect", consequence

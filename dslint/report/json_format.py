@@ -168,10 +168,10 @@ def _related(related: Related) -> dict[str, object]:
 
 
 def _range(of: Range | None) -> dict[str, object] | None:
-    return {"start": _place(of.start), "end": _place(of.end)} if of else None
+    return {"start": _as_data(of.start), "end": _as_data(of.end)} if of else None
 
 
-def _place(place: Place) -> dict[str, int]:
+def _as_data(place: Place) -> dict[str, int]:
     return {"line": place.line, "column": place.column, "offset": place.offset}
 
 

@@ -20,7 +20,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from dslint.diagnostics import Diagnostic
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, visible, visible_lines
-from dslint.report.words import count, place, said, suppressed_by
+from dslint.report.words import count, location, said, suppressed_by
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - has neither colours nor a width
@@ -78,7 +78,7 @@ def _by_rule(diagnostics: Iterable[Diagnostic]) -> dict[tuple[str, str], list[Di
 
 
 def _finding(diagnostic: Diagnostic) -> str:
-    return "\n".join([f"{visible(place(diagnostic))}: {diagnostic.severity.value}", *map(visible_lines, said(diagnostic))])
+    return "\n".join([f"{visible(location(diagnostic))}: {diagnostic.severity.value}", *map(visible_lines, said(diagnostic))])
 
 
 def _case(file: FileResult, name: str, outcome: str | None, kind: str, message: str, body: Iterable[str]) -> Element:

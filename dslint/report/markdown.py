@@ -58,7 +58,7 @@ def _rows(file: FileResult) -> Iterator[Row]:
     if file.error is not None:
         yield _row("", Severity.ERROR, file.kind, [file.error])
     for diagnostic in file.diagnostics:
-        yield _row(_place(diagnostic), diagnostic.severity, diagnostic.code, [diagnostic.message, diagnostic.help])
+        yield _row(_line_and_column(diagnostic), diagnostic.severity, diagnostic.code, [diagnostic.message, diagnostic.help])
 
 
 def _row(place: str, severity: Severity, code: str, parts: Iterable[str | None]) -> Row:
@@ -66,7 +66,7 @@ def _row(place: str, severity: Severity, code: str, parts: Iterable[str | None])
     return Row(severity, f"| {place} | {severity.value} | {_escaped(code)} | {finding} |\n")
 
 
-def _place(diagnostic: Diagnostic) -> str:
+def _line_and_column(diagnostic: Diagnostic) -> str:
     start = diagnostic.range.start if diagnostic.range else None
     return f"{start.line}:{start.column}" if start else ""
 

@@ -25,25 +25,25 @@ from dataclasses import asdict
 from typing import Any
 
 from dslint.probe.answer import Memory
-from dslint.probe.result import Comparison, Result, Search
+from dslint.probe.result import Comparison, Result, SearchResult
 from dslint.probe.variants import relative_cost
 
 VERSION = 1
 
 
-def as_json(result: Result | Comparison | Search) -> str:
+def as_json(result: Result | Comparison | SearchResult) -> str:
     """The result as JSON."""
     head = {"version": VERSION, "kind": _KINDS[type(result)], "config": result.path, "exit_code": result.exit_code}
     return json.dumps({**head, **_payload(result)}, indent=2)
 
 
-_KINDS: dict[type, str] = {Result: "probe", Comparison: "comparison", Search: "search"}
+_KINDS: dict[type, str] = {Result: "probe", Comparison: "comparison", SearchResult: "search"}
 
 
-def _payload(result: Result | Comparison | Search) -> dict[str, Any]:
+def _payload(result: Result | Comparison | SearchResult) -> dict[str, Any]:
     if isinstance(result, Result):
         return _one(result)
-    if isinstance(result, Search):
+    if isinstance(result, SearchResult):
         return {"largest": result.largest, "tried": [{"micro_batch": size, "result": _one(one)} for size, one in result.tried]}
     first = result.results[0][1].answer
     variants = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dslint.facts.gpus import in_words
 from dslint.probe.answer import PHASES, Answer, Site
-from dslint.probe.result import Comparison, Result, Search
+from dslint.probe.result import Comparison, Result, SearchResult
 from dslint.probe.variants import relative_cost
 from dslint.report.style import Style, clipped, paragraphs, visible, wrap
 
@@ -17,12 +17,12 @@ LEAST_SITE = 0.005
 """The share of the peak below which an allocation site is not listed."""
 
 
-def page(result: Result | Comparison | Search, *, color: bool, width: int) -> str:
+def page(result: Result | Comparison | SearchResult, *, color: bool, width: int) -> str:
     """The report."""
     style = Style(color=color, width=width)
     if isinstance(result, Comparison):
         lines = _comparison(result, style)
-    elif isinstance(result, Search):
+    elif isinstance(result, SearchResult):
         lines = _search(result, style)
     else:
         lines = _result(result, style)
@@ -265,7 +265,7 @@ def _unlike(one: Result, name: str) -> str:
     return f"{name}: {one.answer.raised.kind}: {clipped(one.answer.raised.text, 300)}" + (f" ({rules})" if rules else "")
 
 
-def _search(result: Search, style: Style) -> list[str]:
+def _search(result: SearchResult, style: Style) -> list[str]:
     limit = result.result.limit
     into = f" in {in_words(limit.size)} ({limit.source})" if limit else " on this GPU"
     if result.largest is not None:

@@ -10,9 +10,9 @@ from dslint.facts import Facts
 from dslint.facts.gpus import in_words
 from dslint.report.style import Style, columns, wrap
 from dslint.report.words import COLORS, consequence, flag, listed, option
-from dslint.rule import Example, Rule, RuleInfo, Where
+from dslint.rule import Example, Rule, RuleInfo
 from dslint.source.parse import parse
-from dslint.source.tree import Document, Mapping, Member, Node, Sequence
+from dslint.source.tree import Document, Mapping, Member, Node, Sequence, dotted, path_of
 
 CHAPTER_TITLES = {
     "DS0": "Files and syntax",
@@ -78,7 +78,7 @@ def _documentation(text: str, width: int) -> Iterator[str]:
 
 def _title(example: Example) -> str:
     """The heading of an example: whether and where the rule finds something, and with which options."""
-    where = dotted(example.at or "")
+    where = dotted(path_of(example.at or ""))
     words = ["No finding" if example.at is None else "Found", f"at {where}" if where else "", _flags(example.context)]
     return " ".join(word for word in words if word)
 
@@ -103,11 +103,6 @@ def _flags(context: Context) -> str:
     words = ((name, in_words(value).replace(" ", "") if name.endswith("_memory") and value else value) for name, value in given)
     flags = " ".join(f"{option(name)} {value}{release.get(name, '')}" for name, value in words if value != usual.get(name))
     return flags and f"with {flags}"
-
-
-def dotted(where: Where) -> str:
-    """A config path as a string."""
-    return where if isinstance(where, str) else ".".join(str(step) for step in where)
 
 
 def laid_out(text: str, width: int) -> list[str]:

@@ -95,7 +95,7 @@ def said(diagnostic: Diagnostic) -> list[str]:
     return [part for part in parts if part]
 
 
-def place(diagnostic: Diagnostic) -> str:
+def location(diagnostic: Diagnostic) -> str:
     """Where a finding is: `path:line:column`, or only the path."""
     start = diagnostic.range.start if diagnostic.range else None
     return f"{diagnostic.path}:{start.line}:{start.column}" if start else diagnostic.path

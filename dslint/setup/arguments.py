@@ -7,8 +7,9 @@ from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dslint.diagnostics import Place, Range, Related
-from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, Span, pointer
+from dslint.diagnostics import Range, Related
+from dslint.source.ranges import range_of
+from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, pointer
 from dslint.source.unknown import UNKNOWN
 
 DEFAULTS: dict[str, Any] = {
@@ -160,11 +161,6 @@ def as_read(name: str, value: Any) -> Any:
             return value
         return int(value) if value.is_integer() else UNKNOWN
     return value
-
-
-def range_of(document: Document, span: Span) -> Range:
-    """A stretch of a document as a range."""
-    return Range(Place(*document.position(span.start)), Place(*document.position(span.end)))
 
 
 def given_at(document: Document, shown: str, path: Path, name: str, value: Any) -> SourcedValue | None:

@@ -9,13 +9,14 @@ from os.path import basename
 from typing import NamedTuple
 
 from dslint.diagnostics import Range
-from dslint.setup.arguments import SourcedValue, as_read, range_of
+from dslint.setup.arguments import SourcedValue, as_read
 from dslint.setup.model import Launch
 from dslint.setup.shell.pieces import Piece, Text, key, known, place_of
 from dslint.setup.shell.script import Script, gpus_per_node
 from dslint.setup.shell.state import Launched
 from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
 from dslint.source.integers import integer
+from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
 
 _CLI = {"llamafactory-cli": LLAMA_FACTORY, "lmf": LLAMA_FACTORY, "axolotl": AXOLOTL, "swift": SWIFT, "trl": TRL}
@@ -56,10 +57,6 @@ _NEAR = 200
 
 def _is_redirect(text: str) -> bool:
     return text in ("2>&1", "&>", "&>>") or re.match(r"(\d|&)?>|<", text) is not None
-
-
-def _ends_value(text: str) -> bool:
-    return re.match(r"--?[A-Za-z]", text) is not None or _is_redirect(text)
 
 
 class Word(NamedTuple):

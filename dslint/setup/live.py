@@ -19,8 +19,8 @@ def arguments_of(args: object) -> Arguments:
     fields = getattr(args, "__dataclass_fields__", {})
     values = {}
     for name in sorted(ARGUMENTS - {"deepspeed"}):
-        value = _plain(getattr(args, name, UNKNOWN if name in DEFAULTS else None))
-        if value is None or (name not in DEFAULTS and name in fields and value == _plain(fields[name].default)):
+        value = _as_in_a_file(getattr(args, name, UNKNOWN if name in DEFAULTS else None))
+        if value is None or (name not in DEFAULTS and name in fields and value == _as_in_a_file(fields[name].default)):
             continue
         raw = repr(value) if value is not UNKNOWN else "..."
         values[name] = SourcedValue(value, name, raw if len(raw) <= 60 else "...", LIVE, empty=value in ("", 0, False))
@@ -32,7 +32,7 @@ def setup_of(arguments: Arguments, config: str) -> Setup:
     return Setup(arguments=arguments, link=SourcedValue(config, "deepspeed", repr(config), LIVE), config=config)
 
 
-def _plain(value: Any) -> Any:
+def _as_in_a_file(value: Any) -> Any:
     """A value as a file would hold it: the word of an enumeration; for a collection only whether it is empty."""
     if isinstance(value, Enum):
         value = value.value

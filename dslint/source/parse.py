@@ -13,7 +13,7 @@ def parse(text: str) -> Document:
     """The tree of a JSON or HJSON text, with everything that DeepSpeed's loader or strict JSON rejects.
 
     `problems` is empty exactly if `hjson.loads(text)` succeeds, and `departures` too exactly if `json.loads(text)` gives the same, with
-    NaN and Infinity rejected (see `dslint.source.scalars` for the numbers that the two read differently). Never raises.
+    NaN and Infinity rejected; numbers such as `5e8` are integers here, and floats there. Never raises.
     """
     problems: list[SyntaxProblem] = []
     reader = Reader(text)

@@ -239,7 +239,7 @@ class Reader:
             return Scalar(Span(pos, end), string[1], string[0]), end
         plain = _PLAIN(text, pos)
         if plain and plain.end() - pos < _PLAIN_DIGITS:
-            value = self._plain(plain[0], plain[1], plain[2])
+            value = self._number_or_word(plain[0], plain[1], plain[2])
             end = plain.end()
             if not (isinstance(value, float) and math.isinf(value)):
                 return Scalar(Span(pos, end), value, plain[0]), end
@@ -251,7 +251,7 @@ class Reader:
         return self._unquoted(pos, key)
 
     @staticmethod
-    def _plain(raw: str, integer: str | None, rest: str | None) -> Value:
+    def _number_or_word(raw: str, integer: str | None, rest: str | None) -> Value:
         if integer is None:
             return None if raw == "null" else raw == "true"
         return integral(float(raw)) if rest else int(integer)

@@ -10,7 +10,7 @@ import contextlib
 import re
 
 from dslint.record import Record
-from dslint.source.tree import Departure, Scalar, Span, Value
+from dslint.source.tree import Departure, Scalar, Span
 
 MAX_INTEGER_DIGITS = 4300
 """Python's default limit for `int(text)`; above it hjson and json both raise ValueError."""
@@ -50,21 +50,6 @@ class Word(Record):
     fault: Fault | None
     departures: list[Departure]
     closed: bool = True
-
-
-def json_value(scalar: Scalar) -> Value:
-    """The value that Python's `json` reads, where it differs from that of hjson.
-
-    hjson reads `5e8` and `1.0` as integers and `NaN` as a string; json reads floats.
-    """
-    value = scalar.value
-    if scalar.style == "json" and isinstance(value, int) and not isinstance(value, bool):
-        return value if scalar.raw.removeprefix("-").isdecimal() else float(scalar.raw)
-    if scalar.style == "bare" and isinstance(value, str):
-        found = _NOT_A_NUMBER(value)
-        if found:
-            return float(found[1])
-    return value
 
 
 def quoted(text: str, start: int) -> Word:

@@ -23,7 +23,7 @@ UNUSED = "DS007"
 HEADER = re.compile(r"^[ \t]*\[\[\s*(?:tool\s*\.\s*\"?dslint\"?\s*\.\s*)?ignores\s*\]\]", re.MULTILINE)
 
 
-class Entries:
+class RunEntries:
     """The entries of the settings files of a run, as they are met, and which of them suppressed something."""
 
     def __init__(self, finder: Finder) -> None:

@@ -10,7 +10,7 @@ from dslint.lint.guard import guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
 from dslint.suppress.comments import apply_comments
-from dslint.suppress.entries import Entries
+from dslint.suppress.entries import RunEntries
 
 
 def suppress(files: Iterable[FileResult], finder: Finder, *, searched: Iterable[str] = ()) -> list[FileResult]:
@@ -25,7 +25,7 @@ def suppress(files: Iterable[FileResult], finder: Finder, *, searched: Iterable[
     Returns:
         The results, and one more for each settings file with an unused entry.
     """
-    entries = Entries(finder)
+    entries = RunEntries(finder)
 
     def one(file: FileResult) -> list[FileResult]:
         return [entries.apply(with_severities(apply_comments(file), finder.for_file(file.path)))]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dslint.cli.check import exit_code
-from dslint.facts import Facts
-from dslint.lint.document import lint_file
-from dslint.registry.rules import all_rules
+from dslint.lint.discovery import Target
+from dslint.lint.files import lint_target
+from dslint.settings import Settings
 from tests.command import dslint
 
 NEIGHBOUR = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}'
@@ -137,8 +137,7 @@ def test_a_refusal_by_the_system_is_a_sentence(tmp_path: Path, monkeypatch: pyte
             patch.setattr(os, "open", refuse)
             patch.setattr("builtins.open", refuse)
             patch.setattr("io.open", refuse)
-            result = lint_file(str(file), "ds_config.json", Facts(), all_rules())
-        assert result is not None
+            (result,) = lint_target(Target(str(file), named=True), Settings())
         assert result.error is not None
         assert words in result.error.lower()
         assert exit_code((result,), failed=False, forgiving=True) == 2
@@ -171,7 +170,7 @@ def test_a_file_that_is_written_while_it_is_read(tmp_path: Path) -> None:
     writer.start()
     try:
         for _ in range(50):
-            assert lint_file(str(file), "ds_config.json", Facts(), all_rules()) is not None
+            assert lint_target(Target(str(file), named=True), Settings()) != []
     finally:
         stop.set()
         writer.join()

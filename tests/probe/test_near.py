@@ -21,7 +21,7 @@ from dslint.probe.explain import explain
 from dslint.probe.filling import assignment, fill, micro_batch, ranks_of
 from dslint.probe.launcher import launched
 from dslint.probe.question import Model, Question
-from dslint.probe.result import Comparison, Limit, Result, Search
+from dslint.probe.result import Comparison, MemoryLimit, Result, SearchResult
 from dslint.probe.safety import environment, override, redirect
 from dslint.probe.search import MOST, largest
 from dslint.probe.sizing import small, with_layers
@@ -53,7 +53,7 @@ def ran(peak: int = 100, **more: Any) -> Answer:
 
 
 def result(answer: Answer, limit: int | None = None) -> Result:
-    return Result("c.json", QUESTION, answer, Limit(limit, "--limit") if limit else None)
+    return Result("c.json", QUESTION, answer, MemoryLimit(limit, "--limit") if limit else None)
 
 
 def test_questions_and_answers_survive_the_pipe() -> None:
@@ -83,7 +83,7 @@ def test_exit_codes(answer: Answer, limit: int | None, code: int) -> None:
 def test_every_result_has_a_page_and_json() -> None:
     bad = ran(raised=Raised("initialize", "ValueError", "what\x1b[2J it said", "deepspeed/x.py:1 in f"))
     results = [result(ran(), 99), result(bad), result(Answer(unable="why")), result(ran(skipped=3, states=0))]
-    found: list[Result | Comparison | Search] = [*results, Search("c.json", 2, results[0], ((1, results[0]), (2, results[1])))]
+    found: list[Result | Comparison | SearchResult] = [*results, SearchResult("c.json", 2, results[0], ((1, results[0]), (2, results[1])))]
     found.append(Comparison("c.json", tuple(zip(variants(QUESTION, "stage=0,1,2,3"), results, strict=True))))
     for one in found:
         text = probe_page.page(one, color=False, width=80)
@@ -97,7 +97,7 @@ def test_every_result_has_a_page_and_json() -> None:
 
 def test_the_picture_is_well_formed() -> None:
     points = ((1, 5, 9, "build"), (7, 60, 9, "forward"), (9, 100, 0, "backward"))
-    picture = ET.fromstring(timeline.svg(Result("<&>.json", QUESTION, ran(timeline=points), Limit(120, "--limit"))))
+    picture = ET.fromstring(timeline.svg(Result("<&>.json", QUESTION, ran(timeline=points), MemoryLimit(120, "--limit"))))
     assert picture.tag.endswith("svg")
 
 

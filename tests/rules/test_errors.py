@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.diagnose.parse_log import Raised, errors_in
+from dslint.diagnose.parse_log import LoggedError, errors_in
 from dslint.diagnose.search import EXACT, PART, SIMILAR, VAGUE, find, known
 from dslint.diagnostics import Effect
 from dslint.registry.rules import loaded_rules
@@ -51,7 +51,7 @@ def test_a_traceback_of_several_ranks_is_one_error() -> None:
 
 def test_an_error_of_pydantics_is_the_errors_it_lists() -> None:
     stge, stage = errors_in(PYDANTIC)
-    assert stage == Raised("ValidationError", "DeepSpeedZeroConfig: Input should be #, #, #, # or # (enum)", "stage")
+    assert stage == LoggedError("ValidationError", "DeepSpeedZeroConfig: Input should be #, #, #, # or # (enum)", "stage")
     assert stge.where == "stge"
     assert {(match.code, match.fit, match.keys) for match in find(stage)} >= {("DS107", EXACT, ("zero_optimization.stage",))}
     assert next(match.code for match in find(stge)) == "DS101"
@@ -75,7 +75,7 @@ def test_pydantic_1_says_it_otherwise() -> None:
 def test_every_record_is_found_by_its_own_words(row: object) -> None:
     assert isinstance(row, type(known()[0]))
     where = row.keys[0].rpartition(".")[2] if row.keys and row.kind == "ValidationError" else ""
-    matches = find(Raised(row.kind, row.message, where))
+    matches = find(LoggedError(row.kind, row.message, where))
     assert row.code in [match.code for match in matches]
     assert matches[0].fit == EXACT
 

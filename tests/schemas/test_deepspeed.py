@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from dslint.config.coerce import is_kind
-from dslint.config.read_value import read
+from dslint.config.read_value import read_value
 from dslint.facts import NEWEST
 from dslint.schemas import key_table, marks
 from dslint.schemas.base import PydanticSection
@@ -129,7 +129,7 @@ def test_the_same_values_are_taken(deepspeed: Any, path: str) -> None:
             taken = takes(theirs, {key.name: value, **beside})
             where = (dotted(key), value)
             assert takes(section, {key.name: value, **beside}) == taken or unlike(key, value), where
-            reading = read(value, spec, NEWEST, by_hand=False)
+            reading = read_value(value, spec, NEWEST, by_hand=False)
             assert (reading.fault is None) == taken, (*where, reading)
 
 
@@ -269,7 +269,7 @@ def test_hand_read_keys_raise_while_parsing_exactly_where_the_table_says(deepspe
             continue
         if key.path == ("train_batch_size",) and value == 1.5:
             continue  # no multiple of the micro batch
-        reading = read(value, spec, NEWEST, by_hand=True)
+        reading = read_value(value, spec, NEWEST, by_hand=True)
         consequence = reading.consequence
         claimed = consequence is not None and consequence[0] == "raises" and consequence[1] == "parse"
         error = parse(deepspeed, beside(key, value))

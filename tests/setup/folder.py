@@ -10,6 +10,7 @@ import pytest
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts
 from dslint.lint.discovery import Target
+from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_command, lint_setup_text, merged
 from dslint.registry.rules import loaded_rules
@@ -51,14 +52,13 @@ class Folder:
 
 def lint_one(target: Target, facts: Facts) -> list[FileResult]:
     """As `dslint.lint.files.lint_target` does, with all rules."""
+    try:
+        text = read(target.path)
+    except ReadError as error:
+        return [FileResult(target.path, "unreadable", error=str(error))]
     if is_setup(target.path):
-        try:
-            return lint_setup_text(read(target.path), target.path, target.path, facts, RULES, named=target.named)
-        except ReadError as error:
-            return [FileResult(target.path, "unreadable", error=str(error))]
-    from dslint.lint.document import lint_file
-
-    result = lint_file(target.path, target.path, facts, RULES, named=target.named)
+        return lint_setup_text(text, target.path, target.path, facts, RULES, named=target.named)
+    result = lint_text(text, target.path, facts, RULES, named=target.named)
     return [result] if result is not None else []
 
 

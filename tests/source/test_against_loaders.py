@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dslint.source.parse import parse
-from dslint.source.scalars import json_value
 from dslint.source.tree import Mapping, Node, Scalar, Sequence
+
+from .json_value import json_value
 
 pytestmark = pytest.mark.slow
 

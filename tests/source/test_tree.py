@@ -9,9 +9,10 @@ import sys
 import pytest
 
 from dslint.source.parse import parse
-from dslint.source.scalars import json_value
 from dslint.source.tree import Comment, Mapping, Member, Scalar, Span, plain
 from tests.growth import assert_linear
+
+from .json_value import json_value
 
 DEPARTURES = [
     ('{"a": 1} // why', "comment", "// why"),

@@ -29,7 +29,7 @@ SITES = 12
 RESIZING = {"resize_", "set_", "resize_as_", "resize_storage_bytes_"}
 
 
-class Entry:
+class Storage:
     """A live storage."""
 
     __slots__ = ("pinned", "place", "site", "size")
@@ -52,7 +52,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
         self.phase = "build"
         self._answers = answers
         self._apart = apart
-        self._live: dict[int, Entry] = {}
+        self._live: dict[int, Storage] = {}
         self._now: Counter[str] = Counter()
         self._by_site: defaultdict[str, Counter[Any]] = defaultdict(Counter)
         self._peaks: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -141,7 +141,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
         kind = tensor.device.type
         if not size or kind == "meta":
             return
-        entry = self._live[key] = Entry("device" if kind == DEVICE else "host", size, _site(self.phase))
+        entry = self._live[key] = Storage("device" if kind == DEVICE else "host", size, _site(self.phase))
         weakref.finalize(storage, self._free, key).atexit = False
         self._add(entry, size)
 
@@ -152,7 +152,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc] # torch is not typed her
             if entry.pinned:
                 self._pinned -= entry.size
 
-    def _add(self, entry: Entry, size: int) -> None:
+    def _add(self, entry: Storage, size: int) -> None:
         for place in (entry.place, "both"):
             self._now[place] += size
             self._by_site[place][entry.site] += size

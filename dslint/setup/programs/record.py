@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslint.schemas.recognition import TELLING_KEYS
-from dslint.setup.arguments import Arguments, SourcedValue, as_read, range_of
+from dslint.setup.arguments import Arguments, SourcedValue, as_read
 from dslint.setup.programs.library import Argument, CallOf
 from dslint.setup.programs.made import of_name, of_plugin, of_strategy
 from dslint.setup.programs.sources import Sources
 from dslint.setup.programs.tree import TreeMaker
 from dslint.setup.programs.values import Class, Function, Library, Object, Opaque, Plain, Row, Table, Value
 from dslint.setup.training import ARGUMENTS, TRAINER
+from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Mapping, Span
 from dslint.source.unknown import UNKNOWN
 
