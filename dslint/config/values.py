@@ -28,7 +28,7 @@ class Origin(StrEnum):
 
 
 class Doubt(StrEnum):
-    """Why nothing is known of a key that is not written. The value is the note for people."""
+    """Why nothing is known of a key that is not written. The value is the note for users."""
 
     SYNTAX = "the file has syntax errors"
     PROGRAM = "the program may set it"

@@ -45,7 +45,7 @@ class ViolationKind(StrEnum):
     AUTO_UNFILLED = "auto-unfilled"
     """"auto" that the integration does not replace"""
     AUTO_UNDECIDED = "auto-undecided"
-    """"auto" in a config whose integration is unknown"""
+    """"auto" in a config of unknown integration"""
 
 
 class Violation:

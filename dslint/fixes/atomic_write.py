@@ -78,10 +78,10 @@ def _take_over(file: int, status: os.stat_result) -> None:
 
 @contextmanager
 def _removed_on_failure(target: str) -> Iterator[tuple[str, int]]:
-    """A new file beside another one, open for writing; it is removed where anything fails, SIGTERM included."""
+    """A new file next to another one, open for writing; it is removed where anything fails, SIGTERM included."""
     beside = f"{target}.{secrets.token_hex(8)}.tmp"
     with _terminated_in_order():
-        # O_EXCL: it is a new file, and no symbolic link that somebody put there is followed.
+        # O_EXCL: it is a new file, and no symbolic link at its path is followed.
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), NEW_FILE)
         try:
             yield beside, file

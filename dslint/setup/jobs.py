@@ -22,10 +22,10 @@ from dslint.source.yaml_tree import parse_yaml
 _DOCUMENT = re.compile(r"^---[^\n]*\n", re.MULTILINE)
 
 _TEXTS = ("run", "command", "entrypoint")
-"""Keys whose text is a command: of SkyPilot, AzureML, Determined."""
+"""Keys that hold a command: of SkyPilot, AzureML, Determined."""
 
 _AROUND = frozenset({"resources", "setup", "environment", "compute", "code", "searcher", "$schema", "inputs", "distribution"})
-"""Keys that stand beside such a text in a job file."""
+"""Keys that stand next to such a text in a job file."""
 
 _ABOUT = re.compile(r"deepspeed|zero_optimization|ds_config", re.IGNORECASE)
 """What every job with DeepSpeed mentions."""

@@ -173,7 +173,7 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     Remove `device_map`. At stage 3 each rank needs only its part of the model.
     """
     given = config.setup.program.device_map if config.setup and config.setup.program else None
-    if given is None or config.value("zero_optimization.stage") != 3 or config.facts.integration not in HUGGING_FACE:
+    if given is None or config.facts.integration not in HUGGING_FACE or not config.value("zero_optimization.stage") >= 3:
         return
     yield Finding(
         "zero_optimization.stage",

@@ -30,14 +30,14 @@ CONTENTS = {
     "NUL": (b'{"train_batch_size": 1}\0', 2, "binary"),
     "UTF-16": ('{"train_batch_size": 1}'.encode("utf-16"), 2, "UTF-16"),
     "not UTF-8": (b'{"train_batch_size": 1, "_note": "caf\xe9"}', 2, "UTF-8"),
-    "10,000 deep": (b'{"a": ' * 10_000, 1, "400 brackets"),
-    "10,000 lists deep": (b'{"train_batch_size": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", 1, "400 brackets"),
+    "10,000 deep": (b'{"a": ' * 10_000, 1, "400 deep"),
+    "10,000 lists deep": (b'{"train_batch_size": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", 1, "400 deep"),
     "5,000 digits": (b'{"train_batch_size": ' + b"9" * 5_000 + b"}", 1, "digits"),
     "a huge exponent": (b'{"train_batch_size": 1e999999}', 1, "train_batch_size"),
     "4,000 digits": (b'{"train_micro_batch_size_per_gpu": ' + b"9" * 4_000 + b"}", 0, ""),
-    "control characters": (b'{"train_micro_batch_size_per_gpu": 1, "\\u001b[31m": 1}', 1, "DS103"),
-    "a lone surrogate": (b'{"train_micro_batch_size_per_gpu": 1, "\\ud800": "\\udc00"}', 1, "DS103"),
-    "a very long line": (b'{"train_micro_batch_size_per_gpu": 1, "x": "' + b"y" * 300_000 + b'"}', 1, "DS103"),
+    "control characters": (b'{"train_micro_batch_size_per_gpu": 1, "\\u001b[31m": 1}', 0, "DS103"),
+    "a lone surrogate": (b'{"train_micro_batch_size_per_gpu": 1, "\\ud800": "\\udc00"}', 0, "DS103"),
+    "a very long line": (b'{"train_micro_batch_size_per_gpu": 1, "x": "' + b"y" * 300_000 + b'"}', 0, "DS103"),
     "100,000 keys": (b'{"train_micro_batch_size_per_gpu": 1' + b"".join(b', "_%d": %d' % (n, n) for n in range(100_000)) + b"}", 0, ""),
 }
 
@@ -85,7 +85,7 @@ def special(folder: Path) -> dict[str, tuple[Path, str]]:
     (folder / "loop.json").symlink_to("loop.json")
     return {
         "missing": (folder / "missing.json", "no such file"),
-        "fifo": (folder / "fifo.json", "not a"),
+        "fifo": (folder / "fifo.json", "pipe"),
         "dangling": (folder / "dangling.json", ""),
         "loop": (folder / "loop.json", ""),
         "too long": (folder / ("x" * 400 + ".json"), ""),
@@ -149,7 +149,7 @@ def test_names_that_no_terminal_should_see(tmp_path: Path, output_format: str) -
     names = [b"ds_\x1b[31mred.json", b"ds_\xff\xfe.json", b"ds_new\nline.json", "ds_größe漢.json".encode()]
     for name in names:
         (tmp_path / os.fsdecode(name)).write_text(NEIGHBOUR, encoding="utf-8")
-    done = dslint("check", tmp_path, "--output-format", output_format)
+    done = dslint("check", tmp_path, "--no-group", "--output-format", output_format)
     assert done.returncode == 1
     assert done.stdout.count("DS102") >= len(names)
     if output_format != "github":  # which needs the name as it is, to find the file

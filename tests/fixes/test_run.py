@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_written_is_left_and_reported(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ds.json").write_text(BROKEN, encoding="utf-8")
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("dslint.fixes.run.write_whole", refuse)

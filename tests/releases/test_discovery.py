@@ -109,7 +109,7 @@ def test_the_summary_says_which_and_why(tmp_path: Path) -> None:
     import sys
 
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-c", program, "check", "ds.json", *arguments]
+        command = [sys.executable, "-c", program, "check", "-v", "ds.json", *arguments]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
 
     (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 4, "elasticity": {"enabled": false}}', encoding="utf-8")

@@ -64,14 +64,14 @@ ONE_PROBLEM = [
         *("unclosed-bracket", "{", 9, 'the "{" of "a" is not closed before line 4'),
         {"a": {"b": 1}, "c": {"d": 2}},
     ),
-    ('{"a": 1}}', *("stray-bracket", "}", 8, 'this "}" closes nothing: all brackets are closed before it'), {"a": 1}),
-    ('{"a": {"b": [1]]}}', *("stray-bracket", "]", 15, 'this "]" closes nothing: no "[" is open'), {"a": {"b": [1]}}),
+    ('{"a": 1}}', *("stray-bracket", "}", 8, 'unmatched "}": all brackets are already closed'), {"a": 1}),
+    ('{"a": {"b": [1]]}}', *("stray-bracket", "]", 15, 'unmatched "]": no "[" is open'), {"a": {"b": [1]}}),
     (
         '{\n  "a": {"b": 1}},\n  "c": 2\n}\n',
-        *("stray-bracket", "}", 17, 'this "}" closes the whole config, but more follows'),
+        *("stray-bracket", "}", 17, 'this "}" closes the whole config, but more text follows'),
         {"a": {"b": 1}, "c": 2},
     ),
-    ('"a": 1,\n"b": 2\n}', *("stray-bracket", "}", 15, 'this "}" closes nothing: the file does not open with one'), {"a": 1, "b": 2}),
+    ('"a": 1,\n"b": 2\n}', *("stray-bracket", "}", 15, 'unmatched "}": the file does not begin with one'), {"a": 1, "b": 2}),
     (
         '{"a": "b": 1}, "c": 2}',
         *("missing-bracket", '"b"', 6, 'expected "{" or a value after the key "a", found the key "b"'),
@@ -87,10 +87,10 @@ ONE_PROBLEM = [
     ('{: 1, "b": 2}', *("missing-key", ":", 1, 'expected a key or "}", found ":"'), {"b": 2}),
     ('{{"a": 1}', *("missing-key", "{", 1, 'expected a key or "}", found "{"'), {"a": 1}),
     ('{"a": {{ x }}, "b": 1}', *("missing-key", "{", 7, 'expected a key or "}", found "{"'), {"a": {}, "b": 1}),
-    ("{my key: 1}", *("key-needs-quotes", "my key", 1, 'the key "my key" has a blank in it and needs quotes'), {"my key": 1}),
+    ("{my key: 1}", *("key-needs-quotes", "my key", 1, 'the key "my key" contains a blank and must be quoted'), {"my key": 1}),
     (
         "{\u201cmy key\u201d: 1}",
-        *("key-needs-quotes", "\u201cmy key\u201d", 1, 'the key \u201cmy key\u201d is in curly quotes, which do not count; write "my key"'),
+        *("key-needs-quotes", "\u201cmy key\u201d", 1, 'the key “my key” has curly quotes; write "my key"'),
         {"my key": 1},
     ),
     # Values and commas.
@@ -114,37 +114,37 @@ ONE_PROBLEM = [
     (
         '{"a": True}',
         *("unquoted-text", "True", 6),
-        'the value of "a" is not quoted, so it runs to the end of the line and takes "}" with it: write true',
+        'the value of "a" is not quoted, so it extends to the end of the line and includes "}": write true',
         {"a": True},
     ),
     (
         '{"a": [0, None], "b": 1}',
         *("unquoted-text", "None", 10),
-        'item 2 of "a" is not quoted, so it runs to the end of the line and takes "], "b": 1}" with it: write null',
+        'item 2 of "a" is not quoted, so it extends to the end of the line and includes "], "b": 1}": write null',
         {"a": [0, None], "b": 1},
     ),
     (
         '{"a": AdamW, "b": 1}',
         *("unquoted-text", "AdamW", 6),
-        'the value of "a" is not quoted, so it runs to the end of the line and takes ", "b": 1}" with it: put it in quotes',
+        'the value of "a" is not quoted, so it extends to the end of the line and includes ", "b": 1}": put it in quotes',
         {"a": "AdamW", "b": 1},
     ),
     (
         '{"a": AdamW", "b": 1}',
         *("unquoted-text", 'AdamW"', 6),
-        'the value of "a" is not quoted, so it runs to the end of the line and takes ", "b": 1}" with it: its opening quote is missing',
+        'the value of "a" is not quoted, so it extends to the end of the line and includes ", "b": 1}": its opening quote is missing',
         {"a": "AdamW", "b": 1},
     ),
     (
         '{"a": \u201cx\u201d}',
         *("unquoted-text", "\u201cx\u201d", 6),
-        'the value of "a" is not quoted, so it runs to the end of the line and takes "}" with it: curly quotes do not count; write "x"',
+        'the value of "a" is not quoted, so it extends to the end of the line and includes "}": replace the curly quotes: write "x"',
         {"a": "x"},
     ),
     (
         '{"a": NaN}',
         *("unquoted-text", "NaN", 6),
-        'the value of "a" is not quoted, so it runs to the end of the line and takes "}" with it: DeepSpeed\'s loader knows no such number',
+        'the value of "a" is not quoted, so it extends to the end of the line and includes "}": DeepSpeed\'s loader does not support this number',
         {"a": "NaN"},
     ),
     # Strings.
@@ -175,10 +175,10 @@ ONE_PROBLEM = [
         {"stage": "x", "b": 2},
     ),
     ("{a: '''x\n}", *("unclosed-string", "'''", 4, "the value of \"a\" opens with ''' and is never closed"), {"a": "x\n}"}),
-    ('{"a"": 1, "b": 2}', *("second-quote", '"', 4, 'there is a second quote after the key "a"'), {"a": 1, "b": 2}),
-    ('{""a": 1, "b": 2}', *("second-quote", '"', 1, 'there is a second quote before the key "a"'), {"a": 1, "b": 2}),
-    ('{"a": "x"", "b": 2}', *("second-quote", '"', 9, 'there is a second quote after the value of "a"'), {"a": "x", "b": 2}),
-    ('{"a": ""x", "b": 2}', *("second-quote", '"', 6, 'there is a second quote before the value of "a"'), {"a": "x", "b": 2}),
+    ('{"a"": 1, "b": 2}', *("second-quote", '"', 4, 'extra quote after the key "a"'), {"a": 1, "b": 2}),
+    ('{""a": 1, "b": 2}', *("second-quote", '"', 1, 'extra quote before the key "a"'), {"a": 1, "b": 2}),
+    ('{"a": "x"", "b": 2}', *("second-quote", '"', 9, 'extra quote after the value of "a"'), {"a": "x", "b": 2}),
+    ('{"a": ""x", "b": 2}', *("second-quote", '"', 6, 'extra quote before the value of "a"'), {"a": "x", "b": 2}),
     ('{"a": "x\ty"}', *("control-character", "\t", 8, 'the value of "a" has a raw tab in its quotes; write "\\t"'), {"a": "x\ty"}),
     (
         '{"a": "\x01"}',
@@ -188,29 +188,29 @@ ONE_PROBLEM = [
     (
         '{"a": "C:\\Users\\x"}',
         *("bad-escape", "\\U", 9),
-        'the value of "a" has the escape "\\U", which JSON does not know; a backslash itself is written "\\\\"',
+        'the value of "a" has the escape "\\U", which JSON does not know; write a backslash as "\\\\"',
         {"a": "C:\\Users\\x"},
     ),
     (
         '{"\\u12": 1}',
-        *("bad-escape", "\\u", 2, 'the key has a "\\u" without four hex digits after it; a backslash itself is written "\\\\"'),
+        *("bad-escape", "\\u", 2, 'the key has a "\\u" without four hex digits; write a backslash as "\\\\"'),
         {"\\u12": 1},
     ),
     (
         "a: '''x'''",
         *("multiline-first-line", "'''", 3),
-        "the value of \"a\" is a ''' string in a file of one line without a line end, which DeepSpeed's loader dies on",
+        "the value of \"a\" is a ''' string in a file without a line end, which crashes DeepSpeed's loader",
         {"a": "x"},
     ),
     # Numbers.
     (
         '{"a": 1e999, "b": 2}',
-        *("number-too-large", "1e999", 6, 'the value of "a" is too large for a floating-point number: DeepSpeed\'s loader dies on it'),
+        *("number-too-large", "1e999", 6, 'the value of "a" is too large for a floating-point number and crashes DeepSpeed\'s loader'),
         {"a": float("inf"), "b": 2},
     ),
     (
         "[-" + "1" * 5000 + "]",
-        *("integer-too-long", "-" + "1" * 5000, 1, "item 1 of the list has 5000 digits; Python reads an integer of 4300 digits at most"),
+        *("integer-too-long", "-" + "1" * 5000, 1, "item 1 of the list has 5000 digits; Python reads integers of at most 4300 digits"),
         [-(10**18)],
     ),
     # The file as a whole.
@@ -236,9 +236,9 @@ def test_one_mistake_gives_one_problem_and_the_rest_is_read(
     [
         ("hello world\nfoo bar", "no-object", "hello", 'expected "{" at the start of the file, found "hello"'),
         ("a = 1\nb = 2", "no-object", "a", 'expected "{" at the start of the file, found "a"'),
-        ("}", "stray-bracket", "}", 'this "}" closes nothing: the file does not open with one'),
-        ("\ufeff", "empty", "\ufeff", "there is nothing after the byte order mark; DeepSpeed's loader dies on that"),
-        ("\ufeff# c", "empty", "\ufeff", "there is nothing after the byte order mark; DeepSpeed's loader dies on that"),
+        ("}", "stray-bracket", "}", 'unmatched "}": the file does not begin with one'),
+        ("\ufeff", "empty", "\ufeff", "the file is empty after the byte order mark, which crashes DeepSpeed's loader"),
+        ("\ufeff# c", "empty", "\ufeff", "the file is empty after the byte order mark, which crashes DeepSpeed's loader"),
     ],
 )
 def test_a_text_that_is_no_config_is_said_to_be_none(text: str, kind: str, at: str, message: str) -> None:
@@ -305,7 +305,7 @@ def test_depth_has_a_limit(opening: str, closing: str, depth: int, closed: bool)
     kinds = [problem.kind for problem in document.problems]
     if depth * len(closing) > MAX_DEPTH:
         assert kinds == ["nesting-too-deep"]
-        assert document.problems[0].message == "more than 400 brackets within brackets: DeepSpeed's loader dies on deep nesting"
+        assert document.problems[0].message == "brackets nested more than 400 deep crash DeepSpeed's loader"
     else:
         assert kinds == ([] if closed else ["unclosed-bracket"])
 
