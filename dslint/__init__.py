@@ -7,6 +7,8 @@ model of the effective config.
 
 from __future__ import annotations
 
+import sys
+
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False
@@ -23,3 +25,18 @@ def __getattr__(name: str) -> object:
 
         return getattr(api, name)
     raise AttributeError(f"module 'dslint' has no attribute {name!r}")
+
+
+class _Moved:
+    """Finds modules under the names that they had in earlier versions, once no module has the name."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> object:  # noqa: ARG004 - importlib's signature
+        if not name.startswith("dslint."):
+            return None
+        from dslint.moved import spec_of
+
+        return spec_of(name)
+
+
+sys.meta_path.append(_Moved)  # type: ignore[arg-type] # it has the method that counts
