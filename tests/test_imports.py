@@ -52,7 +52,7 @@ def inside(name: str, file: Path) -> set[str]:
 GRAPH = {name: inside(name, file) for name, file in FILES.items()}
 
 LAYERS = (
-    ("dslint.record", "dslint.diagnostics", "dslint.errors"),
+    ("dslint.record", "dslint.diagnostics", "dslint.errors", "dslint.moved"),
     ("dslint.source",),
     ("dslint.facts",),
     ("dslint.schemas",),
