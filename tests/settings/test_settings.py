@@ -60,9 +60,7 @@ def test_environment_and_options_count_more(project: Path) -> None:
     settings = finder({"DSLINT_WORLD_SIZE": "16", "DSLINT_FAIL_ON": "error"}, fail_on="info").for_file(str(project / "x.json"))
     assert settings.in_force("world-size") == InForce(16, ("DSLINT_WORLD_SIZE",))
     assert settings.in_force("fail-on") == InForce("info", ("--fail-on",))
-    assert settings.in_force("deepspeed").origins == InForce(
-        str(project / "pyproject.toml").replace(os.sep, "/"),
-    )
+    assert settings.in_force("deepspeed").origins == (str(project / "pyproject.toml").replace(os.sep, "/"),)
     assert settings.in_force("select") == InForce(("ALL",), ())
 
 
