@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
-from dslint.registry.rules import all_rules
-from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings, from_environment, from_options
 from dslint.settings.kinds import (
     Choice,
@@ -30,6 +26,9 @@ from dslint.settings.kinds import (
     Wrong,
 )
 from dslint.settings.table import EXTENDING, SETTINGS, TABLES, Setting
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -83,23 +82,9 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
         return _METAVARS.get(type(kind))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
-        kind = self.setting.kind
-        if isinstance(kind, FileName):
-            return [CompletionItem(incomplete, type="dir" if isinstance(kind, FolderName) else "file")]
-        if isinstance(kind, Choice):
-            return [CompletionItem(word) for word in kind.words if word.startswith(incomplete)]
-        return complete_rules(incomplete) if isinstance(kind, RuleWords) or (isinstance(kind, Table) and kind.of_rules) else []
+        from dslint.cli.completion import complete_value
 
-
-def complete_rules(incomplete: str) -> list[CompletionItem]:
-    """Shell completion of rules by code and name."""
-    before, comma, word = incomplete.rpartition(",")
-    offered = [(name, other) for rule in all_rules() for name, other in _both_names(rule) if name.lower().startswith(word.lower())]
-    return [CompletionItem(before + comma + name, help=other) for name, other in offered]
-
-
-def _both_names(rule: RuleInfo) -> tuple[tuple[str, str], tuple[str, str]]:
-    return (rule.code, rule.name), (rule.name, rule.code)
+        return complete_value(self.setting.kind, incomplete)
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
@@ -169,7 +154,14 @@ def wants_color(choice: str, out: TextIO) -> bool:
 
 def terminal_width(least: int = 40, most: int = 120) -> int:
     """The columns to fill."""
-    return max(least, min(shutil.get_terminal_size((80, 24)).columns, most))
+    written = os.environ.get("COLUMNS", "")
+    if written.isdecimal() and int(written) > 0:
+        return max(least, min(int(written), most))
+    try:  # as `shutil.get_terminal_size` does, which is slow to import
+        columns = os.get_terminal_size(sys.__stdout__.fileno()).columns  # type: ignore[union-attr]
+    except (AttributeError, ValueError, OSError):
+        columns = 0
+    return max(least, min(columns or 80, most))
 
 
 def warn(sentence: str) -> None:

@@ -7,7 +7,8 @@ import sys
 
 import click
 
-from dslint.cli.options import color_option, complete_rules, run_settings, terminal_width, wants_color
+from dslint.cli.completion import complete_rules
+from dslint.cli.options import color_option, run_settings, terminal_width, wants_color
 from dslint.errors import UserError
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of, no_such_rule

@@ -16,7 +16,7 @@ INVALID: Final = object()
 
 _TRUE = frozenset({"1", "on", "t", "true", "y", "yes"})
 _FALSE = frozenset({"0", "off", "f", "false", "n", "no"})
-_INTEGER = re.compile(r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0*)?")
+_INTEGER = r"[+-]?[0-9]+(?:_[0-9]+)*(?:\.0*)?"
 
 
 def coerce(value: Any, kind: str) -> Any:
@@ -48,7 +48,7 @@ def _int(value: Any) -> Any:
         return int(value)
     if isinstance(value, float):
         return int(value) if math.isfinite(value) and value == int(value) and abs(value) < 2**63 else INVALID
-    if isinstance(value, str) and len(value) <= 4300 and _INTEGER.fullmatch(value.strip()):
+    if isinstance(value, str) and len(value) <= 4300 and re.fullmatch(_INTEGER, value.strip()):
         return int(value.strip().partition(".")[0])
     return INVALID
 

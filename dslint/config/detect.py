@@ -26,10 +26,10 @@ class FileKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-_PLACEHOLDER = re.compile(r"\{\{[^{}\n]*+\}\}|\{%[^{%\n]*+%\}|\$\{[^{}\n]*+\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b")
+_PLACEHOLDER = r"\{\{[^{}\n]*+\}\}|\{%[^{%\n]*+%\}|\$\{[^{}\n]*+\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b"
 """Placeholders of Jinja, the shell and Hydra."""
 
-_SHOUTED = re.compile(r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?")
+_SHOUTED = r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?"
 """An unquoted placeholder for `sed`, as in Megatron's templates: `CONFIG_BATCH_SIZE`."""
 
 
@@ -60,12 +60,13 @@ def detect_kind(document: Document, *, named: bool) -> tuple[FileKind, str | Non
 
 
 def _hole(document: Document) -> str | None:
-    placeholder = _PLACEHOLDER.search(document.text)
+    marked = any(mark in document.text for mark in ("{{", "{%", "$", "<<"))
+    placeholder = re.search(_PLACEHOLDER, document.text) if marked else None
     if placeholder:
         return placeholder.group()
     if not any(departure.kind == "bare-string" for departure in document.departures):
         return None
-    shouted = (_SHOUTED.fullmatch(word) for word in _bare_words(document.root))
+    shouted = (re.fullmatch(_SHOUTED, word) for word in _bare_words(document.root))
     return next((match[1] for match in shouted if match), None)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping as Table
 from typing import Any
 
@@ -68,6 +67,8 @@ def load_data(data: Table[str, Any], given: Facts | Context) -> Loaded:
         TypeError: the data holds something that JSON has no form for; the text names its path.
     """
     _check_data(data, ())
+    import json  # slow to import, and a file needs none of it
+
     return take(parse(json.dumps(data, indent=2)), given)
 
 

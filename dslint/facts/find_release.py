@@ -84,14 +84,14 @@ def _lock_file(text: str, name: str) -> FoundRelease | None:
     locked: list[FoundRelease] = []
     at = text.find("deepspeed")
     while at >= 0:  # a lock file has megabytes, and names deepspeed only a few times
-        entry = _LOCKED(text, text.rfind("\n", 0, at) + 1)
+        entry = re.compile(_LOCKED).match(text, text.rfind("\n", 0, at) + 1)
         if entry and (found := _exact(entry[1], f"{name} locks deepspeed")):
             locked.append(found)
         at = text.find("deepspeed", at + 1)
     return max(locked, key=lambda found: found.release, default=None)
 
 
-_LOCKED = re.compile(r"""name\s*=\s*["']deepspeed["']\s*\n(?:\#.*\n)*version\s*=\s*["']([^"']+)["']""").match
+_LOCKED = r"""name\s*=\s*["']deepspeed["']\s*\n(?:\#.*\n)*version\s*=\s*["']([^"']+)["']"""
 
 
 def _requirements(text: str, name: str) -> FoundRelease | None:

@@ -76,7 +76,7 @@ def read_file(path: str, *, pipe: bool = False) -> Layer | None:
     except ReadError as error:
         raise SettingsError(f"{shown}: {error}") from None
     whole = os.path.basename(path) != "pyproject.toml"
-    if not whole and b"dslint" not in data:
+    if not whole and not _may_have_table(data):
         return None  # the common case, without parsing TOML
     try:
         text = data.decode("utf-8")
@@ -90,6 +90,11 @@ def read_file(path: str, *, pipe: bool = False) -> Layer | None:
     if not isinstance(table, dict):
         raise SettingsError(f"{shown}: tool.dslint must be a table")
     return Layer(shown, os.path.dirname(os.path.abspath(path)), _values(table, shown), shown, text)
+
+
+def _may_have_table(data: bytes) -> bool:
+    """Whether a `pyproject.toml` can hold the table `tool.dslint`: a line has both words, or there is a table `tool`."""
+    return any(b"tool" in line for line in data.splitlines() if b"dslint" in line) or b"[tool]" in data.replace(b" ", b"")
 
 
 def _shown(path: str) -> str:

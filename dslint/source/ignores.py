@@ -15,8 +15,8 @@ from dslint.diagnostics import Diagnostic
 from dslint.record import Record
 from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
 
-MARK = re.compile(r"(?://|#|/\*)[\s*]*+dslint\s*+:(?P<rest>.*)", re.DOTALL)
-FORM = re.compile(r"(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*+)\](?P<reason>.*)", re.DOTALL)
+MARK = r"(?s)(?://|#|/\*)[\s*]*+dslint\s*+:(?P<rest>.*)"
+FORM = r"(?s)(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*+)\](?P<reason>.*)"
 
 
 class Ignore(Record):
@@ -52,12 +52,12 @@ class Ignore(Record):
 
 def ignores_of(document: Document) -> list[Ignore]:
     """The dslint comments of a file, in their order."""
-    found = ((comment, MARK.fullmatch(comment.text)) for comment in document.comments)
+    found = ((comment, re.fullmatch(MARK, comment.text)) for comment in document.comments)
     return [_ignore(document, comment, match["rest"].rstrip().removesuffix("*/").strip()) for comment, match in found if match]
 
 
 def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
-    form = FORM.fullmatch(rest)
+    form = re.fullmatch(FORM, rest)
     if form is None:
         return Ignore(comment, nothing=True, problem=_misformed(rest))
     words = tuple(word.strip() for word in form["rules"].split(",") if word.strip())

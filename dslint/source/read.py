@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import codecs
 import errno
 import os
@@ -22,7 +21,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "UTF-16"),
     (codecs.BOM_UTF16_BE, "UTF-16"),
 )
-_WIDE = re.compile(rb"(?:\x00[\t-~]){2}|(?:[\t-~]\x00){2}").match
+_WIDE = rb"(?:\x00[\t-~]){2}|(?:[\t-~]\x00){2}"
 _KINDS = (
     (stat.S_ISDIR, "this is a directory, not a file"),
     (stat.S_ISFIFO, "this is a pipe; dslint reads regular files only"),
@@ -39,7 +38,7 @@ _REASONS = {
     errno.ELOOP: ("unreadable", "cannot open this file: its symbolic links form a loop"),
     errno.ENAMETOOLONG: ("missing", "no such file: the name is too long"),
 }
-_BASE64 = re.compile(r"\s*([A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2})\s*").fullmatch
+_BASE64 = r"\s*([A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2})\s*"
 
 
 class ReadError(Exception):
@@ -102,7 +101,7 @@ def decode(data: bytes) -> str:
     for mark, name in _MARKS:
         if data.startswith(mark):
             raise ReadError("encoding", f"this file is encoded in {name}, but DeepSpeed reads UTF-8: save it as UTF-8", offset=0, line=1)
-    if _WIDE(data):
+    if b"\0" in data[:2] and re.match(_WIDE, data):
         raise ReadError("encoding", "this file looks like UTF-16, but DeepSpeed reads UTF-8: save it as UTF-8", offset=0, line=1)
     try:
         text = data.decode("utf-8")
@@ -124,9 +123,13 @@ def decode_base64(text: str) -> str | None:
 
     DeepSpeed accepts such a string instead of a path, in either base64 alphabet. It must contain an object.
     """
-    word = _BASE64(text)
+    if text.lstrip()[:1] == "{":
+        return None  # nearly every file
+    word = re.fullmatch(_BASE64, text)
     if not word:
         return None
+    import base64
+
     try:
         decoded = base64.urlsafe_b64decode(word[1]).decode("utf-8")
     except ValueError:

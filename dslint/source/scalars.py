@@ -17,16 +17,17 @@ MAX_INTEGER_DIGITS = 4300
 
 _PLACEHOLDER_INTEGER = 10**18
 
-_DOUBLE_CHUNK = re.compile(r'[^"\\\x00-\x1f]*+').match
-_SINGLE_CHUNK = re.compile(r"[^'\\\x00-\x1f]*+").match
-_HEX = re.compile(r"[0-9A-Fa-f]{4}").fullmatch
+# Compiled where they are used: most configs have no string that needs them.
+_DOUBLE_CHUNK = r'[^"\\\x00-\x1f]*+'
+_SINGLE_CHUNK = r"[^'\\\x00-\x1f]*+"
+_HEX = r"[0-9A-Fa-f]{4}"
 _ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 # \d is intended: hjson accepts digits of every script after the first one.
-_NUMBER = re.compile(r"(-?(?:0|[1-9]\d*+))(\.\d++)?+([eE][-+]?+\d++)?+([\t ]*+)").match
-_STOP = re.compile(r"[,}\]#\r\n]|/[/*]").search
-_LINE_END = re.compile(r"[\r\n]").search
-_NOT_A_NUMBER = re.compile(r"(NaN|-?Infinity)[ \t]*+(?:[,}\]]|\Z)").match
+_NUMBER = r"(-?(?:0|[1-9]\d*+))(\.\d++)?+([eE][-+]?+\d++)?+([\t ]*+)"
+_STOP = r"[,}\]#\r\n]|/[/*]"
+_LINE_END = r"[\r\n]"
+_NOT_A_NUMBER = r"(NaN|-?Infinity)[ \t]*+(?:[,}\]]|\Z)"
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
@@ -58,7 +59,7 @@ def quoted(text: str, start: int) -> Word:
     An unclosed string ends with its line; other faults keep the written text as the value.
     """
     quote = text[start]
-    chunk = _DOUBLE_CHUNK if quote == '"' else _SINGLE_CHUNK
+    chunk = re.compile(_DOUBLE_CHUNK if quote == '"' else _SINGLE_CHUNK).match
     parts: list[str] = []
     departures: list[Departure] = []
     fault: Fault | None = None
@@ -97,7 +98,7 @@ def quoted(text: str, start: int) -> Word:
                 parts.append("\\u")
                 pos += 2
                 continue
-            if not all(_HEX(text, at + 2, at + 6) for at in range(pos, end, 6)):
+            if not all(re.fullmatch(_HEX, text[at + 2 : at + 6]) for at in range(pos, end, 6)):
                 departures.append(Departure("odd-literal", Span(pos, end)))
             parts.append(chr(code))
             pos = end
@@ -190,7 +191,7 @@ def unquoted(text: str, start: int) -> tuple[Scalar, int, Fault | None, Departur
     A number or a word counts as such only if a comma, a closing bracket, a comment or the line's end follows; everything else is text
     up to the end of the line, commas and comments included.
     """
-    stop = _STOP(text, start)
+    stop = re.compile(_STOP).search(text, start)
     end = stop.start() if stop else len(text)
     first = text[start]
     if first in "tfn":
@@ -202,17 +203,17 @@ def unquoted(text: str, start: int) -> tuple[Scalar, int, Fault | None, Departur
             departure = Departure("odd-literal", Span(span.end, end)) if odd else None
             return Scalar(span, _WORDS[word], word), end if odd else span.end, None, departure
     elif first == "-" or "0" <= first <= "9":
-        match = _NUMBER(text, start)
+        match = re.compile(_NUMBER).match(text, start)
         if match and match.end() == end:
             span = Span(start, match.start(4))
             value, fault = _number(span, match[1], (match[2] or "") + (match[3] or ""))
             raw = text[start : span.end]
             return Scalar(span, value, raw), span.end, fault, None if raw.isascii() else Departure("odd-literal", span)
-    line_end = _LINE_END(text, start)
+    line_end = re.compile(_LINE_END).search(text, start)
     end = line_end.start() if line_end else len(text)
     raw = text[start:end].rstrip(" \t")
     span = Span(start, start + len(raw))
-    kind = "not-a-number" if _NOT_A_NUMBER(raw) else "bare-string"
+    kind = "not-a-number" if re.match(_NOT_A_NUMBER, raw) else "bare-string"
     return Scalar(span, raw.strip(), raw, "bare"), span.end, None, Departure(kind, span)
 
 

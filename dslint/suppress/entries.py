@@ -20,7 +20,7 @@ from dslint.source.tree import Document, Span, pointer
 UNUSED = "DS007"
 """The rule about what suppresses nothing."""
 
-HEADER = re.compile(r"^[ \t]*\[\[\s*(?:tool\s*\.\s*\"?dslint\"?\s*\.\s*)?ignores\s*\]\]", re.MULTILINE)
+HEADER = r"(?m)^[ \t]*\[\[\s*(?:tool\s*\.\s*\"?dslint\"?\s*\.\s*)?ignores\s*\]\]"
 
 
 class RunEntries:
@@ -105,7 +105,7 @@ def _result(unused: list[_Entry], rule: RuleInfo) -> FileResult:
     """The result for a settings file: its unused entries."""
     layer = unused[0].layer
     document = Document(layer.text, None)
-    headers = [Span(*match.span()) for match in HEADER.finditer(layer.text)]
+    headers = [Span(*match.span()) for match in re.finditer(HEADER, layer.text)]
     found: list[Diagnostic] = []
     for one in unused:
         files, rules = " and ".join(one.entry.files), " and ".join(one.entry.rules)

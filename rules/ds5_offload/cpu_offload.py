@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
@@ -31,11 +30,15 @@ def _passing(optimizer: str) -> str:
     )
 
 
-def _llama_7b() -> Any:
-    from dslint.facts.model_config import describe
-
-    sizes = {"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 11008, "vocab_size": 32000}
-    return describe({"model_type": "llama", **sizes}, "llama-7b/config.json")
+LLAMA_7B = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 11008,
+    "vocab_size": 32000,
+}
+"""The `config.json` of a model of 7B parameters."""
 
 
 @rule(
@@ -49,21 +52,21 @@ def _llama_7b() -> Any:
 @bad(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
     at="zero_optimization.offload_optimizer",
-    model=_llama_7b(),
+    model=LLAMA_7B,
     host_memory=64 * 2**30,
     world_size=8,
     nodes=1,
 )
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
-    model=_llama_7b(),
+    model=LLAMA_7B,
     host_memory=512 * 2**30,
     world_size=8,
     nodes=1,
 )
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
-    model=_llama_7b(),
+    model=LLAMA_7B,
     host_memory=64 * 2**30,
     world_size=64,
     nodes=8,

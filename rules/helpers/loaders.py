@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dslint.config import Config
 from dslint.facts import Integration
-from dslint.setup.accelerate import AccelerateFile
-from dslint.setup.arguments import Arguments
-from dslint.setup.model import Program
+
+if TYPE_CHECKING:
+    from dslint.setup.accelerate import AccelerateFile
+    from dslint.setup.arguments import Arguments
+    from dslint.setup.model import Program
 
 HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 """The integrations that replace "auto"."""
