@@ -69,9 +69,9 @@ def test_a_universal_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        ((), "holds no checkpoint of DeepSpeed"),
-        (("model.safetensors",), "holds a model's weights, and no checkpoint of DeepSpeed"),
-        (("checkpoint-9/trainer_state.json", "checkpoint-10/trainer_state.json"), "name one of them, such as"),
+        ((), "contains no DeepSpeed checkpoint"),
+        (("model.safetensors",), "DeepSpeed checkpoint"),
+        (("checkpoint-9/trainer_state.json", "checkpoint-10/trainer_state.json"), "such as"),
     ],
 )
 def test_a_folder_that_is_no_checkpoint(names: tuple[str, ...], sentence: str, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_file_or_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file"):
         describe(str(tmp_path / "file"))
-    with pytest.raises(UserError, match="no such folder"):
+    with pytest.raises(UserError, match="does not exist"):
         describe(str(tmp_path / "nothing"))
 
 
@@ -109,4 +109,4 @@ def test_what_is_no_checkpoint_is_bad_usage(tmp_path: Path) -> None:
     config.write_text(CONFIG, encoding="utf-8")
     done = dslint("check", config, "--checkpoint", tmp_path)
     assert done.returncode == 2
-    assert "holds no checkpoint of DeepSpeed" in done.stderr
+    assert "contains no DeepSpeed checkpoint" in done.stderr

@@ -28,7 +28,7 @@ def test_a_gpu_is_known_by_the_name_that_tools_print(text: str, name: str) -> No
 
 @pytest.mark.parametrize("text", ["a100-32gb", "v100-80gb", "rtx3090-80gb", "banana", "", "gb", "80gb"])
 def test_a_gpu_of_another_size_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="is no GPU"):
+    with pytest.raises(ValueError, match="is not a known GPU"):
         gpu_named(text)
 
 

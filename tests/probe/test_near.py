@@ -92,7 +92,7 @@ def test_every_result_has_a_page_and_json() -> None:
         assert data["version"] == 1
         assert data["exit_code"] == one.exit_code
     assert "DeepSpeed raises in deepspeed.initialize" in probe_page.page(results[1], color=False, width=80)
-    assert "no optimizer state was made" in " ".join(probe_page.page(results[3], color=False, width=80).split())
+    assert "no optimizer state was created" in " ".join(probe_page.page(results[3], color=False, width=80).split())
 
 
 def test_the_picture_is_well_formed() -> None:
@@ -224,7 +224,7 @@ def test_comparisons() -> None:
         (("zero_optimization", "reduce_bucket_size"), 6),
     )
     for wrong in ("stage=4,5", "stage=1", "stage", "colour", "micro-batch=0,1", "a.b=1", "offload=1"):
-        with pytest.raises(ValueError, match=r"wants two values|two numbers|no such comparison"):
+        with pytest.raises(ValueError, match=r"requires at least two|unknown comparison"):
             variants(QUESTION, wrong)
 
 
@@ -274,24 +274,26 @@ def test_no_place_for_a_scratch_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "missing", lambda: None)
     monkeypatch.setattr("tempfile.mkdtemp", mkdtemp)
     answer = session.ask(QUESTION, timeout=1, progress=lambda *_: None)
-    assert answer.unable == "no scratch folder can be made: Permission denied; TMPDIR names another place for it"
+    assert answer.unable is not None
+    assert "Permission denied" in answer.unable
+    assert "TMPDIR" in answer.unable
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--compare", "stage=1,2", "--search", "micro-batch"], "exclude each other"),
-        (["--plot", "a.gif"], "--plot writes .svg and .png"),
+        (["--compare", "stage=1,2", "--search", "micro-batch"], "cannot be combined"),
+        (["--plot", "a.gif"], "--plot writes .svg or .png"),
         (["--model-fn", "nowhere"], "package.module:function"),
         (["--model-fn", "nowhere:"], "package.module:function"),
-        (["--world-size", "0"], "whole number from 1 on"),
+        (["--world-size", "0"], "positive integer"),
         (["--limit", "lots"], "amount of memory"),
-        (["--model", "none.json"], "there is no such file"),
-        (["--layers", "4"], "--layers is for the model of --model"),
-        (["--rank", "3", "--world-size", "2"], "no rank 3 of 2"),
+        (["--model", "none.json"], "no such file"),
+        (["--layers", "4"], "--layers requires --model"),
+        (["--rank", "3", "--world-size", "2"], "--rank 3 is out of range"),
         (["--set", "fp16"], "KEY=VALUE"),
         (["--search", "micro-batch", "--device", "fake"], "--limit"),
-        (["--compare", "colour"], "no such comparison"),
+        (["--compare", "colour"], "unknown comparison"),
     ],
 )
 def test_what_does_not_go_together(tmp_path: Path, options: list[str], words: str) -> None:
@@ -317,4 +319,4 @@ def test_real_ranks_make_one_run(tmp_path: Path) -> None:
     path.write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
     done = dslint("probe", path, "--compare", "stage=1,2", env={"RANK": "0", "WORLD_SIZE": "2"})
     assert done.returncode == 2
-    assert "leave the launcher out" in " ".join(done.stderr.split())
+    assert "several runs" in " ".join(done.stderr.split())

@@ -67,7 +67,7 @@ def test_every_change_of_a_key_shows_in_the_schemas() -> None:
 
 def test_the_command() -> None:
     done = dslint("schema", "--diff", "0.19.2", "0.19.3")
-    assert "gradient_clipping: 1.0, before it was 0.0" in done.stdout
+    assert "gradient_clipping: 1.0" in done.stdout
     assert dslint("schema", "--diff", "0.19.3", "0.19.2").returncode == 2
     old = json.loads(dslint("schema", "--deepspeed", "0.16.9").stdout)
     assert old["$id"] == "urn:dslint:deepspeed-config:0.16.9"

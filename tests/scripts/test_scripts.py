@@ -95,7 +95,7 @@ def test_corpus_check_counts_and_compares(root: Path, tmp_path: Path) -> None:
         root=root,
     )
     assert done.returncode == 1, done.stderr
-    assert "judged 4 files; left out: 1 template" in done.stdout
+    assert "checked 4 files; skipped: 1 template" in done.stdout
     assert "missed (DeepSpeed rejects, no error): 1" in done.stdout
     assert "missed.json: ValueError: a lie" in done.stdout
     assert "claimed wrongly (DeepSpeed accepts): 1" in done.stdout

@@ -515,7 +515,7 @@ def test_no_archive_and_no_release(tmp_path: Path) -> None:
         Source.open(broken)
     done = run("compare", written(tmp_path, source("")), "--release", "new")
     assert done.returncode == 2
-    assert "no release" in done.stderr
+    assert "not a DeepSpeed release" in done.stderr
 
 
 def test_each_known_difference_has_a_reason() -> None:

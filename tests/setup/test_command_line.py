@@ -61,7 +61,7 @@ def test_the_release_of_the_integration(here: Path) -> None:
 def test_broken_yaml_that_is_named(here: Path) -> None:
     done = check("other.yaml")
     assert done.exit_code == 2
-    assert "YAML cannot be read here" in done.output
+    assert "invalid YAML" in done.output
 
 
 def test_what_a_hook_names_and_is_about_something_else_is_silent(here: Path) -> None:
@@ -76,6 +76,5 @@ def test_what_a_hook_names_and_is_about_something_else_is_silent(here: Path) -> 
 def test_why_something_was_assumed_is_said_on_request(here: Path) -> None:
     why = "--integration transformers: train.yaml sets arguments of axolotl"
     short, verbose = (CliRunner().invoke(cli, ["check", "train.yaml", *flags]).stdout for flags in ([], ["-v"]))
-    assert "Assumed --integration transformers (-v says why)" in short
     assert why not in short
     assert why in verbose

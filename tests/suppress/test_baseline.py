@@ -31,7 +31,7 @@ def test_what_was_there_is_not_reported_from_wherever_it_is_run(project: Path) -
     assert codes(project / "conf", "--config", "../dslint.toml") == []
     quiet = dslint("check", cwd=project)
     assert "2 findings suppressed" in quiet.stdout
-    assert codes(project, "--no-ignores") == ["DS501", "DS102"]
+    assert codes(project, "--no-ignores") == ["DS102", "DS501"]
 
 
 def test_it_holds_no_lines_and_no_values(project: Path) -> None:
