@@ -164,16 +164,16 @@ def test_watching(tmp_path: Path) -> None:
     config, settings = tmp_path / "ds.json", tmp_path / "dslint.toml"
     config.write_text(WRONG % 2, encoding="utf-8")
     with Terminal("check", ".", "--watch", "--output-format", "concise", cwd=tmp_path) as terminal:
-        assert terminal.read_until("Ctrl-C ends it")
+        assert terminal.read_until("Press Ctrl-C to stop")
         config.write_text('{"train_micro_batch_size_per_gpu": 4}', encoding="utf-8")
         assert terminal.read_until("changed: ds.json")
-        assert terminal.read_until("Ctrl-C ends it")
+        assert terminal.read_until("Press Ctrl-C to stop")
         settings.write_text("world-siz = 8", encoding="utf-8")
-        assert terminal.read_until('there is no setting "world-siz"')
+        assert terminal.read_until('unknown setting "world-siz"')
         settings.unlink()
         (tmp_path / "new.json").write_text(WRONG % 1, encoding="utf-8")
         assert terminal.read_until("new.json")
-        assert terminal.read_until("Ctrl-C ends it")
+        assert terminal.read_until("Press Ctrl-C to stop")
         os.killpg(terminal.process.pid, signal.SIGINT)
         out, _ = terminal.process.communicate(timeout=280)
     assert terminal.process.returncode == 0
