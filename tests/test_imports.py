@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from dslint.config import resolve
+from dslint.config.infer import infer
+from dslint.facts import NEWEST, Facts
+from dslint.lint.run import by_needs
+from dslint.registry.rules import default_rules
+from dslint.registry.watches import can_run, signals_of
+from dslint.source.parse import parse
+
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"pydantic", "jsonschema", "yaml", "rich", "torch", "deepspeed", "hjson", "asyncio", "hypothesis"}
+SLOW = {"pathlib", "dataclasses", "json", "base64", "shutil", "difflib", "tomllib", "urllib", "multiprocessing"}
+"""Modules of the standard library that take longer to import than a file takes to check."""
 
 
 def modules() -> Iterator[tuple[str, Path]]:
@@ -119,22 +132,49 @@ def test_a_circle_is_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == [{"b", "c"}, {"b", "c"}]
 
 
-def test_a_plain_check_imports_nothing_heavy() -> None:
-    program = (
-        "import sys, dslint.cli\n"
-        "try:\n    dslint.cli.cli(['check', 'examples/ds_config.json'])\nexcept SystemExit:\n    pass\n"
-        "print(*{name.split('.')[0] for name in sys.modules}, file=sys.stderr)"
-    )
+def imported_by(program: str) -> set[str]:
+    """The modules that a program imports, without those that the environment imports at every start of Python."""
+    paths = os.pathsep.join((str(ROOT), sysconfig.get_path("purelib")))
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+        [sys.executable, "-S", "-c", f"import sys\n{program}\nprint(*sys.modules, file=sys.stderr)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": paths, "PATH": os.environ["PATH"]},
     )
-    assert "DS501" in done.stdout
-    assert not HEAVY & set(done.stderr.split())
+    return set(done.stderr.split())
+
+
+@cache
+def imported_by_check(path: str) -> set[str]:
+    """What a plain check of a config imports that click does not."""
+    options = ["check", path, "--isolated", "--deepspeed", str(NEWEST)]
+    program = f"import dslint.cli\ntry:\n    dslint.cli.cli({options})\nexcept SystemExit:\n    pass"
+    return imported_by(program) - imported_by("import click")
+
+
+CLEAN, WITH_A_FIX = "examples/zero3.json", "examples/ds_config.json"
+
+
+@pytest.mark.parametrize(("path", "needed"), [(CLEAN, set()), (WITH_A_FIX, {"json"})])
+def test_a_plain_check_imports_nothing_heavy(path: str, needed: set[str]) -> None:
+    imported = imported_by_check(path)
+    assert "dslint.report.full" in imported
+    assert (HEAVY | SLOW) & {name.split(".")[0] for name in imported} == needed
+    assert not [name for name in imported if name.startswith(("dslint.memory", "dslint.setup.model", "dslint.facts.model_config"))]
+
+
+@pytest.mark.parametrize("path", [CLEAN, WITH_A_FIX])
+def test_a_plain_check_imports_only_rules_that_can_run(path: str) -> None:
+    imported = imported_by_check(path)
+    context = infer(document := parse((ROOT / path).read_text(encoding="utf-8")), Facts())
+    able, _ = by_needs(default_rules(), context)
+    signals = signals_of(resolve(document, context))
+    running = {rule.module for rule in able if can_run(rule.watches, signals)}
+    assert {name for name in imported if re.fullmatch(r"dslint\.rules\.ds\d_\w+\.\w+", name)} == running
+    assert len(running) < len({rule.module for rule in default_rules()}) / 2
 
 
 def test_importing_dslint_is_cheap() -> None:
-    program = "import sys, dslint; print(*{name.split('.')[0] for name in sys.modules})"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    assert not (HEAVY | {"click", "dataclasses"}) & set(done.stdout.split())
+    assert not (HEAVY | SLOW | {"click"}) & imported_by("import dslint")
