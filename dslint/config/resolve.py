@@ -91,8 +91,8 @@ class Config:
     def resolved(self, where: Where) -> Value:
         """The value at a path with its origin and note."""
         path = path_of(where)
-        written = self._values.get(path) or self._mapped_to(path)
-        key = ".".join(map(str, path))
+        written = self._values.get(path) or (self._mapped_to(path) if self.mapped else None)
+        key = where if isinstance(where, str) else dotted(path)
         if written is not None and written.origin is Origin.FILLED and written.value is UNKNOWN:
             return self._filled(key, written)
         if written is not None and not (written.value is None and key in DERIVED):

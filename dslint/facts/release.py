@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -26,6 +27,7 @@ class Release(NamedTuple):
         return max((release for release in RELEASES if release <= self), default=OLDEST)
 
     @classmethod
+    @lru_cache(maxsize=256)  # the key table names few releases, and every config is compared with them
     def parse(cls, text: str) -> Release:
         """Read `0.16.9`, `v0.16.9`, `0.16` (its last patch) or a development build such as `0.19.2+abc`.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping as Table
 
 from dslint.config import Config
-from dslint.config.context import Context
+from dslint.config.context import NEEDS, Context
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
 from dslint.lint.guard import REPORT_IT, described, internal_error
@@ -23,14 +23,14 @@ IGNORES = "ignores"
 
 def by_needs(rules: Iterable[RuleInfo], context: Context) -> tuple[list[RuleInfo], list[Skipped]]:
     """The rules that can run, and those that are skipped because a fact is missing."""
+    unknown = frozenset(need for need in NEEDS if context.get(need) is None)
     able: list[RuleInfo] = []
     skipped: list[Skipped] = []
     for rule in rules:
-        missing = next((need for need in rule.needs if context.get(need) is None), None)
-        if missing is None:
+        if unknown.isdisjoint(rule.needs):
             able.append(rule)
         else:
-            skipped.append(Skipped(rule.code, missing))
+            skipped.append(Skipped(rule.code, next(need for need in rule.needs if need in unknown)))
     return able, skipped
 
 

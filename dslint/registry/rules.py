@@ -16,7 +16,7 @@ _plugged: dict[str, tuple[Rule, ...]] = {}
 class IndexedRule(RuleInfo):
     """A built-in rule, as described in the index."""
 
-    __slots__ = ("function",)
+    __slots__ = ("_loaded", "function")
 
     def __init__(self, row: tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], tuple[str, ...], str, str]) -> None:
         code, name, effect, phase, needs, flags, watches, module, function = row
@@ -32,11 +32,14 @@ class IndexedRule(RuleInfo):
             module=f"dslint.rules.{module}",
         )
         self.function = function
+        self._loaded: Rule | None = None
 
     def load(self) -> Rule:
-        found = getattr(import_module(self.module), self.function)
-        assert isinstance(found, Rule), self
-        return found
+        if self._loaded is None:
+            found = getattr(import_module(self.module), self.function)
+            assert isinstance(found, Rule), self
+            self._loaded = found
+        return self._loaded
 
 
 def plug_in(name: str) -> tuple[Rule, ...]:

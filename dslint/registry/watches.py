@@ -20,13 +20,13 @@ class Signals(Record):
     """What a config and its facts hold, in the words of `watches`.
 
     `present` are keys by every name that a watch may give them, and the words for facts, violations, text and setup. `written` are keys as
-    the file spells them, those with the value null left out. Keys below one of `opaque` may stand for anything: something other than an
-    object is written there.
+    the file spells them, those with the value null left out. A watch that begins with one of `begins` holds, too: it says "always", or it
+    names a key below a place where something other than an object is written, which may stand for anything.
     """
 
     present: frozenset[str]
     written: frozenset[str]
-    opaque: tuple[str, ...]
+    begins: tuple[str, ...]
 
 
 def can_run(watches: tuple[str, ...], signals: Signals) -> bool:
@@ -37,7 +37,7 @@ def can_run(watches: tuple[str, ...], signals: Signals) -> bool:
         if watch[0] == "!":
             if watch[1:] not in signals.written:
                 return True
-        elif watch.startswith(("always", *signals.opaque)):
+        elif watch.startswith(signals.begins):
             return True
     return False
 
@@ -58,7 +58,7 @@ def signals_of(config: Config) -> Signals:
         present.add("text")
     if config.setup is not None:
         present.add("setup")
-    return Signals(frozenset(present), frozenset(found.written), tuple(found.opaque))
+    return Signals(frozenset(present), frozenset(found.written), ("always", *found.opaque))
 
 
 class _Keys:

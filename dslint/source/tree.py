@@ -7,6 +7,7 @@ slotted because a config has hundreds of nodes, and construction must be cheap.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from dslint.record import Record
@@ -22,9 +23,12 @@ Where: TypeAlias = str | Path
 
 def path_of(where: Where) -> Path:
     """The tuple form of a config path."""
-    if isinstance(where, tuple):
-        return where
-    return tuple(where.split(".")) if where else ()
+    return where if isinstance(where, tuple) else _steps(where)
+
+
+@lru_cache(maxsize=1024)  # rules ask for the same paths of every config
+def _steps(text: str) -> Path:
+    return tuple(text.split(".")) if text else ()
 
 
 def dotted(path: Path) -> str:
