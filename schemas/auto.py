@@ -79,3 +79,11 @@ MISMATCH_CHECKED: dict[str, frozenset[str]] = {
     ),
 }
 """Keys with a written value that the Hugging Face Trainer compares with its argument; it raises if they differ."""
+
+ACCELERATE_FIELDS = {
+    "zero_optimization.stage": "zero_stage",
+    "zero_optimization.offload_optimizer.device": "offload_optimizer_device",
+    "zero_optimization.offload_param.device": "offload_param_device",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
+}
+"""Keys of the config that Accelerate builds from its block, each with the field of the block that sets it, if that has another name."""

@@ -68,11 +68,3 @@ FROM_HIDDEN_SIZE: dict[str, tuple[float, int]] = {
 
 MIXED_PRECISION: dict[str, tuple[str, ...]] = {"fp16.enabled": ("fp16",), "bf16.enabled": ("bf16", "fp8")}
 """Keys that Accelerate fills from its `mixed_precision`: the values that make them true."""
-
-ACCELERATE_FIELDS = {
-    "zero_optimization.stage": "zero_stage",
-    "zero_optimization.offload_optimizer.device": "offload_optimizer_device",
-    "zero_optimization.offload_param.device": "offload_param_device",
-    "zero_optimization.stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
-}
-"""Keys of the config that Accelerate builds from its block, each with the field of the block that sets it, if that has another name."""

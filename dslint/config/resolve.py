@@ -15,9 +15,9 @@ from dslint.config.validate import Validator
 from dslint.config.values import UNKNOWN, Doubt, Origin, Value
 from dslint.config.violations import Violation, ViolationKind
 from dslint.facts import Facts, Release
+from dslint.schemas.auto import ACCELERATE_FIELDS
 from dslint.schemas.derive import DERIVED, Derived
 from dslint.schemas.key_table import KEYS
-from dslint.schemas.trainer import ACCELERATE_FIELDS
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Where, dotted, path_of
 
 if TYPE_CHECKING:

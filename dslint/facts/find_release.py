@@ -47,9 +47,10 @@ def installed() -> FoundRelease | None:
         except OSError:
             continue
         for name in names:
-            match = re.fullmatch(r"deepspeed-([^-]+)\.(dist|egg)-info", name)
-            if match and (found := _exact(match[1], "this environment has deepspeed")):
-                return found
+            if name.startswith("deepspeed-") and name.endswith((".dist-info", ".egg-info")):
+                version = name.removeprefix("deepspeed-").rpartition(".")[0]
+                if found := _exact(version, "this environment has deepspeed"):
+                    return found
     return None
 
 
@@ -59,8 +60,9 @@ def _near(folder: str) -> FoundRelease | None:
         names = set(os.listdir(folder))
     except OSError:
         names = set()
-    for pattern, reader in FILES:
-        for name in sorted((name for name in names if re.fullmatch(pattern, name)), key=lambda name: (len(name), name)):
+    for starts, ends, reader in FILES:
+        of_kind = (name for name in names if name.startswith(starts) and name.endswith(ends))
+        for name in sorted(of_kind, key=lambda name: (len(name), name)):
             if found := _read(os.path.join(folder, name), name, reader):
                 return found
     parent = os.path.dirname(folder)
@@ -211,12 +213,15 @@ def _exact(version: str, evidence: str) -> FoundRelease | None:
     )
 
 
-FILES: tuple[tuple[str, Reader], ...] = (
-    (r"uv\.lock", _lock_file),
-    (r"poetry\.lock", _lock_file),
-    (r"pylock(\.\w+)?\.toml", _lock_file),
-    (r"requirements.*\.txt", _requirements),
-    (r"pyproject\.toml", _project),
-    (r"(conda|environment).*\.ya?ml", _conda),
+FILES: tuple[tuple[str | tuple[str, ...], str | tuple[str, ...], Reader], ...] = (
+    ("uv.lock", "uv.lock", _lock_file),
+    ("poetry.lock", "poetry.lock", _lock_file),
+    ("pylock.", ".toml", _lock_file),
+    ("requirements", ".txt", _requirements),
+    ("pyproject.toml", "pyproject.toml", _project),
+    (("conda", "environment"), (".yml", ".yaml"), _conda),
 )
-"""The files that may name a release, the most reliable first, and how each is read. Of several of a kind the shortest name comes first."""
+"""The files that may name a release, the most reliable first: how their names begin and end, and how each is read.
+
+Of several of a kind the shortest name comes first.
+"""

@@ -44,6 +44,8 @@ def choose(rules: Iterable[RuleInfo], selections: Iterable[Selection]) -> tuple[
         ignored = ignored if selection.ignore is None else selection.ignore
         more += selection.extend_select
         fewer += selection.extend_ignore
+    if selected + more == (ALL,) and not ignored + fewer:
+        return tuple(rules)
     return tuple(rule for rule in rules if _precision(selected + more, rule) > _precision(ignored + fewer, rule))
 
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 _PART = r"(?:[\w-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*+\.[ \t]*+"
-_LONG_KEY = re.compile(rf"(?<![\w-])(?:{_PART}){{100}}").search
+_LONG_KEY = rf"(?<![\w-])(?:{_PART}){{100}}"
 
 
 def loads(text: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def loads(text: str) -> dict[str, Any]:
     """
     import tomllib  # slow to import
 
-    if _LONG_KEY(text):
+    if re.search(_LONG_KEY, text):
         raise ValueError("a key has more than 100 parts")
     try:
         return tomllib.loads(text)
