@@ -111,7 +111,7 @@ def test_a_full_disk_on_output(many: Path, output_format: str) -> None:
             command, cwd=many, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
         )
     assert done.returncode == 2
-    assert done.stderr == "dslint: the output cannot be written: No space left on device\n"
+    assert done.stderr == "dslint: cannot write the output: No space left on device\n"
     done = dslint("check", "ds_0001.json", "--output", "json=/dev/full", cwd=many)
     assert done.returncode == 2
     assert done.stderr == "dslint: cannot write /dev/full: No space left on device\n"
