@@ -1,4 +1,4 @@
-"""Former names of rules, which keep working in selections, ignores and settings until the next minor release."""
+"""Former names and codes of rules. They keep working in selections, ignores, settings and baselines until the next minor release."""
 
 from __future__ import annotations
 
@@ -19,4 +19,9 @@ RENAMED = {
     "elasticity-beside-batch-sizes": "DS852",
     "accelerate-no-number": "DS916",
 }
-"""The code of the rule that had the name."""
+"""Former names and codes, in lower case, and the code that the rule has now."""
+
+
+def current(word: str) -> str:
+    """The word; for a former name or code of a rule its present code."""
+    return RENAMED.get(word.lower(), word)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dslint.diagnostics import Diagnostic
 from dslint.record import Record
-from dslint.registry.redirects import RENAMED
+from dslint.registry.redirects import current
 from dslint.rule import RuleInfo
 
 ALL = "ALL"
@@ -60,9 +61,9 @@ def means(word: str, rule: RuleInfo) -> bool:
     return code == ALL or is_name_of(word, rule) or (code.startswith("DS") and code[2:].isdecimal() and rule.code.startswith(code))
 
 
-def is_name_of(word: str, rule: RuleInfo) -> bool:
-    """Whether a word is the code, the name or a former name of a rule."""
-    return word.upper() == rule.code.upper() or word.lower() == rule.name or RENAMED.get(word.lower()) == rule.code
+def is_name_of(word: str, rule: RuleInfo | Diagnostic) -> bool:
+    """Whether a word is the code, the name or a former name of a rule, or of the rule of a diagnostic."""
+    return word.lower() == rule.name or current(word).upper() == rule.code.upper()
 
 
 def check_words(words: Iterable[str], rules: Iterable[RuleInfo]) -> None:

@@ -36,9 +36,7 @@ class Ignore(Record):
     problem: str | None = None
 
     def covers(self, diagnostic: Diagnostic) -> bool:
-        """Whether the comment names the rule of a finding and covers its place."""
-        if not any(word.upper() == diagnostic.code or word.lower() == diagnostic.name for word in self.words):
-            return False
+        """Whether the comment covers the place of a finding."""
         where = diagnostic.range
         if self.line is not None:
             return where is not None and where.start.line <= self.line <= where.end.line
@@ -111,11 +109,15 @@ def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | Non
 
 
 class IgnoreUse(Record):
-    """What became of an ignore comment: its words that suppressed nothing, and a sentence on a word that names no rule."""
+    """What became of an ignore comment: its words that suppressed nothing, and a sentence on a word that names no rule.
+
+    `renamed` are its words that are former names, each with the name that the rule has now.
+    """
 
     ignore: Ignore
     unused: tuple[str, ...] = ()
     unknown: str | None = None
+    renamed: tuple[tuple[str, str], ...] = ()
 
 
 class IgnoreComments(Record):

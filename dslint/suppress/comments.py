@@ -9,6 +9,7 @@ from dslint.diagnostics import Diagnostic
 from dslint.lint.place import by_place, in_broken_text
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.lint.run import IGNORES, findings_of
+from dslint.registry.redirects import current
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of, no_such_rule
 from dslint.source.ignores import Ignore, IgnoreComments, IgnoreUse, ignores_of
@@ -48,7 +49,11 @@ class _Sorted:
 
     def add(self, diagnostics: Iterable[Diagnostic]) -> None:
         for diagnostic in diagnostics:
-            covering = [ignore for ignore in self.ignores if ignore.covers(diagnostic)]
+            covering = [
+                ignore
+                for ignore in self.ignores
+                if any(is_name_of(word, diagnostic) for word in ignore.words) and ignore.covers(diagnostic)
+            ]
             self.used.update((ignore, diagnostic.code) for ignore in covering)
             if covering:
                 reason = next((ignore.reason for ignore in covering if ignore.reason), None)
@@ -59,7 +64,8 @@ class _Sorted:
     def use(self, ignore: Ignore, ran: frozenset[str]) -> IgnoreUse:
         """What a comment is used for so far. Only of a rule that ran can it be said that the comment suppresses nothing."""
         rules = all_rules()
-        codes = {word: rule.code for word in ignore.words for rule in rules if is_name_of(word, rule)}
-        unknown = next((no_such_rule(word, rules) for word in ignore.words if word not in codes), None)
-        unused = tuple(word for word, code in codes.items() if code in ran and (ignore, code) not in self.used)
-        return IgnoreUse(ignore, unused, unknown)
+        named = {word: rule for word in ignore.words for rule in rules if is_name_of(word, rule)}
+        unknown = next((no_such_rule(word, rules) for word in ignore.words if word not in named), None)
+        unused = tuple(word for word, rule in named.items() if rule.code in ran and (ignore, rule.code) not in self.used)
+        renamed = tuple((word, rule.name) for word, rule in named.items() if current(word) != word)
+        return IgnoreUse(ignore, unused, unknown, renamed)

@@ -86,7 +86,7 @@ class _Entry:
         self.used = False
 
     def covers(self, found: Diagnostic) -> bool:
-        if not any(word.upper() == found.code.upper() or word.lower() == found.name for word in self.entry.rules):
+        if not any(is_name_of(word, found) for word in self.entry.rules):
             return False
         if self.entry.pointer is None:
             return True

@@ -16,6 +16,11 @@ from dslint.source.tree import Document
 @bad('// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}', at="", integration="deepspeed")
 @bad('// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@bad(
+    '// dslint: ignore-file[monitor-beside-report-to] the Trainer logs\n{"train_micro_batch_size_per_gpu": 4}',
+    at="",
+    integration="deepspeed",
+)
 @good('// dslint: ignore-file[DS201] the batch is set by the program\n{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
 def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
     """A comment that begins with "dslint:" does not name the rules to ignore, or gives no reason.
@@ -28,7 +33,8 @@ def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
 
     `ignore` at the end of a line applies to that line; on a line of its own it applies to the member below it, with everything inside.
     Name the rules by code or name. There is no form for all rules at once, because it would hide new mistakes together with the known
-    one. A comment without a reason works, but a later reader cannot tell whether it can be deleted.
+    one. A comment without a reason works, but a later reader cannot tell whether it can be deleted. A former name of a rule works until
+    the next minor release of dslint.
     """
     for use in comments.uses:
         ignore, unknown = use.ignore, use.unknown
@@ -39,8 +45,21 @@ def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
         elif not ignore.reason:
             message = f"This comment ignores {' and '.join(ignore.words)} without a reason."
         else:
+            yield from _renamed(use)
             continue
         yield Finding("", message, help=_FORM, span=ignore.comment.span, severity=Severity.WARNING)
+
+
+def _renamed(use: IgnoreUse) -> Iterator[Finding]:
+    """A finding for a comment with former names of rules."""
+    if not use.renamed:
+        return
+    span, text = use.ignore.comment.span, use.ignore.comment.text
+    for former, name in use.renamed:
+        text = text.replace(former, name, 1)
+    names = " and ".join(f"{former} is now called {name}" for former, name in use.renamed)
+    fix = safe("write the present name", Replace(span, text))
+    yield Finding("", f"In this comment, {names}.", help="Write the present name; the former one stops working.", span=span, fix=fix)
 
 
 _FORM = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule."
