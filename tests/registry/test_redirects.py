@@ -40,7 +40,7 @@ def test_a_former_name_works_in_a_comment_and_is_corrected(tmp_path: Path) -> No
     found, _ = codes(*OPTIONS, cwd=tmp_path)
     assert "DS524" not in found
     assert "DS006" in found
-    assert dslint("check", "c.json", "--fix", *OPTIONS, cwd=tmp_path).returncode == 0
+    assert dslint("check", "c.json", "--unsafe-fixes", "--select", "DS006", *OPTIONS, cwd=tmp_path).returncode == 0
     assert "ignore-file[param-offload-without-optimizer-offload] the optimizer" in (tmp_path / "c.json").read_text()
     assert not {"DS006", "DS007", "DS524"} & set(codes(*OPTIONS, cwd=tmp_path)[0])
 
