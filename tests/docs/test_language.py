@@ -42,7 +42,7 @@ AVOIDED = {
 }
 """A pattern of a phrase, and what to write instead."""
 
-QUOTED = ("strategy-arguments-beside-config",)
+QUOTED = ("strategy-arguments-beside-config", "monitor-beside-report-to")
 """Names that stay as they are."""
 
 
