@@ -15,9 +15,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]  # the test suite's helpers for examples, and this script's package
 
-import dslint.config  # noqa: E402, F401 - dslint.schemas.derive cannot be imported before it
-
-# isort: split
 from docs_pages_writing.coverage_page import coverage_page, read_entries  # noqa: E402
 from docs_pages_writing.key_pages import key_pages  # noqa: E402
 from docs_pages_writing.rule_pages import repository_index, rule_pages  # noqa: E402
