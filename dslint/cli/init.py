@@ -138,7 +138,7 @@ def _prompt_for_missing(facts: Facts, given: ModelRequest) -> tuple[Facts, Model
     """Prompt for missing facts; an empty answer means unknown."""
     if facts.integration is None:
         kinds = click.Choice([integration.value for integration in Integration])
-        answer = click.prompt("Who loads the config", type=kinds, default=Integration.TRANSFORMERS.value, err=True)
+        answer = click.prompt("Library that loads the config", type=kinds, default=Integration.TRANSFORMERS.value, err=True)
         facts = facts._replace(integration=Integration(answer))
     if given.name is None and given.params is None and facts.model is None:
         given = click.prompt("Model (config.json, a name, or parameters such as 7B)", default="", value_proc=_model, **_SILENT)

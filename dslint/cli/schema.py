@@ -21,7 +21,7 @@ RELEASE = SettingType(SETTINGS["deepspeed"])
 @click.option(
     "--integration",
     type=click.Choice([i.value for i in Integration]),
-    help='Who loads the config; allows "auto" for the keys that this loader fills.',
+    help='The library that loads the config; allows "auto" for the keys that it fills.',
 )
 @click.option("--deepspeed", type=RELEASE, help=f"The DeepSpeed release.  [default: {NEWEST}]")
 @click.option("--diff", nargs=2, type=RELEASE, metavar="OLD NEW", help="Print what changed between two releases instead.")

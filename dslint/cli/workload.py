@@ -40,8 +40,23 @@ class Number(click.ParamType):  # type: ignore[type-arg] # older releases of cli
         return number
 
 
-_POSITIVE = click.IntRange(min=1, max=10**9)
-_LAYERS = click.IntRange(min=1, max=10_000)
+class Count(click.ParamType):  # type: ignore[type-arg] # the same
+    """A whole number from 1 to a limit, which help texts leave out."""
+
+    name = "N"
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value).strip()
+        if not (text.isdecimal() and len(text) <= len(str(self.most)) and 1 <= int(text) <= self.most):
+            self.fail(f'"{value}" is not a whole number from 1 to {self.most:,}', param, ctx)
+        return int(text)
+
+
+_POSITIVE = Count(10**9)
+_LAYERS = Count(10_000)
 
 _OPTIONS = (
     click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b)."),

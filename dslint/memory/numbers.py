@@ -35,7 +35,7 @@ def of_numbers(
     vocabulary = vocabulary or 32000
     if hidden is None:
         if params is None:
-            raise ShapeError("No model given: pass --model FILE or NAME, or --params, --hidden-size and --layers")
+            raise ShapeError("no model given: pass --model FILE or NAME, or --params, --hidden-size and --layers")
         hidden = max(128, round((params * USUAL_ASPECT / 12) ** (1 / 3) / 128) * 128)
     heads = heads or max(1, hidden // 128)
     kv_heads = kv_heads or heads

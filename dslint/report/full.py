@@ -143,7 +143,7 @@ def _remark(label: str, text: str, gutter: int, style: Style) -> list[str]:
 
 
 def _summary(results: Results, style: Style) -> Iterator[str]:
-    short = "" if results.verbose else in_short(results)
+    short = "" if results.verbose or not any(file.is_judged for file in results.files) else in_short(results)
     clean = not results.diagnostics
     first = f"{verdict(results)} {short}" if clean and short else verdict(results)
     yield from (style.paint(line, "bold") for line in wrap(first, style.width))

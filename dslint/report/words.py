@@ -154,11 +154,11 @@ def inferred_facts(results: Results) -> Iterator[str]:
 def in_short(results: Results) -> str | None:
     """What was inferred, and how many rules were skipped, in one short line; None for neither."""
     given = [f"DeepSpeed {value}" if fact == "deepspeed" else f"{option(fact)} {value}" for fact, value in _inferred(results)]
-    inferred = listed(given) if 0 < len(given) <= SHORT else f"{len(given)} facts inferred" if given else ""
+    inferred = listed(given) if 0 < len(given) <= SHORT else f"{len(given)} inferred facts" if given else ""
     skipped = _skipped(results)
     if not skipped:
         return f"Assuming {inferred} (-v explains)" if inferred else None
-    return ", ".join(filter(None, (f"{count(skipped, 'rule')} skipped", inferred))) + " (-v explains)"
+    return "; assuming ".join(filter(None, (f"{count(skipped, 'rule')} skipped", inferred))) + " (-v explains)"
 
 
 def inferred_fact(fact: str, value: str, evidence: str) -> str:

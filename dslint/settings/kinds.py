@@ -234,7 +234,7 @@ class RuleWords(Words):
         try:
             check_words(words, all_rules())
         except NoSuchRule as error:
-            raise Wrong(f"is invalid: {error}") from None
+            raise Wrong(f"contains the {error}") from None
         for word in words:
             if self.exact and not any(is_name_of(word, rule) for rule in all_rules()):
                 raise Wrong(f"must name single rules by code or name; {word} stands for several")
@@ -306,7 +306,7 @@ class Environment:
             raise Wrong("must be a table")
         for name, entry in value.items():
             if not _is_variable(name) or isinstance(entry, bool) or not isinstance(entry, str | int | float):
-                raise Wrong(f"is wrong at {name}: a variable has a name and a string or a number")
+                raise Wrong(f"is invalid at {name}: the value of a variable must be a string or a number")
         return {name: str(entry) for name, entry in value.items()}
 
     def from_word(self, word: str) -> dict[str, str]:

@@ -54,7 +54,7 @@ SETTINGS = {
             "integration",
             Loader(i.value for i in Integration),
             None,
-            'Who loads the config and fills "auto"; optionally with its release: transformers==4.40.0.',
+            'The library that loads the config and fills "auto" values, optionally with its release: transformers==4.40.0.',
         ),
         Setting(
             "deepspeed",
@@ -83,7 +83,7 @@ SETTINGS = {
         Setting("pedantic", Flag(), False, "Also run rules that experts disagree about."),  # noqa: FBT003 - a default
         Setting("severity", Table(Choice(_SEVERITIES), of_rules=True), {}, "The severity of the findings of a rule or chapter."),
         Setting("fail-on", Choice([*_SEVERITIES, "never"]), "warning", "The lowest severity that makes the exit code 1."),
-        Setting("strict", Flag(), False, "Exit with 1 if a file was not judged, or only in part."),  # noqa: FBT003 - a default
+        Setting("strict", Flag(), False, "Exit with 1 if a file was not checked, or only in part."),  # noqa: FBT003 - a default
         Setting(
             "include",
             Words(),

@@ -31,7 +31,7 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"
 LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)")
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_BY_CI = ("pip install", "git clone", "pre-commit")
-FOOTER = re.compile(r"^(?:Assuming DeepSpeed |Inferred --|[\d,]+ rules? skipped[;,] ).*\Z", re.MULTILINE | re.DOTALL)
+FOOTER = re.compile(r"^(?:Assuming |Inferred --|[\d,]+ rules? skipped\b).*\Z", re.MULTILINE | re.DOTALL)
 CLEAN_FOOTER = re.compile(r"(?<=\.) (?:Assuming |[\d,]+ rules? skipped).*?\(-v\s+explains\)", re.DOTALL)
 ASSUMED_RELEASE = re.compile(r"^dslint: assuming DeepSpeed .*\n", re.MULTILINE)
 

@@ -246,7 +246,7 @@ def test_what_is_not_given_is_asked_for(tmp_path: Path) -> None:
     code, said = talk([], ["accelerate", "llama-3-8b", "8", "a100"], tmp_path)
     assert code == 0, said
     said = " ".join(said.split())
-    for words in ("Who loads the config", "Model", "Number of GPUs", "GPU (", "with llama-3-8b each a100 needs"):
+    for words in ("Library that loads the config", "Model", "Number of GPUs", "GPU (", "with llama-3-8b each a100 needs"):
         assert words in said
     config = json.loads((tmp_path / "ds_config.json").read_text(encoding="utf-8"))
     assert config["bf16"] == {"enabled": "auto"}
@@ -272,7 +272,7 @@ def test_what_is_given_is_not_asked_for(tmp_path: Path) -> None:
     arguments = ["--integration", "transformers", "--params", "7B", "--world-size", "8", "--gpu-memory", "40GiB"]
     code, said = talk(arguments, [], tmp_path)
     assert code == 0, said
-    assert "Who loads" not in said
+    assert "Library that loads" not in said
     assert "Number of" not in said
 
 
