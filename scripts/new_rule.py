@@ -2,8 +2,11 @@
 
     python scripts/new_rule.py DS5 nvme-on-a-network-disk --effect crash --phase initialize --module nvme
 
-takes the next free code of the chapter. Without --module the modules of the chapter are listed; a new name begins a new module.
-The skeleton fails the tests until it is complete.
+takes the next free code of the chapter. Without --module, or with only a chapter, it lists the modules of the chapter; a new name creates
+a module. The skeleton fails the tests until it is complete.
+
+Chapters: DS0 the file itself; DS1 keys and their values; DS2 batch size and world size; DS3 precision and loss scale; DS4 ZeRO and
+communication; DS5 offload; DS6 optimizer and scheduler; DS7 activation checkpointing and memory; DS8 other sections; DS9 integrations.
 """
 
 from __future__ import annotations
@@ -45,12 +48,14 @@ from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
 '''
 
-NEXT = """The tests fail until the rule is complete. Then:
-  python scripts/build_rule_index.py       # compile rules/index.py
-  python scripts/docs_pages.py             # write the index of rules, docs/rules/README.md
-  python scripts/record_errors.py          # for a crash: record what DeepSpeed raises, for `dslint rule --error` (needs DeepSpeed)
-  pytest tests/rules tests/registry -k {code}
-  pytest tests/engine/test_rules.py -k {code}  # for a crash: run the examples on the real DeepSpeed
+NEXT = """Next:
+  1. complete the rule: watches, references, documentation, examples
+  2. python scripts/build_rule_index.py    # compile rules/index.py: the tests do not see the rule before
+  3. pytest tests/rules tests/registry -k {code}
+  4. pytest tests/engine/test_rules.py -k {code}  # for a crash: run the examples on the real DeepSpeed
+  5. python scripts/record_errors.py       # for a crash: record what DeepSpeed raises, for `dslint rule --error` (needs DeepSpeed)
+  6. python scripts/docs_pages.py          # write the index of rules, docs/rules/README.md
+  7. ruff format .
 If docs/coverage.tsv lists the mistake, write {code} into its line."""
 
 
@@ -66,7 +71,7 @@ def next_code(chapter: str, name: str, effect: Effect, phase: Phase | None) -> s
     """
     codes = [int(rule.code[2:]) for rule in all_rules() if rule.code.startswith(chapter)]
     if not codes:
-        raise Unfit(f"unknown chapter {chapter}; `dslint rule` lists DS0 to DS9")
+        raise Unfit(f"unknown chapter {chapter}; --help lists DS0 to DS9")
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name):
         raise Unfit(f'malformed name {name!r}: write lower-case words with hyphens that read as "allow {name}"')
     if any(rule.name == name for rule in all_rules()):
@@ -82,12 +87,15 @@ def module_of(chapter: str, wanted: str | None) -> Path:
     Raises:
         Unfit: no module is named, or its name is not one; the text lists those of the chapter.
     """
-    (folder,) = RULES.glob(f"{chapter.lower()}_*")
+    folders = list(RULES.glob(f"{chapter.lower()}_*"))
+    if len(folders) != 1:
+        raise Unfit(f"unknown chapter {chapter}; --help lists DS0 to DS9")
+    (folder,) = folders
     if wanted is not None and re.fullmatch(r"[a-z][a-z0-9_]*", wanted):
         return folder / f"{wanted}.py"
     files = (file for file in sorted(folder.glob("*.py")) if file.stem != "__init__")
     lines = (f"  {file.stem:<24} {file.read_text(encoding='utf-8').partition(chr(10))[0].strip(chr(34))}" for file in files)
-    raise Unfit("name the topic with --module, one of these or a new one:\n" + "\n".join(lines))
+    raise Unfit("give NAME, --effect and --module, one of these topics or a new one:\n" + "\n".join(lines))
 
 
 def with_imports(module: str, phase: Phase | None) -> str:
@@ -109,14 +117,16 @@ def with_imports(module: str, phase: Phase | None) -> str:
 def main() -> int:
     """Write the skeleton."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("chapter", help="DS0 to DS9; `dslint rule` says what they are about")
-    parser.add_argument("name")
-    parser.add_argument("--effect", type=Effect, required=True, choices=list(Effect))
+    parser.add_argument("chapter", help="DS0 to DS9")
+    parser.add_argument("name", nargs="?", help='lower-case words with hyphens that read as "allow NAME"')
+    parser.add_argument("--effect", type=Effect, choices=list(Effect))
     parser.add_argument("--phase", type=Phase, choices=list(Phase))
     parser.add_argument("--module", help="the file in the chapter's folder it goes to")
     given = parser.parse_args()
     chapter = "DS" + given.chapter.upper().removeprefix("DS")
     try:
+        if given.name is None or given.effect is None:
+            module_of(chapter, None)
         code = next_code(chapter, given.name, given.effect, given.phase)
         file = module_of(chapter, given.module)
     except Unfit as error:

@@ -31,7 +31,9 @@ ENOUGH = 4 * 2**20
     'a log file, or "-" for standard input.',
 )
 @click.option(
-    "--key", metavar="KEY", help="List the rules about a config key or the keys below it, such as zero_optimization.offload_param."
+    "--key",
+    metavar="KEY",
+    help="List the rules about a config key, such as zero_optimization.offload_param, the keys below it, and its section.",
 )
 @color_option
 def command(word: str | None, error: str | None, key: str | None, color: str) -> None:
@@ -61,13 +63,17 @@ def command(word: str | None, error: str | None, key: str | None, color: str) ->
 
 
 def _about(key: str, *, color: bool, width: int) -> int:
-    """List the rules that watch a key or one below it, and return the exit code."""
-    rules = [rule for rule in all_rules() if any(path == key or path.startswith(f"{key}.") for path in watched_keys(rule))]
+    """List the rules that watch a key, one below it or a section that it is in, and return the exit code."""
+    rules = [rule for rule in all_rules() if any(_concerns(path, key) for path in watched_keys(rule))]
     if not rules:
         click.echo(f'No rule is about the key "{key}".', err=True)
         return NOTHING
     click.echo(rule_page.index(rules, color=color, width=width), color=True)
     return FOUND
+
+
+def _concerns(path: str, key: str) -> bool:
+    return path == key or path.startswith(f"{key}.") or key.startswith(f"{path}.")
 
 
 def _behind(text: str, *, color: bool, width: int) -> int:

@@ -83,7 +83,11 @@ def no_such_rule(word: str, rules: Iterable[RuleInfo]) -> str:
     from difflib import get_close_matches
 
     if word.upper().startswith("DS") and word[2:].isdecimal():
-        return f'unknown rule "{word}". `dslint rule` lists all rules.'
+        return f'unknown rule "{word}". `dslint rule` lists all rules, `dslint rule --key KEY` those about a key.'
     names = [name for rule in rules for name in (rule.code, rule.name)]
     close = get_close_matches(word, names, n=1, cutoff=0.6) or get_close_matches(word.upper(), names, n=1, cutoff=0.6)
-    return f'unknown rule "{word}".' + (f' Did you mean "{close[0]}"?' if close else "") + " `dslint rule` lists all rules."
+    return (
+        f'unknown rule "{word}".'
+        + (f' Did you mean "{close[0]}"?' if close else "")
+        + " `dslint rule` lists all rules, `dslint rule --key KEY` those about a key."
+    )
