@@ -1,0 +1,166 @@
+"""The table of texts that failing jobs print, with the cause of each and what to do about it.
+
+The entries are data: the JSON files in `known_texts`, one per topic. `match` finds them in the lines of a log or of a pasted text in one
+pass, in time linear in the text, and keeps the numbers that a message names.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from dslint.diagnose import template
+
+CAUSE, SYMPTOM, FOLLOW_UP, NOISE = range(4)
+"""The ranks of entries: the cause of a failure; what shows that something failed, perhaps elsewhere; what follows from a failure that is
+printed before; what finished jobs print, too.
+"""
+
+MOST_VALUES = 20
+"""The maximum number of matches of an entry in a text, each with other values. A job of many ranks prints an error many times."""
+
+FOLLOWING = 3
+"""The number of lines within which a further line of a message adds its values to the match before."""
+
+FREQUENT = frozenset(
+    b"memory loss step steps second seconds time rank device number parameters gradient allocated reserved total error training".split()
+)
+"""Words of ordinary progress lines. The index avoids them, so that it seldom searches such a line."""
+
+_CLAUSE = re.compile(r"\[([^\[\]]*)\]")
+_VALUE = re.compile(r"\{(\w+)\}")
+
+
+class Entry(NamedTuple):
+    """A text that a failing job prints.
+
+    `texts` are its wordings, as templates. `cause` and `advice` are sentences with `{name}` for the values of places; a clause in square
+    brackets is left out if the message does not have its values. `rules` are the codes of rules that report the mistake in a config.
+    `sources` say where the text comes from: a file of a library, or a public thread.
+    """
+
+    id: str
+    kind: str
+    rank: int
+    texts: tuple[str, ...]
+    cause: str
+    advice: str
+    rules: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+class Match(NamedTuple):
+    """A text found in a line. `line_number` counts from 1; `values` are the values of the named places, as they are printed."""
+
+    entry: Entry
+    line_number: int
+    values: Mapping[str, str]
+
+    @property
+    def cause(self) -> str:
+        """What went wrong, with the numbers of the message."""
+        return filled(self.entry.cause, self.values)
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return filled(self.entry.advice, self.values)
+
+
+class _Text(NamedTuple):
+    """A wording of an entry, ready for searching.
+
+    `words` are the words that a line with the text contains, and `specific` counts the literal characters.
+    """
+
+    entry: Entry
+    pattern: re.Pattern[str]
+    words: frozenset[bytes]
+    specific: int
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """All entries, by file and in the order of the file."""
+    files = sorted(resources.files("dslint.diagnose").joinpath("known_texts").iterdir(), key=lambda file: file.name)
+    return tuple(_entry(row) for file in files if file.name.endswith(".json") for row in json.loads(file.read_text(encoding="utf-8")))
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    return Entry(
+        row["id"],
+        row["kind"],
+        row.get("rank", CAUSE),
+        tuple(row["texts"]),
+        row["cause"],
+        row["advice"],
+        tuple(row.get("rules", ())),
+        tuple(row["sources"]),
+    )
+
+
+def match(lines: Iterable[str]) -> list[Match]:
+    """The texts found in lines, by line; at most one per line, and of equal matches the first.
+
+    A message of several lines is one match with the values of all its lines.
+    """
+    found: list[Match] = []
+    seen: dict[str, set[tuple[tuple[str, str], ...]]] = {}
+    for number, line in enumerate(lines, 1):
+        hit = match_line(line)
+        if hit is None:
+            continue
+        entry, values = hit
+        last = found[-1] if found else None
+        if last and last.entry is entry and number - last.line_number <= FOLLOWING and values and not values.keys() & last.values.keys():
+            found[-1] = last._replace(values={**last.values, **values})
+            continue
+        known = seen.setdefault(entry.id, set())
+        key = tuple(values.items())
+        if key not in known and len(known) < MOST_VALUES:
+            known.add(key)
+            found.append(Match(entry, number, values))
+    return found
+
+
+def match_line(line: str) -> tuple[Entry, dict[str, str]] | None:
+    """The entry with the most specific text in a line, and the values of its places; None for a line without a known text."""
+    index = _index()
+    words = template.words(line)
+    if index.keys().isdisjoint(words):
+        return None
+    present = set(words)
+    candidates = [text for word in present & index.keys() for text in index[word] if text.words <= present]
+    for text in sorted(candidates, key=lambda text: (-text.specific, text.entry.id)):
+        if hit := text.pattern.search(line):
+            return text.entry, {name: value.strip() for name, value in hit.groupdict().items() if value and value.strip()}
+    return None
+
+
+@cache
+def _index() -> dict[bytes, list[_Text]]:
+    """The texts by their longest word that is not frequent: lines without such a word are not searched."""
+    index: dict[bytes, list[_Text]] = {}
+    for entry in entries():
+        for text in entry.texts:
+            parts = template.parse(text)
+            words = template.whole_words(parts)
+            literal = sum(len(part) for part in parts if isinstance(part, str))
+            rarest = max(words, key=lambda word: (word not in FREQUENT, len(word), word))
+            index.setdefault(rarest, []).append(_Text(entry, re.compile(template.pattern(parts)), words, literal))
+    return index
+
+
+def filled(sentence: str, values: Mapping[str, str]) -> str:
+    """A sentence with its values; clauses in square brackets that lack a value are left out."""
+    kept = _CLAUSE.sub(lambda clause: clause[1] if values.keys() >= set(_VALUE.findall(clause[1])) else "", sentence)
+    return _VALUE.sub(lambda place: values.get(place[1], "?"), kept)
+
+
+def ranked(matches: Iterable[Match]) -> list[Match]:
+    """Matches with the most likely cause first: causes before symptoms, follow-ups and noise; of equal rank the one printed first."""
+    return sorted(matches, key=lambda found: (found.entry.rank, found.line_number))

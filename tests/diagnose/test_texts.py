@@ -1,0 +1,139 @@
+"""The table of known texts, and the search for them."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from dslint.diagnose import template
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP, MOST_VALUES, NOISE, Entry, entries, match, match_line, ranked
+from dslint.registry.rules import all_rules
+from tests.docs.test_language import AVOIDED
+from tests.growth import assert_linear
+
+FILLED = {"int": "7", "number": "65536.0", "size": "2.50 GiB", "name": "worker-1", "text": "anything (1 of 2)"}
+"""A value for each kind of place."""
+
+WORDINGS = [(entry, text) for entry in entries() for text in entry.texts]
+
+
+def example(text: str) -> tuple[str, dict[str, str]]:
+    """A line with the text, and the values of its places."""
+    parts = template.parse(text)
+    line = "".join(part if isinstance(part, str) else FILLED[part.kind] for part in parts)
+    return f"[rank3]: SomeError: {line}", {part.name: FILLED[part.kind] for part in parts if not isinstance(part, str) and part.name}
+
+
+@pytest.mark.parametrize(("entry", "text"), WORDINGS, ids=[f"{entry.id}-{number}" for number, (entry, _) in enumerate(WORDINGS)])
+def test_every_wording_leads_to_its_entry_with_its_values(entry: Entry, text: str) -> None:
+    line, values = example(text)
+    assert match_line(line) == (entry, values)
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)
+def test_an_entry_is_complete(entry: Entry) -> None:
+    assert CAUSE <= entry.rank <= NOISE
+    assert set(entry.rules) <= {rule.code for rule in all_rules()}
+    assert entry.sources
+    for text in entry.texts:
+        (found,) = match([example(text)[0]])
+        for sentence in (found.cause, found.advice):
+            assert not re.search(r"[\[\]]|\?|  | [.,:](?=\s|$)", sentence), sentence
+            assert sentence[0].isupper()
+            assert sentence.endswith(".")
+            assert not [pattern for pattern in AVOIDED if re.search(pattern, sentence, re.IGNORECASE)]
+
+
+def test_ids_are_unique() -> None:
+    ids = [entry.id for entry in entries()]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_numbers_of_a_message_are_in_its_cause() -> None:
+    line = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.91 GiB. GPU 2 has a total capacity of 79.15 GiB of which"
+        " 512.75 MiB is free. Process 7 has 414.00 MiB memory in use. Including non-PyTorch memory, this process has 78.10 GiB memory in"
+        " use. Of the allocated memory 71.20 GiB is allocated by PyTorch, and 4.50 GiB is reserved by PyTorch but unallocated. If"
+        " reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+    )
+    (found,) = match([line])
+    assert found.entry.id == "gpu-out-of-memory"
+    assert found.values["process"] == "78.10 GiB"
+    assert all(number in found.cause for number in ("3.91 GiB", "GPU 2", "512.75 MiB of 79.15 GiB", "71.20 GiB", "4.50 GiB"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ValueError: No slot 2 specified on host work1",
+        "ValueError: No slot \N{LEFT SINGLE QUOTATION MARK}2\N{RIGHT SINGLE QUOTATION MARK} specified on host `work1`",
+        "worker-3: [rank1]:  ValueError:  No slot '2'  specified on host 'work1'\r",
+    ],
+)
+def test_quotes_prefixes_and_spaces_do_not_matter(line: str) -> None:
+    (found,) = match([line])
+    assert (found.entry.id, found.values) == ("include-slot-missing", {"slot": "2", "host": "work1"})
+
+
+def test_a_number_at_the_end_is_a_whole_number() -> None:
+    assert [found.entry.id for found in match(["exits with return code = -9", "exits with return code = -91"])] == [
+        "launcher-exit-sigkill",
+        "launcher-exit",
+    ]
+
+
+def test_a_cause_is_ranked_before_what_follows_from_it() -> None:
+    lines = [
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        "Exception ignored in atexit callback: <function close at 0x7f>",
+        "RuntimeError: CUDA error: invalid device ordinal",
+    ]
+    assert [found.entry.rank for found in match(lines)] == [FOLLOW_UP, NOISE, CAUSE]
+    assert [found.line_number for found in ranked(match(lines))] == [3, 1, 2]
+
+
+def test_what_every_rank_prints_is_one_match() -> None:
+    lines = [f"[rank{rank}]: RuntimeError: CUDA error: invalid device ordinal" for rank in range(64)]
+    assert [found.line_number for found in match(lines)] == [1]
+    steps = [
+        f"OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {2**power}, reducing to {2 ** (power - 1)}" for power in range(90, 1, -1)
+    ]
+    assert len(match(steps)) == MOST_VALUES
+
+
+@pytest.mark.parametrize(
+    "line", ["", "everything went well", "step 7 loss 2.5 memory 70 GiB", "\N{GRINNING FACE}", "\x00\udcff", "not a CUDA device"]
+)
+def test_ordinary_lines_match_nothing(line: str) -> None:
+    assert match([line]) == []
+
+
+def _noise(words: list[str]) -> Callable[[int], Callable[[], object]]:
+    def make(lines: int) -> Callable[[], object]:
+        choice = random.Random(7)
+        text = [" ".join(choice.choices(words, k=12)) for _ in range(lines)]
+        return lambda: match(text)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["words of the texts", "one long line", "the start of a text again and again"])
+def test_the_time_is_linear_in_the_text(kind: str) -> None:
+    if kind == "words of the texts":
+        assert_linear(_noise(" ".join(text for _, text in WORDINGS).split()), 500)
+    elif kind == "one long line":
+        words = " ".join(example(text)[0] for _, text in WORDINGS[::7])
+        assert_linear(lambda size: lambda: match([(words + " out of memory. Tried to allocate") * size]), 2, 4)
+    else:
+        assert_linear(lambda size: lambda: match(["Tried to allocate 2 GiB (GPU 0; 1 GiB total capacity; " * size]), 300)
+
+
+def test_a_template_names_its_places() -> None:
+    assert template.parse("a {{b}} {x:int} c{}") == ["a {b} ", template.Place("x", "int"), " c", template.Place("", "text")]
+    with pytest.raises(ValueError, match="unknown kind"):
+        template.parse("{x:float}")
+    with pytest.raises(ValueError, match="literal word"):
+        template.whole_words(template.parse("{x:int}"))
