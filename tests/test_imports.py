@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -178,3 +179,9 @@ def test_a_plain_check_imports_only_rules_that_can_run(path: str) -> None:
 
 def test_importing_dslint_is_cheap() -> None:
     assert not (HEAVY | SLOW | {"click"}) & imported_by("import dslint")
+
+
+def test_every_package_is_installed() -> None:
+    """setuptools installs only the packages that pyproject.toml names."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    assert set(named) == {name for name, file in FILES.items() if file.name == "__init__.py"}

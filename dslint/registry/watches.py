@@ -27,6 +27,8 @@ class Signals(Record):
     present: frozenset[str]
     written: frozenset[str]
     begins: tuple[str, ...]
+    may_have_more: bool = False
+    """Whether a program can have written further keys, so that none is certainly absent."""
 
 
 def can_run(watches: tuple[str, ...], signals: Signals) -> bool:
@@ -35,7 +37,7 @@ def can_run(watches: tuple[str, ...], signals: Signals) -> bool:
         return True
     for watch in watches:
         if watch[0] == "!":
-            if watch[1:] not in signals.written:
+            if watch[1:] not in signals.written and not signals.may_have_more:
                 return True
         elif watch.startswith(signals.begins):
             return True
@@ -58,7 +60,8 @@ def signals_of(config: Config) -> Signals:
         present.add("text")
     if config.setup is not None:
         present.add("setup")
-    return Signals(frozenset(present), frozenset(found.written), ("always", *found.opaque))
+    may_have_more = isinstance(root, Mapping) and root.may_have_more
+    return Signals(frozenset(present), frozenset(found.written), ("always", *found.opaque), may_have_more)
 
 
 class _Keys:

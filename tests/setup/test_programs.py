@@ -72,6 +72,8 @@ DICTS = {
     "ds = {'a': 1}\nds['me'] = 2\nother = ds\nother['a'] = 3": {"a": 3, "me": 2},
     "with open('x.json', 'w') as f:\n    json.dump({'a': 1}, f)\nds = json.load(open('x.json'))\nds['b'] = 2": {"a": 1, "b": 2},
     "ds = json.loads('{\"a\": 1}')": {"a": 1},
+    "ds = elsewhere()\nds['a'] = 1\nds['b']['c'] = 2\nds.update(d=3)": {"a": 1, "b": {"c": 2}, "d": 3},
+    "ds = None or {'a': 1}": {"a": 1},
 }
 
 
@@ -115,6 +117,11 @@ CALLS = {
         {"a": 1}
     ],
     "from transformers.integrations import HfDeepSpeedConfig\nhf = HfDeepSpeedConfig({'a': 1})": [{"a": 1}],
+    "from deepspeed.runtime.config import DeepSpeedConfig\nDeepSpeedConfig('a.json')": ["a.json"],
+    "ds = {'a': 1} if compute() else elsewhere()\ndeepspeed.initialize(config=ds)": [{"a": 1}],
+    "ds = 'a.json' if compute() else 'b.json'\ndeepspeed.initialize(config=ds)": ["a.json", "b.json"],
+    "if compute():\n    ds = {'a': 1}\nelse:\n    ds = elsewhere()\n    ds['b'] = 2\ndeepspeed.initialize(config=ds)": [{"a": 1}, {"b": 2}],
+    "deepspeed.initialize(config={'a': 1})\nsys.exit(0)!!": [{"a": 1}],
     "from ray.train.torch import TorchTrainer\ndef loop(config):\n    deepspeed.initialize(config=config['ds'])\n"
     "TorchTrainer(loop, train_loop_config={'ds': {'a': 1}})": [{"a": 1}],
 }
@@ -175,6 +182,8 @@ REASONS = {
     "p = deepspeed.add_config_arguments(argparse.ArgumentParser())\ndeepspeed.initialize(args=p.parse_args())": "--deepspeed_config",
     "def run(ds):\n    deepspeed.initialize(config=ds)": "ds is an argument of run",
     "from elsewhere import make\ndeepspeed.initialize(config=make())": "elsewhere.make",
+    "from elsewhere import make\nds = make()\nds['a'] = 1\ndeepspeed.initialize(config=ds)": "a part of the DeepSpeed config",
+    "deepspeed.initialize(config={'a': 1})\nsys.exit(0)!!": "line 4 is not Python",
 }
 
 
@@ -183,6 +192,13 @@ def test_a_config_that_is_not_in_the_program_is_named(program: str) -> None:
     read = read_program(HEAD + program + "\n", "train.py", "train.py", Context(Facts()), named=True)
     assert read is not None
     assert [REASONS[program] in one.reason for one in read.not_judged] == [True]
+
+
+def test_of_a_config_that_is_known_in_part_no_key_is_certainly_absent(folder: Folder) -> None:
+    program = "from elsewhere import make\nds = %s\nds['zero_optimization'] = {'stagee': 3}\ndeepspeed.initialize(config=ds)\n"
+    folder.write({"part.py": HEAD + program % "make()", "whole.py": HEAD + program % "{}"})
+    assert {code for code, _, _ in folder.found("part.py")} & {"DS101", "DS204"} == {"DS101"}
+    assert {code for code, _, _ in folder.found("whole.py")} & {"DS101", "DS204"} == {"DS101", "DS204"}
 
 
 def test_nothing_is_executed(tmp_path: Path) -> None:

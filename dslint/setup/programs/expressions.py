@@ -256,20 +256,18 @@ class Expressions:
     def boolean(self, node: ast.BoolOp, scope: Scope) -> Value:
         """`a and b`, `a or b`."""
         result: Value = Plain(isinstance(node.op, ast.And))
-        soft = unknown = False
+        soft = False
+        candidates: list[Value] = []
         for part in node.values:
-            value = self.value(part, scope)
-            holds = truth(value)
-            soft = soft or is_soft(value)
-            if unknown:
-                continue
+            result = self.value(part, scope)
+            holds = truth(result)
+            soft = soft or is_soft(result)
             if holds is None:
-                unknown = True
+                candidates.append(result)
             elif holds is isinstance(node.op, ast.Or):
-                return _tinted(value, soft=soft)
-            result = value
-        if unknown:
-            return Opaque("a condition decides it")
+                break
+        for value in candidates:
+            result = self.journal.joined(result, value)
         return _tinted(result, soft=soft)
 
     def compare(self, node: ast.Compare, scope: Scope) -> Value:

@@ -53,7 +53,7 @@ class Follower(Statements):
         """A call: of a function of the project, or of one of a library."""
         owner: Value | None = None
         if isinstance(node.func, ast.Attribute):
-            owner = self.value(node.func.value, scope)
+            owner = (self.opened if node.func.attr == "update" else self.value)(node.func.value, scope)
             called = self.attribute_of(owner, node.func.attr)
         else:
             called = self.value(node.func, scope)

@@ -8,6 +8,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.facts import Integration
+from dslint.setup.arguments import SourcedValue
 from dslint.setup.gather import LoadedSetup, Read, follow, settle
 from dslint.setup.model import Setup
 from dslint.setup.programs.read import PythonFile, read_python
@@ -25,6 +26,7 @@ def read_program(text: str, path: str, shown: str, given: Context, *, named: boo
             else None
         )
     not_judged = [NotJudged(_why(unread), unread.given.range) for unread in found.unread]
+    not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
     if not found.calls:
         if not not_judged and not named:
             return None
@@ -38,10 +40,18 @@ def read_program(text: str, path: str, shown: str, given: Context, *, named: boo
 def _why(unread: Unread) -> str:
     """Why the config of a call is not judged, and what the user can do."""
     source = unread.why
-    if source.startswith("-"):
-        return f"the DeepSpeed config is given at launch with {source}. Check the launch script or the config."
     label = Integration(unread.integration).label
+    if unread.is_part:
+        return f"a part of the DeepSpeed config for {label} is not in this program: {source}. Only what the program sets is checked."
+    if source.startswith("-"):
+        return f"the DeepSpeed config is given at launch with {source}. Check the launch script, or the config itself."
     return f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly."
+
+
+def _at(line: SourcedValue) -> str:
+    cell = line.path.rpartition(":")[2] if ":cell " in line.path else ""
+    number = f"line {line.range.start.line}" if line.range else "a line"
+    return f"{number} of {cell}" if cell else number
 
 
 def _called(call: Call, gathered: LoadedSetup) -> str:

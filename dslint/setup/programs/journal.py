@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from dslint.setup.programs.values import Cells, Entry, Opaque, Row, Table, Value, same
+from dslint.setup.programs.values import Cells, Entry, Opaque, Plain, Row, Table, Value, same
 
 _ABSENT: Final = object()
 
 Changes: TypeAlias = dict[tuple[int, str], tuple[Cells, str, Any]]
 
 _DEEPEST = 20
+_MOST_OPTIONS = 8
 
 
 class Journal:
@@ -88,7 +89,8 @@ class Journal:
         """The value that is one of two."""
         if same(left, right):
             return left
-        if isinstance(left, Table) and isinstance(right, Table) and depth < _DEEPEST:
+        of_one = isinstance(left, Table) and isinstance(right, Table) and left.open.get("why") == right.open.get("why")
+        if isinstance(left, Table) and isinstance(right, Table) and of_one and depth < _DEEPEST:
             made = Table(self.cells(optional=True), left.span)
             for name in dict.fromkeys([*left.cells, *right.cells]):
                 one, other = left.cells.get(name), right.cells.get(name)
@@ -97,15 +99,21 @@ class Journal:
                 else:
                     value = self.joined(one.value, other.value, depth + 1)
                     made.cells[name] = Entry(value, one.key_span, one.span, one.literal and value is one.value)
-            if left.open or right.open:
-                made.open["more"] = True
+            made.open.update(left.open | right.open)
             return made
         if isinstance(left, Row) and isinstance(right, Row) and len(left.items) == len(right.items) and depth < _DEEPEST:
             values = [self.joined(one.value, other.value, depth + 1) for one, other in zip(left.items, right.items, strict=True)]
             pairs = zip(left.items, values, strict=True)
             return Row([Entry(value, one.key_span, one.span, one.literal and value is one.value) for one, value in pairs], left.span)
         known = left if isinstance(left, Opaque) and left.why else right
-        return Opaque(known.why if isinstance(known, Opaque) else "a condition decides it")
+        return Opaque(known.why if isinstance(known, Opaque) else "a condition decides it", options=(*_options(left), *_options(right)))
+
+
+def _options(value: Value) -> tuple[Value, ...]:
+    """The dicts and paths that a value can be; at most `_MOST_OPTIONS`."""
+    if isinstance(value, Opaque):
+        return value.options[:_MOST_OPTIONS]
+    return (value,) if isinstance(value, Table) or (isinstance(value, Plain) and isinstance(value.value, str)) else ()
 
 
 def _perhaps(entry: Any) -> Any:

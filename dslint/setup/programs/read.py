@@ -7,14 +7,16 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dslint.setup.arguments import Arguments
+from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.setup.model import Program
 from dslint.setup.programs.expressions import Exhausted
 from dslint.setup.programs.follow import Follower
 from dslint.setup.programs.record import Call, Recorder, Unread
 from dslint.setup.programs.sources import Source, Sources, cells_of
 from dslint.setup.programs.values import Flag, Function, Opaque, Plain, Scope, Table
+from dslint.source.ranges import range_of
 from dslint.source.tree import Comment, Document, Mapping, Span
+from dslint.source.unknown import UNKNOWN
 
 _CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
 """Names of variables and functions that hold or return a config."""
@@ -41,6 +43,8 @@ class PythonFile:
     loose: Arguments | None = None
     documents: dict[str, Document] = field(default_factory=dict)
     sources: Sources = field(default_factory=Sources)
+    broken: list[SourcedValue] = field(default_factory=list)
+    """The first line that is not Python, of the program or of each cell."""
 
     def program_of(self, call: Call) -> Program:
         """The program as it is for one of its calls."""
@@ -78,7 +82,16 @@ def read_python(text: str, shown: str, path: str | None = None, flags: Flags | N
     documents = {one.shown: Document(one.text, None, comments=one.comments(), language=_language(one)) for one in sources.all}
     first = sources.all[0]
     document = documents[first.shown] if not first.is_cell else Document(text, None, language="text")
-    return PythonFile(document, _program(recorder, shown), recorder.calls, recorder.unread, recorder.facts.loose, documents, sources)
+    broken = [_broken(one, documents[one.shown]) for one in sources.all if one.broken and one.path == path]
+    program = _program(recorder, shown)
+    return PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, documents, sources, broken)
+
+
+def _broken(source: Source, document: Document) -> SourcedValue:
+    assert source.broken is not None
+    start = source.lines[source.broken - 1]
+    raw = source.text[start:].partition("\n")[0].strip()
+    return SourcedValue(UNKNOWN, "line", raw, source.shown, range_of(document, Span(start, start + len(raw))))
 
 
 def _language(source: Source) -> str:

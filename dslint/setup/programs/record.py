@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dslint.schemas.recognition import TELLING_KEYS
@@ -38,6 +38,12 @@ _TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer 
 _LIGHTNING = ("lightning.", "pytorch_lightning.", "pl.")
 _TORCH_OPTIMIZERS = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax Lion".split())
 _STRATEGIES = ("DeepSpeedStrategy", "RayDeepSpeedStrategy")
+_READERS = {
+    "HfDeepSpeedConfig": "config_file_or_dict",
+    "HfTrainerDeepSpeedConfig": "config_file_or_dict",
+    "DeepSpeedConfig": "config",
+}
+"""Classes that read a config, with the argument that holds it."""
 
 
 @dataclass(slots=True)
@@ -59,11 +65,15 @@ class Call:
 
 @dataclass(slots=True)
 class Unread:
-    """A call with a config that the program does not contain. `why` says where it comes from."""
+    """A call with a config that the program does not contain. `why` says where it comes from.
+
+    `is_part` is true if the program sets some of its keys, which are judged.
+    """
 
     integration: str
     given: SourcedValue
     why: str
+    is_part: bool = False
 
 
 @dataclass(slots=True)
@@ -110,9 +120,9 @@ class Recorder:
             return self._strategy(call)
         elif short == "DeepSpeedPlugin":
             return self._plugin(call)
-        elif short in ("HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig"):
-            given = call.argument("config_file_or_dict", 0)
-            self._tell_model(given)
+        elif short in _READERS:
+            given = call.argument(_READERS[short], 0)
+            self._tell_model(given, _READERS[short], "deepspeed" if short == "DeepSpeedConfig" else "transformers")
             return given.value if given else None
         elif (
             short.endswith("TrainingArguments") or short in _TRAINER_CLASSES or (short.endswith("Config") and "deepspeed" in call.keywords)
@@ -136,10 +146,10 @@ class Recorder:
             self._ray(call)
         return None
 
-    def _tell_model(self, given: Argument | None) -> None:
+    def _tell_model(self, given: Argument | None, keyword: str, integration: str) -> None:
         """`HfDeepSpeedConfig` tells only `from_pretrained` of the config: another call hands it to DeepSpeed."""
         calls, unread = len(self.calls), len(self.unread)
-        self._take("transformers", "config_file_or_dict", given)
+        self._take(integration, keyword, given)
         self._hints += self.calls[calls:]
         self._unread_hints += self.unread[unread:]
         del self.calls[calls:], self.unread[unread:]
@@ -237,8 +247,9 @@ class Recorder:
         if named is not None and config is not None:
             self.facts.loaders.add("lightning")
             self.calls.append(Call("lightning", self.sourced("strategy", named.span, UNKNOWN, key=named.key), config))
-        if not self.calls and not self.unread:
-            self.calls, self.unread = self._hints, self._unread_hints
+        if not self.calls and (self._hints or not self.unread):
+            self.calls = self._hints
+            self.unread += self._unread_hints
 
     @staticmethod
     def _function(call: CallOf) -> Span:
@@ -253,13 +264,21 @@ class Recorder:
         if given is None:
             return None
         value = given.value
+        taken: Call | None = None
+        for option in _known_options(value):
+            taken = self._take(integration, keyword, replace(given, value=option)) or taken
+        if taken is not None:
+            self._leave(integration, keyword, given, is_part=True)
+            return taken
         path = value.path if isinstance(value, Table) else value.value if isinstance(value, Plain) else None
         made: Call | None = None
         if isinstance(path, str) and path.strip():
             made = Call(integration, self.sourced(keyword, given.span, path, key=given.key))
-        elif isinstance(value, Table):
+        elif isinstance(value, Table) and _says_anything(value):
             config = TreeMaker(self.sources).config(value)
             made = Call(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config)
+            if "why" in value.open:
+                self._leave(integration, keyword, replace(given, value=Opaque(value.open["why"])), is_part=True)
         if made is None:
             self._leave(integration, keyword, given)
             return None
@@ -277,14 +296,15 @@ class Recorder:
         elif isinstance(value, Plain) and isinstance(value.value, str) and value.value.endswith(".json"):
             self.calls.append(Call("", self.sourced(name, span, value.value)))
 
-    def _leave(self, integration: str, keyword: str, given: Argument) -> None:
+    def _leave(self, integration: str, keyword: str, given: Argument, *, is_part: bool = False) -> None:
         value = given.value
-        why = value.why if isinstance(value, Opaque) and value.why else "it is computed"
+        known = value.why if isinstance(value, Opaque) else value.open.get("why") if isinstance(value, Table) else None
+        why = known or "it is computed"
         if isinstance(value, Plain) and not value.value:
             return
         sourced = self.sourced(keyword, given.span, UNKNOWN, key=given.key)
         if all((one.given.range, one.given.path) != (sourced.range, sourced.path) for one in self.unread):
-            self.unread.append(Unread(integration, sourced, why))
+            self.unread.append(Unread(integration, sourced, why, is_part))
 
     def _asked(self, call: CallOf, *names: str) -> dict[str, SourcedValue]:
         """Keyword arguments of a call."""
@@ -306,6 +326,20 @@ class Recorder:
             begin = span.start
         place = Span(begin - source.base, span.end - source.base)
         return SourcedValue(value, name, raw if len(raw) <= 60 and "\n" not in raw else "...", source.shown, range_of(document, place))
+
+
+def _known_options(value: Value) -> list[Value]:
+    """The configs that an unknown value can be."""
+    options = value.options if isinstance(value, Opaque) else ()
+    return [option for option in options if not isinstance(option, Table) or _says_anything(option)]
+
+
+def _says_anything(table: Table) -> bool:
+    """Whether a value of a dict is known; of one that the program builds itself this is taken as given."""
+    values = [entry.value for entry in table.cells.values()]
+    return "why" not in table.open or any(
+        isinstance(value, Plain) or (isinstance(value, Table) and _says_anything(value)) for value in values
+    )
 
 
 def _once(calls: list[CallOf]) -> list[CallOf]:

@@ -15,6 +15,8 @@ from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Pa
 DATABRICKS = "# Databricks notebook source"
 _CELL = "# COMMAND ----------"
 
+_MOST_BROKEN_LINES = 4
+
 
 class Source:
     """One file, or one cell of a notebook: `base` is the offset of its text in the joined text."""
@@ -26,13 +28,27 @@ class Source:
         self.shown = shown
         self.base = base
         self.lines = _line_starts(text)
+        self.broken: int | None = None
+        """The first line that is not Python."""
 
     def parse(self) -> ast.Module | None:
-        """The syntax tree; None if the text is not Python."""
-        try:
-            return ast.parse(self.text.removeprefix("\ufeff"))
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
+        """The syntax tree, without a few lines that are not Python; None if the text is not Python."""
+        text = self.text.removeprefix("\ufeff")
+        for _ in range(_MOST_BROKEN_LINES):
+            try:
+                return ast.parse(text)
+            except SyntaxError as error:
+                text = self._without_line(text, error.lineno or 0)
+            except (ValueError, RecursionError, MemoryError):
+                return None
+        return None
+
+    def _without_line(self, text: str, number: int) -> str:
+        lines = text.split("\n")
+        if 0 < number <= len(lines):
+            self.broken = min(number, self.broken or number)
+            lines[number - 1] = _blanked(lines[number - 1])
+        return "\n".join(lines)
 
     def span(self, node: ast.AST) -> Span:
         """Where a node of the tree is written."""

@@ -135,7 +135,7 @@ class Statements(Expressions):
 
     def assign_item(self, target: ast.Subscript, value: Value, written: ast.expr, scope: Scope) -> None:
         """`owner[key] = value`."""
-        owner, key = self.value(target.value, scope), self.value(target.slice, scope)
+        owner, key = self.opened(target.value, scope), self.value(target.slice, scope)
         if isinstance(owner, Object) and isinstance(key, Plain) and isinstance(key.value, str):
             self.journal.write(owner.cells, key.value, value)
         if isinstance(owner, Row):
@@ -148,6 +148,17 @@ class Statements(Expressions):
         spans = scope.source.span(target.slice), scope.source.span(written)
         self.changed(owner)
         self.journal.write(owner.cells, key.value, Entry(value, *spans, is_literal(written)))
+
+    def opened(self, node: ast.expr, scope: Scope) -> Value:
+        """The value of an expression that the program treats as a dict. One that is not known becomes a dict with more keys."""
+        owner = self.value(node, scope)
+        if not isinstance(owner, Opaque) or not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            return owner
+        made = self.table(scope.source.span(node))
+        made.open["more"] = True
+        made.open["why"] = owner.why
+        self.assign(node, made, node, scope)
+        return made
 
     def delete(self, node: ast.Delete, scope: Scope) -> None:
         """`del owner[key]`."""

@@ -36,11 +36,15 @@ class Plain:
 
 @dataclass(slots=True, frozen=True)
 class Opaque:
-    """A value that is not known. `why` names where it comes from; `made` is the function or class of a library that made it."""
+    """A value that is not known. `why` names where it comes from; `made` is the function or class of a library that made it.
+
+    `options` are values that it can have, as far as they are known: a condition selects one of them.
+    """
 
     why: str = ""
     made: str = ""
     span: Span | None = None
+    options: tuple[Value, ...] = ()
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Table:
-    """A dict. With "more" in `open` it may have more keys.
+    """A dict. With "more" in `open` it may have more keys; "why" in `open` says where those come from, if they all have one source.
 
     `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
     """
