@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from dslint import project
 from dslint.facts import NEWEST, Release
 from dslint.schemas import marks
 from dslint.schemas.auto import FILLED
@@ -48,9 +49,10 @@ class _Writer:
         self.auto_is_real = integration not in ("transformers", "accelerate")
 
     def config(self) -> Schema:
+        name = f"deepspeed-config/{self.release}" + (f"/{self.integration}" if self.integration else "")
         return {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "$id": f"urn:dslint:deepspeed-config:{self.release}" + (f":{self.integration}" if self.integration else ""),
+            "$id": f"{project.SITE}/schemas/{name}.json" if project.SITE else f"urn:dslint:{name.replace('/', ':')}",
             "title": "DeepSpeed config",
             "description": _text(DeepSpeedConfig.__doc__) + f" As DeepSpeed {self.release} reads it.",
             **self.section(DeepSpeedConfig, ()),

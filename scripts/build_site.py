@@ -25,6 +25,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from docs_pages import site_pages  # noqa: E402 - a script, found through the line above
 
+from dslint import project  # noqa: E402
+
 ELSEWHERE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "docs/coverage.tsv": "coverage.md"}
 """Files of the repository that have another path on the site."""
 
@@ -88,6 +90,7 @@ def write_config(path: Path, pages: dict[str, str], site_dir: Path) -> Path:
     """Write MkDocs' configuration for the collected pages."""
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
     config |= {"docs_dir": "pages", "site_dir": str(site_dir), "nav": filled(config["nav"], pages)}
+    config |= {name: address for name, address in (("site_url", project.SITE), ("repo_url", project.REPOSITORY)) if address}
     path.write_text(yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return path
 

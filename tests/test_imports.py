@@ -66,7 +66,7 @@ def inside(name: str, file: Path) -> set[str]:
 GRAPH = {name: inside(name, file) for name, file in FILES.items()}
 
 LAYERS = (
-    ("dslint.record", "dslint.diagnostics", "dslint.errors", "dslint.moved"),
+    ("dslint.record", "dslint.diagnostics", "dslint.errors", "dslint.moved", "dslint.project"),
     ("dslint.source",),
     ("dslint.facts",),
     ("dslint.schemas",),

@@ -103,7 +103,7 @@ def command(path: str, finder: Finder, output_format: str, color: str, plot: str
     """Run the real DeepSpeed engine with a config for a few optimizer steps, and report whether it starts and how much memory it uses.
 
     CONFIG is a file, or "-" for standard input. The engine runs in its own process and a temporary folder: it writes to no path of the
-    config and sends nothing. Requires torch and DeepSpeed: pip install "dslint[probe]".
+    config and sends nothing. Requires torch and DeepSpeed: pip install "deepspeed-lint[probe]".
 
     \b
     Exit codes:

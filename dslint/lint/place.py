@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping as Table
 
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Range, Related
+from dslint.project import rule_url
 from dslint.rule import Finding, FixPlan, RuleInfo
 from dslint.source.change import Replace
 from dslint.source.ranges import range_of
@@ -29,6 +30,7 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, othe
         (finding.phase or rule.phase) if effect is Effect.CRASH else None,
         finding.message,
         finding.help,
+        url=rule_url(rule.code) if rule.module.startswith("dslint.rules.") else None,
         pointer=elsewhere.pointer,
         range=elsewhere.range,
         related=tuple(one if isinstance(one, Related) else _related(*one, document, shown) for one in finding.related),

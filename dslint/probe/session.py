@@ -21,6 +21,7 @@ from typing import IO, Any
 from dslint.probe.answer import Answer
 from dslint.probe.question import Question
 from dslint.probe.safety import environment
+from dslint.project import install_command
 
 Progress = Callable[[str, float | None], None]
 """Called with the current activity, and the finished fraction of it if known."""
@@ -35,7 +36,7 @@ def missing() -> str | None:
     if not absent:
         return None
     verb = "is" if len(absent) == 1 else "are"
-    return f"{' and '.join(absent)} {verb} not installed: pip install 'dslint[probe]'"
+    return f"{' and '.join(absent)} {verb} not installed: {install_command('probe')}"
 
 
 def ask(question: Question, *, timeout: float, progress: Progress) -> Answer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dslint.project import install_command
+
 FAMILIES = (None, "DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica")
 """Fonts to draw with: the machine's default, else the first of these that is installed."""
 
@@ -24,7 +26,7 @@ def png(svg: str) -> bytes:
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
-        raise NoRenderer('PNG output requires resvg: pip install "dslint[plot]", or write a .svg') from None
+        raise NoRenderer(f"PNG output requires resvg: {install_command('plot')}, or write a .svg") from None
     blank = svg_to_bytes(svg_string=LETTER.format(""))
     for family in FAMILIES:
         if svg_to_bytes(svg_string=LETTER.format("M"), sans_serif_family=family) != blank:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias
 from urllib.parse import quote
 
-from dslint import __version__
+from dslint import __version__, project
 from dslint.diagnostics import Applicability, Diagnostic, Fix, Place, Range, Severity
 from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.report.json_format import fingerprinted, portable
@@ -78,12 +78,14 @@ def log(results: Results) -> Data:
     for one, result in zip(kept, written, strict=True):
         result["ruleIndex"] = indices[one.diagnostic.code]
     known = {rule.code: rule for rule in results.rules}
-    driver = {
+    driver: Data = {
         "name": "dslint",
         "version": __version__,
         "semanticVersion": __version__,
         "rules": [_rule(diagnostic, known[code].load() if code in known else None) for code, diagnostic in first.items()],
     }
+    if home := project.SITE or project.REPOSITORY:
+        driver["informationUri"] = home
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",

@@ -246,7 +246,7 @@ def test_without_torch_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = session.ask(QUESTION, timeout=1, progress=lambda *_: None)
     assert answer.unable is not None
     assert "torch and deepspeed are not installed" in answer.unable
-    assert "pip install 'dslint[probe]'" in answer.unable
+    assert 'pip install "deepspeed-lint[probe]"' in answer.unable
     assert result(answer).exit_code == 3
 
 
@@ -263,7 +263,7 @@ def test_the_program_without_torch(tmp_path: Path) -> None:
     )
     assert done.returncode == 3
     assert "torch and deepspeed are not installed" in done.stdout
-    assert "pip install 'dslint[probe]'" in " ".join(done.stdout.split())
+    assert 'pip install "deepspeed-lint[probe]"' in " ".join(done.stdout.split())
     assert not done.stderr
 
 

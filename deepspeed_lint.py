@@ -1,0 +1,32 @@
+"""Starts dslint, and says so clearly if another package of the name `dslint` hides it.
+
+The distribution deepspeed-lint provides the package and the command `dslint`. On package indexes a different project is named dslint; if
+both are installed in one environment, the later installation overwrites files of the earlier one.
+"""
+
+import sys
+
+OTHER = """\
+dslint: the package "dslint" that Python imports is not the linter for DeepSpeed configs, or its files are incomplete.
+A different project, a linter for datasets of speech, has the name dslint on package indexes. One environment cannot hold both:
+  pip uninstall dslint
+  pip install --force-reinstall --no-deps deepspeed-lint"""
+
+
+def main() -> None:
+    """The console script `dslint`. Exits with 2 if the package is another project's."""
+    try:
+        from dslint.project import DISTRIBUTION
+
+        assert DISTRIBUTION == "deepspeed-lint"
+        from dslint.cli import main as run
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "dslint":
+            raise
+        print(OTHER, file=sys.stderr)
+        sys.exit(2)
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The project's name, and its address, which one file holds."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dslint import project
+from dslint.cli import cli
+from dslint.schemas.export import json_schema
+
+ROOT = Path(__file__).resolve().parents[2]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+SITE = "https://docs.example.org/lint"
+
+
+def test_the_distribution_has_the_name_that_messages_give() -> None:
+    assert PYPROJECT["project"]["name"] == project.DISTRIBUTION
+    for extra in PYPROJECT["project"]["optional-dependencies"]:
+        assert re.fullmatch(r'pip install "deepspeed-lint\[[a-z]+\]"', project.install_command(extra))
+
+
+def test_no_document_or_message_installs_another_project() -> None:
+    texts = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "dslint").rglob("*.py"), ROOT / "action.yml"]
+    found = [path.name for path in texts if re.search(r"pip install(?: -\S+)* ['\"]?dslint\b", path.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_every_package_is_in_the_wheel() -> None:
+    folders = {"dslint": ROOT / "dslint", "dslint.rules": ROOT / "rules", "dslint.schemas": ROOT / "schemas"}
+    found = {
+        ".".join([name, *file.parent.relative_to(folder).parts])
+        for name, folder in folders.items()
+        for file in folder.rglob("__init__.py")
+        if name != "dslint" or file.relative_to(folder).parts[0] not in ("rules", "schemas")
+    }
+    assert found == set(PYPROJECT["tool"]["setuptools"]["packages"])
+
+
+@pytest.mark.parametrize("content", ["", "def main(): raise SystemExit('checks speech')\n"], ids=["empty", "with a command"])
+def test_another_package_of_the_same_name_is_named(tmp_path: Path, content: str) -> None:
+    """On package indexes `dslint` is a linter of speech datasets."""
+    other = tmp_path / "dslint"
+    other.mkdir()
+    (other / "__init__.py").write_text("", encoding="utf-8")
+    (other / "cli.py").write_text(content, encoding="utf-8")
+    (tmp_path / "deepspeed_lint.py").write_bytes((ROOT / "deepspeed_lint.py").read_bytes())
+    command = [sys.executable, "-m", "deepspeed_lint", "check", "x.json"]
+    done = subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "pip uninstall dslint" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_launcher_starts_dslint() -> None:
+    done = subprocess.run([sys.executable, "-m", "deepspeed_lint", "--version"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("dslint ")
+
+
+def test_an_address_leads_to_pages_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "ds_config.json"
+    config.write_text('{"train_micro_batch_size_per_gpu": 4, "elasticity": {}}', encoding="utf-8")
+    for address in ("", SITE):
+        monkeypatch.setattr(project, "SITE", address)
+        sarif = CliRunner().invoke(cli, ["check", str(config), "--output-format", "sarif"]).stdout
+        assert (f'"{SITE}/rules/DS109.html"' in sarif) == bool(address)
+        assert ('"informationUri"' in sarif) == bool(address)
+        assert json_schema()["$id"].startswith(address or "urn:dslint:")
+
+
+def test_no_address_is_written_anywhere_else() -> None:
+    held = {"REPOSITORY": project.REPOSITORY, "SITE": project.SITE}
+    for path in [*ROOT.glob("*.md"), ROOT / "mkdocs.yml", ROOT / "pyproject.toml", *(ROOT / "dslint").rglob("*.py")]:
+        text = path.read_text(encoding="utf-8")
+        assert path.name == "project.py" or not any(address and address in text for address in held.values()), path
