@@ -20,6 +20,9 @@ TELLING_KEYS = frozenset(
 )
 """Top-level keys that only a training config has."""
 
+FRAGMENTS = tuple(f"template_zero{stage}.json" for stage in range(4))
+"""Ends of the names of configs that DeepSpeed's autotuner completes (deepspeed/autotuning/config_templates)."""
+
 INFERENCE_KEYS = frozenset(
     {
         "replace_with_kernel_inject",

@@ -100,7 +100,10 @@ class Config:
         if key in DERIVED and key not in self._derived:
             self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation must not depend on itself
             self._derived[key] = self._absent(path) or _as_value(DERIVED[key](self))
-        return self._derived.get(key) or written or self._absent(path) or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
+        found = self._derived.get(key) or written or self._absent(path)
+        if found is None and key not in KEYS and self.has(path):
+            return Value(UNKNOWN, Origin.WRITTEN)  # a parameter of a type that is not known
+        return found or Value(default_of(KEYS[key], self.release), Origin.DEFAULT)
 
     def _filled(self, key: str, unknown: Value) -> Value:
         """The value that fills an "auto", if the training arguments or the model determine it."""

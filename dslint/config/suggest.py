@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from difflib import SequenceMatcher
 
+from dslint.config.sections import children
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.nicknames import NICKNAMES
 from dslint.source.tree import Mapping, Node, Path
@@ -12,22 +13,22 @@ CLOSE = 0.8
 """The similarity (`SequenceMatcher.ratio`) from which a name counts as a misspelling."""
 
 
-def suggest(name: str, value: Node, path: Path, section: str, known: dict[str, str], present: set[str]) -> Path | None:
-    """The intended path, or None.
+def suggest(name: str, value: Node, path: Path, section: str, present: set[str], top: set[str]) -> Path | None:
+    """The intended path, or None. `present` are the keys of the section that are written, `top` those of the top level.
 
     It searches the keys of the section that are not written yet, then nicknames, then the whole config: a name that is a key of another
     section belongs there.
     """
-    folded = _fold(name)
+    folded, known = _fold(name), children().get(section, {})
     siblings = [other for other, key in known.items() if other != "*" and other not in present and _may_be(value, key)]
     for other in siblings:
         if _fold(other) == folded:
             return (*path, other)
     nickname = NICKNAMES.get(folded)
-    if nickname and not section and nickname.split(".")[0] not in present and _may_be(value, nickname):
+    if nickname and not section and nickname.split(".")[0] not in present and _may_be(value, nickname) and _fits(value, nickname):
         return tuple(nickname.split("."))
-    close = _closest(folded, siblings)
-    return (*path, close) if close is not None else _elsewhere(name, value, section)
+    close = _closest(folded, [other for other in siblings if _fits(value, known[other])])
+    return (*path, close) if close is not None else _elsewhere(name, value, section, top)
 
 
 def _may_be(value: Node, key: str) -> bool:
@@ -36,8 +37,18 @@ def _may_be(value: Node, key: str) -> bool:
     return spec is None or ("until" not in spec and isinstance(value, Mapping) == ("section" in spec["types"] or "dict" in spec["types"]))
 
 
-def _elsewhere(name: str, value: Node, section: str) -> Path | None:
-    """The other section with a key of this name, if it is unique or the shallowest."""
+def _fits(value: Node, section: str) -> bool:
+    """Whether a written section has a key of the section that is supposed to be meant. An empty section, or a value, fits everywhere."""
+    names = {member.key.value for member in value.members} if isinstance(value, Mapping) else set()
+    known = children().get(section, {})
+    return not names or not known or not names.isdisjoint(known)
+
+
+def _elsewhere(name: str, value: Node, section: str, written: set[str]) -> Path | None:
+    """The other section with a key of this name, if it is unique or the shallowest.
+
+    A key of one section is not moved into another section that is off because it is not written.
+    """
     places = [
         key
         for key in KEYS
@@ -50,7 +61,13 @@ def _elsewhere(name: str, value: Node, section: str) -> Path | None:
     places.sort(key=lambda key: key.count("."))
     if not places or (len(places) > 1 and places[0].count(".") == places[1].count(".")):
         return None
-    return tuple(places[0].split("."))
+    found = tuple(places[0].split("."))
+    return None if section and _is_off(found[0], written) else found
+
+
+def _is_off(top: str, written: set[str]) -> bool:
+    """Whether a top-level section has to be enabled, and is not written."""
+    return f"{top}.enabled" in KEYS and top not in written and top != "fp16"
 
 
 def _closest(folded: str, names: list[str]) -> str | None:

@@ -25,7 +25,7 @@ REMOVED: Consequence = ("raises", "parse", "an error")
 class Validator:
     """Walks a tree once. Afterwards `values` has the value of every written key by path, and `violations` the errors.
 
-    `doubtful` are unwritten paths with unknown values: the keys that misspelt keys were meant to be.
+    `doubtful` are unwritten paths with unknown values: the keys that misspelt keys were meant to be. `top` are the top-level keys.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -33,9 +33,11 @@ class Validator:
         self.values: dict[Path, Value] = {}
         self.violations: list[Violation] = []
         self.doubtful: set[Path] = set()
+        self.top: set[str] = set()
 
     def root(self, node: Mapping) -> None:
         """Validate a whole config."""
+        self.top = {member.key.value for member in node.members}
         self._section(node, (), "")
 
     # ------------------------------------------------------------------ sections
@@ -85,7 +87,7 @@ class Validator:
             return  # an argument of DeepSpeed's model class, not a key
         from dslint.config.suggest import suggest  # imports difflib, which is needed only here
 
-        meant = suggest(name, member.value, here[:-1], section, children().get(section, {}), set(siblings))
+        meant = suggest(name, member.value, here[:-1], section, set(siblings), self.top)
         refused = refuses and not (_is_auto(member.value) and drops_auto(section, self.facts.deepspeed))
         kind = ViolationKind.UNKNOWN_KEY if meant is None or meant[:-1] == here[:-1] else ViolationKind.MISPLACED_KEY
         self._violate(kind, here, section, {}, consequence=REFUSED if refused else None, meant=meant)

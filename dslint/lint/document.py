@@ -15,6 +15,7 @@ from dslint.lint.results import FileResult, Skipped
 from dslint.lint.run import by_needs, run_rules
 from dslint.record import Record
 from dslint.rule import RuleInfo
+from dslint.schemas.recognition import FRAGMENTS
 from dslint.source.tree import Document
 
 
@@ -32,6 +33,8 @@ def lint_text(text: str, shown: str, given: Facts | Context, rules: Iterable[Rul
 
 
 def _lint(loaded: Loaded, shown: str, rules: Iterable[RuleInfo], *, named: bool) -> FileResult | None:
+    if shown.endswith(FRAGMENTS) and loaded.kind is FileKind.DS_CONFIG:
+        loaded = loaded._replace(kind=FileKind.TEMPLATE, note="a template of DeepSpeed's autotuner, which adds the other keys.")
     if loaded.kind is FileKind.DS_CONFIG:
         return lint_loaded(loaded, shown, rules)
     if not named and loaded.kind not in (FileKind.TEMPLATE, FileKind.INFERENCE):

@@ -43,6 +43,8 @@ BOOLEANS = frozenset(
     | {"do_train", "do_eval", "gradient_checkpointing", "predict_with_generate", "ds3_gather_for_generation"}
 )
 
+NUMBERS_AND_SWITCHES = FLOATS | INTEGERS | BOOLEANS
+
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 _LONGEST_NUMBER = 100

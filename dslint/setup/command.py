@@ -310,6 +310,16 @@ def _included(text: str) -> int | None:
     return sum(len(host.split(",")) for host in hosts) if all(hosts) else None
 
 
+PARALLEL_FLAGS = {"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"}
+"""By fact: the flag of Megatron that sets it."""
+
+
+def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
+    """The sizes of Megatron's parallel groups among the program's flags, by the name of the fact."""
+    sizes = ((fact, _number(command.flags, flag), command.flags.get(flag)) for fact, flag in PARALLEL_FLAGS.items())
+    return {fact: (size, given) for fact, size, given in sizes if size is not None and given is not None}
+
+
 def training_flags(command: Command) -> dict[str, SourcedValue]:
     """The training arguments among the program's flags."""
     return {name: given for name, given in command.flags.items() if name in ARGUMENTS}

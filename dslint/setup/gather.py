@@ -11,10 +11,11 @@ from dslint.config.load import load
 from dslint.diagnostics import NotJudged
 from dslint.facts import Facts, Integration
 from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
-from dslint.setup.arguments import Arguments, SourcedValue, given_at
+from dslint.setup.arguments import NUMBERS_AND_SWITCHES, Arguments, SourcedValue, given_at
 from dslint.setup.files import Linked, find, is_elsewhere
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
+from dslint.setup.placeholders import with_unknown
 from dslint.setup.training import framework_of, read_training, what_else
 from dslint.source.parse import parse
 from dslint.source.read import ReadError
@@ -91,15 +92,19 @@ def read_yaml(text: str, path: str, shown: str, given: Context, *, named: bool) 
     """Read a YAML text. None for a file that was discovered, not named, and has nothing to do with DeepSpeed."""
     document = parse_yaml(text)
     if is_accelerate(document):
+        document, unknown = with_unknown(document, ("mixed_precision", "num_machines", "num_processes", "deepspeed_config"))
         accelerate = read_accelerate(document, shown)
         gathered = LoadedSetup(Setup(accelerate=accelerate), given, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
         follow_accelerate(gathered, path)
-        return Read(FileKind.ACCELERATE, document, [settle(gathered)], _said(gathered, "an Accelerate config"))
+        said = _said(gathered, "an Accelerate config")
+        return Read(FileKind.ACCELERATE, document, [settle(gathered)], said, [unknown] if unknown else [])
     framework = framework_of(document)
     if framework is not None:
+        document, unknown = with_unknown(document, ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES))
         gathered = LoadedSetup(Setup(arguments=read_training(document, shown, framework)), given, documents={shown: document})
         if follow_training(gathered, document, path, shown):
-            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, f"training arguments for {framework}"))
+            said = _said(gathered, f"training arguments for {framework}")
+            return Read(FileKind.TRAINING, document, [settle(gathered)], said, [unknown] if unknown and gathered.config is not None else [])
         said = f"training arguments for {framework}, without a DeepSpeed config; not checked."
         return Read(FileKind.UNRELATED, document, note=said) if named else None
     if not named:
@@ -132,6 +137,10 @@ def follow_accelerate(gathered: LoadedSetup, path: str) -> None:
     if file.config_file is not None:
         follow(gathered, file.config_file, path)
         return
+    named = file.block.get("deepspeed_config_file")
+    if named is not None and named.value is UNKNOWN:
+        gathered.setup = replace(gathered.setup, link=named)
+        return
     gathered.config = made_by(gathered.documents[file.path], file, gathered.setup.arguments)
     gathered.setup = replace(gathered.setup, config=file.path, made=True)
 
@@ -146,6 +155,9 @@ def follow_training(gathered: LoadedSetup, document: Document, path: str, shown:
         gathered.config = below(document, ("deepspeed",))
         link = given_at(document, shown, ("deepspeed",), "", None)
         gathered.setup = replace(gathered.setup, config=shown, link=link)
+        return True
+    if isinstance(node, Scalar) and node.value is UNKNOWN:
+        gathered.setup = replace(gathered.setup, link=given_at(document, shown, ("deepspeed",), "", UNKNOWN))
         return True
     if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.value.strip():
         return False
@@ -254,4 +266,6 @@ def _said(gathered: LoadedSetup, what: str) -> str:
         return f"{what}; DeepSpeed config: {setup.config}."
     if str(setup.link.value) in BUILT_IN:
         return f'{what}; DeepSpeed config: "{setup.link.value}", built into the framework.'
+    if setup.link.value is UNKNOWN:
+        return f"{what}; DeepSpeed config: {setup.link.raw}, which only the run knows."
     return f"{what}; DeepSpeed config: {setup.link.value}, not found and not checked."

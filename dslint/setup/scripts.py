@@ -11,7 +11,7 @@ from dslint.diagnostics import NotJudged
 from dslint.facts import Integration
 from dslint.setup.accelerate import AccelerateFile, is_accelerate, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue
-from dslint.setup.command import Command, read_arguments, read_command, training_flags
+from dslint.setup.command import Command, parallel_sizes, read_arguments, read_command, training_flags
 from dslint.setup.files import Linked, find, find_checkout
 from dslint.setup.flags import accelerate_flags, configs_of_flags, keys_of_flags
 from dslint.setup.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
@@ -138,6 +138,7 @@ def _said(command: Command, gathered: LoadedSetup) -> str:
 def gather_command(command: Command, document: Document, path: str, shown: str, given: Context) -> LoadedSetup | None:
     """The setup of a launch command; None if it does not use DeepSpeed."""
     gathered = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
+    _infer_parallel_sizes(gathered, command)
     _read_accelerate(gathered, command, path)
     _read_program(gathered, command, path)
     training = _read_training_files(gathered, command, path)
@@ -167,6 +168,12 @@ def gather_command(command: Command, document: Document, path: str, shown: str, 
     _follow_hostfile(gathered, command, path)
     setup = gathered.setup
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
+
+
+def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> None:
+    for fact, (size, given) in parallel_sizes(command).items():
+        if gathered.context.get(fact) is None:
+            gathered.context = gathered.context.inferring(f"{given.shown} ({given.where})", **{fact: size})
 
 
 def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config, Violation, ViolationKind
-from dslint.diagnostics import Effect, Phase
+from dslint.config import UNKNOWN, Config, Violation, ViolationKind
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import removed, replacement, without
+from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Insert, Remove, Rename
-from dslint.source.tree import Mapping, Path, plain
+from dslint.source.tree import Mapping, Path, dotted, plain
 
 NEVER = "0.0.0"
 """The last release that read a key, for a key that no release has read."""
+
+REPLACED = ("amp", "curriculum_learning", "elasticity")
+"""Removed features that other settings replace: a precision, data efficiency, the batch sizes."""
 
 CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
 DEPRECATION = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel._process_deprecated_field"
@@ -37,7 +41,8 @@ def removed_key(config: Config) -> Iterator[Finding]:
 
     DeepSpeed raises `DeepSpeedConfigError` before it reads anything else, even where the feature is disabled or the value is null.
 
-    Remove the key.
+    Remove the key. If the feature was on, the training is another one without it: dslint removes the key with `--unsafe-fixes` only, and
+    leaves it to you where another setting takes its place.
     """
     for violation in config.violations_of(ViolationKind.REMOVED):
         until = violation.spec["until"]
@@ -51,7 +56,7 @@ def removed_key(config: Config) -> Iterator[Finding]:
             if section
             else " ".join(filter(None, ("Remove it.", until.get("note"), use))),
             on="key",
-            fix=section or removed(violation.path),
+            fix=section or _without_feature(config, violation),
         )
 
 
@@ -63,7 +68,8 @@ def dead_key(config: Config) -> Iterator[Finding]:
     """A key that older releases read and this release silently ignores.
 
     The feature was removed, or the key has another name now. DeepSpeed raises no error, and the setting does nothing. What is switched off
-    anyway (false, null, `"enabled": false`) loses nothing and is an info.
+    anyway (false, null, `"enabled": false`) loses nothing and is an info, and so is a setting of NVMe in a config that does not offload to
+    it, and a value that is the default of the new key.
 
     Use the key that replaces it, or remove it.
     """
@@ -77,8 +83,15 @@ def dead_key(config: Config) -> Iterator[Finding]:
             help=" ".join(filter(None, (f"Use `{until['use']}`." if until.get("use") else "Remove it.", until.get("note")))),
             on="key",
             fix=_use_instead(config, violation),
-            effect=Effect.ADVICE if _is_off(config, violation.path) else None,
+            effect=Effect.ADVICE if _is_off(config, violation.path) or _changes_nothing(config, violation) else None,
         )
+
+
+def _changes_nothing(config: Config, violation: Violation) -> bool:
+    """Whether DeepSpeed would do the same if it read the key: the value is the default of the key that replaces it, or nothing reads both."""
+    default = KEYS.get(violation.spec["until"].get("use", ""), {}).get("default", UNKNOWN)
+    unread = violation.path[0] == "aio" and not any(to_nvme(config, section) for section in OFFLOAD_SECTIONS)
+    return unread or bool(default is not UNKNOWN and config.literal(violation.path) == default)
 
 
 def _offload_section(config: Config, violation: Violation) -> FixPlan | None:
@@ -90,11 +103,23 @@ def _offload_section(config: Config, violation: Violation) -> FixPlan | None:
     return safe(f'write "{to[-1]}": {{"device": "cpu"}}', Remove(violation.path), Insert(to[:-1], to[-1], '{"device": "cpu"}'))
 
 
+def _without_feature(config: Config, violation: Violation) -> FixPlan | None:
+    """Remove the key of a feature that is gone. None where the feature is on, and another setting has to take its place."""
+    if _is_off(config, violation.path):
+        return removed(violation.path)
+    return None if violation.path[0] in REPLACED else without(config, violation.path, Applicability.UNSAFE)
+
+
 def _is_off(config: Config, path: Path) -> bool:
-    """Whether the value switches off what the key is for: false, null, an empty section, or a section with `enabled` false."""
+    """Whether the value switches off what the key is for.
+
+    That is false, null, an empty section, a section with `enabled` false, or one without `enabled` that has to be enabled.
+    """
     node = config.node(path)
     if isinstance(node, Mapping):
-        return not node.members or config.literal((*path, "enabled")) is False
+        enabled = (*path, "enabled")
+        has_switch = path[0] in REPLACED or f"{dotted(path)}.enabled" in KEYS
+        return not node.members or config.literal(enabled) is False or (has_switch and not config.has(enabled))
     return config.is_null(path) or config.literal(path) is False
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import children
@@ -20,7 +21,7 @@ from dslint.schemas.derive import MICRO, TRAIN
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.change import Move, Remove, Replace
-from dslint.source.tree import Mapping, Member, dotted
+from dslint.source.tree import Mapping, Member, Path, dotted
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 
@@ -237,7 +238,7 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
             yield Finding(
                 violation.path,
                 f"{_unknown_key(config, violation)}DeepSpeed silently ignores it.",
-                help="Move its keys to the top level." if _unwrap(config, violation) else _advice(violation),
+                help=_advice(config, violation),
                 on="key",
                 fix=_move_into_params(config, violation) or _unwrap(config, violation) or _remove(config, violation),
                 effect=None if _is_meant_for_training(config, violation) else Effect.ADVICE,
@@ -252,7 +253,11 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
             )
 
 
-def _advice(violation: Violation) -> str:
+def _advice(config: Config, violation: Violation) -> str:
+    if _move_into_params(config, violation):
+        return f"Move it into `{violation.section}.params`."
+    if _unwrap(config, violation):
+        return "Move its keys to the top level."
     owner = owner_of(violation.path)
     if owner is not None:
         return f"Move it to {owner}."
@@ -276,12 +281,28 @@ def _unwrap(config: Config, violation: Violation) -> FixPlan | None:
 def _is_meant_for_training(config: Config, violation: Violation) -> bool:
     """Whether ignoring the key loses a setting of the training, and not one that is off or that the program may read itself."""
     path = violation.path
+    parameter = _parameter(config, violation)
+    if parameter is not None:
+        return not ("default" in parameter and config.literal(path) == parameter["default"])
     if config.is_null(path) or config.literal(path) is False or config.literal((*path, "enabled")) is False:
         return False
     if len(path) > 1 or _unwrap(config, violation) is not None:
-        return True
+        return not _is_switched_off(config, path[:-1])
     of_program = sum(len(one.path) == 1 for one in config.violations_of(ViolationKind.UNKNOWN_KEY)) >= MANY_OF_THE_PROGRAM
     return (path[0] in PARALLEL_NAMES or owner_of(path) is not None) and not of_program
+
+
+def _is_switched_off(config: Config, section: Path) -> bool:
+    """Whether a section, or one around it, is written with `enabled` false."""
+    return any(config.literal((*section[:depth], "enabled")) is False for depth in range(1, len(section) + 1))
+
+
+def _parameter(config: Config, violation: Violation) -> dict[str, Any] | None:
+    """The parameter that the key is, if it is written next to the `type` it is for, where DeepSpeed does not read it."""
+    section = violation.section
+    if section not in ("optimizer", "scheduler"):
+        return None
+    return (params_of(section, config.value(f"{section}.type")) or {}).get(str(violation.path[-1]))
 
 
 def _remove(config: Config, violation: Violation) -> FixPlan | None:
@@ -294,9 +315,8 @@ def _remove(config: Config, violation: Violation) -> FixPlan | None:
 
 
 def _move_into_params(config: Config, violation: Violation) -> FixPlan | None:
-    """Move a parameter that is written next to the `type` it is for, where DeepSpeed does not read it."""
-    section, name = violation.section, str(violation.path[-1])
-    if section not in ("optimizer", "scheduler") or name not in (params_of(section, config.value(f"{section}.type")) or {}):
+    """Move a parameter that is written next to its `type` to the others."""
+    to = (violation.section, "params", str(violation.path[-1]))
+    if _parameter(config, violation) is None or config.has(to):
         return None
-    to = (section, "params", name)
-    return None if config.has(to) else unsafe(f"move to {section}.params", Move(violation.path, to))
+    return unsafe(f"move to {violation.section}.params", Move(violation.path, to))

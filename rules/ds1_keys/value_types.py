@@ -66,7 +66,8 @@ def wrong_type(config: Config) -> Iterator[Finding]:
             yield _rejected(
                 config,
                 violation,
-                help=_without_quotes(config, violation) or (f"{meant.title[:1].upper()}{meant.title[1:]}." if meant else None),
+                help=_without_quotes(config, violation)
+                or (f"{meant.title[:1].upper()}{meant.title[1:]}." if meant else _whole_number(config, violation)),
                 fix=safe(f"write {word}", Set(violation.path, word)) if word else meant,
             )
 
@@ -92,6 +93,13 @@ def _without_quotes(config: Config, violation: Violation) -> str | None:
         return f"Write {meant}: a value without quotes runs to the end of the line."
     word = _unquoted(config, violation)
     return f"Write {word} without quotes." if word else None
+
+
+def _whole_number(config: Config, violation: Violation) -> str | None:
+    """The help for a fraction where an integer is expected."""
+    default = violation.spec.get("default")
+    fraction = isinstance(config.literal(violation.path), float) and "float" not in violation.spec["types"]
+    return f"Write an integer; the default is {shown_value(default)}." if fraction and isinstance(default, int) else None
 
 
 def _without_comma(config: Config, violation: Violation) -> FixPlan | None:

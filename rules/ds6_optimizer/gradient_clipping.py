@@ -52,12 +52,17 @@ def max_grad_norm_in_optimizer(config: Config) -> Iterator[Finding]:
     yield Finding(
         key,
         f"max_grad_norm {norm} is not an optimizer parameter: DeepSpeed raises {error}.",
-        help=f'Write "gradient_clipping": {norm} at the top level.'
-        if parses
-        else 'Write "gradient_clipping" with a number at the top level.',
+        help=_clip_by(config, norm if parses else None),
         fix=_as_gradient_clipping(config, key) if parses else None,
         phase=None if parses else Phase.PARSE,
     )
+
+
+def _clip_by(config: Config, norm: str | None) -> str:
+    """The help: where the norm belongs. `norm` is None if what is written is not a number."""
+    if config.has("gradient_clipping"):
+        return f"Remove it: gradient_clipping {config.quote('gradient_clipping')} at the top level clips the gradients."
+    return f'Write "gradient_clipping"{" with a number" if norm is None else f": {norm}"} at the top level.'
 
 
 def _as_gradient_clipping(config: Config, key: str) -> FixPlan | None:

@@ -91,7 +91,8 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
 def _optimizes(config: Config) -> bool:
     """Whether the config has a setting of training steps. A config for inference has none, and saves no model."""
     keys = ("optimizer", "scheduler", "gradient_accumulation_steps", "gradient_clipping", "zero_optimization.offload_optimizer")
-    return any(config.has(key) for key in keys) or config.is_auto(TRAIN) or config.is_auto(MICRO)
+    unpartitioned = config.value("zero_optimization.stage3_max_live_parameters") == 0  # gathers one layer at a time, as for inference
+    return any(config.has(key) for key in keys) or (not unpartitioned and (config.is_auto(TRAIN) or config.is_auto(MICRO)))
 
 
 @rule(

@@ -105,7 +105,7 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
     for kind in ("optimizer", "param"):
         given = file.block.get(f"offload_{kind}_device")
         path = file.block.get(f"offload_{kind}_nvme_path")
-        if given is None or given.value != "nvme":
+        if given is None or not given.value == "nvme":  # noqa: SIM201 - false for an unknown value, too
             continue
         lost = f"{path.name} ({path.raw})" if path else "a path"
         yield Finding(

@@ -17,6 +17,7 @@ from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.schemas.trainer import FILLINGS
 from dslint.setup.arguments import Arguments
+from dslint.setup.training import TRAINER, TRL
 from dslint.source.change import Set
 from dslint.source.tree import plain
 
@@ -103,8 +104,11 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     Write "auto" in the config: the Trainer then fills in its own value, and the two cannot differ.
     """
     arguments = trainer_arguments(config)
-    if arguments is None:
-        return
+    program = config.setup.program if config.setup else None
+    if arguments is None or (program is not None and program.loader == Integration.DEEPSPEED.value):
+        return  # a program that calls deepspeed.initialize itself compares nothing
+    trained = program is not None and program.loader == Integration.TRANSFORMERS.value
+    guessed = program is None and _is_of_any_trainer(config)
     conflict = _conflicting_precision(config, arguments)
     factor_differs = False
     for key in sorted(MISMATCH_CHECKED["transformers"], key=_train_batch_size_last):
@@ -115,10 +119,9 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         if filled.value is UNKNOWN or value == filled.value or (key == TOTAL_STEPS and not filled.givens):
             continue
         factor_differs = factor_differs or key in (MICRO, ACCUMULATION)
-        program = config.setup.program if config.setup else None
-        trained = program is not None and program.loader == Integration.TRANSFORMERS.value
         label = FILLINGS[key].name
-        raising = "raises" if filled.sure else "may raise"
+        sure = filled.sure and not guessed
+        raising = "raises" if sure else "may raise"
         yield Finding(
             key,
             f"{key} is {config.quote(key)} here but {_other_value(filled, arguments, key)}. After the model is loaded, the Hugging Face Trainer "
@@ -129,9 +132,15 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
             fix=unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=None if filled.sure or trained else Effect.ADVICE,
-            severity=None if filled.sure or not trained else Severity.WARNING,
-            certain=filled.sure,
+            severity=None if sure or (not trained and not filled.sure) else Severity.WARNING,
+            certain=sure,
         )
+
+
+def _is_of_any_trainer(config: Config) -> bool:
+    """Whether the arguments are in a file of no certain framework, which a training loop of the program's own may read."""
+    setup, arguments = config.setup, config.arguments
+    return setup is not None and setup.launch is None and arguments is not None and arguments.framework in (TRL, TRAINER)
 
 
 def _train_batch_size_last(key: str) -> tuple[bool, int]:

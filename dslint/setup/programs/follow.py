@@ -72,7 +72,7 @@ class Follower(Statements):
         return self.receive(call) or Opaque(f"the function {called.name}, which is not in the project, returns it", called.name, call.span)
 
     def _arguments(self, node: ast.Call, scope: Scope, name: str) -> CallOf:
-        call = CallOf(node, scope, name, scope.source.span(node))
+        call = CallOf(node, scope, name, scope.source.span(node), chosen=self.undecided > 0)
         for one in node.args:
             value = self.value(one, scope)
             span = scope.source.span(one)

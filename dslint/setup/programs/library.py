@@ -43,7 +43,10 @@ class Argument:
 
 @dataclass(slots=True)
 class CallOf:
-    """A call with its evaluated arguments. `complete` is False if there may be more of them (`*args`, `**kwargs`)."""
+    """A call with its evaluated arguments. `complete` is False if there may be more of them (`*args`, `**kwargs`).
+
+    `chosen` says that the call is in a branch of a condition that only the run knows.
+    """
 
     node: ast.Call
     scope: Scope
@@ -52,6 +55,7 @@ class CallOf:
     arguments: list[Argument] = field(default_factory=list)
     keywords: dict[str, Argument] = field(default_factory=dict)
     complete: bool = True
+    chosen: bool = False
 
     def get(self, name: str, index: int | None = None) -> Value | None:
         """The value of an argument by its name or position."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,6 +36,9 @@ _TRAINER_CLASSES = frozenset(
     "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
 )
 _TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer RewardTrainer".split())
+_MODEL_CLASS = re.compile(r"Model|For[A-Z]")
+"""What the names of transformers' model classes contain, and those of tokenizers and configs do not."""
+
 _LIGHTNING = ("lightning.", "pytorch_lightning.", "pl.")
 _TORCH_OPTIMIZERS = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax Lion".split())
 _STRATEGIES = ("DeepSpeedStrategy", "RayDeepSpeedStrategy")
@@ -109,6 +113,8 @@ class Recorder:
         self._precision: Argument | None = None
         self._documents: dict[str, Document] = {}
         self._seen: dict[tuple[int, str], Call] = {}
+        self._device_maps: list[tuple[SourcedValue, bool]] = []
+        self._loads_without_map = False
 
     def receive(self, call: CallOf) -> Value | None:
         """Note a call of a library's function. Returns its value, if that matters."""
@@ -129,8 +135,7 @@ class Recorder:
         ):
             self._training_arguments(call, short)
         elif short == "from_pretrained" and name.startswith("transformers."):
-            given = _unless_none(call.argument("device_map"))
-            facts.device_map = self.sourced("device_map", given.span, UNKNOWN, key=given.key) if given else facts.device_map
+            self._load_model(call, name)
         elif short == "DummyOptim":
             facts.dummy_optimizer = True
         elif short in _TORCH_OPTIMIZERS and name.startswith(("torch.optim.", "transformers.")):
@@ -145,6 +150,14 @@ class Recorder:
         elif name.startswith("ray.train") and short.endswith("Trainer"):
             self._ray(call)
         return None
+
+    def _load_model(self, call: CallOf, name: str) -> None:
+        """A model of transformers is loaded: with a device map, or without one."""
+        given = _unless_none(call.argument("device_map"))
+        if given is not None:
+            self._device_maps.append((self.sourced("device_map", given.span, UNKNOWN, key=given.key), call.chosen))
+        elif _MODEL_CLASS.search(name.split(".")[-2]):
+            self._loads_without_map = True
 
     def _tell_model(self, given: Argument | None, keyword: str, integration: str) -> None:
         """`HfDeepSpeedConfig` tells only `from_pretrained` of the config: another call hands it to DeepSpeed."""
@@ -231,7 +244,12 @@ class Recorder:
             self.enter(function, [config or Opaque()] if takes else [], {})
 
     def finish(self) -> None:
-        """Note the configs that plugins and strategies build, once the precision of the trainer is known."""
+        """Note the configs that plugins and strategies build, once the precision of the trainer is known.
+
+        A device map counts unless another branch of the program loads its model without one.
+        """
+        maps = [given for given, chosen in self._device_maps if not (chosen and self._loads_without_map)]
+        self.facts.device_map = maps[-1] if maps else None
         for call in _once(self._plugins):
             at = self._function(call)
             plugin = of_plugin(call, at, self._precision)

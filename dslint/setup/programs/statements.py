@@ -42,6 +42,8 @@ class Statements(Expressions):
         self.followed: set[ast.AST] = set()
         self.functions: list[Function] = []
         self.written: dict[str, Table] = {}
+        self.undecided = 0
+        """How many conditions that only the run knows are around the statement."""
         self.flags: dict[str, Flag] = {}
         """The flags that the program is launched with, by the names of their arguments."""
         self._calls: list[ast.AST] = []
@@ -180,8 +182,14 @@ class Statements(Expressions):
         holds = True if _is_main(node.test) else truth(test)
         if holds is not None and not is_soft(test):
             return self.block(node.body if holds else node.orelse, scope)
-        if holds is None:
-            return self.branches([node.body, node.orelse], scope)
+        self.undecided += 1
+        try:
+            return self.branches([node.body, node.orelse], scope) if holds is None else self.by_default(node, scope, holds=holds)
+        finally:
+            self.undecided -= 1
+
+    def by_default(self, node: ast.If, scope: Scope, *, holds: bool) -> bool:
+        """An `if` that a flag of the command line decides; `holds` is what the flag's default decides."""
         chosen, other = (node.body, node.orelse) if holds else (node.orelse, node.body)
         mark = self.journal.mark
         reached_other = self.block(other, scope)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dslint.setup.placeholders import is_placeholder
 from dslint.setup.programs.sources import Sources
 from dslint.setup.programs.values import Entry, Plain, Row, Table, Value
 from dslint.source.tree import Key, Mapping, Member, Node, Scalar, Sequence, Span
@@ -42,7 +43,7 @@ class TreeMaker:
 
     def _scalar(self, value: Value, span: Span, *, literal: bool) -> Scalar:
         written = self.sources.at(span.start).written(span)
-        if isinstance(value, Plain):
+        if isinstance(value, Plain) and not is_placeholder(value.value):
             raw = written if literal else repr(value.value)
             return Scalar(self._around(span), value.value, raw, "yaml" if literal else "computed")
         return Scalar(self._around(span), UNKNOWN, written, "computed")

@@ -1,0 +1,216 @@
+"""Configs like those that people write, for classes of findings that were once false, misleading or twice the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dslint.diagnostics import Applicability, Diagnostic, Severity
+from dslint.facts import Facts, Integration
+from dslint.fixes.apply import fix
+from dslint.lint.document import lint_text
+from dslint.lint.group import for_report
+from dslint.lint.results import FileResult
+from dslint.registry.rules import default_rules
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+BATCH = {"train_micro_batch_size_per_gpu": 4}
+ADAMW = {"type": "AdamW", "params": {"lr": 1e-4}}
+
+
+def lint(config: dict[str, Any] | str, integration: Integration | None = None) -> FileResult:
+    text = config if isinstance(config, str) else json.dumps(config, indent=2)
+    result = lint_text(text, "ds.json", Facts(None, integration), default_rules())
+    assert result is not None
+    return result
+
+
+def of_rule(code: str, config: dict[str, Any], integration: Integration | None = None) -> list[Diagnostic]:
+    return [d for d in for_report(lint(BATCH | config, integration)).diagnostics if d.code == code]
+
+
+def fixed(config: dict[str, Any], *kinds: Applicability) -> dict[str, Any]:
+    text = fix(json.dumps(BATCH | config, indent=2), lint, set(kinds)).text
+    return json.loads(text)  # type: ignore[no-any-return]
+
+
+def test_a_key_is_not_moved_into_a_feature_that_is_off() -> None:
+    profiler = {"enabled": True, "profile_step": 5, "end_profile_step": 6}
+    assert of_rule("DS102", {"flops_profiler": profiler}) == []
+    (found,) = of_rule("DS103", {"flops_profiler": profiler})
+    assert found.severity is Severity.WARNING
+    (found,) = of_rule("DS103", {"flops_profiler": profiler | {"enabled": False}})
+    assert found.severity is Severity.INFO
+    (found,) = of_rule("DS102", {"flops_profiler": profiler, "autotuning": {"enabled": True}})
+    assert "autotuning" in (found.help or "")
+
+
+@pytest.mark.parametrize(
+    ("section", "meant"),
+    [
+        ({"checkpointing": {"every": 500, "keep": 3}}, None),
+        ({"checkpointing": {"partition_activations": True}}, "activation_checkpointing"),
+        ({"checkpointing": {"tag_validation": "Fail"}}, "checkpoint"),
+        ({"lr_scheduler": {"type": "WarmupLR", "params": {}}}, "scheduler"),
+    ],
+)
+def test_a_similar_section_is_suggested_if_it_has_the_keys(section: dict[str, Any], meant: str | None) -> None:
+    found = of_rule("DS102", section)
+    assert [f'"{meant}"' in (d.help or "") for d in found] == ([True] if meant else [])
+
+
+def test_a_parameter_beside_its_type_is_moved_and_its_default_loses_nothing() -> None:
+    for value, severity in ((True, Severity.INFO), (False, Severity.WARNING)):
+        (found,) = of_rule("DS103", {"optimizer": {"type": "Adam", "adam_w_mode": value, "params": {"lr": 1e-4}}})
+        assert found.severity is severity
+        assert found.help == "Move it into `optimizer.params`."
+        assert found.fix is not None
+
+
+def test_the_norm_of_clipping_is_written_once() -> None:
+    twice = {"gradient_clipping": 1.0, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "max_grad_norm": 1.0}}}
+    (found,) = of_rule("DS601", twice)
+    assert (found.help or "").startswith("Remove it")
+    assert fixed(twice, Applicability.SAFE) == BATCH | {"gradient_clipping": 1.0, "optimizer": ADAMW}
+
+
+def test_one_disk_device_for_both_sections_is_one_finding() -> None:
+    disk = {"device": "nvme", "nvme_path": "/dev/nvme1n1"}
+    (found,) = of_rule("DS506", {"optimizer": ADAMW, "zero_optimization": {"stage": 3, "offload_optimizer": disk, "offload_param": disk}})
+    assert len(found.related) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "applicability"),
+    [
+        ({"curriculum_learning": {"enabled": True, "curriculum_type": "seqlen"}}, None),
+        ({"curriculum_learning": {"enabled": False, "curriculum_type": "seqlen"}}, Applicability.SAFE),
+        ({"amp": {"enabled": True, "opt_level": "O1"}}, None),
+        ({"amp": {"opt_level": "O1"}}, Applicability.SAFE),
+        ({"compression_training": {"weight_quantization": {"shared_parameters": {"enabled": True}}}}, Applicability.UNSAFE),
+        ({"sparse_gradients": False}, Applicability.SAFE),
+        ({"sparse_gradients": True}, Applicability.UNSAFE),
+    ],
+)
+def test_a_feature_that_is_on_is_not_removed_in_passing(config: dict[str, Any], applicability: Applicability | None) -> None:
+    (found,) = of_rule("DS109", config)
+    assert (found.fix.applicability if found.fix else None) is applicability
+
+
+@pytest.mark.parametrize(
+    ("threads", "device", "severity"),
+    [(4, "nvme", Severity.WARNING), (1, "nvme", Severity.INFO), (4, "cpu", Severity.INFO)],
+)
+def test_a_dead_key_is_a_warning_where_it_would_change_something(threads: int, device: str, severity: Severity) -> None:
+    offload = {"device": device, "nvme_path": "/local_nvme"}
+    (found,) = of_rule("DS110", {"aio": {"thread_count": threads}, "zero_optimization": {"stage": 3, "offload_param": offload}})
+    assert found.severity is severity
+
+
+def test_a_config_that_gathers_one_layer_at_a_time_saves_no_model() -> None:
+    inference = {"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_max_live_parameters": 0}}
+    for more, severity in (({}, Severity.INFO), ({"optimizer": ADAMW}, Severity.WARNING)):
+        (found,) = (d for d in lint(inference | more, Integration.TRANSFORMERS).diagnostics if d.code == "DS819")
+        assert found.severity is severity
+
+
+def test_a_template_of_the_autotuner_is_completed_by_it() -> None:
+    for name, kind in (("config_templates/template_zero2.json", "template"), ("zero2.json", "ds_config")):
+        result = lint_text('{"zero_optimization": {"stage": 2}}', name, Facts(), default_rules())
+        assert result is not None
+        assert (result.kind, [d.code for d in result.diagnostics]) == (kind, [] if kind == "template" else ["DS204"])
+
+
+def test_a_fraction_where_an_integer_is_expected() -> None:
+    (found,) = of_rule("DS104", {"fp16": {"enabled": True, "min_loss_scale": 0.25}})
+    assert found.help == "Write an integer; the default is 1."
+
+
+# ---------------------------------------------------------------------- setups
+
+TRAINER_YAML = "output_dir: out\nlearning_rate: 1.0e-4\nper_device_train_batch_size: 16\nnum_train_epochs: 1\ndeepspeed: ds.json\n"
+STAGE_3 = {"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}
+
+
+def test_arguments_of_a_program_with_its_own_loop_are_not_compared(folder: Folder) -> None:
+    folder.write({"train.yaml": TRAINER_YAML, "ds.json": json.dumps(BATCH | STAGE_3)})
+    (found,) = (d for d in folder.diagnostics("train.yaml") if d.code == "DS904")
+    assert (found.severity, found.certain) == (Severity.WARNING, False)  # the program that reads the file is not known
+    launch = "deepspeed train.py --deepspeed ds.json --per_device_train_batch_size 16 --output_dir out\n"
+    for program, codes in (
+        ("import deepspeed\nengine = deepspeed.initialize(config=arguments.deepspeed)\n", []),
+        ("from transformers import Trainer\nTrainer(args=arguments).train()\n", ["DS904"]),
+    ):
+        folder.write({"run.sh": launch, "train.py": program})
+        assert [d.code for d in folder.diagnostics("run.sh") if d.code == "DS904"] == codes
+
+
+@pytest.mark.parametrize("parallel", ["--pipeline-model-parallel-size 8", "--tensor-model-parallel-size=8"])
+def test_ranks_of_megatrons_groups_share_a_batch(folder: Folder, parallel: str) -> None:
+    launch = "deepspeed --num_gpus 8 pretrain.py --deepspeed_config ds.json"
+    folder.write({"ds.json": json.dumps({"train_batch_size": 1, "train_micro_batch_size_per_gpu": 1}), "run.sh": f"{launch} {parallel}\n"})
+    assert [d.code for d in folder.diagnostics("run.sh") if d.code == "DS201"] == []
+    folder.write({"run.sh": launch + "\n"})
+    assert [d.code for d in folder.diagnostics("run.sh") if d.code == "DS201"] == ["DS201"]
+
+
+BRANCH = """\
+import sys
+from transformers import AutoModelForCausalLM, TrainingArguments
+arguments = TrainingArguments(output_dir="out", deepspeed="ds.json")
+if read(sys.argv):
+    model = AutoModelForCausalLM.from_pretrained("m", device_map="auto")
+else:
+    model = AutoModelForCausalLM.from_pretrained("m"{other})
+"""
+
+
+def test_a_device_map_in_one_of_two_branches_is_not_the_one_that_runs(folder: Folder) -> None:
+    for other, codes in (("", []), (', device_map="auto"', ["DS946"])):
+        folder.write({"ds.json": json.dumps(BATCH | STAGE_3), "train.py": BRANCH.replace("{other}", other)})
+        assert [d.code for d in folder.diagnostics("train.py") if d.code == "DS946"] == codes
+
+
+ACCELERATE = """\
+distributed_type: DEEPSPEED
+mixed_precision: ${PRECISION}
+num_processes: ${RANKS}
+deepspeed_config:
+  zero_stage: ${STAGE}
+  offload_optimizer_device: ${DEVICE}
+  gradient_accumulation_steps: ${STEPS}
+  gradient_clipping: {{ clipping }}
+"""
+AXOLOTL = """\
+base_model: m
+micro_batch_size: ${MICRO}
+learning_rate: ${RATE}
+bf16: ${BF16}
+datasets: []
+deepspeed:
+  train_micro_batch_size_per_gpu: ${MICRO}
+  zero_optimization: {stage: "${STAGE}"}
+  optimizer: {type: "${TYPE}"}
+"""
+
+
+@pytest.mark.parametrize("text", [ACCELERATE.replace("{{ clipping }}", "${CLIPPING}"), AXOLOTL], ids=["accelerate", "axolotl"])
+def test_placeholders_are_unknown_and_not_judged(folder: Folder, text: str) -> None:
+    folder.write({"train.yaml": text})
+    result = folder.results("train.yaml")["train.yaml"]
+    assert [d.code for d in result.diagnostics] == []
+    (reason,) = result.not_judged
+    assert "6 values are placeholders" in reason.reason
+    assert reason.range is not None
+    assert reason.range.start.line == 2
+
+
+def test_a_placeholder_for_the_config_itself(folder: Folder) -> None:
+    folder.write({"train.yaml": "base_model: m\nmicro_batch_size: 2\ndatasets: []\ndeepspeed: ${DS}\n"})
+    result = folder.results("train.yaml")["train.yaml"]
+    assert not result.is_judged
+    assert "${DS}" in result.not_judged[0].reason
