@@ -17,7 +17,7 @@ PLACES = {
     "int": r"-?\d+(?:,\d{3})*",
     "number": r"-?(?:\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan)",
     "size": r"\d[\d,]*(?:\.\d+)? ?(?:[KMGT]i?B|[Bb]ytes|B)\b",
-    "name": r"[\w.\-/+@]{1,200}",
+    "name": r"[\w.\-/+@*]{1,200}",
     "text": rf".{{0,{LONGEST_TEXT}}}",
 }
 """The kinds of places, each with its pattern. None of them can match in two ways from the same start, except text, which is lazy."""
