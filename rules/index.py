@@ -315,4 +315,8 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS939", "generation-at-stage-3", "slow", None, (), ("setup",), ("setup",), "ds9_integrations.trainer_arguments", "generation_at_stage_3"),
     ("DS945", "section-replaced-by-program", "ignored", None, (), (), ("setup",), "ds9_integrations.program", "section_replaced_by_program"),
     ("DS946", "device-map-with-zero-3", "crash", "load", (), (), ("setup",), "ds9_integrations.program", "device_map_with_zero_3"),
+    ("DS947", "quantized-weights-at-stage-3", "crash", "load", (), (), ("setup",), "ds9_integrations.model_loading", "quantized_weights_at_stage_3"),
+    ("DS948", "llama-factory-refuses-stage-3", "crash", "load", (), (), ("setup",), "ds9_integrations.model_loading", "llama_factory_refuses_stage_3"),
+    ("DS949", "resume-without-optimizer-state", "crash", "resume", (), ("setup",), ("setup",), "ds9_integrations.model_loading", "resume_without_optimizer_state"),
+    ("DS950", "accelerate-block-unused", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.accelerate_file", "accelerate_block_unused"),
 )

@@ -50,3 +50,46 @@ INFERENCE_KEYS = frozenset(
     }
 )
 """Top-level keys of a config for `deepspeed.init_inference`."""
+
+TRAINER_KEYS = frozenset(
+    [
+        "per_device_train_batch_size",
+        "gradient_accumulation_steps",
+        "learning_rate",
+        "num_train_epochs",
+        "lr_scheduler_type",
+        "warmup_ratio",
+        "warmup_steps",
+        "output_dir",
+        "save_steps",
+        "logging_steps",
+        "gradient_checkpointing",
+        "per_device_eval_batch_size",
+        "optim",
+        "bf16",
+        "fp16",
+        "max_grad_norm",
+        "weight_decay",
+        "save_strategy",
+        "max_steps",
+    ]
+)
+"""Arguments of the Hugging Face Trainer that identify a file with training arguments."""
+
+ACCELERATE_KEYS = frozenset({"compute_environment", "distributed_type", "num_machines", "num_processes", "machine_rank"})
+"""Top-level keys that identify a config of Accelerate."""
+
+SECTIONS = frozenset({"deepspeed", "deepspeed_config", "deepspeed_cfg", "ds_config", "ds_cfg"})
+"""Names under which files of other programs hold a config, or the path of one."""
+
+WORDS = (
+    "deepspeed",
+    "zero_optimization",
+    "train_micro_batch_size_per_gpu",
+    "ds_config",
+    "zero_stage",
+    "accelerate launch",
+    "llamafactory-cli",
+    "axolotl train",
+)
+"""Words, in lower case, of which every training, program or script that concerns DeepSpeed contains one."""

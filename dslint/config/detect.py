@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from dslint.config.sections import children
-from dslint.schemas.recognition import INFERENCE_KEYS, TELLING_KEYS
+from dslint.schemas.recognition import ACCELERATE_KEYS, INFERENCE_KEYS, TELLING_KEYS, TRAINER_KEYS
 from dslint.source.similar import MANY, similar
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 
@@ -33,21 +33,31 @@ _SHOUTED = r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?"
 """An unquoted placeholder for `sed`, as in Megatron's templates: `CONFIG_BATCH_SIZE`."""
 
 
-def detect_kind(document: Document, *, named: bool) -> tuple[FileKind, str | None]:
+def looks_like_config(names: set[str], *, about: bool) -> bool:
+    """Whether a section with these keys is a config. `about` says that its name is one for a config."""
+    known = names & children()[""].keys()
+    return (bool(names & TELLING_KEYS) and (about or len(known) >= 2)) or (about and len(known) >= 2)
+
+
+def detect_kind(document: Document, *, named: bool, templates: bool = True) -> tuple[FileKind, str | None]:
     """The kind of a document, and a sentence for the user if it is not simply a config.
 
     A named file counts as a config unless it is clearly something else. A file found in a directory must look like one: two top-level keys
-    of DeepSpeed, or one that no other tool uses.
+    of DeepSpeed, or one that no other tool uses. `templates` says whether a placeholder makes the file a template.
     """
     root = document.root
     names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
     known = names & children()[""].keys()
     telling = names & TELLING_KEYS
-    hole = _hole(document)
+    hole = _hole(document) if templates else None
     if hole and (document.problems or known):
         return FileKind.TEMPLATE, f"a template: it contains the placeholder {hole}. Check the rendered file instead."
     if len(names & INFERENCE_KEYS) >= 2 and not telling:
         return FileKind.INFERENCE, "a config for deepspeed.init_inference; dslint checks only training configs."
+    if not telling and len(names & ACCELERATE_KEYS) >= 2 and "distributed_type" in names:
+        return FileKind.ACCELERATE, None
+    if not telling and len(names & TRAINER_KEYS - known) >= (2 if "deepspeed" in names else 3):
+        return FileKind.TRAINING, None
     if telling or len(known) >= 2:
         return FileKind.DS_CONFIG, None
     if not named:

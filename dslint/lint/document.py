@@ -29,10 +29,11 @@ def lint_text(text: str, shown: str, given: Facts | Context, rules: Iterable[Rul
         rules: the rules to run.
         named: whether the file was named. A file found in a directory is skipped (None) unless it looks like a config.
     """
-    return _lint(load_text(text, given, named=named), shown, rules, named=named)
+    return lint_opened(load_text(text, given, named=named), shown, rules, named=named)
 
 
-def _lint(loaded: Loaded, shown: str, rules: Iterable[RuleInfo], *, named: bool) -> FileResult | None:
+def lint_opened(loaded: Loaded, shown: str, rules: Iterable[RuleInfo], *, named: bool) -> FileResult | None:
+    """Lint a file that was opened, as `lint_text` does."""
     if shown.endswith(FRAGMENTS) and loaded.kind is FileKind.DS_CONFIG:
         loaded = loaded._replace(kind=FileKind.TEMPLATE, note="a template of DeepSpeed's autotuner, which adds the other keys.")
     if loaded.kind is FileKind.DS_CONFIG:

@@ -11,7 +11,7 @@ from dslint.config.detect import FileKind
 from dslint.config.load import load_text, take
 from dslint.diagnostics import Applicability, NotJudged
 from dslint.lint.discovery import Target, shown
-from dslint.lint.document import lint_loaded, lint_text
+from dslint.lint.document import lint_loaded, lint_opened
 from dslint.lint.guard import guarded
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult
@@ -23,6 +23,9 @@ from dslint.source.read import ReadError, read
 
 PARALLEL_FROM = 400
 """The number of files from which several processes are faster."""
+
+FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".lock")
+"""Endings of files that are not configs, even if they are named."""
 
 CHUNK = 40
 """Files per chunk for a process."""
@@ -62,9 +65,22 @@ def lint_given(text: str, path: str, settings: Settings, *, named: bool = True, 
         document = load_text(text, led[0]).document
         found = merged(lint_loaded(take(document, given), name, rules) for given in led)
     else:
-        result = lint_text(text, name, settings.context, rules, named=named)
-        found = [result] if result is not None else []
+        found = lint_config(text, path, settings.context, rules, named=named)
     return [with_severities(result, settings) for result in found]
+
+
+def lint_config(text: str, path: str, given: Context, rules: Sequence[RuleInfo], *, named: bool) -> list[FileResult]:
+    """Lint a JSON text: a config, or a file that names one."""
+    if path.lower().endswith(FOREIGN):
+        note = "not a DeepSpeed config: a config is a JSON file."
+        return [FileResult(shown(path), FileKind.UNRELATED, note=note, context=given, not_judged=(NotJudged(note),))] if named else []
+    loaded = load_text(text, given, named=named)
+    if loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE):
+        from dslint.lint.setups import lint_tree
+
+        return lint_tree(loaded.document, path, shown(path), given, rules, named=named)
+    result = lint_opened(loaded, shown(path), rules, named=named)
+    return [result] if result is not None else []
 
 
 def lint_launch(command: str, settings: Settings) -> list[FileResult]:

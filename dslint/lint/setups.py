@@ -14,6 +14,7 @@ from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult, Skipped
 from dslint.rule import RuleInfo
+from dslint.schemas.recognition import WORDS
 from dslint.setup.gather import LoadedSetup, Read
 from dslint.setup.read import read_setups
 from dslint.source.read import ReadError, read
@@ -22,8 +23,11 @@ from dslint.source.tree import Document
 COMMAND = "<command>"
 """The name under which a command from the command line is reported."""
 
-WORD = "deepspeed"
-"""A word that every file about DeepSpeed contains."""
+
+def concerns_deepspeed(text: str) -> bool:
+    """Whether a training, a program or a script can have to do with DeepSpeed, by the words in it."""
+    lower = text.lower()
+    return any(word in lower for word in WORDS)
 
 
 def lint_setup_text(
@@ -33,10 +37,21 @@ def lint_setup_text(
 
     Empty for a discovered file that has nothing to do with DeepSpeed.
     """
-    if not named and WORD not in text.lower():
+    if not named and not concerns_deepspeed(text):
         return []
     context = Context.of(given)
     found = read_setups(text, path, shown, context, named=named)
+    return [] if found is None else lint_read(found, shown, context, rules)
+
+
+def lint_tree(
+    document: Document, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True
+) -> list[FileResult]:
+    """Lint a JSON file with training arguments or with settings of Accelerate, and the configs that it names."""
+    from dslint.setup.trees import read_tree
+
+    context = Context.of(given)
+    found = read_tree(document, path, shown, context, named=named)
     return [] if found is None else lint_read(found, shown, context, rules)
 
 
@@ -46,7 +61,7 @@ def links_of(path: str, shown: str, given: Context) -> Iterator[tuple[str, Conte
         text = read(path)
     except ReadError:
         return
-    found = read_setups(text, path, shown, given, named=True) if WORD in text.lower() else None
+    found = read_setups(text, path, shown, given, named=True) if concerns_deepspeed(text) else None
     for gathered in found.setups if found else ():
         config = gathered.setup.config
         if config is not None and gathered.config is not None and config != shown and gathered.documents.get(config) is gathered.config:
@@ -68,7 +83,7 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     if found.kind is FileKind.UNREADABLE:
         return [FileResult(shown, FileKind.UNREADABLE, error=found.note, context=given)]
     not_judged = [*found.not_judged, *(gathered.not_judged for gathered in found.setups if gathered.not_judged)]
-    if not found.setups and not not_judged and found.note:
+    if not found.setups and not not_judged and found.note and not found.without_deepspeed:
         not_judged = [NotJudged(found.note)]
     first = FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=tuple(dict.fromkeys(not_judged)))
     results = [first]

@@ -6,6 +6,7 @@ from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from typing import Any
 
+from dslint.schemas.recognition import ACCELERATE_KEYS
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
 from dslint.source.unknown import UNKNOWN
@@ -119,8 +120,14 @@ def is_accelerate(document: Document) -> bool:
     return (deepspeed or (meant and kind is None)) and len(names & TOP_KEYS) >= 2
 
 
+def is_accelerates_own(document: Document) -> bool:
+    """Whether a YAML tree is an Accelerate config, for whatever way to train."""
+    names = {member.key.value for member in document.root.members} if isinstance(document.root, Mapping) else set()
+    return len(names & ACCELERATE_KEYS) >= 2 and len(names & TOP_KEYS) >= 4
+
+
 def read_accelerate(document: Document, shown: str) -> AccelerateFile:
-    """Read a tree for which `is_accelerate` is true."""
+    """Read the tree of an Accelerate config."""
     block = document.lookup((BLOCK,))
     inside = block.value if isinstance(block, Member) else None
     return AccelerateFile(

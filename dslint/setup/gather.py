@@ -5,26 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dslint.config.context import Context
-from dslint.config.detect import FileKind, detect_kind
-from dslint.config.infer import infer
+from dslint.config.detect import FileKind
 from dslint.config.load import load
 from dslint.diagnostics import NotJudged
 from dslint.facts import Facts, Integration
-from dslint.setup.accelerate import is_accelerate, made_by, read_accelerate
-from dslint.setup.arguments import NUMBERS_AND_SWITCHES, Arguments, SourcedValue, given_at
+from dslint.setup.accelerate import made_by
+from dslint.setup.arguments import Arguments, SourcedValue, given_at
+from dslint.setup.built_in import FRAMEWORK, built_in
 from dslint.setup.files import Linked, find, is_elsewhere
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
-from dslint.setup.placeholders import with_unknown
-from dslint.setup.training import framework_of, read_training, what_else
 from dslint.source.parse import parse
 from dslint.source.read import ReadError
 from dslint.source.tree import Document, Mapping, Member, Scalar
 from dslint.source.unknown import UNKNOWN
-from dslint.source.yaml_tree import below, parse_yaml
-
-BUILT_IN = frozenset("zero0 zero1 zero2 zero3 zero2_offload zero3_offload default-zero2 default-zero3 zero2-offload zero3-offload".split())
-"""The configs that ship with ms-swift."""
+from dslint.source.yaml_tree import below
 
 
 @dataclass(slots=True)
@@ -57,13 +52,17 @@ class LoadedSetup:
 
 @dataclass(slots=True)
 class Read:
-    """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged."""
+    """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged.
+
+    `without_deepspeed` says that the file is read completely, and trains without DeepSpeed: nothing in it is left to judge.
+    """
 
     kind: FileKind
     document: Document
     setups: list[LoadedSetup] = field(default_factory=list)
     note: str | None = None
     not_judged: list[NotJudged] = field(default_factory=list)
+    without_deepspeed: bool = False
 
 
 def _why(gathered: LoadedSetup) -> NotJudged:
@@ -77,8 +76,6 @@ def _why(gathered: LoadedSetup) -> NotJudged:
         reason = f"{named}, which cannot be read."
     elif setup.config is not None:
         reason = f"{named}, which is not a DeepSpeed training config."
-    elif str(link.value).strip() in BUILT_IN:
-        reason = f"{named}, which is built into the framework."
     elif link.value is UNKNOWN:
         reason = f"{named}, which is only known at run time. Check the config directly."
     elif is_elsewhere(str(link.value)):
@@ -86,43 +83,6 @@ def _why(gathered: LoadedSetup) -> NotJudged:
     else:
         reason = f"{named}, which does not exist in this project."
     return NotJudged(reason, link.range)
-
-
-def read_yaml(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
-    """Read a YAML text. None for a file that was discovered, not named, and has nothing to do with DeepSpeed."""
-    document = parse_yaml(text)
-    if is_accelerate(document):
-        document, unknown = with_unknown(document, ("mixed_precision", "num_machines", "num_processes", "deepspeed_config"))
-        accelerate = read_accelerate(document, shown)
-        gathered = LoadedSetup(Setup(accelerate=accelerate), given, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
-        follow_accelerate(gathered, path)
-        said = _said(gathered, "an Accelerate config")
-        return Read(FileKind.ACCELERATE, document, [settle(gathered)], said, [unknown] if unknown else [])
-    framework = framework_of(document)
-    if framework is not None:
-        document, unknown = with_unknown(document, ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES))
-        gathered = LoadedSetup(Setup(arguments=read_training(document, shown, framework)), given, documents={shown: document})
-        if follow_training(gathered, document, path, shown):
-            said = _said(gathered, f"training arguments for {framework}")
-            return Read(FileKind.TRAINING, document, [settle(gathered)], said, [unknown] if unknown and gathered.config is not None else [])
-        said = f"training arguments for {framework}, without a DeepSpeed config; not checked."
-        return Read(FileKind.UNRELATED, document, note=said) if named else None
-    if not named:
-        return None
-    if document.problems and document.root is None:
-        return Read(FileKind.UNREADABLE, document, note=_broken(document))
-    note: str | None
-    other = what_else(document)
-    kind, note = (FileKind.UNRELATED, other) if other is not None else detect_kind(document, named=True)
-    if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
-        note = "a DeepSpeed config in YAML. DeepSpeed reads only JSON: the program must load this file and pass the dict."
-        return Read(kind, document, [LoadedSetup(Setup(config=shown), infer(document, given), document, {shown: document})], note)
-    return Read(FileKind.UNRELATED, document, note=note or "this YAML file has no DeepSpeed settings; not checked.")
-
-
-def _broken(document: Document) -> str:
-    problem = document.problems[0]
-    return f"line {document.position(problem.span.start).line}: {problem.message}"
 
 
 def follow_accelerate(gathered: LoadedSetup, path: str) -> None:
@@ -168,10 +128,19 @@ def follow_training(gathered: LoadedSetup, document: Document, path: str, shown:
 
 
 def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None) -> None:
-    """Follow a link to a config: a path, or the config itself as text. `known` is the file, if the caller has found it."""
-    word = str(link.value).strip()
-    if word in BUILT_IN:
+    """Follow a link to a config: a path, a built-in name, or the config itself as text.
+
+    `known` is the file, if the caller has found it.
+    """
+    if link.value is UNKNOWN:
         gathered.setup = replace(gathered.setup, link=link)
+        return
+    word = str(link.value).strip()
+    known_by_name = built_in(word)
+    if known_by_name is not None:
+        name = f"<{word} of {FRAMEWORK}>"
+        gathered.config = gathered.documents[name] = known_by_name
+        gathered.setup = replace(gathered.setup, link=link, config=name)
         return
     if word.startswith("{") and not is_elsewhere(word):
         config = parse(word)
@@ -251,21 +220,3 @@ def _the(arguments: Arguments) -> str:
         if "Trainer" in arguments.framework
         else f"{arguments.framework}, which trains with the Hugging Face Trainer"
     )
-
-
-def _said(gathered: LoadedSetup, what: str) -> str:
-    """A sentence that names the file and its DeepSpeed config."""
-    setup = gathered.setup
-    if setup.made:
-        return f"{what}; Accelerate builds the DeepSpeed config from it."
-    if setup.link is None:
-        return f"{what} without a DeepSpeed config."
-    if setup.config == setup.link.path:
-        return f"{what}, with the DeepSpeed config in the same file."
-    if setup.config is not None:
-        return f"{what}; DeepSpeed config: {setup.config}."
-    if str(setup.link.value) in BUILT_IN:
-        return f'{what}; DeepSpeed config: "{setup.link.value}", built into the framework.'
-    if setup.link.value is UNKNOWN:
-        return f"{what}; DeepSpeed config: {setup.link.raw}, which only the run knows."
-    return f"{what}; DeepSpeed config: {setup.link.value}, not found and not checked."

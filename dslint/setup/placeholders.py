@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from dslint.diagnostics import NotJudged
 from dslint.source.ranges import range_of
-from dslint.source.tree import Document, Mapping, Member, Node, Scalar, Sequence
+from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
 
 
@@ -15,40 +15,28 @@ def is_placeholder(value: object) -> bool:
     return isinstance(value, str) and (("${" in value and "}" in value) or ("{{" in value and "}}" in value))
 
 
-def with_unknown(document: Document, judged: Container[str]) -> tuple[Document, NotJudged | None]:
-    """The document with `UNKNOWN` for every placeholder, and a sentence about those that rules would judge.
+def unknown_in(document: Document, judged: Container[str] | None = None) -> NotJudged | None:
+    """A sentence about the unknown values that rules would judge; None if there are none.
 
     Args:
-        document: a YAML document; it is returned unchanged if it has no placeholder.
-        judged: the top-level keys that rules judge.
+        document: a document with `UNKNOWN` for its placeholders.
+        judged: the top-level keys that rules judge; by default all.
     """
-    root = document.root
-    if not isinstance(root, Mapping) or not is_placeholder(document.text):
-        return document, None
-    found: list[Scalar] = []
-    members = [Member(one.key, _with_unknown(one.value, found if one.key.value in judged else [])) for one in root.members]
-    known = Document(
-        document.text,
-        Mapping(root.span, members),
-        comments=document.comments,
-        problems=document.problems,
-        departures=document.departures,
-        language=document.language,
-    )
+    members = document.root.members if isinstance(document.root, Mapping) else []
+    found = [one for member in members if judged is None or member.key.value in judged for one in _unknown(member.value)]
     if not found:
-        return known, None
+        return None
     what = f"{found[0].raw} is a placeholder" if len(found) == 1 else f"{len(found)} values are placeholders such as {found[0].raw}"
     reason = f"{what}, which only the run knows. Rules about {'it' if len(found) == 1 else 'them'} find nothing; check the rendered file."
-    return known, NotJudged(reason, range_of(document, found[0].span))
+    return NotJudged(reason, range_of(document, found[0].span))
 
 
-def _with_unknown(node: Node, found: list[Scalar]) -> Node:
+def _unknown(node: Node) -> Iterator[Scalar]:
     if isinstance(node, Mapping):
-        members = [Member(member.key, _with_unknown(member.value, found)) for member in node.members]
-        return Mapping(node.span, members, may_have_more=node.may_have_more)
-    if isinstance(node, Sequence):
-        return Sequence(node.span, [_with_unknown(item, found) for item in node.items])
-    if not is_placeholder(node.value):
-        return node
-    found.append(node)
-    return Scalar(node.span, UNKNOWN, node.raw, node.style)
+        for member in node.members:
+            yield from _unknown(member.value)
+    elif isinstance(node, Sequence):
+        for item in node.items:
+            yield from _unknown(item)
+    elif node.value is UNKNOWN:
+        yield node

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from dslint.config.context import Context
-from dslint.setup.gather import Read, read_yaml
+from dslint.setup.gather import Read
+from dslint.setup.trees import read_yaml
 
 
 def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.source.tree import Document, Mapping, Scalar, plain
 from dslint.source.unknown import UNKNOWN
@@ -24,34 +25,15 @@ ARGUMENTS = frozenset(
     warmup_steps warmup_ratio fp16 bf16 fp16_full_eval bf16_full_eval max_steps num_train_epochs auto_find_batch_size save_only_model
     load_best_model_at_end optim lr_scheduler_type do_train do_eval fsdp fsdp_config deepspeed fp16_backend half_precision_backend
     fp16_opt_level model_name_or_path base_model output_dir predict_with_generate ds3_gather_for_generation
-    gradient_checkpointing
+    gradient_checkpointing finetuning_type quantization_bit load_in_4bit load_in_8bit use_unsloth pure_bf16 pissa_init
+    resume_from_checkpoint
     """.split()
 )
 """The arguments that dslint reads."""
 
-_TRAINER_KEYS = frozenset(
-    """
-    per_device_train_batch_size gradient_accumulation_steps learning_rate num_train_epochs lr_scheduler_type warmup_ratio warmup_steps
-    output_dir save_steps logging_steps gradient_checkpointing per_device_eval_batch_size optim bf16 fp16 max_grad_norm weight_decay
-    save_strategy max_steps
-    """.split()
-)
-"""Keys that identify a file with arguments of the Trainer."""
-
 _TRL_KEYS = frozenset(
     "dataset_mixer dataset_mixture dataset_name dataset_text_field max_seq_length max_length torch_dtype use_peft beta".split()
 )
-
-_OTHERS: tuple[tuple[frozenset[str], str], ...] = (
-    (
-        frozenset(
-            "pipe_parallel_size pipe-parallel-size model_parallel_size model-parallel-size num-layers train-iters tokenizer-type".split()
-        ),
-        "a GPT-NeoX or Megatron config, which has its own keys; not checked.",
-    ),
-    (frozenset({"hydra", "defaults"}), "a Hydra config; not checked. Lint the config that Hydra generates from it."),
-)
-"""Files that dslint does not check: some of their keys, and the note about them."""
 
 
 def framework_of(document: Document) -> str | None:
@@ -62,20 +44,13 @@ def framework_of(document: Document) -> str | None:
     names = {member.key.value for member in root.members}
     if "base_model" in names and names & {"micro_batch_size", "datasets", "sequence_len", "adapter"}:
         return AXOLOTL
-    if names & {"stage", "finetuning_type"} and names & {"model_name_or_path", "dataset", "template"} and len(names & _TRAINER_KEYS) >= 2:
+    if names & {"stage", "finetuning_type"} and names & {"model_name_or_path", "dataset", "template"} and len(names & TRAINER_KEYS) >= 2:
         return LLAMA_FACTORY
-    if "model" in names and names & {"train_type", "tuner_type", "swift_version", "target_modules"} and len(names & _TRAINER_KEYS) >= 2:
+    if "model" in names and names & {"train_type", "tuner_type", "swift_version", "target_modules"} and len(names & TRAINER_KEYS) >= 2:
         return SWIFT
-    if len(names & _TRAINER_KEYS) >= 3:
+    if len(names & TRAINER_KEYS) >= 3:
         return TRL if names & _TRL_KEYS else TRAINER
     return None
-
-
-def what_else(document: Document) -> str | None:
-    """The note about a YAML file of another program; None if its kind is unknown."""
-    root = document.root
-    names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
-    return next((said for keys, said in _OTHERS if (len(keys & names) >= 2 or keys & names == {"hydra"})), None)
 
 
 def read_training(document: Document, shown: str, framework: str) -> Arguments:

@@ -256,5 +256,5 @@ def below(document: Document, path: Path) -> Document | None:
         problems=document.problems,
         language=document.language,
         places={(): document.in_file(path)},
-        whole=document,
+        whole=document.whole or document,
     )

@@ -222,3 +222,39 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
         elsewhere=given.related(""),
         phase=Phase.PARSE,
     )
+
+
+@rule(
+    "DS950",
+    "accelerate-block-unused",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(ACCELERATE_LAUNCH,),
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at=("distributed_type",),
+    accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config:\n  zero_stage: 3\n",
+)
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n")
+def accelerate_block_unused(config: Config) -> Iterator[Finding]:
+    """The Accelerate file has a block for DeepSpeed, but its `distributed_type` selects another way to train.
+
+    `accelerate launch` reads `deepspeed_config` only if `distributed_type` is DEEPSPEED. It starts the training without DeepSpeed, and each
+    GPU holds the whole model, its gradients and the optimizer states.
+
+    Write `distributed_type: DEEPSPEED`, or remove the block.
+    """
+    file = accelerate_file(config)
+    kind = file.top.get("distributed_type") if file else None
+    if file is None or kind is None or not file.has_block or not isinstance(kind.value, str) or kind.value == "DEEPSPEED":
+        return
+    yield Finding(
+        "",
+        f"distributed_type is {kind.raw}, so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
+        help="Write distributed_type: DEEPSPEED, or remove deepspeed_config.",
+        elsewhere=kind.related(""),
+        fix=unsafe("write DEEPSPEED", Set(("distributed_type",), '"DEEPSPEED"')),
+    )

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Facts
 from dslint.lint.discovery import Target
-from dslint.lint.document import lint_text
+from dslint.lint.files import lint_config
 from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_command, lint_setup_text, merged
 from dslint.registry.rules import loaded_rules
@@ -58,8 +59,7 @@ def lint_one(target: Target, facts: Facts) -> list[FileResult]:
         return [FileResult(target.path, "unreadable", error=str(error))]
     if is_setup(target.path):
         return lint_setup_text(text, target.path, target.path, facts, RULES, named=target.named)
-    result = lint_text(text, target.path, facts, RULES, named=target.named)
-    return [result] if result is not None else []
+    return lint_config(text, target.path, Context(facts), RULES, named=target.named)
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def test_an_accelerate_file_names_a_config(folder: Folder) -> None:
 def test_an_accelerate_file_without_deepspeed_is_left_alone(folder: Folder) -> None:
     folder.write({"a.yaml": ACCELERATE.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n"})
     assert folder.results("a.yaml", named=False) == {}
-    assert folder.results("a.yaml")["a.yaml"].kind == FileKind.UNRELATED
+    assert folder.results("a.yaml")["a.yaml"].diagnostics == ()
 
 
 COMMANDS = {
@@ -258,8 +258,6 @@ def test_comments_suppress_in_every_kind_of_file(folder: Folder) -> None:
 
 
 OTHERS = {
-    "neox.yml": "pipe_parallel_size: 1\nmodel_parallel_size: 1\ntrain_micro_batch_size_per_gpu: 4\nzero_optimization:\n  stage: 1\n",
-    "hydra.yaml": "defaults:\n  - model: gpt\nhydra:\n  run:\n    dir: x\ndeepspeed: ds.json\n",
     "template.yaml": "train_batch_size: {{ batch }}\nzero_optimization:\n  stage: 2\n",
     "compose.yaml": "services:\n  web:\n    image: deepspeed\n",
     "list.yaml": "- deepspeed\n- other\n",

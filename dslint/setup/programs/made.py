@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping as Table
+from typing import Any, Protocol
 
 from dslint.setup.programs.library import Argument, CallOf
 from dslint.setup.programs.values import Opaque, Plain
@@ -27,6 +28,20 @@ _STRATEGIES: dict[str, tuple[int, str | None, str | None]] = {
     "deepspeed_stage_3_offload_nvme": (3, "nvme", "nvme"),
 }
 """Lightning's names of strategies: the stage, and the devices of the optimizer and of the parameters."""
+
+
+class Keywords(Protocol):
+    """The arguments that a class is made with, in a program or in a file."""
+
+    @property
+    def keywords(self) -> Table[str, Argument]:
+        """The arguments by name."""
+
+    def argument(self, name: str, index: int | None = None) -> Argument | None:
+        """An argument by its name or position."""
+
+    def plain(self, name: str, index: int | None = None) -> Any:
+        """The plain value of an argument; None if it is not known."""
 
 
 class _Made:
@@ -90,7 +105,7 @@ def of_plugin(call: CallOf, at: Span, precision: Argument | None) -> Mapping:
     return made.root
 
 
-def of_strategy(call: CallOf, at: Span, precision: Argument | None) -> Mapping | None:
+def of_strategy(call: Keywords, at: Span, precision: Argument | None) -> Mapping | None:
     """The config that Lightning's `DeepSpeedStrategy` builds; None with a strategy that is not DeepSpeed's."""
     made = _Made(at)
     if call.plain("zero_optimization", 1) is not False:

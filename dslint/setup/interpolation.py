@@ -1,0 +1,125 @@
+"""Interpolations in YAML, as OmegaConf reads them: `${a.b}` is the value at that path. Every other `${...}` or `{{...}}` is unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as Table
+
+from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Sequence
+from dslint.source.unknown import UNKNOWN
+
+_HOLE = re.compile(r"\$\{([^${}]*)\}|\{\{.*?\}\}|<<\w+>>")
+
+_VARIABLE = re.compile(r"oc\.env:\s*(\w+)\s*(?:,(.*))?", re.DOTALL)
+
+_PATH = re.compile(r"\.*[\w-]+(?:\.[\w-]+|\[\w+\])*")
+
+_DEEPEST = 20
+"""How many interpolations may lead to each other."""
+
+_LARGEST = 20_000
+"""How many nodes interpolations may add to a document."""
+
+
+def interpolated(document: Document, environment: Table[str, str]) -> Document:
+    """The document with its interpolations replaced by the values that they name; the document itself if it has none.
+
+    Args:
+        document: a YAML document.
+        environment: the variables that are known, for `${oc.env:NAME}` and `${NAME}`.
+    """
+    if document.root is None or not _HOLE.search(document.text):
+        return document
+    root = _Interpolation(document, environment).node(document.root, ())
+    return Document(document.text, root, comments=document.comments, problems=document.problems, language=document.language)
+
+
+class _Interpolation:
+    """The interpolations of one document."""
+
+    def __init__(self, document: Document, environment: Table[str, str]) -> None:
+        self.document = document
+        self.environment = environment
+        self.left = _LARGEST
+
+    def node(self, node: Node, path: Path, depth: int = 0) -> Node:
+        """A node without interpolations. A node that has none is returned as it is."""
+        if isinstance(node, Mapping):
+            members = [Member(member.key, self.node(member.value, (*path, member.key.value), depth)) for member in node.members]
+            changed = any(new.value is not old.value for new, old in zip(members, node.members, strict=True))
+            return Mapping(node.span, members, may_have_more=node.may_have_more) if changed else node
+        if isinstance(node, Sequence):
+            items = [self.node(item, (*path, index), depth) for index, item in enumerate(node.items)]
+            return Sequence(node.span, items) if any(new is not old for new, old in zip(items, node.items, strict=True)) else node
+        return self._scalar(node, path, depth) if isinstance(node.value, str) and _HOLE.search(node.value) else node
+
+    def _scalar(self, node: Scalar, path: Path, depth: int) -> Node:
+        assert isinstance(node.value, str)
+        unknown = Scalar(node.span, UNKNOWN, node.raw, node.style)
+        whole = _HOLE.fullmatch(node.value)
+        if whole is not None:
+            return self._named(whole[1], path, depth, node) or unknown
+        parts: list[str] = []
+        end = 0
+        for match in _HOLE.finditer(node.value):
+            found = self._named(match[1], path, depth, node)
+            if not isinstance(found, Scalar) or found.value is UNKNOWN or found.value is None:
+                return unknown
+            parts += [node.value[end : match.start()], str(found.value)]
+            end = match.end()
+        text = "".join([*parts, node.value[end:]])
+        return unknown if "${" in text else Scalar(node.span, text, node.raw, node.style)
+
+    def _named(self, name: str | None, path: Path, depth: int, at: Scalar) -> Node | None:
+        """What an interpolation names, with the place of the interpolation if it is a scalar."""
+        name = (name or "").strip()
+        if depth > _DEEPEST:
+            return None
+        variable = _VARIABLE.fullmatch(name)
+        if variable is not None:
+            value = self.environment.get(variable[1]) or _default(variable[2])
+            return None if value is None else Scalar(at.span, value, at.raw, at.style)
+        if not _PATH.fullmatch(name):
+            return None
+        target = _absolute(name, path)
+        found = self.document.lookup(target) if target is not None else None
+        node = found.value if isinstance(found, Member) else found
+        if node is None:
+            value = self.environment.get(name)
+            return None if value is None else Scalar(at.span, value, at.raw, at.style)
+        if target is not None and target == path[: len(target)]:
+            return None  # it contains itself
+        self.left -= _size(node, self.left)
+        if self.left <= 0:
+            return None
+        resolved = self.node(node, target or (), depth + 1)
+        return Scalar(at.span, resolved.value, resolved.raw, resolved.style) if isinstance(resolved, Scalar) else resolved
+
+
+def _default(text: str | None) -> str | int | None:
+    """The default of a variable: a number or a string."""
+    text = text.strip().strip("'\"") if text is not None else None
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
+
+
+def _absolute(name: str, path: Path) -> Path | None:
+    """The path that an interpolation names. Leading dots are relative: one for the section that it is written in."""
+    words = name.lstrip(".")
+    dots = len(name) - len(words)
+    steps: list[str | int] = [int(step) if step.isdecimal() else step for step in re.split(r"[.\[\]]+", words) if step]
+    if dots > len(path):
+        return None
+    return (*path[: len(path) - dots], *steps) if dots else tuple(steps)
+
+
+def _size(node: Node, most: int) -> int:
+    """The number of nodes below a node; counting stops above `most`."""
+    total, pending = 0, [node]
+    while pending and total <= most:
+        here = pending.pop()
+        total += 1
+        if isinstance(here, Mapping):
+            pending += [member.value for member in here.members]
+        elif isinstance(here, Sequence):
+            pending += here.items
+    return total

@@ -1,0 +1,99 @@
+"""Lightning's DeepSpeed strategy in YAML: files of the Lightning CLI, of Hydra and of NeMo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dslint.setup.arguments import SourcedValue, given_at
+from dslint.setup.model import Program
+from dslint.setup.programs.library import Argument
+from dslint.setup.programs.made import of_name, of_strategy
+from dslint.setup.programs.record import LIGHTNING_TRAINER, STRATEGY
+from dslint.setup.programs.values import Opaque, Plain
+from dslint.setup.written import in_script
+from dslint.source.tree import Document, Mapping, Member, Path, Scalar
+from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import below
+
+
+@dataclass(slots=True)
+class Strategy:
+    """A strategy: the place that selects it, and either the config that it is given or builds, or the link to one."""
+
+    given: SourcedValue
+    program: Program
+    config: Document | None = None
+    link: SourcedValue | None = None
+
+
+@dataclass(slots=True)
+class _Keywords:
+    """The arguments of a class that a file names, as if a program called it."""
+
+    keywords: dict[str, Argument] = field(default_factory=dict)
+
+    def argument(self, name: str, index: int | None = None) -> Argument | None:  # noqa: ARG002 - a file has no positions
+        return self.keywords.get(name)
+
+    def plain(self, name: str, index: int | None = None) -> object:  # noqa: ARG002 - a file has no positions
+        found = self.keywords.get(name)
+        return found.value.value if found is not None and isinstance(found.value, Plain) else None
+
+
+def strategy_of(document: Document, at: Path, shown: str) -> Strategy | None:
+    """The DeepSpeed strategy of a trainer's section; None for any other section."""
+    trainer = _mapping(document, at)
+    selected = trainer.get("strategy") if trainer else None
+    if trainer is None or selected is None:
+        return None
+    given = given_at(document, shown, (*at, "strategy"), "", None)
+    precision = _argument(trainer.get("precision"))
+    values = {name: value for name in LIGHTNING_TRAINER if (value := _given(document, shown, (*at, name))) is not None}
+    program = Program(shown, "lightning", trainer=values)
+    assert given is not None
+    if isinstance(selected.value, Scalar):
+        named = _argument(selected)
+        made = of_name(named, precision) if named is not None else None
+        return Strategy(given, program, in_script(document, made)) if made is not None else None
+    return _of_class(document, (*at, "strategy"), shown, given, program, precision)
+
+
+def _of_class(
+    document: Document, at: Path, shown: str, given: SourcedValue, program: Program, precision: Argument | None
+) -> Strategy | None:
+    """The strategy that a class path and its arguments describe, as the Lightning CLI and Hydra write them."""
+    written = _mapping(document, at)
+    name = next((member.value for key in ("class_path", "_target_") if written and (member := written.get(key))), None)
+    if written is None or not isinstance(name, Scalar) or not str(name.value).rpartition(".")[2].startswith("DeepSpeedStrategy"):
+        return None
+    inside = (*at, "init_args") if _mapping(document, (*at, "init_args")) else at
+    arguments = _mapping(document, inside)
+    assert arguments is not None
+    config = arguments.get("config")
+    if config is not None and isinstance(config.value, Scalar) and config.value.value is not None:
+        return Strategy(given, program, link=_given(document, shown, (*inside, "config")))
+    if config is not None and isinstance(config.value, Mapping):
+        return Strategy(given, program, below(document, (*inside, "config")))
+    keywords = {member.key.value: value for member in arguments.members if (value := _argument(member)) and member.key.value in STRATEGY}
+    made = of_strategy(_Keywords(keywords), name.span, precision)
+    return Strategy(given, program, in_script(document, made)) if made is not None else None
+
+
+def _argument(member: Member | None) -> Argument | None:
+    if member is None:
+        return None
+    node = member.value
+    value = Plain(node.value) if isinstance(node, Scalar) and node.value is not UNKNOWN else Opaque()  # type: ignore[arg-type]
+    return Argument(value, node.span, member.key.span)
+
+
+def _given(document: Document, shown: str, at: Path) -> SourcedValue | None:
+    found = document.lookup(at)
+    value = found.value.value if isinstance(found, Member) and isinstance(found.value, Scalar) else UNKNOWN
+    return given_at(document, shown, at, "", value)
+
+
+def _mapping(document: Document, at: Path) -> Mapping | None:
+    found = document.lookup(at)
+    node = found.value if isinstance(found, Member) else found
+    return node if isinstance(node, Mapping) else None

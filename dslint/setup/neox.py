@@ -1,0 +1,66 @@
+"""Files of GPT-NeoX: one file for the model, the training and DeepSpeed, from which GPT-NeoX builds the config."""
+
+from __future__ import annotations
+
+from dslint.source.tree import Document, Key, Mapping, Member, Path, Scalar
+
+_DEEPSPEED = frozenset(
+    """
+    train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps fp32_allreduce prescale_gradients
+    gradient_predivide_factor sparse_gradients fp16 bf16 amp gradient_clipping zero_optimization curriculum_learning steps_per_print
+    wall_clock_breakdown dump_state flops_profiler communication_data_type autotuning activation_checkpointing sparse_attention
+    data_efficiency tensorboard wandb csv_monitor elasticity comms_logger compression_training checkpoint data_types
+    zero_allow_untested_optimizer
+    """.split()
+)
+"""The fields that GPT-NeoX passes on to DeepSpeed. It passes the optimizer and the schedule as objects, and not their sections."""
+
+_OWN = frozenset(
+    """
+    pipe_parallel_size model_parallel_size num_layers hidden_size num_attention_heads train_iters seq_length max_position_embeddings
+    tokenizer_type pos_emb no_weight_tying
+    """.split()
+)
+"""Fields of GPT-NeoX itself."""
+
+
+def is_neox(document: Document) -> bool:
+    """Whether a tree is a file of GPT-NeoX with settings of DeepSpeed."""
+    names = set(_members(document))
+    return len(names & _OWN) >= 2 and len(names & _DEEPSPEED) >= 2
+
+
+def config_of(document: Document) -> Document:
+    """The config that GPT-NeoX builds from a file: the fields for DeepSpeed, with underscores for hyphens."""
+    assert isinstance(document.root, Mapping)
+    places: dict[Path, Path] = {(): ()}
+    members: list[Member] = []
+    for name, member in _members(document).items():
+        if name in _DEEPSPEED:
+            places[(name,)] = (member.key.value,)
+            members.append(Member(Key(member.key.span, name, member.key.raw), member.value))
+    return Document(
+        document.text,
+        Mapping(document.root.span, members),
+        comments=document.comments,
+        problems=document.problems,
+        language=document.language,
+        places=places,
+        whole=document,
+    )
+
+
+def parallel_sizes(document: Document) -> dict[str, int]:
+    """The tensor and pipeline parallel sizes, by the names of the facts. GPT-NeoX writes 0 for no pipeline."""
+    members = _members(document)
+    found: dict[str, int] = {}
+    for name, fact in (("model_parallel_size", "tensor_parallel"), ("pipe_parallel_size", "pipeline_parallel")):
+        node = members[name].value if name in members else None
+        if isinstance(node, Scalar) and isinstance(node.value, int) and not isinstance(node.value, bool):
+            found[fact] = max(node.value, 1)
+    return found
+
+
+def _members(document: Document) -> dict[str, Member]:
+    root = document.root
+    return {member.key.value.replace("-", "_"): member for member in root.members} if isinstance(root, Mapping) else {}

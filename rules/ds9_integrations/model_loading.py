@@ -1,0 +1,155 @@
+"""DS9: arguments for loading a model that do not go with ZeRO stage 3, and checkpoints that cannot be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase, Severity
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+
+STAGE = "zero_optimization.stage"
+LLAMA_FACTORY_SOURCE = "LLaMA-Factory, hparams/parser.py, get_train_args, and model/model_utils/quantization.py"
+
+_STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+_STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+_LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+_AXOLOTL = "base_model: m\nmicro_batch_size: 2\nadapter: qlora\ndeepspeed: ds_config.json\n"
+
+_REFUSED = {
+    "use_unsloth": "Unsloth is incompatible with DeepSpeed ZeRO-3.",
+    "pure_bf16": "`pure_bf16` is incompatible with DeepSpeed ZeRO-3.",
+    "pissa_init": "Please use scripts/pissa_init.py to initialize PiSSA in DeepSpeed ZeRO-3.",
+}
+"""Arguments of LLaMA-Factory that it refuses at stage 3, each with its error."""
+
+
+@rule(
+    "DS947",
+    "quantized-weights-at-stage-3",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        LLAMA_FACTORY_SOURCE,
+        "https://huggingface.co/docs/peft/accelerate/deepspeed",
+        "https://github.com/huggingface/peft/pull/1529",
+    ),
+    untried=RAISED_BY_LOADER,
+)
+@bad(_STAGE_3, at=("quantization_bit",), training=_LLAMA_FACTORY + "quantization_bit: 4\n")
+@bad(_STAGE_3, at=("quantization_bit",), training=_LLAMA_FACTORY + "quantization_bit: 8\n")
+@bad(_STAGE_3, at=("load_in_4bit",), training=_AXOLOTL + "load_in_4bit: true\n")
+@good(_STAGE_3, training=_AXOLOTL + "load_in_4bit: false\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY + "quantization_bit: 4\n")
+def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
+    """The training loads a quantized model, and the config is for ZeRO stage 3.
+
+    Stage 3 partitions floating-point weights. Weights of 8 bits cannot be partitioned. Weights of 4 bits can from bitsandbytes 0.43 on, if
+    they are stored in the data type of the training (`bnb_4bit_quant_storage`); every rank still loads the whole model first. Older
+    releases of transformers raise "DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`", or
+    load weights of size 0.
+
+    Use stage 2, or load the model without quantization: at stage 3 each rank holds only its part.
+    """
+    arguments = config.arguments
+    if arguments is None or not config.value(STAGE) >= 3:
+        return
+    for name in ("quantization_bit", "load_in_4bit", "load_in_8bit"):
+        given = arguments.get(name)
+        if given is None or given.value not in ((4, 8) if name == "quantization_bit" else (True,)):
+            continue
+        eight = given.value == 8 or name == "load_in_8bit"
+        refused = name == "quantization_bit" and eight
+        if refused:
+            outcome = 'LLaMA-Factory raises "Only 4-bit quantized model can use fsdp+qlora or auto device map"'
+        elif eight:
+            outcome = "it cannot partition 8-bit weights"
+        else:
+            outcome = (
+                "it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type"
+            )
+        yield Finding(
+            "",
+            f"{given.shown} at ZeRO stage 3: {outcome}.",
+            help="Use ZeRO stage 2, or load the model without quantization.",
+            elsewhere=given.related(""),
+            related=((STAGE, "stage 3"),),
+            severity=None if refused else Severity.WARNING,
+            certain=refused,
+        )
+
+
+@rule(
+    "DS948",
+    "llama-factory-refuses-stage-3",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(LLAMA_FACTORY_SOURCE,),
+    untried=RAISED_BY_LOADER,
+)
+@bad(_STAGE_3, at=("use_unsloth",), training=_LLAMA_FACTORY + "use_unsloth: true\n")
+@bad(_STAGE_3, at=("pure_bf16",), training=_LLAMA_FACTORY + "pure_bf16: true\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY + "use_unsloth: true\n")
+@good(_STAGE_3, training=_LLAMA_FACTORY + "use_unsloth: false\n")
+def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
+    """LLaMA-Factory refuses an argument together with ZeRO stage 3.
+
+    It raises for `use_unsloth`, `pure_bf16` and `pissa_init` as soon as the config is known to be for stage 3: all of them
+    change whole weights, and stage 3 gives a rank only a part of each.
+
+    Remove the argument, or use stage 2.
+    """
+    arguments = config.arguments
+    if arguments is None or "finetuning_type" not in arguments or not config.value(STAGE) >= 3:
+        return
+    for name, error in _REFUSED.items():
+        given = arguments.get(name)
+        if given is not None and given.value is True:
+            yield Finding(
+                "",
+                f'{given.shown} at ZeRO stage 3: LLaMA-Factory raises "{error}"',
+                help="Remove it, or use ZeRO stage 2.",
+                elsewhere=given.related(""),
+                related=((STAGE, "stage 3"),),
+            )
+
+
+@rule(
+    "DS949",
+    "resume-without-optimizer-state",
+    effect=Effect.CRASH,
+    phase=Phase.RESUME,
+    watches=("setup",),
+    references=("transformers/integrations/deepspeed.py, deepspeed_load_checkpoint", "transformers/trainer.py, Trainer._save_checkpoint"),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(_STAGE_2, at=("save_only_model",), training=_AXOLOTL + "save_only_model: true\nresume_from_checkpoint: out/checkpoint-100\n")
+@good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
+@good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\nresume_from_checkpoint: out/checkpoint-100\n")
+def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
+    """The training resumes from a checkpoint, and saves its checkpoints without what DeepSpeed resumes from.
+
+    With `save_only_model` the Trainer does not save the state of the engine. To resume, it looks for the folder `global_step*` in the
+    checkpoint, and raises "Can't find a valid checkpoint at" if there is none. A checkpoint that this training saved cannot be resumed.
+
+    Remove `save_only_model` from trainings that may be resumed.
+    """
+    arguments, setup = config.arguments, config.setup
+    saving, resuming = (arguments.get(name) if arguments else None for name in ("save_only_model", "resume_from_checkpoint"))
+    if saving is None or resuming is None or setup is None or not (setup.link or setup.accelerate):
+        return
+    if saving.value is True and resuming.value not in (None, False, "", "false", "False"):
+        yield Finding(
+            "",
+            f"save_only_model is on, and the training resumes ({resuming.where}): from a checkpoint that it saved itself the Trainer raises "
+            '"Can\'t find a valid checkpoint at".',
+            help="Remove save_only_model from a training that may be resumed.",
+            elsewhere=saving.related(""),
+            related=(resuming.related("resumes here"),),
+            severity=Severity.WARNING,
+            certain=False,
+        )

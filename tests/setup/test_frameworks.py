@@ -1,0 +1,240 @@
+"""Files of frameworks: which config they hold or name, as the framework would build it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.facts import Facts, Integration
+from dslint.setup.gather import LoadedSetup
+from dslint.setup.interpolation import interpolated
+from dslint.setup.read import read_setups
+from dslint.source.tree import plain
+from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import parse_yaml
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+DS_CONFIG = "train_micro_batch_size_per_gpu: 4\nzero_optimization:\n  stage: 2\n"
+
+
+def setups(text: str, name: str = "train.yaml", **environment: str) -> list[LoadedSetup]:
+    found = read_setups(text, name, name, Context(environment=environment), named=True)
+    return found.setups if found else []
+
+
+def config(text: str, **environment: str) -> Any:
+    """The only config of a file, as plain data."""
+    (gathered,) = setups(text, **environment)
+    assert gathered.config is not None
+    assert gathered.config.root is not None
+    return plain(gathered.config.root)
+
+
+def test_a_config_in_yaml_is_judged_whether_named_or_found(folder: Folder) -> None:
+    folder.write({"ds.yaml": DS_CONFIG.replace("2\n", "7\n")})
+    for named in (True, False):
+        result = folder.results("ds.yaml", named=named)["ds.yaml"]
+        assert result.is_judged
+        assert [d.code for d in result.diagnostics] == ["DS107"]
+
+
+def test_training_arguments_in_json(folder: Folder) -> None:
+    arguments = {
+        "output_dir": "out",
+        "per_device_train_batch_size": 2,
+        "learning_rate": 1e-5,
+        "bf16": True,
+        "gradient_accumulation_steps": 2,
+        "deepspeed": "ds.json",
+    }
+    ds_config = {"train_batch_size": "auto", "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}
+    folder.write({"args.json": json.dumps(arguments, indent=1), "ds.json": json.dumps(ds_config)})
+    results = folder.results("args.json")
+    assert results["args.json"].kind == FileKind.TRAINING
+    assert results["args.json"].diagnostics == ()
+    (found,) = (d for d in results["ds.json"].diagnostics if d.code == "DS904")
+    assert found.related[0].path == "args.json"
+    folder.write({"args.json": json.dumps({**arguments, "deepspeed": None})})
+    result = folder.results("args.json")["args.json"]
+    assert (result.kind, result.not_judged, result.diagnostics) == (FileKind.TRAINING, (), ())
+
+
+def test_a_section_of_a_hydra_file_with_interpolations() -> None:
+    text = (
+        "hydra: {run: {dir: x}}\nbatch: 4\nlr: 1.0e-4\ntrainer:\n  gpus: 8\n  deepspeed:\n    train_micro_batch_size_per_gpu: ${batch}\n"
+        "    gradient_clipping: ${oc.env:CLIP}\n    wall_clock_breakdown: ${oc.env:DEBUG,0}\n    optimizer:\n      type: AdamW\n"
+        "      params: {lr: '${lr}', eps: '${now:%Y}'}\n    zero_optimization:\n      stage: ${...stage}\nstage: 2\n"
+    )
+    assert config(text) == {
+        "train_micro_batch_size_per_gpu": 4,
+        "gradient_clipping": UNKNOWN,
+        "wall_clock_breakdown": 0,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "eps": UNKNOWN}},
+        "zero_optimization": {"stage": UNKNOWN},
+    }
+    assert config(text.replace("${...stage}", "${stage}"), CLIP="1.0")["zero_optimization"] == {"stage": 2}
+    assert config(text, CLIP="1.0")["gradient_clipping"] == "1.0"
+
+
+def test_a_finding_in_a_section_is_at_its_line(folder: Folder) -> None:
+    folder.write({"train.yaml": "model: x\ntrain:\n  ds_config:\n" + "".join(f"    {line}\n" for line in DS_CONFIG.splitlines())})
+    assert folder.found("train.yaml") == []
+    folder.write({"train.yaml": (folder.path / "train.yaml").read_text().replace("stage: 2", "stage: 9")})
+    assert ("DS107", "train.yaml", 6) in folder.found("train.yaml")
+
+
+def test_a_section_that_names_a_config(folder: Folder) -> None:
+    folder.write({"ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 9}}'})
+    for text in (
+        "train:\n  deepspeed: ds.json\n",
+        "engine:\n  deepspeed:\n    enabled: true\n    config: ds.json\n",
+        "ds_config: ds.json\n",
+    ):
+        folder.write({"train.yaml": text})
+        assert [path for code, path, _ in folder.found("train.yaml") if code == "DS107"] == ["ds.json"]
+
+
+def test_the_group_of_a_hydra_file(folder: Folder) -> None:
+    folder.write({"conf/config.yaml": "defaults:\n  - deepspeed: zero9\n", "conf/deepspeed/zero9.yaml": DS_CONFIG.replace("2\n", "9\n")})
+    assert [path for code, path, _ in folder.found("conf/config.yaml") if code == "DS107"] == ["conf/deepspeed/zero9.yaml"]
+
+
+def test_interpolations_that_lead_to_themselves_are_unknown() -> None:
+    document = parse_yaml("a: ${b}\nb: ${a}\nc: {d: '${c}'}\nmany: [" + ", ".join(["'${list}'"] * 500) + "]\nlist: [" + "x, " * 500 + "]\n")
+    root = interpolated(document, {}).root
+    assert root is not None
+    data: Any = plain(root)
+    assert (data["a"], data["b"], data["c"]) == (UNKNOWN, UNKNOWN, {"d": UNKNOWN})
+    assert sum(one is UNKNOWN for one in data["many"]) > 100
+
+
+def test_placeholders_of_axolotl_are_unknown(folder: Folder) -> None:
+    folder.write({"ds.json": '{"gradient_accumulation_steps": 4, "train_batch_size": "auto", "zero_optimization": {"stage": 2}}'})
+    text = "base_model: m\nmicro_batch_size: ${MICRO}\ngradient_accumulation_steps: ${STEPS}\ndeepspeed: ds.json\n"
+    folder.write({"train.yaml": text})
+    assert folder.found("train.yaml") == []
+
+
+NEOX = (
+    '{\n"pipe-parallel-size": 1, "model-parallel-size": 2, "num-layers": 12, "hidden-size": 768,\n"train_micro_batch_size_per_gpu": 4,\n'
+    '"optimizer": {"type": "Adam", "params": {"lr": 0.0006}},\n"zero_optimization": {"stage": 1},\n"fp16": {"enabled": true}\n}\n'
+)
+
+
+def test_gpt_neox(folder: Folder) -> None:
+    (gathered,) = setups(NEOX, "small.yml")
+    assert gathered.config is not None
+    assert gathered.config.root is not None
+    assert list(plain(gathered.config.root)) == ["train_micro_batch_size_per_gpu", "zero_optimization", "fp16"]  # type: ignore[call-overload]
+    assert gathered.facts.integration is Integration.DEEPSPEED
+    assert (gathered.facts.tensor_parallel, gathered.facts.pipeline_parallel) == (2, 1)
+    folder.write({"small.yml": NEOX.replace('"stage": 1', '"stage": 9')})
+    assert ("DS107", "small.yml", 5) in folder.found("small.yml")
+
+
+@pytest.mark.parametrize("name", ["zero2", "zero3", "zero2_offload", "zero3_offload", "default-zero3", "zero3-offload"])
+def test_the_configs_of_ms_swift(folder: Folder, name: str) -> None:
+    text = f"model: m\ntrain_type: lora\noutput_dir: o\nlearning_rate: 1e-4\ngradient_accumulation_steps: 2\ndeepspeed: {name}\n"
+    zero = config(text)["zero_optimization"]
+    assert zero["stage"] == int(name.replace("default-", "")[4])
+    assert ("offload_optimizer" in zero) is ("offload" in name)
+    folder.write({"train.yaml": text})
+    assert folder.found("train.yaml") == []
+    assert all(result.is_judged for result in folder.results("train.yaml").values())
+    folder.write({"train.yaml": text + "auto_find_batch_size: true\n"})
+    assert [code for code, *_ in folder.found("train.yaml")] == (["DS921"] if zero["stage"] == 3 else [])
+
+
+def test_an_accelerate_file_for_something_else(folder: Folder) -> None:
+    text = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\ndeepspeed_config: {}\n"
+    folder.write({"a.yaml": text})
+    result = folder.results("a.yaml")["a.yaml"]
+    assert (result.kind, result.not_judged) == (FileKind.ACCELERATE, ())
+    assert result.note is not None
+    assert "does not use DeepSpeed" in result.note
+
+
+LIGHTNING = {
+    "trainer:\n  precision: bf16-mixed\n  strategy: deepspeed_stage_3_offload\n": {
+        "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}},
+        "bf16": {"enabled": True},
+    },
+    "trainer:\n  strategy:\n    class_path: lightning.pytorch.strategies.DeepSpeedStrategy\n    init_args:\n      stage: 2\n"
+    "      offload_optimizer: true\n      overlap_comm: false\n": {
+        "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": False},
+    },
+    "trainer:\n  strategy:\n    _target_: pytorch_lightning.strategies.DeepSpeedStrategy\n    stage: 1\n": {
+        "zero_optimization": {"stage": 1}
+    },
+    "trainer:\n  strategy:\n    class_path: DeepSpeedStrategy\n    init_args:\n      config:\n        zero_optimization: {stage: 3}\n": {
+        "zero_optimization": {"stage": 3}
+    },
+}
+
+
+@pytest.mark.parametrize("text", LIGHTNING)
+def test_lightning(text: str) -> None:
+    (gathered,) = setups(text)
+    assert gathered.facts.integration is Integration.LIGHTNING
+    assert config(text) == LIGHTNING[text]
+
+
+@pytest.mark.integrations
+@pytest.mark.parametrize("text", list(LIGHTNING))
+def test_lightning_builds_this_config(text: str) -> None:
+    strategies = pytest.importorskip("lightning.pytorch.strategies")
+    trainer: Any = plain(parse_yaml(text).root)  # type: ignore[arg-type]
+    written = trainer["trainer"]["strategy"]
+    registered = pytest.importorskip("lightning.pytorch.strategies").StrategyRegistry
+    if isinstance(written, str):
+        real = registered.get(written).config
+    else:
+        keywords = written.get("init_args") or {name: value for name, value in written.items() if name != "_target_"}
+        real = strategies.DeepSpeedStrategy(**keywords).config
+    ours = LIGHTNING[text]["zero_optimization"]
+    theirs = real["zero_optimization"]
+    assert {name: theirs[name]["device"] if isinstance(value, dict) else theirs[name] for name, value in ours.items()} == {  # type: ignore[attr-defined]
+        name: value["device"] if isinstance(value, dict) else value
+        for name, value in ours.items()  # type: ignore[attr-defined]
+    }
+
+
+def test_a_lightning_strategy_with_gradient_accumulation_in_its_config(folder: Folder) -> None:
+    folder.write(
+        {
+            "ds.json": '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 2}}',
+            "cli.yaml": "trainer:\n  accumulate_grad_batches: 2\n  strategy:\n    class_path: DeepSpeedStrategy\n    init_args:\n      config: ds.json\n",
+        }
+    )
+    assert ("DS927", "ds.json", 1) in folder.found("cli.yaml")
+
+
+def test_values_that_are_given_stay(folder: Folder) -> None:
+    folder.write({"small.yml": NEOX})
+    assert folder.results("small.yml", facts=Facts(tensor_parallel=4))["small.yml"].facts.tensor_parallel == 4
+
+
+def test_a_block_that_accelerate_ignores(folder: Folder) -> None:
+    head = "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\n"
+    folder.write({"a.yaml": head + "deepspeed_config:\n  zero_stage: 3\n"})
+    assert folder.found("a.yaml") == [("DS950", "a.yaml", 2)]
+    assert [d.code for d in folder.results("a.yaml", named=False)["a.yaml"].diagnostics] == ["DS950"]
+
+
+def test_a_file_of_another_format_is_not_a_config(folder: Folder) -> None:
+    folder.write({"pyproject.toml": '[project]\ndependencies = ["deepspeed"]\n'})
+    result = folder.results("pyproject.toml")["pyproject.toml"]
+    assert (result.kind, result.diagnostics) == (FileKind.UNRELATED, ())
+    assert result.not_judged
+
+
+def test_flags_that_load_a_quantized_model(folder: Folder) -> None:
+    folder.write({"ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}'})
+    command = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --finetuning_type lora --output_dir o --bf16 --quantization_bit 4"
+    assert [code for code, path, _ in folder.found(command=command) if path == "<command>"] == ["DS947"]
