@@ -18,9 +18,9 @@ _LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\nfinetuning_type: lora\noutp
 _AXOLOTL = "base_model: m\nmicro_batch_size: 2\nadapter: qlora\ndeepspeed: ds_config.json\n"
 
 _REFUSED = {
-    "use_unsloth": "Unsloth is incompatible with DeepSpeed ZeRO-3.",
-    "pure_bf16": "`pure_bf16` is incompatible with DeepSpeed ZeRO-3.",
-    "pissa_init": "Please use scripts/pissa_init.py to initialize PiSSA in DeepSpeed ZeRO-3.",
+    "use_unsloth": "Unsloth is incompatible with DeepSpeed ZeRO-3",
+    "pure_bf16": "`pure_bf16` is incompatible with DeepSpeed ZeRO-3",
+    "pissa_init": "Please use scripts/pissa_init.py to initialize PiSSA in DeepSpeed ZeRO-3",
 }
 """Arguments of LLaMA-Factory that it refuses at stage 3, each with its error."""
 
@@ -110,7 +110,7 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
         if given is not None and given.value is True:
             yield Finding(
                 "",
-                f'{given.shown} at ZeRO stage 3: LLaMA-Factory raises "{error}"',
+                f'{given.shown} at ZeRO stage 3: LLaMA-Factory raises "{error}".',
                 help="Remove it, or use ZeRO stage 2.",
                 elsewhere=given.related(""),
                 related=((STAGE, "stage 3"),),
