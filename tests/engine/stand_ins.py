@@ -16,6 +16,16 @@ def before_import() -> None:
     os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", "")  # DeepSpeed asks `ninja` its version
 
 
+def without_compiler() -> None:
+    """Let `torch.compile` return what it is given: a compiler takes minutes, and computes the same."""
+    import torch
+
+    def compile(model: Any = None, **_: Any) -> Any:  # noqa: A001 - the name of what it replaces
+        return model if model is not None else lambda function: function
+
+    torch.compile = compile
+
+
 def after_import() -> None:
     """Make the CPU accelerator answer as a GPU of today would, and every compiled operation load."""
     import torch
@@ -27,7 +37,7 @@ def after_import() -> None:
     accelerator.is_bf16_supported = lambda self: True
     accelerator.supported_dtypes = lambda self: [torch.float, torch.half, torch.bfloat16]
     # Pinned memory and memory statistics need CUDA.
-    accelerator.pin_memory = lambda self, tensor, align_bytes=1: tensor
+    accelerator.pin_memory = lambda self, tensor, make_copy=True, match_shape=True: tensor
     accelerator.is_pinned = lambda self, tensor: True
     accelerator.memory_stats = lambda self, device_index=None: defaultdict(int)
     accelerator.communication_backend_name = lambda self: "fake"
@@ -39,7 +49,10 @@ def after_import() -> None:
 
 
 class _Handle:
-    """In the place of the NVMe handle: does no input or output, and counts what is pending, which the swappers assert on."""
+    """In the place of the NVMe handle: does no input or output, and counts what is pending, which the swappers assert on.
+
+    Every tensor is pinned, as tensors of its own making would be.
+    """
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.pending = 0
@@ -47,6 +60,9 @@ class _Handle:
     def wait(self) -> int:
         done, self.pending = self.pending, 0
         return done
+
+    def is_pinned(self, tensor: Any) -> bool:
+        return True
 
     def new_cpu_locked_tensor(self, count: int, like: Any) -> Any:
         import torch

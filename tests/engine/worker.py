@@ -38,6 +38,7 @@ def main(timeout: float) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries print; answers have the stream to themselves
     os.chdir(tempfile.mkdtemp(prefix="engine-"))  # monitors and swappers write to relative paths
     stand_ins.before_import()
+    stand_ins.without_compiler()
     import deepspeed.runtime.config  # noqa: F401 - held for the forks
 
     stand_ins.after_import()
@@ -110,7 +111,7 @@ def _run(case: dict[str, Any], answer: dict[str, Any]) -> None:
     answer["phase"] = "parse"
     answer["warnings"] = said = _listen()
     ranks = case["world_size"]
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    _play_launcher(ranks)
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=ranks)
     _let_deepspeed_know()
     config = case["config"]
@@ -118,13 +119,37 @@ def _run(case: dict[str, Any], answer: dict[str, Any]) -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".json", delete=False, encoding="utf-8", newline="", errors="surrogatepass") as file:
             file.write(case["text"])
         config = file.name
-    parsed = DeepSpeedConfig(config)
+    parsed = DeepSpeedConfig(*_loaded(config, answer))
     answer["effective"] = plain(parsed)
     said[:] = list(dict.fromkeys(said))
     if case["upto"] != "parse":
         answer["phase"] = "initialize"
         answer["engine"] = about = {}
         _train(case, config, answer, about, bring=case["optimizer"] and parsed.optimizer_name is None)
+
+
+def _play_launcher(ranks: int) -> None:
+    """Set the variables that DeepSpeed's launcher sets for rank 0 of one machine."""
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE=str(ranks), LOCAL_SIZE=str(ranks), CROSS_RANK="0", CROSS_SIZE="1")
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+
+
+def _loaded(config: Any, answer: dict[str, Any]) -> tuple[Any, None, Any]:
+    """The arguments of `DeepSpeedConfig` as `deepspeed.initialize` makes them of a path or a dict.
+
+    It reads a file into a dict first, and builds the device mesh of sequence parallelism before it parses the dict.
+    """
+    from deepspeed import comm
+    from deepspeed.runtime.tensor_parallel.init_utils import load_ds_config
+
+    loaded = load_ds_config(config)
+    sizes = ("data_parallel_size", "sequence_parallel_size")
+    if not isinstance(loaded, dict) or not all(size in loaded for size in sizes):
+        return loaded, None, None
+    answer["phase"] = "initialize"
+    mesh = comm.initialize_mesh_device(tuple(loaded[size] for size in sizes), ("data_parallel", "sequence_parallel"))
+    answer["phase"] = "parse"
+    return loaded, None, mesh
 
 
 def _let_deepspeed_know() -> None:
@@ -158,7 +183,8 @@ def _train(case: dict[str, Any], config: Any, answer: dict[str, Any], about: dic
     for _ in range(2):
         batch = torch.randn(min(micro, 4), WIDTH, dtype=next(engine.module.parameters()).dtype)
         loss = engine(batch).float().pow(2).mean()
-        engine.set_gradient_accumulation_boundary(True)
+        if engine.managed_gradient_accumulation():
+            engine.set_gradient_accumulation_boundary(True)
         engine.backward(loss)
         engine.step()
     about["steps"] = engine.global_steps
