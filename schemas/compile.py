@@ -29,7 +29,7 @@ name for the items of a list of sections) to its entry:
     read_with    the key that enables reading this one (unless false or empty)
     falsy        True if false, 0 and empty values are accepted whatever the type
     auto_dropped True if "auto" is dropped although the section is read without a model
-    dict_only    True if the key is read from a dict, but not from a file
+    dict_only    the last release that reads the key only from a dict, not from a file
     shadowed_by  the key that overrides it
     forbids      ((value, phase, error), ...): values of the right type that raise
     unknown      for a section or dict, what happens to an unknown key: "raise" | "ignore" | "open" (all keys are valid)
@@ -139,8 +139,8 @@ def _said(shape: Shape) -> dict[str, Any]:
                 spec["path"] = True
             case marks.AutoDropped():
                 spec["auto_dropped"] = True
-            case marks.DictOnly():
-                spec["dict_only"] = True
+            case marks.DictOnly(until):
+                spec["dict_only"] = until
             case marks.ShadowedBy(other):
                 spec["shadowed_by"] = other
             case marks.AutoIsReal():

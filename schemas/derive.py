@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from dslint.facts import Facts, Integration, Release
+from dslint.facts import Facts, Release
 from dslint.source.unknown import UNKNOWN
 
 
@@ -38,14 +38,17 @@ def batch_world_size(config: ConfigView) -> Any:
     them in the batch sizes. Unknown without a world size.
     """
     ranks = _replicas(config)
-    if ranks is None or config.has("data_parallel_size"):
+    if ranks is None or not config.has("sequence_parallel_size"):
+        return UNKNOWN if ranks is None else ranks
+    as_dict = True if config.release > (0, 18, 5) else config.facts.is_dict  # later releases read a file into a dict first
+    if as_dict is False or (config.release < (0, 17, 0) and not config.has("data_parallel_size")):
+        return ranks  # the key has no effect
+    if as_dict is None:
         return UNKNOWN
-    if config.release < (0, 17, 0):
-        return ranks  # before, sequence_parallel_size had no effect on its own
-    if config.has("sequence_parallel_size") and config.facts.integration in (None, Integration.DEEPSPEED):
-        return UNKNOWN  # DeepSpeed reads the key in a dict, but not if it gets the path of a file
-    share = config.value("sequence_parallel_size") if config.has("sequence_parallel_size") else 1
-    if not isinstance(share, int) or share < 1:
+    share, data = config.value("sequence_parallel_size"), config.value("data_parallel_size")
+    if config.has("data_parallel_size"):
+        return data if isinstance(data, int) and isinstance(share, int) and 0 < data * share <= ranks else UNKNOWN
+    if not isinstance(share, int | float) or share <= 0:
         return UNKNOWN
     return ranks / share if ranks % share else ranks // share
 

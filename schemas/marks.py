@@ -169,7 +169,9 @@ class AutoDropped:
 
 @dataclass(frozen=True, slots=True)
 class DictOnly:
-    """Read if DeepSpeed gets a dict, as from the integrations, and ignored if it gets the path of a file."""
+    """Ignored if DeepSpeed gets the path of a file, up to the release `until`: read only from a dict, as from the integrations."""
+
+    until: str
 
 
 @dataclass(frozen=True, slots=True)

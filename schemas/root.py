@@ -207,17 +207,17 @@ class DeepSpeedConfig(HandReadSection):
     sequence_parallel_size: Annotated[
         int | None,
         Since("0.15.0"),
-        DictOnly(),
+        DictOnly("0.18.5"),
         Raises("parse", "TypeError: unsupported operand type(s) for /: 'int' and 'str'", lets=("bool", "float")),
         NullRaises("parse", "TypeError: unsupported operand type(s) for /: 'int' and 'NoneType'"),
         OutOfRange("parse", "AssertionError: Train batch size: -1.0 has to be greater than 0"),
         Forbids(0, "parse", "ZeroDivisionError: division by zero"),
     ] = Field(default=None, gt=0)
     """The sequence parallel size. Divides the world size in the batch sizes; together with `data_parallel_size` it also sets up the groups.
-    Read from a config that is passed as a dict, not from a path."""
+    Up to 0.18.5 read from a config that is passed as a dict, not from a path."""
 
     data_parallel_size: Annotated[int | None, Since("0.15.0"), Passes("It is read only together with sequence_parallel_size.")] = None
-    """The data parallel size, together with `sequence_parallel_size`; their product must be the world size. Read from a dict, not from a path."""
+    """The data parallel size, together with `sequence_parallel_size`; their product must be the world size."""
 
     use_data_before_expert_parallelism: Annotated[bool, Since("0.12.4"), Truthy()] = False
     """Mixture of experts: number the ranks so that data-parallel ones are neighbours instead of expert-parallel ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dslint.facts import Facts
+from dslint.facts import NOT_NEEDED, Facts
 from dslint.record import Record
 
 if TYPE_CHECKING:
@@ -50,5 +50,5 @@ class Context(Record):
 PARTS = ("policy", "checkpoint")
 """What rules can need in addition to facts."""
 
-NEEDS = (*(name for name in Facts._fields if name != "loader_release"), *PARTS)
-"""What rules can need, by name; the release of a loader belongs to the integration."""
+NEEDS = (*(name for name in Facts._fields if name not in NOT_NEEDED), *PARTS)
+"""What rules can need, by name."""

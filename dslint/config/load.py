@@ -8,7 +8,7 @@ from typing import Any
 from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind
 from dslint.config.infer import infer
-from dslint.facts import Facts
+from dslint.facts import Facts, PassedAs
 from dslint.record import Record
 from dslint.source.parse import parse
 from dslint.source.read import decode_base64, read
@@ -69,7 +69,7 @@ def load_data(data: Table[str, Any], given: Facts | Context) -> Loaded:
     _check_data(data, ())
     import json  # slow to import, and a file needs none of it
 
-    return take(parse(json.dumps(data, indent=2)), given)
+    return take(parse(json.dumps(data, indent=2)), Context.of(given).but(passed_as=PassedAs.DICT))
 
 
 def take(document: Document, given: Facts | Context) -> Loaded:

@@ -16,7 +16,7 @@ from dslint.facts import Facts, Integration, Release
 from dslint.schemas.auto import FILLED
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
-from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, dotted, plain
+from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, dotted, is_float_literal, plain
 
 REMOVED: Consequence = ("raises", "parse", "an error")
 """What the presence of a removed key leads to: a DeepSpeedConfigError or a ValidationError, as the section has it."""
@@ -136,13 +136,15 @@ class Validator:
             note = f"{section or 'a section'} given as {str(value).lower()}"
             self.values[(*path, spec["bool_for"])] = Value(int(value), Origin.MAPPED, note)
         else:
-            self._read(plain(node), path, section, spec, by_hand=by_hand)
+            self._read(node, path, section, spec, by_hand=by_hand)
             self._inside(node, path, key)
 
-    def _read(self, value: Any, path: Path, section: str, spec: Spec, *, by_hand: bool) -> None:
+    def _read(self, node: Node, path: Path, section: str, spec: Spec, *, by_hand: bool) -> None:
         """Read a value as DeepSpeed does, and note what is wrong with it."""
         by_hand = by_hand and not ("auto_dropped" in spec and self.facts.deepspeed < PYDANTIC_2)
-        reading = self._overlooked(read_value(value, spec, self.facts.deepspeed, by_hand=by_hand), spec)
+        reading = self._by_form(plain(node, as_json=bool(self.facts.is_dict)), spec, by_hand=by_hand)
+        if reading.fault is None and self.facts.is_dict is None and is_float_literal(node):
+            reading = self._in_a_dict(node, spec, reading, by_hand=by_hand)
         if reading.fault:
             self._violate(reading.fault, path, section, spec, consequence=reading.consequence, becomes=reading.value)
         self.values[path] = Value(reading.value, Origin.REFUSED if is_raising(reading.consequence) else Origin.WRITTEN)
@@ -156,11 +158,22 @@ class Validator:
         elif isinstance(node, Mapping) and f"{key}.*" in KEYS:
             self._section(node, path, key)
 
-    def _overlooked(self, reading: Reading, spec: Spec) -> Reading:
-        """The reading of a key that DeepSpeed checks only in a dict, where a fault may have no effect."""
-        if reading.fault and "dict_only" in spec and self.facts.integration in (None, Integration.DEEPSPEED):
-            return reading._replace(consequence=("passes", "DeepSpeed ignores it in a file, but raises if the config is a dict"))
-        return reading
+    def _by_form(self, value: Any, spec: Spec, *, by_hand: bool) -> Reading:
+        """The reading of a value; a release may read the key only if the config is a dict."""
+        reading = read_value(value, spec, self.facts.deepspeed, by_hand=by_hand)
+        if not reading.fault or "dict_only" not in spec or self.facts.deepspeed > Release.parse(spec["dict_only"]) or self.facts.is_dict:
+            return reading
+        if self.facts.is_dict is None:
+            return reading._replace(consequence=("depends", "DeepSpeed ignores it in a file, but raises if the program passes a dict"))
+        return reading._replace(consequence=("passes", "DeepSpeed ignores it in a file"))
+
+    def _in_a_dict(self, node: Node, spec: Spec, reading: Reading, *, by_hand: bool) -> Reading:
+        """The reading of a number like `1e3`, where it is unknown whether DeepSpeed reads the file or gets a dict with a float."""
+        other = read_value(plain(node, as_json=True), spec, self.facts.deepspeed, by_hand=by_hand)
+        if not is_raising(other.consequence):
+            return reading
+        note = f"DeepSpeed reads {plain(node)} from a file, but raises if the program passes a dict, where it is a float"
+        return reading._replace(fault=other.fault, consequence=("depends", note))
 
     def _in_release(self, node: Node, path: Path, section: str, spec: Spec) -> bool:
         """Whether the release has the key; if not, why is noted."""
@@ -195,7 +208,7 @@ class Validator:
             self.values[path] = Value("auto", Origin.WRITTEN)
             return
         if by_hand or not drops_auto(section, self.facts.deepspeed):
-            kind, reading = ViolationKind.AUTO_KEPT, self._overlooked(read_value("auto", spec, self.facts.deepspeed, by_hand=by_hand), spec)
+            kind, reading = ViolationKind.AUTO_KEPT, self._by_form("auto", spec, by_hand=by_hand)
             origin = Origin.REFUSED if is_raising(reading.consequence) else Origin.WRITTEN
         else:
             kind, reading = ViolationKind.AUTO_DROPPED, Reading(default_of(spec, self.facts.deepspeed))

@@ -12,7 +12,7 @@ Spec: TypeAlias = dict[str, Any]
 """A key's entry in the key table; `schemas/compile.py` documents it."""
 
 Consequence: TypeAlias = tuple[str, ...]
-"""("raises", phase, error), ("truthy",) or ("passes", note): see `schemas/marks.py`."""
+"""("raises", phase, error), ("truthy",) or ("passes", note): see `schemas/marks.py`. ("depends", note): raises in a dict, not in a file."""
 
 
 class ViolationKind(StrEnum):

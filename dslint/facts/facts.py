@@ -39,13 +39,22 @@ _LABELS = {
 }
 
 
+class PassedAs(StrEnum):
+    """How `deepspeed.initialize` gets the config."""
+
+    PATH = "path"
+    """as the path of a file, which DeepSpeed reads as HJSON: `1e3` is the integer 1000"""
+    DICT = "dict"
+    """as a dict, which a program or an integration makes or reads as JSON: `1e3` is the float 1000.0"""
+
+
 class Facts(Record):
     """Facts that were given or inferred. None means unknown, and nothing is guessed from it.
 
     `world_size` is the number of all ranks, on `nodes` machines. `tensor_parallel`, `pipeline_parallel` and `sequence_parallel` say how
     they are divided. `gpu_memory` and `host_memory` (of one machine) are in bytes. `upgrade_from` is the release that ran the config so
     far, where only what changes is asked for.
-    `loader_release` is the release of the integration.
+    `loader_release` is the release of the integration. `passed_as` says how the program passes the config to DeepSpeed.
     """
 
     world_size: int | None = None
@@ -61,3 +70,15 @@ class Facts(Record):
     host_memory: int | None = None
     model: ModelConfig | None = None
     loader_release: Release | None = None
+    passed_as: PassedAs | None = None
+
+    @property
+    def is_dict(self) -> bool | None:
+        """Whether DeepSpeed gets the config as a dict; every integration passes one. None if it is unknown."""
+        if self.passed_as is None:
+            return True if self.integration not in (None, Integration.DEEPSPEED) else None
+        return self.passed_as is PassedAs.DICT
+
+
+NOT_NEEDED = ("loader_release", "passed_as")
+"""Facts that no rule can need: the release of a loader belongs to the integration, and the way of passing follows from the program."""

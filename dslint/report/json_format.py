@@ -47,7 +47,7 @@ from typing import NamedTuple, TextIO
 from dslint import __version__
 from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic, Edit, Fix, Place, Range, Related, Severity
-from dslint.facts import Facts
+from dslint.facts import NOT_NEEDED, Facts
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style
 from dslint.source.tree import Document
@@ -111,7 +111,7 @@ def fingerprinted(results: Results) -> tuple[list[str], list[str]]:
 
 def facts_of(results: Results) -> dict[str, object]:
     """The facts that were given."""
-    names = (*(name for name in Facts._fields if name != "loader_release"), "policy", "checkpoint")
+    names = (*(name for name in Facts._fields if name not in NOT_NEEDED), "policy", "checkpoint")
     return {name: _fact(results.context, name) for name in names}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from dslint.config.context import Context
-from dslint.facts import Facts
+from dslint.facts import NOT_NEEDED, Facts
 from dslint.facts.gpus import in_words
 from dslint.report.style import Style, columns, wrap
 from dslint.report.words import COLORS, consequence, flag, listed, option
@@ -96,7 +96,7 @@ def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
 def _flags(context: Context) -> str:
     """The options that give the facts of an example; defaults are left out."""
     facts, usual = context.facts, Context()
-    implied = {"loader_release"} | ({"gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else set())
+    implied = {*NOT_NEEDED} | ({"gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else set())
     names = (*(name for name in Facts._fields if name not in implied), "policy", "checkpoint")
     given = ((name, context.get(name)) for name in names)
     release = {"integration": f"=={facts.loader_release}"} if facts.loader_release else {}

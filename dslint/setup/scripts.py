@@ -8,7 +8,7 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
-from dslint.facts import Integration
+from dslint.facts import Integration, PassedAs
 from dslint.setup.accelerate import AccelerateFile, is_accelerate, read_accelerate
 from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.setup.command import Command, parallel_sizes, read_arguments, read_command, training_flags
@@ -18,7 +18,7 @@ from dslint.setup.gather import LoadedSetup, Read, follow, follow_accelerate, fo
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
 from dslint.setup.programs import PythonFile, read_python
-from dslint.setup.programs.gather import gather_call
+from dslint.setup.programs.gather import gather_call, way_of
 from dslint.setup.shell.script import Script, read_script
 from dslint.setup.shell.syntax import NoParser
 from dslint.setup.training import framework_of, read_training
@@ -160,7 +160,7 @@ def gather_command(command: Command, document: Document, path: str, shown: str, 
         gathered.setup = replace(gathered.setup, arguments=None)
         if gathered.facts.integration is None and gathered.setup.program is None:
             evidence = f"{config.shown} ({config.where}) is DeepSpeed's own flag"
-            gathered.context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED)
+            gathered.context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED).but(passed_as=PassedAs.PATH)
         name = "deepspeed_config" if "deepspeed_config" in command.flags else "ds_config"
         _follow_link(gathered, command, name, config, path)
     _follow_rest(gathered, path)
@@ -235,6 +235,9 @@ def _read_program(gathered: LoadedSetup, command: Command, path: str) -> None:
     found = gathered_program(command, path)
     if found is not None:
         gathered.setup = replace(gathered.setup, program=found.program)
+        ways = {way_of(call) for call in found.calls if call.integration == Integration.DEEPSPEED}
+        if len(ways) == 1:
+            gathered.context = gathered.context.but(passed_as=ways.pop())
         gathered.documents[found.program.path] = found.document
         gathered.kinds[found.program.path] = FileKind.PYTHON
 

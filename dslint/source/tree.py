@@ -282,10 +282,18 @@ class Document:
         return here
 
 
-def plain(node: Node) -> object:
-    """The node as Python data; of duplicate keys the last one wins, as in DeepSpeed."""
+def plain(node: Node, *, as_json: bool = False) -> object:
+    """The node as Python data; of duplicate keys the last one wins, as in DeepSpeed.
+
+    With `as_json`, numbers are what Python's `json` reads: `1e3` is a float, which hjson reads as an integer.
+    """
     if isinstance(node, Mapping):
-        return {member.key.value: plain(member.value) for member in node.members}
+        return {member.key.value: plain(member.value, as_json=as_json) for member in node.members}
     if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
-    return node.value
+        return [plain(item, as_json=as_json) for item in node.items]
+    return float(node.raw) if as_json and is_float_literal(node) else node.value
+
+
+def is_float_literal(node: Node) -> bool:
+    """Whether a node is a JSON literal like `1e3` or `2.0`, an integer to hjson and a float to Python's `json`."""
+    return isinstance(node, Scalar) and node.style == "json" and type(node.value) is int and not node.raw.lstrip("-").isdigit()

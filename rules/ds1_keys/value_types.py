@@ -19,7 +19,7 @@ from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.source.change import Replace, Set
-from dslint.source.tree import Scalar
+from dslint.source.tree import Scalar, is_float_literal, plain
 
 DOCS = "https://www.deepspeed.ai/docs/config-json/"
 MODEL = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"
@@ -152,7 +152,8 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
     DeepSpeed does not check the types of keys without a pydantic model. As a condition, every non-empty string is true, "false" and "off"
     included. As a number, `true` counts as 1, and DeepSpeed computes with 2.5 accumulation steps. There is no error and no warning.
 
-    A word that DeepSpeed reads as the true that it plainly stands for is an info.
+    A word that DeepSpeed reads as the true that it plainly stands for is an info. So is a value that DeepSpeed rejects only in a dict, while
+    it is unknown whether the program passes a dict or the path of the file.
 
     Write `true` and `false` without quotes, and whole numbers for counts.
     """
@@ -162,22 +163,29 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
         node = config.node(violation.path)
         if isinstance(node, Scalar) and intended_json(node) is not None:
             continue  # DS005 reports it
+        depends = violation.consequence is not None and violation.consequence[0] == "depends"
         if violation.consequence == ("truthy",):
             if violation.becomes is _meant_boolean(config, violation):
                 continue
             outcome = f"DeepSpeed only tests whether it is empty, and reads it as {shown_value(violation.becomes)}"
             harmless = violation.becomes is True and _is_plain_word(config, violation)
         else:
-            harmless = False
+            harmless = depends
             outcome = (violation.consequence[1] if violation.consequence else "") or "DeepSpeed does not check it"
         yield Finding(
             violation.path,
             f"{config.name_of(violation.path)} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. {outcome[:1].upper()}{outcome[1:]}.",
-            help=_without_quotes(config, violation),
+            help=_without_quotes(config, violation) or (_as_integer(config, violation) if depends else None),
             on="value",
             fix=unsafe(f"write {word}", Set(violation.path, word)) if (word := _unquoted(config, violation)) else None,
             effect=Effect.ADVICE if harmless else None,
         )
+
+
+def _as_integer(config: Config, violation: Violation) -> str | None:
+    """The help for a number like `1e3` that has to be an integer."""
+    node = config.node(violation.path)
+    return f"Write {plain(node)}." if node is not None and is_float_literal(node) else None
 
 
 def _is_plain_word(config: Config, violation: Violation) -> bool:

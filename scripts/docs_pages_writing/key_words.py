@@ -161,7 +161,7 @@ def _when(key: Key) -> Iterator[str]:
         elif isinstance(mark, marks.ReadWith):
             yield f"together with {code(mark.key)}"
         elif isinstance(mark, marks.DictOnly):
-            yield "only if DeepSpeed gets a dict, not the path of a file"
+            yield f"up to {mark.until} only if DeepSpeed gets a dict, not the path of a file"
 
 
 def _wrong(key: Key) -> Iterator[str]:

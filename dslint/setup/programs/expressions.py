@@ -28,7 +28,7 @@ from dslint.setup.programs.values import (
     same,
     truth,
 )
-from dslint.source.tree import Mapping, Node, Scalar, Sequence, Span
+from dslint.source.tree import Mapping, Node, Sequence, Span, plain
 
 _LONGEST = 10_000
 """The longest string that is built."""
@@ -187,18 +187,20 @@ class Expressions:
         if table.file is not None:
             self.journal.write(table.file, "changed", value=True)
 
-    def of_tree(self, node: Node, file: Cells | None = None) -> Value:
-        """A tree of JSON as a value."""
+    def of_tree(self, node: Node, file: Cells | None = None, *, as_json: bool = True) -> Value:
+        """A tree of JSON as a value; without `as_json` it is read with hjson."""
         if isinstance(node, Mapping):
             table = self.table(node.span)
             table.file = file
             for one in node.members:
-                table.cells[one.key.value] = Entry(self.of_tree(one.value, file), one.key.span, one.value.span, literal=True)
+                value = self.of_tree(one.value, file, as_json=as_json)
+                table.cells[one.key.value] = Entry(value, one.key.span, one.value.span, literal=True)
             return table
         if isinstance(node, Sequence):
-            return Row([Entry(self.of_tree(item, file), Span(0, 0), item.span, literal=True) for item in node.items], node.span)
-        assert isinstance(node, Scalar)
-        return Plain(node.value) if isinstance(node.value, str | int | float) or node.value is None else Opaque("it is computed")
+            values = [(self.of_tree(item, file, as_json=as_json), item.span) for item in node.items]
+            return Row([Entry(value, Span(0, 0), span, literal=True) for value, span in values], node.span)
+        number = plain(node, as_json=as_json)
+        return Plain(number) if isinstance(number, str | int | float) or number is None else Opaque("it is computed")
 
     def subscript(self, node: ast.Subscript, scope: Scope) -> Value:
         """An item of a dict or a list."""

@@ -132,8 +132,8 @@ class Follower(Statements):
 
     # ------------------------------------------------------------------ files
 
-    def json_file(self, path: str) -> Value:
-        """The dict in a JSON file of the project."""
+    def json_file(self, path: str, *, as_json: bool = True) -> Value:
+        """The dict in a JSON file of the project; without `as_json` the program reads it with hjson."""
         made = self.written.get(posixpath.normpath(path))
         if made is not None:
             return self.copied(made)
@@ -148,7 +148,9 @@ class Follower(Statements):
             return Opaque(f"{linked.shown} cannot be read")
         file = self.journal.cells()
         file["path"] = path
-        return self.of_tree(root, file)
+        if not as_json:
+            file["hjson"] = True
+        return self.of_tree(root, file, as_json=as_json)
 
     def json_text(self, text: str, written: Span) -> Value:
         """The dict in a JSON text: every value is placed at the text."""

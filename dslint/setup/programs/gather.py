@@ -7,7 +7,7 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
-from dslint.facts import Integration
+from dslint.facts import Integration, PassedAs
 from dslint.setup.arguments import SourcedValue
 from dslint.setup.gather import LoadedSetup, Read, follow, settle
 from dslint.setup.model import Setup
@@ -80,4 +80,11 @@ def gather_call(call: Call, found: PythonFile, path: str, shown: str, given: Con
         integration = Integration(call.integration)
         evidence = f"{call.given.where} passes it to {integration.label}"
         gathered.context = given.inferring(evidence, integration=integration)
+    if call.integration == Integration.DEEPSPEED:
+        gathered.context = gathered.context.but(passed_as=way_of(call))
     return settle(gathered)
+
+
+def way_of(call: Call) -> PassedAs:
+    """How a call of `deepspeed.initialize` passes the config."""
+    return PassedAs.DICT if call.as_dict else PassedAs.PATH

@@ -162,7 +162,7 @@ def _json_load(follower: Statements, call: CallOf) -> Value:
     file = call.get("fp", 0)
     path = file.cells.get("path") if isinstance(file, Object) else None
     if isinstance(path, Plain) and isinstance(path.value, str):
-        return follower.json_file(path.value)
+        return follower.json_file(path.value, as_json=not call.name.startswith("hjson"))
     known = next((one for one in (path, file) if isinstance(one, Opaque) and one.why), None)
     return Opaque(known.why if known else "it is read from a file")
 

@@ -54,7 +54,8 @@ _READERS = {
 class Call:
     """A call that takes a config, or with "" as `integration` a definition of one.
 
-    It has the config if the program builds it, otherwise its path in `given`.
+    It has the config if the program builds it, otherwise its path in `given`. `as_dict` says that it passes a dict with the numbers of
+    Python or its `json`, not the path or what hjson reads.
     `arguments` are the training arguments of the call. `optimizer` is the optimizer that the program passes to `deepspeed.initialize`;
     its value is the full name of the class, `UNKNOWN` if that is not known.
     """
@@ -65,6 +66,7 @@ class Call:
     arguments: Arguments | None = None
     optimizer: SourcedValue | None = None
     scheduler: SourcedValue | None = None
+    as_dict: bool = False
 
 
 @dataclass(slots=True)
@@ -291,10 +293,10 @@ class Recorder:
         path = value.path if isinstance(value, Table) else value.value if isinstance(value, Plain) else None
         made: Call | None = None
         if isinstance(path, str) and path.strip():
-            made = Call(integration, self.sourced(keyword, given.span, path, key=given.key))
+            made = Call(integration, self.sourced(keyword, given.span, path, key=given.key), as_dict=_is_dict(value))
         elif isinstance(value, Table) and _says_anything(value):
             config = TreeMaker(self.sources).config(value)
-            made = Call(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config)
+            made = Call(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config, as_dict=True)
             if "why" in value.open:
                 self._leave(integration, keyword, replace(given, value=Opaque(value.open["why"])), is_part=True)
         if made is None:
@@ -363,6 +365,11 @@ def _says_anything(table: Table) -> bool:
 def _once(calls: list[CallOf]) -> list[CallOf]:
     """The calls without repetitions of the same place."""
     return list({call.span: call for call in calls}.values())
+
+
+def _is_dict(value: Value) -> bool:
+    """Whether a value is a dict, and not one that hjson reads as DeepSpeed would."""
+    return isinstance(value, Table) and (value.file is None or "hjson" not in value.file)
 
 
 def _unless_none(given: Argument | None) -> Argument | None:

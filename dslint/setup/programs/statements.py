@@ -53,7 +53,7 @@ class Statements(Expressions):
         """The module that an import names."""
         raise NotImplementedError
 
-    def json_file(self, path: str) -> Value:
+    def json_file(self, path: str, *, as_json: bool = True) -> Value:
         """The dict in a JSON file of the project. `written` are those that the program writes itself."""
         raise NotImplementedError
 
