@@ -43,7 +43,7 @@ class LimitType(click.ParamType):  # type: ignore[type-arg] # older releases of 
     flag_value="gpu",
     type=LimitType(),
     metavar="[SIZE]",
-    help="Exit with 4 if the config needs more than SIZE (default: the memory of the GPU).",
+    help="Exit with 4 unless the config fits in SIZE (default: the memory of the GPU), even at the high end of its range.",
 )
 @click.option("--sweep", "swept", metavar="NAME=VALUES", help="Compare several values: world-size=1..512, stage=0..3, micro-batch=1,2,4.")
 @click.option("--plot", metavar="FILE", help="Also write a chart to FILE.svg, FILE.png or FILE.html.")
@@ -69,7 +69,7 @@ def command(
       0  the estimate was printed
       2  usage error, or an unreadable config or model
       3  PNG output was requested, but its renderer is not installed
-      4  the config needs more than --limit
+      4  with --limit: the high end of the range does not fit in the GPU, or in --host-memory
     """  # noqa: D301 - click needs the character itself
     config, model, plan = question(path, finder, said)
     memory = config.facts.gpu_memory
@@ -83,8 +83,9 @@ def command(
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
         click.echo(estimate_page.page(results, config.facts, allowed or memory, style), color=style.color)
-    worst = max((point.device.expected for point in results.points), default=0) if isinstance(results, Sweep) else found.device.expected
-    sys.exit(DOES_NOT_FIT if allowed is not None and worst > allowed else 0)
+    points = results.points if isinstance(results, Sweep) else (found,)
+    fits = all(point.fits(allowed, config.facts.host_memory) for point in points)
+    sys.exit(0 if allowed is None or fits else DOES_NOT_FIT)
 
 
 def _allowed(limit: int | str | None, memory: int | None) -> int | None:

@@ -10,9 +10,10 @@ import click
 from dslint.cli.open_config import open_config
 from dslint.cli.options import FACTS, settings_options
 from dslint.config import Config, resolve
-from dslint.facts import Facts
+from dslint.facts import Facts, Integration
 from dslint.memory.given import FoundModel, ModelRequest, model_of
-from dslint.memory.plan import STATES, Plan, PlanError, Workload, make_plan, trains_with
+from dslint.memory.plan import STATES, Plan, PlanError, Workload
+from dslint.memory.planning import make_plan, trains_with
 from dslint.memory.shapes import Model
 from dslint.settings import Finder
 
@@ -90,6 +91,12 @@ _OPTIONS = (
     click.option("--padded", is_flag=True, help="Samples are padded: attention uses a mask and repeats grouped keys and values."),
     click.option("--loss-chunk", type=_POSITIVE, metavar="N", help="The loss is computed on N tokens at a time."),
     click.option("--optimizer", type=click.Choice(sorted(STATES)), help="The program's optimizer, if the config has none."),
+    click.option(
+        "--keeps-logits/--frees-logits",
+        default=None,
+        help="Whether the program holds the model's output until the next step.  [default: yes, except for the Hugging Face Trainer]",
+    ),
+    click.option("--expandable-segments", "expandable", is_flag=True, help="PYTORCH_ALLOC_CONF contains expandable_segments:True."),
     click.option("--zero-init/--no-zero-init", default=None, help="Whether a stage-3 model is partitioned while it is built."),
 )
 
@@ -128,6 +135,8 @@ _NAMES = (
     "loss_chunk",
     "optimizer",
     "zero_init",
+    "keeps_logits",
+    "expandable",
 )
 
 
@@ -176,6 +185,8 @@ def planned(config: Config, model: Model, said: dict[str, Any], assumed: tuple[s
         padded=said["padded"],
         loss_chunk=said["loss_chunk"] or 0,
         zero_init=zero_init,
+        keeps_logits=config.facts.integration is not Integration.TRANSFORMERS if said["keeps_logits"] is None else said["keeps_logits"],
+        expandable=said["expandable"],
     )
     plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
     if length % plan.sequence:

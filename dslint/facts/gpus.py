@@ -14,11 +14,14 @@ UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "ki
 
 
 class Gpu(NamedTuple):
-    """A GPU model: the memory in bytes that programs see, and its compute capability (None for other vendors than NVIDIA)."""
+    """A GPU model: the memory that programs see in bytes, its compute capability (None for other vendors than NVIDIA), and the memory in
+    its name in GB.
+    """
 
     name: str
     memory: int
     capability: tuple[int, int] | None
+    sold: int
 
     def __str__(self) -> str:
         return self.name
@@ -30,36 +33,37 @@ class Gpu(NamedTuple):
 
 
 GPUS = {
-    gpu.name: gpu
-    for gpu in (
-        Gpu("p100", 16 * GIB, (6, 0)),
-        Gpu("v100-16gb", 16 * GIB, (7, 0)),
-        Gpu("v100", 32 * GIB, (7, 0)),
-        Gpu("t4", 15 * GIB, (7, 5)),
-        Gpu("rtx2080ti", 11 * GIB, (7, 5)),
-        Gpu("a10", 22 * GIB, (8, 6)),
-        Gpu("a10g", 22 * GIB, (8, 6)),
-        Gpu("a40", 45 * GIB, (8, 6)),
-        Gpu("a6000", 48 * GIB, (8, 6)),
-        Gpu("rtx3090", 24 * GIB, (8, 6)),
-        Gpu("a100-40gb", 40 * GIB, (8, 0)),
-        Gpu("a100", 80 * GIB, (8, 0)),
-        Gpu("a800", 80 * GIB, (8, 0)),
-        Gpu("l4", 22 * GIB, (8, 9)),
-        Gpu("l40s", 45 * GIB, (8, 9)),
-        Gpu("rtx4090", 24 * GIB, (8, 9)),
-        Gpu("rtx5090", 32 * GIB, (12, 0)),
-        Gpu("h100", 80 * GIB, (9, 0)),
-        Gpu("h800", 80 * GIB, (9, 0)),
-        Gpu("h20", 96 * GIB, (9, 0)),
-        Gpu("gh200", 96 * GIB, (9, 0)),
-        Gpu("h200", 140 * GIB, (9, 0)),
-        Gpu("b200", 180 * GIB, (10, 0)),
-        Gpu("mi250x", 64 * GIB, None),
-        Gpu("mi300x", 192 * GIB, None),
+    name: Gpu(name, int(seen * GIB), capability, sold)
+    for name, sold, seen, capability in (
+        ("p100", 16, 15.9, (6, 0)),
+        ("v100-16gb", 16, 15.77, (7, 0)),
+        ("v100", 32, 31.73, (7, 0)),
+        ("t4", 16, 14.57, (7, 5)),
+        ("rtx2080ti", 11, 10.75, (7, 5)),
+        ("a10", 24, 22.03, (8, 6)),
+        ("a10g", 24, 22.03, (8, 6)),
+        ("a40", 48, 44.35, (8, 6)),
+        ("a6000", 48, 47.4, (8, 6)),
+        ("rtx3090", 24, 23.57, (8, 6)),
+        ("a100-40gb", 40, 39.38, (8, 0)),
+        ("a100", 80, 79.14, (8, 0)),
+        ("a800", 80, 79.14, (8, 0)),
+        ("l4", 24, 22.03, (8, 9)),
+        ("l40s", 48, 44.39, (8, 9)),
+        ("rtx4090", 24, 23.52, (8, 9)),
+        ("rtx5090", 32, 31.36, (12, 0)),
+        ("h100", 80, 79.1, (9, 0)),
+        ("h800", 80, 79.1, (9, 0)),
+        ("h20", 96, 95.0, (9, 0)),
+        ("gh200", 96, 94.5, (9, 0)),
+        ("h200", 141, 139.7, (9, 0)),
+        ("b200", 192, 178.3, (10, 0)),
+        ("mi250x", 64, 63.98, None),
+        ("mi300x", 192, 191.6, None),
     )
 }
-"""By name, in lower case without blanks. The memory is that of one GPU (for an MI250X: of one of its two dies)."""
+"""By name, in lower case without blanks: the memory in its name, and what a program sees of it, in GiB: the least that
+`torch.cuda.get_device_properties` and messages of "CUDA out of memory" report. For an MI250X, it is that of one of its two dies."""
 
 
 def gpu_named(text: str) -> Gpu:
@@ -75,7 +79,7 @@ def gpu_named(text: str) -> Gpu:
     bare = (name if gib is None else before).replace("-", "")
     for family in (bare, f"rtx{bare}", bare.removeprefix("rtx")):
         for known in (family, family if gib is None else f"{family}-{gib}gb"):
-            if known in GPUS and (gib is None or GPUS[known].memory == gib * GIB):
+            if known in GPUS and (gib is None or GPUS[known].sold == gib):
                 return GPUS[known]
     close = similar(name, GPUS)
     raise ValueError(f"is not a known GPU.{f' Did you mean {close[0]}?' if close else ''} Known GPUs: {', '.join(GPUS)}")

@@ -31,8 +31,9 @@ class Operations(NamedTuple):
     the same memory that the first norm keeps when the block is recomputed.
 
     `loss_forward` and `loss_backward` are the bytes of logits and loss at the end of the forward and at the peak of their backward;
-    `loss_kept` is kept between the two, and `returned` is the size of the logits that the forward returns with the loss. The weights in
-    `twice` are used at both ends: a head that is tied to the embedding.
+    `loss_kept` is kept between the two, and `returned` is the size of the logits that the forward returns with the loss; the program holds
+    `output` bytes of them until the next forward has returned. The weights in `twice` are used at both ends: a head that is tied to the
+    embedding.
     """
 
     before: tuple[Operation, ...]
@@ -46,6 +47,7 @@ class Operations(NamedTuple):
     loss_kept: int
     loss_backward: int
     returned: int
+    output: int = 0
     twice: tuple[int, ...] = ()
 
 
@@ -71,13 +73,15 @@ def operations(model: Model, plan: Plan) -> Operations:
         dropped = model.blocks[0].dropout if model.blocks else False
         mask = plan.workload.length if plan.workload.padded and every else 0  # checkpointed blocks keep the mask with their inputs
         embedded[0] = embedded[0]._replace(kept=(16 + mask + (hidden if dropped else 0)) * tokens)
+    loss = _loss(model, plan, tokens)
     return Operations(
         tuple(embedded),
         tuple(blocks),
         tuple(_after(model, plan, tokens, index)),
         tuple(bool(every) and number % every == 0 for number in range(len(blocks))),
         *_stream(stream, plan, shares=plan.model_bytes == 4 or model.norm in (Norm.LAYER, Norm.T5)),
-        *_loss(model, plan, tokens),
+        *loss,
+        output=loss[-1] if plan.workload.keeps_logits else 0,
         twice=(0,) if model.tied and model.vocabulary else (),
     )
 
@@ -142,6 +146,17 @@ def _norm(width: int, b: int, kind: Norm, rows: int = 1, *, trained: bool = True
     return (kept + (scaled if trained else 0)) * width + 4 * rows
 
 
+def _score_bytes(block: Block, b: int) -> tuple[int, int]:
+    """Bytes that eager attention keeps per score, and those of gradients in its backward.
+
+    Llama and most decoders compute the softmax in fp32 and cast it; models with dropout (GPT-2, BERT) compute it in their own precision and
+    keep the mask and the result of the dropout. T5 does both. Measured with transformers 5 on a device that counts bytes.
+    """
+    in_fp32 = not block.dropout or block.norm is Norm.T5
+    kept = (4 + (b if b == 2 else 0) if in_fp32 else b) + (b + 1 if block.dropout else 0) + (b if block.softcap else 0)
+    return kept, (4 + b if in_fp32 else b)
+
+
 def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[tuple[Step | None, int, int]]:
     """The steps of a block with bytes kept and bytes of gradients; None stands for a function without weights."""
     b, h, divide = plan.model_bytes, block.hidden, plan.tensor
@@ -151,8 +166,9 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     mask = h * tokens if block.dropout else 0
     t = b * tokens
     eager = plan.workload.eager or block.softcap
-    each = 4 + (b if b == 2 else 0) + (b if block.softcap else 0)
-    scores = tokens * heads * plan.workload.length * each if eager else 4 * heads * tokens
+    kept, passing = _score_bytes(block, b)
+    pairs = tokens * heads * plan.workload.length
+    scores = pairs * kept if eager else 4 * heads * tokens
     groups = heads * keys // max(1, query)
     repeats = (eager or plan.workload.padded) and 1 < groups < heads  # a single group is expanded without a copy
     attended = 3 * query if repeats else query + keys + (query + 2 * keys if block.fused else keys)
@@ -162,6 +178,8 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     into = (twice * h if Step.INTO_ATTENTION in learning.steps else 0) + learning.rank(Step.INTO_ATTENTION)
     yield Step.INTO_ATTENTION, into * t + per_head, (2 * h + query + 2 * keys) * t
     yield None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t
+    if eager:
+        yield None, 0, pairs * passing
     rank = learning.rank(Step.OUT_OF_ATTENTION)
     yield Step.OUT_OF_ATTENTION, twice * ((query + rank) * t + mask) + more, (2 * h + query) * t
     if block.norms > 1:

@@ -28,11 +28,12 @@ class Run(NamedTuple):
     collectives: int
 
 
-def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = None, *, roomy: bool = False) -> Run:
+def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = None, *, roomy: bool = False, prints: bool = True) -> Run:
     """Replay a training step on one of the data-parallel ranks.
 
     `roomy`: the device has room for a second copy of the model while stages 1 and 2 initialize. If it has not, DeepSpeed makes that copy
-    on the host, so it does not count as needed.
+    on the host, so it does not count as needed. `prints`: DeepSpeed formats its arguments when stage 3 initializes, and torch formats a
+    16-bit weight through an fp32 copy.
     """
     done = prepared or operations(model, plan)
     layout = lay_out(model, plan, rank)
@@ -42,7 +43,8 @@ def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = N
     engine.persist()
     ledger.hold(OPTIMIZER, _left_over(plan, layout))
     steady = Moment(ledger.total, ledger.held.copy())
-    ledger.peaks[INIT] = _init(plan, layout, roomy=roomy)
+    later = steady.parts[OPTIMIZER] + plan.model_bytes * sum(layout.sizes[index] for index in engine.persistent)
+    ledger.peaks[INIT] = _init(plan, layout, steady.total - later, roomy=roomy, prints=prints)
     ledger.enter(FORWARD)
     engine.retain()
     walk(done, ledger, engine)
@@ -77,28 +79,41 @@ def _left_over(plan: Plan, layout: Layout) -> int:
     return plan.model_bytes * layout.flat
 
 
-def _init(plan: Plan, layout: Layout, *, roomy: bool) -> Moment:
-    """The peak of `deepspeed.initialize`: flat copies of the model's weights, and the master weights created from them.
+def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) -> Moment:
+    """The peak of `deepspeed.initialize`: flat copies of the model's weights, and the master weights created from them. `after` is the
+    bytes that it leaves.
 
-    At stages 1 to 3 the first step creates the optimizer states; without ZeRO a 16-bit model has them (and zero gradients) from the start.
+    At stages 1 to 3 the first step creates the optimizer states, and gathers small parameters that stay; without ZeRO a 16-bit model has
+    the states (and zero gradients) from the start.
     """
     b, whole, flat, part = plan.model_bytes, layout.whole, layout.flat, layout.part
     master = plan.master_bytes if plan.optimizer_device is None else 0
-    bucket = plan.wire_bytes * plan.reduce_bucket if plan.contiguous else 0
+    if plan.stage == 3:
+        return _init_partitioned(plan, layout, after, prints=prints)
     if plan.stage == 0:
         copies = 4 * plan.master_bytes * flat if plan.half else 0
-    elif plan.stage < 3:
+    else:
         copies = max(b * flat if roomy else 0, 2 * master * part)
         if plan.keeps_full_gradients:
             copies = (plan.gradient_bytes * flat) + master * part
-    elif plan.workload.zero_init:
-        own = b * max(part, sum(-(-size // plan.replicas) for size in layout.sizes))  # frozen weights are partitioned, too
-        held = (
-            own if plan.parameter_device is None else b * max(layout.sizes)
-        )  # a weight is whole while it is created, then moves to the host
-        return _moment(held, 2 * master * part + bucket)
-    else:
-        copies = max(b * max(layout.sizes) // plan.replicas, b * part + max(bucket, 2 * master * part) - b * whole)
+    return _moment(b * whole, copies + _left_over(plan, layout))
+
+
+def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -> Moment:
+    """The peak of initialization at stage 3. At its end, every weight is gathered once to create its hook."""
+    b, whole, largest = plan.model_bytes, layout.whole, max(layout.sizes)
+    part = sum(-(-size // plan.replicas) for size in layout.sizes)  # frozen weights are partitioned, too
+    trained = max(layout.part, part if all(layout.trained) else 0)
+    master = plan.master_bytes if plan.optimizer_device is None else 0
+    bucket = plan.wire_bytes * plan.reduce_bucket if plan.contiguous else 0
+    hooks = after + b * largest
+    if plan.workload.zero_init:
+        # With parameter offload, a weight is whole while it is created, then moves to the host.
+        held = b * max(trained, part) if plan.parameter_device is None else b * largest
+        return _moment(held, max(2 * master * layout.part + bucket, hooks - held))
+    printed = 4 * largest if prints and plan.half else 0
+    flat = b * layout.part + max(bucket, 2 * master * layout.part)
+    copies = max(printed, b * largest // plan.replicas, flat - b * whole, hooks - b * whole)
     return _moment(b * whole, copies + _left_over(plan, layout))
 
 

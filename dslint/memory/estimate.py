@@ -4,42 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import accumulate
-from typing import NamedTuple
 
 from dslint.facts.gpus import GIB
 from dslint.memory.activations import Operations, operations
 from dslint.memory.engine import Run, optimizer_bytes, run
-from dslint.memory.host import Host, host_memory
+from dslint.memory.host import Host, host_memory, host_range
 from dslint.memory.layout import Layout, lay_out
 from dslint.memory.ledger import ACTIVATIONS, FORWARD, GATHERED, INIT, LOGITS, PHASES, Moment
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
+from dslint.memory.surroundings import Bounds, context, reserve
 
-CONTEXT = (0.6 * GIB, 1.0 * GIB, 2.0 * GIB)
-"""CUDA context, libraries and NCCL buffers on a GPU: low, expected, high. It depends on driver, GPU and network."""
-
-FRAGMENTS = (0.0, 0.04, 0.12)
-"""Rounding and fragmentation of PyTorch's allocator, as a share of the peak: low, expected, high."""
-
-STATES_ERROR, GATHERED_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR = 0.02, 0.15, 0.12, 0.25
-"""Relative errors: states and buffers; gathered parameters; activations of a known family, and of a model given by numbers."""
+STATES_ERROR, GATHERED_ERROR, LOGITS_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR = 0.02, 0.15, 0.05, 0.12, 0.25
+"""Relative errors: states and buffers; gathered parameters; logits; activations of a known family, and of a model given by numbers."""
 
 
-class Bounds(NamedTuple):
-    """Bytes: low, expected, high."""
+class Verdict(StrEnum):
+    """Whether an estimate fits in a GPU and its machine."""
 
-    low: int
-    expected: int
-    high: int
+    FITS = "fits"
+    """the high end of the range fits"""
+    LIKELY = "likely fits"
+    """the expected value fits, the high end does not"""
+    UNLIKELY = "unlikely to fit"
+    """the low end of the range fits, the expected value does not"""
+    NO = "does not fit"
+    """the low end of the range does not fit"""
 
 
 @dataclass(frozen=True)
 class Estimate:
     """The memory of one rank, the one that needs the most.
 
-    `steady` is the memory between steps and `peaks` the peak of each phase, in bytes of tensors. `device` is the overall peak with the
-    allowance for memory that is not in tensors. `host` is the rank's share of host memory.
+    `steady` is the memory between steps and `peaks` the peak of each phase, in bytes of tensors. `tensors` is the range of the overall
+    peak, `reserved` what PyTorch's allocator reserves for it, and `device` what the process occupies, as nvidia-smi shows it; `full` is
+    expected of the process on a GPU that is nearly full. `host` is the rank's share of host memory.
     """
 
     model: Model
@@ -49,8 +50,10 @@ class Estimate:
     steady: Moment
     peaks: dict[str, Moment]
     host: Host
-    allowance: Bounds
+    tensors: Bounds
+    reserved: Bounds
     device: Bounds
+    full: int
     checkpoint: int
     reasons: tuple[str, ...]
 
@@ -74,9 +77,36 @@ class Estimate:
         """Host memory of a machine while its ranks load the model."""
         return self.host.loading * self.plan.local
 
-    def fits(self, memory: int) -> bool | None:
-        """Whether it fits in a GPU's memory: True if even the high figure fits, False if even the low one does not, else None."""
-        return True if self.device.high <= memory else False if self.device.low > memory else None
+    @property
+    def allowance(self) -> Bounds:
+        """The part of `device` that is not in tensors."""
+        return Bounds(*(whole - part for whole, part in zip(self.device, self.tensors, strict=True)))
+
+    def verdict(self, memory: int) -> Verdict:
+        """Whether it fits in a GPU's memory, in bytes. PyTorch returns reserved memory before it gives up, so `full` is what counts."""
+        return _verdict(Bounds(self.device.low, self.full, self.device.high), memory)
+
+    def host_verdict(self, memory: int, *, loading: bool = True) -> Verdict:
+        """Whether it fits in the host memory of a machine, in bytes, with or without what the ranks need to load the model."""
+        return _verdict(host_range(self.plan, self.host, loading=loading), memory)
+
+    def fits(self, device: int | None, host: int | None) -> bool:
+        """Whether even the high end fits in a GPU and in a machine, as far as their memory is known."""
+        on_device = device is None or self.verdict(device) is Verdict.FITS
+        return on_device and (host is None or self.host_verdict(host) is Verdict.FITS)
+
+    @property
+    def host_range(self) -> Bounds:
+        """Host memory of a machine at its fullest, in bytes."""
+        return host_range(self.plan, self.host)
+
+
+def _verdict(needs: Bounds, memory: int) -> Verdict:
+    if needs.high <= memory:
+        return Verdict.FITS
+    if needs.low > memory:
+        return Verdict.NO
+    return Verdict.LIKELY if needs.expected <= memory else Verdict.UNLIKELY
 
 
 def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Estimate:
@@ -89,7 +119,10 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
     rank = max(done, key=lambda number: max(moment.total for moment in done[number].peaks.values()))
     worst = done[rank]
     states = optimizer_bytes(model, plan)
-    allowance, device = _range(model, plan, worst, prepared)
+    tensors = _tensors(model, plan, worst, prepared)
+    around, more = context(plan), reserve(plan)
+    reserved = Bounds(*(round(amount * share) for amount, share in zip(tensors, more, strict=False)))
+    device = Bounds(*(inside + outside for inside, outside in zip(reserved, around, strict=True)))
     return Estimate(
         model,
         plan,
@@ -98,8 +131,10 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
         worst.steady,
         worst.peaks,
         host_memory(plan, worst.layout, states, prepared),
-        allowance,
+        tensors,
+        reserved,
         device,
+        round(tensors.expected * more.full) + around.expected,
         _checkpoint(plan, worst.layout, states),
         tuple(_reasons(model, plan)),
     )
@@ -120,25 +155,26 @@ def _candidates(model: Model, plan: Plan) -> list[int]:
     return sorted({0, plan.replicas - 1, touched.index(max(touched))})
 
 
-def _range(model: Model, plan: Plan, worst: Run, prepared: Operations) -> tuple[Bounds, Bounds]:
-    """The allowance, and the peak including it."""
+def _tensors(model: Model, plan: Plan, worst: Run, prepared: Operations) -> Bounds:
+    """The range of the overall peak, in bytes of tensors."""
     error = ACTIVATIONS_ERROR if model.exact else GUESSED_ERROR
+    unmodelled = 1 + sum(share for _, share in plan.unmodelled)
 
-    def moment(low_high: int) -> float:
+    def moment(sign: int) -> int:
         most = 0.0
         for phase, peak in worst.peaks.items():
-            doubtful, gathered = peak.parts[ACTIVATIONS] + peak.parts[LOGITS], peak.parts[GATHERED]
-            rest = peak.total - doubtful - gathered
-            total = peak.total + low_high * (rest * STATES_ERROR + gathered * GATHERED_ERROR + doubtful * error)
-            if low_high > 0 and phase not in (INIT, FORWARD):
-                total += prepared.returned + _masks(model, plan)
+            activations, logits, gathered = peak.parts[ACTIVATIONS], peak.parts[LOGITS], peak.parts[GATHERED]
+            rest = peak.total - activations - logits - gathered
+            doubt = rest * STATES_ERROR + gathered * GATHERED_ERROR + logits * LOGITS_ERROR + activations * error
+            total = peak.total + sign * doubt
+            if sign < 0 and phase != INIT:
+                total -= prepared.output
+            if sign > 0 and phase not in (INIT, FORWARD):
+                total += prepared.returned - prepared.output + _masks(model, plan)
             most = max(most, total)
-        return most
+        return round(most)
 
-    expected = max(peak.total for peak in worst.peaks.values())
-    sums = [moment(-1), float(expected), moment(1)]
-    allowance = Bounds(*(round(CONTEXT[i] + FRAGMENTS[i] * sums[i]) for i in range(3)))
-    return allowance, Bounds(*(round(sums[i] + allowance[i]) for i in range(3)))
+    return Bounds(moment(-1), moment(0), round(unmodelled * moment(1)))
 
 
 def _masks(model: Model, plan: Plan) -> int:
@@ -156,15 +192,22 @@ def _checkpoint(plan: Plan, layout: Layout, states: float) -> int:
 
 def _reasons(model: Model, plan: Plan) -> list[str]:
     """The reasons for the width of the range."""
+    around, more = context(plan), reserve(plan)
+    unused = (
+        f"{_percent(more.expected)} of the peak ({_percent(more.low)} to {_percent(more.high)}), {_percent(more.full)} on a nearly full GPU"
+    )
+    if not plan.workload.expandable:
+        unused += "; expandable_segments:True in PYTORCH_ALLOC_CONF keeps it low (--expandable-segments)"
     reasons = [
-        "CUDA context, libraries and NCCL: 1 GiB (0.6 to 2 GiB), known only once the job runs",
-        "fragmentation: 4 % of the peak (up to 12 %); expandable_segments:True in PYTORCH_ALLOC_CONF keeps it low",
+        f"CUDA context, libraries and NCCL: {_gib(around.expected)} GiB ({_gib(around.low)} to {_gib(around.high)}), from job logs",
+        f"reserved by PyTorch but unused: {unused}",
         "empty_cache() does not lower the peak: it returns memory that is already free, for other programs on the GPU",
     ]
     if model.exact:
         reasons.append("activations: 12 % either way; kernels and transformers versions differ in what they keep")
     else:
         reasons.append("activations: 25 % either way; the layers of this model are unknown")
+    reasons += [f"not modelled: {what}; the high figure includes {100 * share:.0f} % for it" for what, share in plan.unmodelled]
     if plan.stage == 3:
         reasons.append("gathered parameters: 15 % either way; prefetching depends on the order in which modules run")
     if plan.workload.padded:
@@ -174,5 +217,17 @@ def _reasons(model: Model, plan: Plan) -> list[str]:
     if any(block.softcap for block in model.blocks) and not plan.workload.eager:
         reasons.append(f"attention: {model.family} keeps attention scores by default in transformers; flash attention does not")
     if model.vocabulary and model.returns_logits and not plan.workload.loss_chunk:
-        reasons.append("logits: the high figure includes the model's output, in case the program keeps it until the end of the backward")
+        reasons.append(
+            "logits: includes the model's output, which a program holds until the next step (`outputs = model(...)`)"
+            if plan.workload.keeps_logits
+            else "logits: the high figure includes the model's output, in case the program keeps it until the end of the backward"
+        )
     return reasons
+
+
+def _gib(size: float) -> str:
+    return f"{size / GIB:.1f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * (share - 1):.0f} %"

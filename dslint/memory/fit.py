@@ -11,7 +11,7 @@ from dslint.config import Config
 from dslint.facts.gpus import Gpu
 from dslint.memory.changes import REMOVE, Change, accumulated, possible
 from dslint.memory.costs import Seconds, Speeds, Work, seconds, work
-from dslint.memory.estimate import Estimate, estimate
+from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.plan import Plan, PlanError
 from dslint.memory.shapes import Model
 from dslint.memory.tiles import tiled
@@ -21,6 +21,8 @@ from dslint.source.parse import parse
 
 Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
 """Reads the text of a config with changed options, and plans it."""
+
+ENOUGH_ROOM = (Verdict.FITS, Verdict.LIKELY)
 
 WIDTH, DEPTH, ENOUGH, MOST = 4, 5, 3, 8
 """Beam width, most changes per way, number of fitting ways that ends the search, and number of ways to report."""
@@ -62,12 +64,16 @@ class Goal:
     host: int | None = None
 
     def met(self, found: Estimate) -> bool:
-        """Whether an estimate probably fits."""
-        return found.device.expected <= self.device and self.host_met(found)
+        """Whether an estimate fits or likely fits."""
+        return found.verdict(self.device) in ENOUGH_ROOM and self.host_met(found)
+
+    def certain(self, found: Estimate) -> bool:
+        """Whether even the high end of an estimate fits."""
+        return found.verdict(self.device) is Verdict.FITS and self.host_met(found)
 
     def host_met(self, found: Estimate) -> bool:
-        """Whether host memory suffices, as far as known."""
-        return self.host is None or found.host_of_node <= self.host
+        """Whether host memory likely suffices between steps, as far as known."""
+        return self.host is None or found.host_verdict(self.host, loading=False) in ENOUGH_ROOM
 
 
 @dataclass
@@ -113,7 +119,7 @@ class Search:
         """Search for changes that make it fit: single ones, then combinations of the most promising, without redundant ones."""
         fit = Fit(self.base, goal)
         fit.singles = [variant for variant in self._next(self.base) if self._helps(variant, self.base)]
-        fit.lesser = [variant for variant in self._simpler() if variant.found.fits(goal.device) and goal.host_met(variant.found)]
+        fit.lesser = [variant for variant in self._simpler() if goal.certain(variant.found)]
         if not fit.fits:
             ways = {self._key(variant.changes): variant for variant in fit.singles if goal.met(variant.found)}
             front = [variant for variant in fit.singles if not goal.met(variant.found)]
@@ -133,7 +139,7 @@ class Search:
     def _rank(self, way: Variant, goal: Goal) -> tuple[bool, bool, float]:
         """The sort key: unchanged training first, then certain fit, then speed; each further change must gain 5 %."""
         slow = way.lasts.total * (1 + 0.05 * (len(way.changes) - 1))
-        return way.changes_training, way.found.fits(goal.device) is not True, slow
+        return way.changes_training, not goal.certain(way.found), slow
 
     def _helps(self, after: Variant, before: Variant) -> bool:
         return after.peak < before.peak - 2**20 or after.found.host_of_node < before.found.host_of_node

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from dslint.facts.gpus import GIB
 from dslint.memory.activations import Operations
 from dslint.memory.layout import Layout
 from dslint.memory.plan import HOST, NVME, Plan
+from dslint.memory.surroundings import Bounds
+
+PROCESS = (1.5 * GIB, 2.4 * GIB, 4.0 * GIB)
+"""Host memory of a rank with Python, torch, CUDA libraries and data loading: low, expected, high. In job logs with 2 to 16 ranks on a
+machine, each further rank adds 2.4 to 2.5 GiB."""
+
+OTHERS = (1 * GIB, 3 * GIB, 8 * GIB)
+"""Host memory of a machine that the operating system and other programs use: low, expected, high."""
+
+SHARD = 5 * GIB
+"""The usual size of a file of a checkpoint. transformers reads one after the other when a model is partitioned while it is built."""
 
 
 class Host(NamedTuple):
-    """Bytes of one rank: by part between steps, while loading the model, and on NVMe."""
+    """Bytes of one rank: by part between steps, while loading the model, and on NVMe. `pinned` are the sizes of page-locked buffers."""
 
     parts: dict[str, int]
     loading: int
     disk: int
+    pinned: tuple[int, ...] = ()
+
+    @property
+    def rounding(self) -> int:
+        """Bytes that PyTorch adds to page-locked buffers: it rounds each up to a power of two."""
+        return sum((1 << max(0, size - 1).bit_length()) - size for size in self.pinned)
 
     @property
     def total(self) -> int:
@@ -54,8 +73,44 @@ def host_memory(plan: Plan, layout: Layout, states: float, operations: Operation
         parts["parameters"] = b * min(part, plan.host_parameters)
         parts["buffers"] = parts.get("buffers", 0) + b * plan.parameter_buffers
         disk += b * part
+    pinned = tuple(_pinned(plan, layout, trained, part)) if parts else ()
     checkpointed = sum(operations.checkpointed) * operations.host_stream
     if checkpointed:
         parts["activations"] = checkpointed
     whole = 0 if plan.stage == 3 and plan.workload.zero_init else 4 * layout.whole * plan.tensor
-    return Host(parts, whole, disk)
+    return Host(parts, whole, disk, pinned)
+
+
+def _pinned(plan: Plan, layout: Layout, trained: int, part: int) -> Iterator[int]:
+    """The sizes of page-locked buffers: `trained` elements of the rank's optimizer partition, `part` of that of all parameters.
+
+    Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py and stage3.py, the calls of `pin_memory`.
+    """
+    b = plan.model_bytes
+    if plan.parameter_device == HOST:
+        yield from _groups(b, part, plan.sub_group)
+    if plan.optimizer_device != HOST or not plan.pinned:
+        return
+    if plan.stage == 3:
+        yield b * trained
+        yield from _groups(plan.master_bytes, trained, plan.sub_group)
+    else:
+        yield from (plan.master_bytes * trained, plan.master_bytes * trained, b * trained, b * max(layout.sizes))
+
+
+def _groups(each: int, elements: int, group: int) -> Iterator[int]:
+    """The bytes of every sub group of a partition."""
+    whole, rest = divmod(elements, max(1, group))
+    yield from [each * group] * whole
+    if rest:
+        yield each * rest
+
+
+def host_range(plan: Plan, host: Host, *, loading: bool = True) -> Bounds:
+    """Host memory that a machine uses at its fullest, in bytes: between steps, or (with `loading`) while its ranks load the model."""
+    low, expected, high = (plan.local * size + others for size, others in zip(PROCESS, OTHERS, strict=True))
+    steady, rounded = plan.local * host.total, plan.local * (host.total + host.rounding)
+    whole = plan.local * host.loading if loading else 0  # in fp32, or in 16 bits if the program sets a dtype
+    shard = SHARD if loading and not whole else 0
+    sums = low + max(steady, whole / 2), expected + max(rounded, whole), high + max(1.05 * rounded + shard, 1.1 * whole)
+    return Bounds(*map(round, sums))

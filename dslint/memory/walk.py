@@ -39,6 +39,7 @@ class Engine(Protocol):
 def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
     """Forward and backward of one micro batch. Checkpointed blocks are recomputed in the backward."""
     ledger.enter(FORWARD)
+    ledger.set(LOGITS, operations.output)
     for _ in range(AROUND):
         engine.fetch((), forward=True)
     for operation in operations.before:
@@ -47,11 +48,11 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
         _forward_block(block, ledger, engine, operations.stream if checkpointed else None)
     for operation in operations.after:
         _forward(operation, ledger, engine)
-    ledger.set(LOGITS, operations.loss_forward)
-    ledger.set(LOGITS, operations.loss_kept)
+    ledger.set(LOGITS, operations.loss_forward + operations.output)
+    ledger.set(LOGITS, operations.loss_kept + operations.output)
     ledger.enter(BACKWARD)
-    ledger.set(LOGITS, operations.loss_backward)
-    ledger.set(LOGITS, 0)
+    ledger.set(LOGITS, operations.loss_backward + operations.output)
+    ledger.set(LOGITS, operations.output)
     for operation in reversed(operations.after):
         _backward(operation, ledger, engine, waiting=operations.twice)
     for block, checkpointed in zip(reversed(operations.blocks), reversed(operations.checkpointed), strict=True):

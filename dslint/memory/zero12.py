@@ -29,6 +29,8 @@ class Zero12:
         """Bytes of the gradients of the rank's partition, once they exist."""
         self.gathered = self.collectives = 0
         """Bytes gathered, and collective operations, in one backward."""
+        self.persistent: frozenset[int] = frozenset()
+        """Weights that the first step gathers for good: none, all of them are on the device."""
 
     def persist(self) -> None:
         """Allocate persistent memory: parameters, master weights, optimizer states."""

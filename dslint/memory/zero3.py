@@ -237,15 +237,16 @@ class Zero3:
         if not self.bucket:
             return
         self.collectives += 1
-        cast = plan.wire_bytes * self.elements if plan.wire_bytes != plan.model_bytes else 0
+        loose = not plan.contiguous or self.elements > plan.reduce_bucket
+        cast = plan.wire_bytes * self.elements if loose and plan.wire_bytes != plan.model_bytes else 0  # the buffer has that precision
         alone = len(self.bucket) == 1 and sizes[self.bucket[0]] % plan.replicas == 0
         copy = 0 if alone and plan.reduce_scatter else plan.wire_bytes * plan.replicas * sum(self.parts[index] for index in self.bucket)
-        host = plan.gradient_bytes * sum(self.parts[index] for index in self.bucket) if plan.optimizer_device else 0
-        ledger.hold(BUCKETS, cast + copy + host)
+        part = plan.gradient_bytes * sum(self.parts[index] for index in self.bucket)
+        result = part if plan.optimizer_device or plan.wire_bytes != plan.gradient_bytes else 0
+        ledger.hold(BUCKETS, cast + copy + result)
         if plan.optimizer_device:
             ledger.pass_by(NORM, 8 * min(NORM_CHUNK, max(self.parts[index] for index in self.bucket)))
-        ledger.drop(BUCKETS, cast + copy + host)
-        loose = not plan.contiguous or self.elements > plan.reduce_bucket
+        ledger.drop(BUCKETS, cast + copy + result)
         ledger.drop(GRADIENTS, plan.model_bytes * self.elements if loose else 0)
         self.bucket, self.elements = [], 0
 

@@ -39,7 +39,8 @@ def predict(config: Config, question: Question, answer: Answer) -> tuple[Predict
         return ()
     from dslint.memory.engine import run
     from dslint.memory.families import read_shape
-    from dslint.memory.plan import Workload, make_plan
+    from dslint.memory.plan import Workload
+    from dslint.memory.planning import make_plan
 
     data = question.model.data or question.model.shape.as_data()
     workload = Workload(question.sequence, checkpoint_every=int(question.checkpointing), zero_init=question.zero_init)
@@ -50,7 +51,7 @@ def predict(config: Config, question: Question, answer: Answer) -> tuple[Predict
         if answer.engine["optimizer"] in ("Adam", "AdamW"):  # torch's foreach implementation
             plan = plan.but(foreach=True)
         roomy = answer.capacity is None or answer.capacity >= 2 * plan.model_bytes * model.size
-        found = run(model, plan, question.rank // plan.tensor, roomy=roomy)
+        found = run(model, plan, question.rank // plan.tensor, roomy=roomy, prints=answer.capacity is not None)
     except UserError:
         return ()
     parts = [Predicted(f"between steps: {part}", found.steady.parts.get(part, 0), size) for part, size in memory.parts.items()]

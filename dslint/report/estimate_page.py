@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.facts import Facts
 from dslint.facts.gpus import GIB, in_words
-from dslint.memory.estimate import Estimate
+from dslint.memory.estimate import Estimate, Verdict
 from dslint.memory.ledger import PARTS, PHASES, Moment
 from dslint.memory.sweep import Sweep
 from dslint.report.style import Style, wrap
@@ -34,7 +34,7 @@ def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Styl
         return _sweep_page(results, limit, style)
     found = results
     lines = [*_head(found, style), "", *_table(found, style), "", *_bars(found, limit, style), ""]
-    lines += [*_verdict(found, facts, limit, style), "", *_host(found, facts, style)]
+    lines += [*_ranges(found, style), *_verdict(found, facts, limit, style), "", *_host(found, facts, style)]
     lines += _paragraphs("Accuracy", found.reasons, style)
     lines += _paragraphs("Assumptions", found.plan.assumed, style)
     return "\n".join(lines)
@@ -112,23 +112,47 @@ def _bar(moment: Moment, extra: int, most: int, limit: int | None, width: int, s
     return "".join(style.paint("".join(run), HUES.get(letter, "bold")) if letter != " " else "".join(run) for letter, run in groupby(text))
 
 
-def _verdict(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
+def _ranges(found: Estimate, style: Style) -> list[str]:
+    rows = [f"{'Peak memory of a GPU, in GiB':<42}{'low':>10}{'expected':>10}{'high':>10}"]
+    named = (("allocated by tensors", found.tensors), ("reserved by PyTorch", found.reserved), ("seen in nvidia-smi", found.device))
+    rows += [f"  {name:<40}{gib(sizes.low):>10}{gib(sizes.expected):>10}{gib(sizes.high):>10}" for name, sizes in named]
+    return [style.paint(rows[0], "bold"), *rows[1:]]
+
+
+MEANING = {
+    Verdict.FITS: "It fits in {room}: even {high} GiB would.",
+    Verdict.LIKELY: "It likely fits in {room}: about {expected} GiB on a GPU that is nearly full, but up to {high} GiB.",
+    Verdict.UNLIKELY: "It is unlikely to fit in {room}: about {expected} GiB on a GPU that is nearly full, at least {low} GiB.",
+    Verdict.NO: "It does not fit in {room}: it needs at least {low} GiB.",
+}
+
+
+def verdict(found: Estimate, facts: Facts, limit: int) -> str:
+    """Whether an estimate fits in a GPU, as a sentence."""
     device = found.device
-    sentence = f"Peak memory of a GPU: about {gib(device.expected)} GiB ({gib(device.low)} to {gib(device.high)})."
-    if limit is not None:
-        room = f"{in_words(limit)} ({facts.gpu})" if facts.gpu and facts.gpu.memory == limit else in_words(limit)
-        words = {
-            True: f"It fits in {room}.",
-            False: f"It does not fit in {room}.",
-            None: f"It {'probably fits' if device.expected <= limit else 'probably does not fit'} in {room}; the margin is small.",
-        }
-        verdict = found.fits(limit)
-        sentence += " " + words[verdict]
-        return [
-            style.paint(line, *(("red", "bold") if verdict is False or device.expected > limit else ("bold",)))
-            for line in wrap(sentence, style.width)
-        ]
-    return wrap(sentence, style.width)
+    return MEANING[found.verdict(limit)].format(
+        room=room(limit, facts), low=gib(device.low), expected=gib(found.full), high=gib(device.high)
+    )
+
+
+def room(limit: int, facts: Facts) -> str:
+    """A limit with the name of its GPU: `79.1 GiB (a100)`."""
+    return f"{in_words(limit)} ({facts.gpu})" if facts.gpu and facts.gpu.memory == limit else in_words(limit)
+
+
+def _verdict(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
+    if limit is None:
+        return []
+    hue = ("bold",) if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY) else ("red", "bold")
+    return ["", *(style.paint(line, *hue) for line in wrap(verdict(found, facts, limit), style.width))]
+
+
+HOST_MEANING = {
+    Verdict.FITS: "this is enough",
+    Verdict.LIKELY: "this is likely enough",
+    Verdict.UNLIKELY: "this is likely not enough: the kernel kills the job with exit code -9 and no traceback",
+    Verdict.NO: "this is not enough: the kernel kills the job with exit code -9 and no traceback",
+}
 
 
 def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
@@ -138,19 +162,20 @@ def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
         lines.append(
             f"Host memory: {gib(host.total)} GiB per rank ({parts}); {gib(found.host_of_node)} GiB per machine of {found.plan.local} ranks."
         )
+    if host.rounding:
+        lines.append(
+            f"PyTorch rounds page-locked buffers up to powers of two: {gib(host.rounding)} GiB more per rank, "
+            f"{gib(host.rounding * found.plan.local)} GiB per machine."
+        )
     if host.loading:
         lines.append(
             f"While loading, each rank may hold the whole model in fp32 on the host: {gib(host.loading)} GiB, "
             f"{gib(found.loading_of_node)} GiB per machine."
         )
+    low, expected, high = found.host_range
+    lines.append(f"With its processes, a machine uses about {gib(expected)} GiB of host memory ({gib(low)} to {gib(high)}).")
     if facts.host_memory is not None:
-        killed = "the kernel kills the job with exit code -9 and no traceback"
-        enough = "this is enough"
-        if found.host_of_node > facts.host_memory:
-            enough = f"this is not enough: {killed}"
-        elif found.loading_of_node > facts.host_memory:
-            enough = f"this is not enough if every rank loads the whole model in fp32 at once: {killed}"
-        lines.append(f"A machine has {in_words(facts.host_memory)}; {enough}.")
+        lines.append(f"A machine has {in_words(facts.host_memory)}; {HOST_MEANING[found.host_verdict(facts.host_memory)]}.")
     if host.disk:
         lines.append(f"NVMe: {gib(host.disk)} GiB per rank, {gib(host.disk * found.plan.local)} GiB per machine.")
     lines.append(f"A checkpoint takes {gib(found.checkpoint)} GiB on disk.")
@@ -169,18 +194,21 @@ def _paragraphs(title: str, sentences: tuple[str, ...], style: Style) -> list[st
 
 def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
     base = results.points[0]
-    width = max(20, style.width - 52)
+    width = max(10, style.width - 67)
     most = max(limit or 0, *(point.device.expected for point in results.points))
     if limit is not None:
         most = min(most, 2 * limit)
     name = style.paint(base.model.name, "bold")
     lines = [f"{name}: {base.model.size:,} parameters", ""]
-    title = f"{results.name:>11}{'steady':>9}{'peak':>9}  {'phase':<9}{'host/node':>10}"
+    title = f"{results.name:>11}{'steady':>9}{'peak':>9}{'range':>15}  {'phase':<9}{'host/node':>10}"
     lines.append(style.paint(f"{title}   GiB", "bold"))
     for value, point in zip(results.values, results.points, strict=True):
         bar = _bar(point.peak, point.allowance.expected, most, limit, width, style)
         steady = gib(point.steady.total + point.allowance.expected)
-        lines.append(f"{value:>11,}{steady:>9}{gib(point.device.expected):>9}  {point.phase:<9}{_cell(point.host_of_node):>10}  {bar}")
+        span = f"{gib(point.device.low)}-{gib(point.device.high)}"
+        lines.append(
+            f"{value:>11,}{steady:>9}{gib(point.device.expected):>9}{span:>15}  {point.phase:<9}{_cell(point.host_of_node):>10}  {bar}"
+        )
     letters = [f"{LETTERS[part]} {part}" for part in PARTS if any(point.peak.parts[part] for point in results.points)]
     lines += ["", *wrap(", ".join([*letters, f"+ {ALLOWANCE}"]), style.width)]
     if limit:
@@ -192,13 +220,15 @@ def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
 def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None) -> str:
     """The estimate, or the estimates of a sweep, in bytes."""
     if isinstance(results, Sweep):
-        points = [{"value": value, **_payload(point, limit)} for value, point in zip(results.values, results.points, strict=True)]
+        points = [{"value": value, **_payload(point, facts, limit)} for value, point in zip(results.values, results.points, strict=True)]
         return json.dumps({"version": 1, "sweep": results.name, "limit": limit, "points": points}, indent=2)
     gpu = str(facts.gpu) if facts.gpu else None
-    return json.dumps({"version": 1, "gpu": gpu, "gpu_memory": facts.gpu_memory, "limit": limit, **_payload(results, limit)}, indent=2)
+    return json.dumps(
+        {"version": 1, "gpu": gpu, "gpu_memory": facts.gpu_memory, "limit": limit, **_payload(results, facts, limit)}, indent=2
+    )
 
 
-def _payload(found: Estimate, limit: int | None) -> dict[str, Any]:
+def _payload(found: Estimate, facts: Facts, limit: int | None) -> dict[str, Any]:
     plan, model = found.plan, found.model
     return {
         "model": {"name": model.name, "family": model.family, "parameters": model.size, "trained": model.trained, "exact": model.exact},
@@ -210,8 +240,11 @@ def _payload(found: Estimate, limit: int | None) -> dict[str, Any]:
         "rank": found.rank,
         "device": found.device._asdict(),
         "allowance": found.allowance._asdict(),
-        "fits": None if limit is None else found.device.expected <= limit,
-        "sure": None if limit is None else found.fits(limit) is not None,
+        "tensors": found.tensors._asdict(),
+        "reserved": found.reserved._asdict(),
+        "nearly_full": found.full,
+        "fits": None if limit is None else found.fits(limit, facts.host_memory),
+        "verdict": None if limit is None else found.verdict(limit),
         "phase": found.phase,
         "steady": _moment(found.steady),
         "phases": {phase: _moment(moment) for phase, moment in found.peaks.items()},
@@ -221,6 +254,9 @@ def _payload(found: Estimate, limit: int | None) -> dict[str, Any]:
             "parts": found.host.parts,
             "loading_rank": found.host.loading,
             "loading_node": found.loading_of_node,
+            "rounding_rank": found.host.rounding,
+            "machine": found.host_range._asdict(),
+            "verdict": None if facts.host_memory is None else found.host_verdict(facts.host_memory),
             "disk_rank": found.host.disk,
         },
         "checkpoint": found.checkpoint,

@@ -25,16 +25,23 @@ ENTRIES = 4
 """Legend entries per line."""
 
 STYLE = """svg{font:13px system-ui,sans-serif;background:#fff}text{fill:#1b1f24}.soft{fill:#656d76}.line{stroke:#d0d7de}
+.range{stroke:#1b1f24;stroke-width:1.5;fill:none}
 .limit{stroke:#cf222e;stroke-width:2;stroke-dasharray:5 3}.over{fill:#cf222e;font-weight:600}
-.sum,.over{paint-order:stroke;stroke:#fff;stroke-width:4px}@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}.soft{fill:#9198a1}.line{stroke:#3d444d}
+.sum,.over{paint-order:stroke;stroke:#fff;stroke-width:4px}@media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}.range{stroke:#e6edf3}.soft{fill:#9198a1}.line{stroke:#3d444d}
 .limit{stroke:#ff7b72}.over{fill:#ff7b72}.sum,.over{stroke:#0d1117}}"""
 
 
 class Bar(NamedTuple):
-    """A bar: its label, and its parts in bytes, in the order in which they are stacked."""
+    """A bar: its label, its parts in bytes, in the order in which they are stacked, and the range of its total, if known."""
 
     label: str
     parts: tuple[tuple[str, int], ...]
+    span: tuple[int, int] | None = None
+
+    @property
+    def end(self) -> int:
+        """Where the bar or its range ends, in bytes."""
+        return max(self.total, self.span[1] if self.span else 0)
 
     @property
     def total(self) -> int:
@@ -52,26 +59,31 @@ def picture(results: Estimate | Sweep, limit: int | None, *, html: bool) -> str:
 def _of_estimate(found: Estimate) -> tuple[str, list[Bar]]:
     plan = found.plan
     title = f"{found.model.name}, {plan.world:,} ranks, ZeRO stage {plan.stage}: GPU memory, peak of each phase"
-    return title, [_bar(phase, found.peaks[phase], found.allowance.expected) for phase in PHASES]
+    spans = {found.phase: (found.device.low, found.device.high)}
+    return title, [_bar(phase, found.peaks[phase], found.allowance.expected, spans.get(phase)) for phase in PHASES]
 
 
 def _of_sweep(found: Sweep) -> tuple[str, list[Bar]]:
     title = f"{found.points[0].model.name}: peak GPU memory by {found.name}"
     pairs = zip(found.values, found.points, strict=True)
-    return title, [_bar(f"{value:,} ({point.phase})", point.peak, point.allowance.expected) for value, point in pairs]
+    bars = []
+    for value, point in pairs:
+        span = point.device.low, point.device.high
+        bars.append(_bar(f"{value:,} ({point.phase})", point.peak, point.allowance.expected, span))
+    return title, bars
 
 
-def _bar(label: str, moment: Moment, allowance: int) -> Bar:
+def _bar(label: str, moment: Moment, allowance: int, span: tuple[int, int] | None) -> Bar:
     parts = [(part, moment.parts[part]) for part in PARTS if moment.parts[part]]
-    return Bar(label, (*parts, (ALLOWANCE, allowance)))
+    return Bar(label, (*parts, (ALLOWANCE, allowance)), span)
 
 
 def _svg(title: str, bars: list[Bar], limit: int | None) -> str:
     used = [part for part in COLORS if any(part == name for bar in bars for name, _ in bar.parts)]
     base = TOP + STEP * len(bars)
     height = base + 46 + 22 * -(-len(used) // ENTRIES)
-    step = _step(max(limit or 0, *(bar.total for bar in bars)))
-    most = step * -(-max(limit or 0, *(bar.total for bar in bars)) // step)
+    step = _step(max(limit or 0, *(bar.end for bar in bars)))
+    most = step * -(-max(limit or 0, *(bar.end for bar in bars)) // step)
     scale = (WIDTH - LEFT - RIGHT) / most
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img">',
@@ -91,7 +103,7 @@ def _svg(title: str, bars: list[Bar], limit: int | None) -> str:
         lines.append(f'<text class="over" x="{x:.1f}" y="{TOP - 18}" text-anchor="middle">limit {gib(limit)} GiB</text>')
     for number, bar in enumerate(bars):
         name = "over" if limit and bar.total > limit else "sum"
-        lines.append(f'<text class="{name}" x="{LEFT + bar.total * scale + 6:.1f}" y="{TOP + STEP * number + 16}">{gib(bar.total)}</text>')
+        lines.append(f'<text class="{name}" x="{LEFT + bar.end * scale + 6:.1f}" y="{TOP + STEP * number + 16}">{gib(bar.total)}</text>')
     lines += _legend(used, base + 34)
     return "\n".join([*lines, "</svg>", ""])
 
@@ -103,6 +115,11 @@ def _row(bar: Bar, y: int, scale: float) -> list[str]:
         hint = f"<title>{escape(part)}: {gib(amount)} GiB</title>"
         lines.append(f'<rect x="{x:.1f}" y="{y}" width="{amount * scale:.1f}" height="{BAR}" fill="{COLORS[part]}">{hint}</rect>')
         x += amount * scale
+    if bar.span:
+        low, high = (LEFT + size * scale for size in bar.span)
+        middle, hint = y + BAR / 2, f"<title>range: {gib(bar.span[0])} to {gib(bar.span[1])} GiB</title>"
+        path = f"M{low:.1f} {middle - 5}v10m0 -5H{high:.1f}m0 -5v10"
+        lines.append(f'<path class="range" d="{path}">{hint}</path>')
     return lines
 
 

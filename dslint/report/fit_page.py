@@ -10,7 +10,7 @@ from dslint.facts import Facts
 from dslint.facts.gpus import in_words
 from dslint.memory.costs import Speeds, differences
 from dslint.memory.fit import Fit, Variant
-from dslint.report.estimate_page import gib
+from dslint.report.estimate_page import gib, verdict
 from dslint.report.style import Style, visible_lines, wrap
 
 SHOWN = 4
@@ -39,15 +39,12 @@ def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str
 
 def _verdict(fit: Fit, facts: Facts) -> str:
     found, goal = fit.base.found, fit.goal
-    room = in_words(goal.device) + (f" ({facts.gpu})" if facts.gpu and facts.gpu.memory == goal.device else "")
-    need = f"It peaks at {gib(found.device.expected)} GiB ({found.phase}; {gib(found.device.low)} to {gib(found.device.high)})"
-    if fit.fits:
-        return f"{need} and {'fits' if found.fits(goal.device) else 'probably fits'} in {room}."
-    words = f"{need} and {'does not fit' if found.device.expected > goal.device else 'fits'} in {room}."
+    need = f"It peaks at {gib(found.device.expected)} GiB ({found.phase}; {gib(found.device.low)} to {gib(found.device.high)}). "
+    words = need + verdict(found, facts, goal.device)
     if not goal.host_met(found):
         words += (
-            f" A machine needs {gib(found.host_of_node)} GiB of host memory and has {in_words(goal.host or 0)}: "
-            "the kernel would kill the job with exit code -9."
+            f" With its processes a machine needs about {gib(found.host_range.expected)} GiB of host memory and has "
+            f"{in_words(goal.host or 0)}: the kernel would kill the job with exit code -9."
         )
     return words
 
@@ -70,7 +67,7 @@ def _way(number: int, way: Variant, fit: Fit, speeds: Speeds, path: str, style: 
     title = f"{number}. " + ", ".join(change.name for change in (*way.changes, *way.also))
     first, *rest = wrap(title, style.width)
     lines = [style.paint(line, "bold") for line in (first, *(f"   {line}" for line in rest))]
-    margin = "" if way.found.fits(fit.goal.device) else " (small margin)"
+    margin = "" if fit.goal.certain(way.found) else " (likely fits, small margin)"
     saved = f"peak: {gib(way.peak)} GiB, {gib(fit.base.peak - way.peak)} less{margin}"
     host = way.found.host_of_node - fit.base.found.host_of_node
     if abs(host) > 2**20:
@@ -178,7 +175,8 @@ def _variant(way: Variant, fit: Fit, speeds: Speeds) -> dict[str, Any]:
         "notes": [change.note for change in way.changes if change.note],
         "trains_otherwise": way.changes_training,
         "fits": fit.goal.met(found),
-        "sure": found.fits(fit.goal.device) is True,
+        "sure": fit.goal.certain(found),
+        "verdict": found.verdict(fit.goal.device),
         "device": found.device._asdict(),
         "saves": fit.base.peak - way.peak,
         "phase": found.phase,

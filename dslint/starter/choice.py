@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from dslint.config import resolve
 from dslint.facts import Facts
 from dslint.facts.gpus import GIB, in_words
-from dslint.memory.estimate import Estimate, estimate
-from dslint.memory.plan import Workload, make_plan
+from dslint.memory.estimate import Estimate, Verdict, estimate
+from dslint.memory.plan import Workload
+from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
 from dslint.source.parse import parse
 
@@ -121,9 +122,13 @@ def _needs(choice: Choice, facts: Facts, model: Model, written: Callable[[Choice
 
 
 def _fits(needs: Estimate, facts: Facts, memory: int) -> bool | None:
-    if facts.host_memory is not None and needs.host_of_node > 0.9 * facts.host_memory:
-        return False
-    return needs.fits(memory)
+    """Whether it certainly fits in GPU and machine; None if only the expected value does."""
+    verdicts = [needs.verdict(memory)]
+    if facts.host_memory is not None:
+        verdicts.append(needs.host_verdict(facts.host_memory, loading=False))
+    if all(verdict is Verdict.FITS for verdict in verdicts):
+        return True
+    return None if all(verdict in (Verdict.FITS, Verdict.LIKELY) for verdict in verdicts) else False
 
 
 def _largest(best: Tried, facts: Facts, model: Model, memory: int, written: Callable[[Choice], dict[str, Any]]) -> int:

@@ -53,7 +53,8 @@ def _model(config: Config) -> Model | None:
 
 def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **workload: Any) -> Plan | None:
     """The plan for samples of this length; None if the config does not set what the plan depends on."""
-    from dslint.memory.plan import PlanError, Workload, make_plan
+    from dslint.memory.plan import PlanError, Workload
+    from dslint.memory.planning import make_plan
 
     decisive = (STAGE, "bf16.enabled", "fp16.enabled", *(f"{section}.device" for section in OFFLOAD_SECTIONS))
     if config.document.problems or any(config.value(key) is UNKNOWN for key in decisive):

@@ -18,7 +18,8 @@ from dslint.facts import Facts, Integration
 from dslint.memory.engine import Run, run
 from dslint.memory.families import read_shape
 from dslint.memory.numbers import with_adapters
-from dslint.memory.plan import Plan, Workload, make_plan
+from dslint.memory.plan import Plan, Workload
+from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
 from dslint.source.parse import parse
 
@@ -36,7 +37,7 @@ class Fresh:
         facts = Facts(world_size=data["world"], nodes=max(1, data["world"] // 8), integration=Integration.DEEPSPEED)
         workload = Workload(data["seq"], checkpoint_every=int(data["ckpt"]), padded=True, zero_init=data.get("zero_init", False))
         self.plan: Plan = make_plan(resolve(parse(json.dumps(data["config"])), facts), workload, self.model.hidden)
-        self.run: Run = run(self.model, self.plan, data.get("rank", 0), roomy=True)
+        self.run: Run = run(self.model, self.plan, data.get("rank", 0), roomy=True, prints=False)
 
     @property
     def measured(self) -> int:

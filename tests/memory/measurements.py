@@ -16,7 +16,8 @@ from typing import Any
 from dslint.config import resolve
 from dslint.facts import Facts, Integration
 from dslint.memory.engine import Run, run
-from dslint.memory.plan import Plan, Workload, make_plan
+from dslint.memory.plan import Plan, Workload
+from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Block, Model, Step, Weight
 from dslint.source.parse import parse
 
@@ -88,7 +89,7 @@ def measured() -> tuple[Row, ...]:
     for line in Path(__file__).with_name("measured.jsonl").read_text(encoding="utf-8").splitlines():
         data = json.loads(line)
         plan, model = plan_of(data), gpt(data["shape"])
-        rows.append(Row(data, plan, model, run(model, plan, roomy=True)))
+        rows.append(Row(data, plan, model, run(model, plan, roomy=True, prints=False)))
     return tuple(rows)
 
 

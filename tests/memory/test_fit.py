@@ -14,8 +14,9 @@ from dslint.facts.gpus import GIB, GPUS
 from dslint.memory.costs import Speeds
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape
-from dslint.memory.fit import Fit, Goal, Search, written
-from dslint.memory.plan import STATES, Plan, Workload, make_plan
+from dslint.memory.fit import ENOUGH_ROOM, Fit, Goal, Search, written
+from dslint.memory.plan import STATES, Plan, Workload
+from dslint.memory.planning import make_plan
 from dslint.memory.presets import preset
 from dslint.report.fit_page import diff
 from dslint.source.parse import parse
@@ -55,7 +56,7 @@ def test_ways_fit_and_keep_the_samples() -> None:
     assert not found.fits
     assert found.ways
     for way in found.ways:
-        assert way.found.device.expected <= 80 * GIB
+        assert way.found.verdict(80 * GIB) in ENOUGH_ROOM
         assert way.found.plan.samples == found.base.found.plan.samples
         assert not parse(way.text).problems
 
@@ -78,7 +79,7 @@ def test_combinations_where_one_change_is_not_enough() -> None:
         for change in way.changes:
             rest = tuple(other for other in way.changes if other is not change)
             shorter = search(BASE, name="llama-3-70b").make(rest)
-            assert shorter is None or shorter.found.device.expected > 80 * GIB
+            assert shorter is None or shorter.found.verdict(80 * GIB) not in ENOUGH_ROOM
 
 
 def test_what_is_not_needed() -> None:
@@ -195,7 +196,7 @@ def test_exit_code_and_words_where_nothing_helps(config: Path) -> None:
 def test_json(config: Path) -> None:
     data = json.loads(run(config, "--gpu", "h100", "--output-format", "json").stdout)
     assert data["fits"] is False
-    assert all(way["device"]["expected"] <= data["limit"] for way in data["ways"])
+    assert all(way["verdict"] in ENOUGH_ROOM for way in data["ways"])
 
 
 def test_yaml_is_shown_as_json(tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def test_peaks_of_phases(phase: str, ours: str, worst: float) -> None:
 
 def test_init() -> None:
     errors = [row.error(row.run.peaks["init"].total, "init_peak_dev") for row in ROWS]
-    assert max(map(abs, errors)) < 17
-    assert statistics.mean(map(abs, errors)) < 1
+    assert max(map(abs, errors)) < 2
+    assert statistics.mean(map(abs, errors)) < 0.1
 
 
 def test_host_memory() -> None:

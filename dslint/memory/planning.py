@@ -1,0 +1,227 @@
+"""Plans the training step of a config: reads the values that affect memory, and records assumptions for unknown ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import UNKNOWN, Config
+from dslint.facts import Facts, Integration
+from dslint.memory.plan import HOST, NVME, PLAIN_BF16, STATES, Plan, PlanError, Workload
+
+_BYTES = {"fp32": 4, "float32": 4, "float": 4, "fp16": 2, "float16": 2, "half": 2, "bf16": 2, "bfloat16": 2}
+
+
+Z = "zero_optimization."
+
+LARGEST = 2.0**63
+"""The largest number in a config that is estimated: no size in bytes, elements or samples is larger."""
+
+
+class _Reading:
+    """Reads values of a config and records assumptions."""
+
+    def __init__(self, config: Config, hidden: int) -> None:
+        self.config, self.hidden = config, hidden
+        self.assumed: list[str] = []
+
+    def get(self, path: str, assumed: Any, shown: str | None = None) -> Any:
+        """The effective value; if it is unknown, `assumed`, which is recorded."""
+        value = self.config.value(path)
+        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            raise PlanError(f"{path} is larger than {LARGEST:.0e}: no memory can be estimated for it")
+        if value is not UNKNOWN:
+            return value
+        if any(violation.raises and ".".join(map(str, violation.path)) == path for violation in self.config.violations):
+            raise PlanError(f"{path} is {self.config.quote(path)}, which DeepSpeed rejects; run `dslint check`")
+        self.assumed.append(f"{path} is {shown or assumed}, because its value is unknown")
+        return assumed
+
+    def number(self, path: str, assumed: int, per_width: float = 0.0, power: int = 1) -> int:
+        """An integer. If it is "auto", Hugging Face fills it with a multiple of a power of the hidden size."""
+        if per_width and self.config.value(path) is UNKNOWN and self.config.quote(path).strip("\"'") == "auto":
+            return int(per_width * self.hidden**power)
+        value = self.get(path, assumed)
+        return int(value) if value is not None else assumed
+
+
+def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: int | None = None, accumulation: int | None = None) -> Plan:
+    """The plan of a resolved config for a model with this hidden size.
+
+    Raises:
+        PlanError: the world size is unknown or does not match the parallel sizes, or DeepSpeed rejects a relevant value.
+    """
+    facts, r = config.facts, _Reading(config, hidden)
+    if facts.world_size is None:
+        raise PlanError("No world size given: pass --world-size N")
+    tensor, sequence = _divisions(r, facts)
+    stage, types = _stage_and_types(r, sequence)
+    offloaded = _offload(r, stage)
+    batch = _batch(r, facts.world_size, micro_batch, accumulation)
+    return Plan(
+        workload=workload,
+        world=facts.world_size,
+        local=_local(facts, facts.world_size, r.assumed),
+        replicas=facts.world_size // tensor,
+        tensor=tensor,
+        sequence=sequence,
+        stage=stage,
+        **batch,
+        **types,
+        **_optimizer(r, types, offloaded["optimizer_device"]),
+        **offloaded,
+        **_buffers(r, stage),
+        partitions_activations=r.config.value("activation_checkpointing.partition_activations") is True,
+        activations_on_host=r.config.value("activation_checkpointing.cpu_checkpointing") is True,
+        gpu=facts.gpu,
+        release=facts.deepspeed,
+        unmodelled=tuple(_unmodelled(r, stage)),
+        assumed=tuple(r.assumed),
+    )
+
+
+def _stage_and_types(r: _Reading, sequence: int) -> tuple[int, dict[str, Any]]:
+    """The ZeRO stage, and bytes per element of the model, master weights, accumulated and reduced gradients."""
+    stage = int(r.get(Z + "stage", 0))
+    half = bool(r.get("bf16.enabled", assumed=True)) or bool(r.get("fp16.enabled", assumed=False))
+    model_bytes = 2 if half else 4
+    low = half and any(r.config.value(f"{name}.{name}_master_weights_and_grads") is True for name in ("bf16", "fp16"))
+    gradient = r.config.value("data_types.grad_accum_dtype")
+    if stage == 0 and r.config.facts.deepspeed < PLAIN_BF16 and r.config.value("bf16.enabled") is True:
+        stage, gradient = 1, "fp32"
+        r.assumed.append(
+            f"DeepSpeed {r.config.facts.deepspeed} runs bf16 without ZeRO in BF16_Optimizer: like stage 1, with fp32 gradients of the "
+            "whole model"
+        )
+    wire = r.config.value("communication_data_type")
+    return stage, {
+        "model_bytes": model_bytes,
+        "master_bytes": 2 if low else 4,
+        "gradient_bytes": _BYTES.get(str(gradient).removeprefix("torch."), model_bytes),
+        "wire_bytes": _BYTES.get(str(wire).removeprefix("torch."), 4 if sequence > 1 else model_bytes),
+    }
+
+
+def _batch(r: _Reading, world: int, micro_batch: int | None, accumulation: int | None) -> dict[str, Any]:
+    """The micro batch size and the accumulation steps."""
+    if micro_batch is None:
+        micro_batch = r.number("train_micro_batch_size_per_gpu", 1)
+    if accumulation is None:
+        accumulation = r.number("gradient_accumulation_steps", 1)
+    if micro_batch < 1 or accumulation < 1:
+        raise PlanError(
+            f"the batch sizes do not match: micro batch size {micro_batch}, {accumulation} accumulation steps, {world} ranks; "
+            "run `dslint check`"
+        )
+    return {"micro_batch": micro_batch, "accumulation": accumulation}
+
+
+def _offload(r: _Reading, stage: int) -> dict[str, Any]:
+    """Where optimizer and parameters are, and the buffers of offload."""
+    optimizer = _device(r, "offload_optimizer") if stage else None
+    parameters = _device(r, "offload_param") if stage == 3 else None
+    return {
+        "optimizer_device": optimizer,
+        "parameter_device": parameters,
+        "offload_ratio": float(r.config.value(Z + "offload_optimizer.ratio") or 1.0) if optimizer and stage == 3 else 1.0,
+        "swap_buffers": int(r.config.value(Z + "offload_optimizer.buffer_count") or 4),
+        "parameter_buffers": _swap_elements(r) if parameters == NVME else 0,
+        "host_parameters": r.number(Z + "offload_param.max_in_cpu", 10**9) if parameters == NVME else 0,
+        "pinned": bool(r.config.value(Z + "offload_optimizer.pin_memory")),
+    }
+
+
+def _buffers(r: _Reading, stage: int) -> dict[str, Any]:
+    """Buckets, and what stage 3 gathers."""
+    overlap = r.config.value(Z + "overlap_comm")
+    return {
+        "contiguous": bool(r.get(Z + "contiguous_gradients", assumed=True)),
+        "overlap": (stage == 3) if overlap is None or overlap is UNKNOWN else bool(overlap),
+        "reduce_scatter": bool(r.get(Z + "reduce_scatter", assumed=True)),
+        "reduce_bucket": r.number(Z + "reduce_bucket_size", 500_000_000, 1.0, 2),
+        "prefetch_bucket": r.number(Z + "stage3_prefetch_bucket_size", 50_000_000, 0.9, 2),
+        "persistence": r.number(Z + "stage3_param_persistence_threshold", 100_000, 10.0),
+        "persistence_limit": r.number(Z + "stage3_model_persistence_threshold", 2**63 - 1),
+        "max_live": r.number(Z + "stage3_max_live_parameters", 10**9),
+        "max_reuse": r.number(Z + "stage3_max_reuse_distance", 10**9),
+        "sub_group": r.number(Z + "sub_group_size", 10**9),
+        "secondary": r.number(Z + "zero_hpz_partition_size", 1) if stage == 3 else 1,
+        "quantized_weights": stage == 3 and r.config.value(Z + "zero_quantized_weights") is True,
+        "norm": r.config.value(Z + "compute_grad_norm") is not False,
+    }
+
+
+def _unmodelled(r: _Reading, stage: int) -> Iterator[tuple[str, float]]:
+    """Features that the estimate leaves out, and the share by which the peak may be higher: for Muon and ZenFlow rounded up from runs of
+    the real engine on a device that counts bytes, for torch_autocast a guess.
+    """
+    if stage == 3 and str(r.config.value("optimizer.type")).lower() == "muon":
+        yield "the buffers of Muon at stage 3", 0.6
+    if r.config.has(Z + "zenflow") and r.config.quote(Z + "zenflow") != "null":
+        yield "ZenFlow's copies of important gradients", 0.2
+    if stage == 3 and r.config.value("torch_autocast.enabled") is True:
+        yield "the casts of torch_autocast at stage 3", 0.3
+
+
+def _divisions(r: _Reading, facts: Facts) -> tuple[int, int]:
+    """The tensor and sequence parallel sizes."""
+    world = facts.world_size or 1
+    written = r.config.value("tensor_parallel.autotp_size")
+    tensor = facts.tensor_parallel or (written if isinstance(written, int) and written > 1 else 1)
+    split = r.config.value("sequence_parallel_size")
+    sequence = facts.sequence_parallel or (split if isinstance(split, int) and split > 1 else 1)
+    if (facts.pipeline_parallel or 1) > 1:
+        raise PlanError("the estimate does not support --pipeline-parallel: only the program knows the pipeline stages")
+    for number, what in ((tensor, "tensor"), (sequence, "sequence"), (tensor * sequence, "tensor and sequence")):
+        if world % number:
+            raise PlanError(f"--world-size {world} is not divisible by the {what} parallel size {number}")
+    return tensor, sequence
+
+
+def _local(facts: Facts, world: int, assumed: list[str]) -> int:
+    """The ranks of one machine."""
+    if facts.nodes is not None:
+        if world % facts.nodes:
+            raise PlanError(f"--world-size {world} is not divisible by --nodes {facts.nodes}")
+        return world // facts.nodes
+    if world > 8:
+        assumed.append("8 ranks per machine (pass --nodes to change)")
+    return min(world, 8)
+
+
+def _device(r: _Reading, section: str) -> str | None:
+    """The device of an offload section: CPU, NVMe, or None."""
+    device = r.get(f"zero_optimization.{section}.device", "none")
+    return str(device) if device in (HOST, NVME) else None
+
+
+def _swap_elements(r: _Reading) -> int:
+    count = r.config.value("zero_optimization.offload_param.buffer_count")
+    size = r.config.value("zero_optimization.offload_param.buffer_size")
+    return int(count) * int(size) if count is not UNKNOWN and size is not UNKNOWN else 5 * 10**8
+
+
+def _optimizer(r: _Reading, types: dict[str, Any], device: str | None) -> dict[str, Any]:
+    """The optimizer's name, the bytes of its states per element, and whether it uses torch's foreach implementation."""
+    written = r.config.value("optimizer.type")
+    name, states, foreach = "adamw", STATES["adamw"], False
+    if not isinstance(written, str):
+        r.assumed.append("the program uses AdamW with two fp32 states per parameter, because the config has no optimizer")
+    else:
+        name = written.lower()
+        params = r.config.value("optimizer.params")
+        params = params if isinstance(params, dict) else {}
+        if name not in STATES:
+            r.assumed.append(f'the optimizer "{written}" has two fp32 states per parameter, because its states are unknown')
+        states = 4.0 if name in ("sgd", "musgd") and params.get("momentum") else STATES.get(name, 8.0)
+        foreach = bool(params.get("torch_adam"))
+    if name == "lion" and device:
+        states = STATES["adam"]  # DeepSpeed's CPU Lion allocates a second moment that it never uses
+    if types["master_bytes"] == 2 and r.config.value("bf16.bf16_optimizer_states") is True:
+        states /= 2
+    return {"optimizer": name, "optimizer_bytes": states, "foreach": foreach}
+
+
+def trains_with(integration: Integration | None) -> bool:
+    """Whether the loader partitions a stage-3 model while it is built (`zero.Init`)."""
+    return integration is not Integration.DEEPSPEED

@@ -1,0 +1,72 @@
+"""Memory on a GPU that is not in tensors: the CUDA context, libraries, NCCL, and what PyTorch's allocator reserves but does not use.
+
+The constants come from public job logs of A100 and V100 GPUs: messages of "CUDA out of memory" of 7 jobs state the memory of the process,
+what PyTorch allocated and what it reserved; 12 jobs of Megatron-DeepSpeed state allocated and reserved memory at the peak. Newer GPUs are
+assumed to be like the A100.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dslint.facts.gpus import GIB
+from dslint.memory.plan import Plan
+
+
+class Bounds(NamedTuple):
+    """Bytes: low, expected, high."""
+
+    low: int
+    expected: int
+    high: int
+
+
+class Reserve(NamedTuple):
+    """The memory that PyTorch reserves, as a multiple of what tensors use at the peak. `full` is expected on a GPU that is nearly full:
+    PyTorch returns unused blocks before it gives up.
+    """
+
+    low: float
+    expected: float
+    high: float
+    full: float
+
+
+USUAL = Reserve(1.01, 1.10, 1.25, 1.05)
+"""The logs have 1.01 to 1.39 (median 1.14) at the peak, and 1.00 to 1.19 (median 1.12) when memory ran out."""
+
+EXPANDABLE = Reserve(1.0, 1.03, 1.08, 1.02)
+"""With `expandable_segments:True` in PYTORCH_ALLOC_CONF, unused memory is only the rounding of segments to 2 and 20 MiB."""
+
+OLD_CONTEXT, CONTEXT = 0.31 * GIB, 0.41 * GIB
+"""The CUDA context of a process, before and from Ampere. The logs show it for other processes on the same GPU."""
+
+LOADED = 0.6 * GIB
+"""Kernels, cuBLAS and the first communicator: one rank on an A100 had 1.05 GiB with the context."""
+
+PEERS = 0.3 * GIB
+"""Buffers of NCCL for several ranks: 1.32 GiB in total with data parallelism only."""
+
+GROUP = 0.35 * GIB
+"""Buffers of a further process group, of sequence or tensor parallelism: 1.65 GiB in total."""
+
+MACHINES = 0.5 * GIB
+"""Buffers of NCCL for a network between machines."""
+
+
+def context(plan: Plan) -> Bounds:
+    """Bytes of CUDA context, libraries and NCCL on a GPU."""
+    gpu = plan.gpu
+    base = OLD_CONTEXT if gpu and gpu.capability and gpu.capability < (8, 0) else CONTEXT
+    if plan.world == 1:
+        return Bounds(round(base + 0.1 * GIB), round(base + LOADED), round(base + LOADED + 0.5 * GIB))
+    groups = (plan.tensor > 1) + (plan.sequence > 1) + (plan.secondary > 1)
+    machines = plan.world > plan.local
+    expected = base + LOADED + PEERS + groups * GROUP + machines * MACHINES
+    most = 4.2 * GIB if groups else expected + (1.0 if machines else 0.7) * GIB
+    return Bounds(round(base + 0.3 * GIB), round(expected), round(max(most, expected + 0.5 * GIB)))
+
+
+def reserve(plan: Plan) -> Reserve:
+    """How much PyTorch's allocator reserves under the setting of the workload."""
+    return EXPANDABLE if plan.workload.expandable else USUAL
