@@ -15,17 +15,15 @@ A different project, a linter for datasets of speech, has the name dslint on pac
 
 def main() -> None:
     """The console script `dslint`. Exits with 2 if the package is another project's."""
-    try:
-        from dslint.project import DISTRIBUTION
+    import dslint
 
-        assert DISTRIBUTION == "deepspeed-lint"
+    if getattr(dslint, "__distribution__", None) == "deepspeed-lint":
         from dslint.cli import main as run
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != "dslint":
-            raise
+
+        run()
+    else:
         print(OTHER, file=sys.stderr)
         sys.exit(2)
-    run()
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 __version__ = "0.1.0"
+__distribution__ = "deepspeed-lint"  # by which its launcher knows the package
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

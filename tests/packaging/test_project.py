@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import dslint
 from dslint import project
 from dslint.cli import cli
 from dslint.schemas.export import json_schema
@@ -22,7 +23,7 @@ SITE = "https://docs.example.org/lint"
 
 
 def test_the_distribution_has_the_name_that_messages_give() -> None:
-    assert PYPROJECT["project"]["name"] == project.DISTRIBUTION
+    assert PYPROJECT["project"]["name"] == project.DISTRIBUTION == dslint.__distribution__
     for extra in PYPROJECT["project"]["optional-dependencies"]:
         assert re.fullmatch(r'pip install "deepspeed-lint\[[a-z]+\]"', project.install_command(extra))
 
