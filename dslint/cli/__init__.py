@@ -18,6 +18,7 @@ COMMANDS = {
     "show": "Print the effective config with the origin of every value.",
     "estimate": "Estimate the memory that a config needs on GPU and host.",
     "fit": "List changes that make a config fit in memory, best first.",
+    "diagnose": "Find out from its log why a job failed.",
     "probe": "Run the real engine with a config and measure its memory.",
     "schema": "Print a JSON Schema of the config for editors.",
     "config": "Print the active settings and their sources.",

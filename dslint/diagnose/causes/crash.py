@@ -1,0 +1,76 @@
+"""Exceptions: what the table of texts and the recorded errors of the rules say about them."""
+
+from __future__ import annotations
+
+from dslint.diagnose.diagnosis import Cause, evidence
+from dslint.diagnose.events import Event, Frame
+from dslint.diagnose.job import Job
+from dslint.diagnose.parse_log import read_error
+from dslint.diagnose.search import PART, find
+from dslint.diagnose.texts import filled, match_line
+
+LONGEST = 300
+"""The most characters of a message in a title."""
+
+MOST_RULES = 3
+LIBRARIES = ("site-packages", "dist-packages", "/lib/python3")
+
+
+def crash(job: Job, event: Event) -> Cause:
+    """An exception."""
+    kind = event.values.get("kind", "").rpartition(".")[2]
+    message = event.values.get("message", "") if event.kind in ("raised", "error") else event.text
+    lines = [line for line in message.split("\n") if line.strip()]
+    title = ": ".join(filter(None, (kind, lines[0].strip()[:LONGEST] if lines else ""))) or "A process failed"
+    why, advice, codes, sort = _known(event, message)
+    why += _place(event.frames)
+    why += _others(job, event)
+    codes = codes or _rules(kind, message)
+    if codes:
+        advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
+    return Cause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
+
+
+def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str, ...], str]:
+    """What the table of texts says: causes, advice, rules, the kind."""
+    kind = event.values.get("kind", "")
+    for text in (f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30]):
+        hit = match_line(text)
+        if hit is not None:
+            entry, values = hit
+            return [filled(entry.cause, values)], [filled(entry.advice, values)], entry.rules, entry.kind
+    return [], [], (), "crash"
+
+
+def _rules(kind: str, message: str) -> tuple[str, ...]:
+    """The rules that record this error, if it is one of theirs beyond doubt."""
+    matches = [match for error in read_error(kind, message) for match in find(error) if match.fit >= PART]
+    return tuple(dict.fromkeys(match.code for match in matches))[:MOST_RULES] if len(matches) <= MOST_RULES else ()
+
+
+def _place(frames: tuple[Frame, ...]) -> list[str]:
+    """Where it was raised, and which line of the program led there."""
+    if not frames:
+        return []
+    last = frames[-1]
+    own = [frame for frame in frames if not any(library in frame.file for library in LIBRARIES)]
+    told = [f"Raised at {_short(last.file)}:{last.line}" + (f", in {last.function}" if last.function else "")]
+    if own and own[-1] is not last:
+        told.append(f"called by {_short(own[-1].file)}:{own[-1].line}" + (f" ({own[-1].code})" if own[-1].code else ""))
+    return [", ".join(told) + "."]
+
+
+def _short(path: str) -> str:
+    """The last parts of a path."""
+    for library in ("site-packages/", "dist-packages/"):
+        if library in path:
+            return path.rpartition(library)[2]
+    return "/".join(path.replace("\\", "/").split("/")[-2:])
+
+
+def _others(job: Job, event: Event) -> list[str]:
+    """What the ranks that did not fail did meanwhile."""
+    if event.kind != "raised" or not job.of("watchdog"):
+        return []
+    late = job.of("watchdog")[0]
+    return [f"The other ranks then waited until the NCCL watchdog ended them (line {late.place.line}): that is a consequence."]

@@ -1,0 +1,141 @@
+"""GPU memory: what the failed request was for, who held the rest, whether it was fragmentation."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from dslint.diagnose.causes.requests import Purpose, purpose_of
+from dslint.diagnose.diagnosis import Cause, evidence
+from dslint.diagnose.events import Event
+from dslint.diagnose.job import Job
+
+GIB = 2**30
+_UNITS = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZE = r"([\d.]+) ([KMGT]?i?B|bytes)"
+_PARTS = {
+    "capacity": (rf"total capaci?ty of {_SIZE}", rf"{_SIZE} total capacity"),
+    "free": (rf"of which {_SIZE} is free", rf"{_SIZE} free"),
+    "in_use": (rf"this process has {_SIZE} memory in use",),
+    "allocated": (rf"Of the allocated memory {_SIZE} is allocated by PyTorch", rf"{_SIZE} already allocated"),
+    "unused": (rf"{_SIZE} is reserved by PyTorch but unallocated",),
+    "reserved": (rf"{_SIZE} reserved in total", rf"{_SIZE} cached"),
+}
+_OTHER = re.compile(rf"Process \d+ has {_SIZE} memory in use")
+_GPU = re.compile(r"GPU (\d+)")
+
+CONTEXT_ONLY = 700 * 2**20
+"""The most bytes that another process has on a GPU if it holds only a CUDA context there."""
+
+
+class Figures(NamedTuple):
+    """The bytes that an out-of-memory message states, in every wording of PyTorch since 1.9; None for what it does not state.
+
+    `unused` is reserved by PyTorch, but free inside its segments. `others` are other processes on the GPU.
+    """
+
+    request: int
+    capacity: int | None = None
+    free: int | None = None
+    in_use: int | None = None
+    allocated: int | None = None
+    unused: int | None = None
+    others: tuple[int, ...] = ()
+    gpu: int | None = None
+
+    @property
+    def outside(self) -> int | None:
+        """What the process has on the GPU outside of PyTorch's allocator: the CUDA context, libraries, NCCL."""
+        if self.in_use is None or self.allocated is None or self.unused is None:
+            return None
+        return max(0, self.in_use - self.allocated - self.unused)
+
+
+def figures_of(event: Event) -> Figures:
+    """The figures of an out-of-memory event."""
+    rest = event.values.get("rest", "")
+    parts = {name: _first(patterns, rest) for name, patterns in _PARTS.items()}
+    reserved = parts.pop("reserved")
+    if parts["unused"] is None and reserved is not None and parts["allocated"] is not None:
+        parts["unused"] = max(0, reserved - parts["allocated"])
+    gpu = _GPU.search(rest)
+    others = tuple(_bytes(*match) for match in _OTHER.findall(rest))
+    return Figures(_bytes(*event.values["request"].split(" ")), **parts, others=others, gpu=int(gpu[1]) if gpu else None)
+
+
+def _first(patterns: tuple[str, ...], text: str) -> int | None:
+    for pattern in patterns:
+        match = re.search(pattern, text)
+        if match:
+            return _bytes(match[1], match[2])
+    return None
+
+
+def _bytes(number: str, unit: str) -> int:
+    try:
+        return int(float(number) * _UNITS.get(unit, 1))
+    except (ValueError, OverflowError):
+        return 0
+
+
+def out_of_gpu_memory(job: Job, event: Event, raised: Event) -> Cause:
+    """A request for GPU memory that failed."""
+    figures = figures_of(event)
+    purpose = purpose_of(job, raised, figures.request)
+    where = f"GPU {figures.gpu}" if figures.gpu is not None else "The GPU"
+    during = f" {purpose.phase}" if purpose.phase else ""
+    title = (
+        f"{where} ran out of memory{during}: {size(figures.request)} {'for ' + purpose.what if purpose.what else 'could not be allocated'}"
+    )
+    why = [*_balance(figures), *purpose.why]
+    advice = [*_of_fragments(figures), *_of_others(figures), *purpose.advice]
+    return Cause("oom", title, tuple(why), tuple(advice), (evidence(event),), raised.rank, raised.host, raised.when)
+
+
+def _balance(figures: Figures) -> list[str]:
+    """Who held the memory of the GPU."""
+    told = []
+    if figures.capacity and figures.free is not None:
+        short = max(0, figures.request - figures.free)
+        told.append(f"Of {size(figures.capacity)} {size(figures.free)} were free: {size(short)} too little.")
+    parts = []
+    if figures.allocated is not None:
+        parts.append(f"tensors held {size(figures.allocated)}")
+    if figures.unused:
+        parts.append(f"PyTorch's allocator kept {size(figures.unused)} that no tensor used")
+    if figures.outside:
+        parts.append(f"CUDA context, libraries and NCCL took {size(figures.outside)}")
+    if figures.others:
+        noun = "another process" if len(figures.others) == 1 else f"{len(figures.others)} other processes"
+        parts.append(f"{noun} held {size(sum(figures.others))}")
+    if parts:
+        text = "; ".join(parts)
+        told.append(text[0].upper() + text[1:] + ".")
+    return told
+
+
+def _of_fragments(figures: Figures) -> list[str]:
+    """Whether the allocator's unused memory would have been enough."""
+    if not figures.unused or figures.free is None or figures.free + figures.unused < figures.request:
+        return []
+    return [
+        f"Fragmentation decided it: the {size(figures.unused)} that no tensor used would have been enough. Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9)."
+    ]
+
+
+def _of_others(figures: Figures) -> list[str]:
+    if not figures.others:
+        return []
+    if all(other < CONTEXT_ONLY for other in figures.others):
+        return [
+            f"The other processes hold only CUDA contexts, {size(max(figures.others))} each: probably other ranks of this job, which touch this GPU before they call torch.cuda.set_device(local_rank). Call it first."
+        ]
+    return ["Another program uses this GPU: look at nvidia-smi, and end processes that an earlier job left."]
+
+
+def size(number: int) -> str:
+    """Bytes in GiB or MiB."""
+    return f"{number / GIB:.2f} GiB" if number >= GIB // 10 else f"{number / 2**20:.0f} MiB"
+
+
+__all__ = ["Figures", "Purpose", "figures_of", "out_of_gpu_memory", "size"]

@@ -1,0 +1,112 @@
+"""Host memory: processes that the kernel kills, and allocations that fail."""
+
+from __future__ import annotations
+
+from dslint.diagnose.diagnosis import Cause, Evidence, evidence
+from dslint.diagnose.events import Event
+from dslint.diagnose.job import Job
+from dslint.diagnose.shares import share_of
+
+GIB = 2**30
+
+
+def out_of_host_memory(job: Job, event: Event, raised: Event) -> Cause:
+    """An allocation in host memory that failed."""
+    size = event.number("bytes")
+    title = f"Host memory ran out: {size / GIB:.2f} GiB could not be allocated" if size else "Host memory ran out"
+    why = []
+    if size:
+        share = share_of(job, size / 4)
+        if share:
+            why.append(f"{size:,} bytes are {size // 4:,} fp32 values: {share}.")
+    step = next((frame for frame in reversed(raised.frames) if frame.function == "step"), None)
+    if step:
+        why.append(
+            f"The optimizer asked for it in its first step ({step.file.rpartition('/')[2]}:{step.line}), when it creates its states."
+        )
+    why += _machine(job)
+    return Cause(
+        "host-memory",
+        title,
+        tuple(why),
+        tuple(_advice(job)),
+        (evidence(raised), *_last_reading(job)),
+        raised.rank,
+        raised.host,
+        raised.when,
+    )
+
+
+def killed_for_memory(job: Job, event: Event) -> Cause:
+    """A process that was killed with SIGKILL, which the kernel does when host memory runs out."""
+    proven = event.kind == "host_kill"
+    title = (
+        "The kernel killed a process because host memory ran out"
+        if proven
+        else "A process was killed (SIGKILL), most likely because host memory ran out"
+    )
+    why = (
+        []
+        if proven
+        else ["Python prints no traceback for SIGKILL. The kernel, a container limit or a scheduler sends it when memory runs out."]
+    )
+    when = _when(job)
+    why += [when] if when else []
+    why += _machine(job)
+    advice = _advice(job)
+    if not proven:
+        advice.append("To confirm: `dmesg -T | grep -i -E 'oom|killed process'` on the machine, or MaxRSS of the job in the scheduler.")
+    return Cause(
+        "host-memory",
+        title,
+        tuple(why),
+        tuple(advice),
+        (evidence(event), *_last_reading(job)),
+        event.rank,
+        event.host,
+        event.when,
+        certain=proven,
+    )
+
+
+def _when(job: Job) -> str | None:
+    """In which phase the process was killed."""
+    if job.steps:
+        return "It happened during training: memory grew, or the optimizer's states came with the first step."
+    if any("After initializing ZeRO optimizer" in moment.label for moment in job.moments):
+        return "It happened after initialization, before the first step was reported."
+    if job.moments or "attribute" in job.counts or "zero" in job.counts:
+        return "It happened while DeepSpeed initialized."
+    return "It happened before DeepSpeed initialized: while the model was loaded, each rank of a machine holds its own copy."
+
+
+def _machine(job: Job) -> list[str]:
+    """What the log says of the memory of the machine."""
+    read = [moment for moment in job.moments if moment.host is not None and moment.host_percent]
+    if not read:
+        return []
+    last = read[-1]
+    assert last.host is not None
+    assert last.host_percent
+    whole = last.host / last.host_percent * 100
+    return [
+        f"Of about {whole:,.0f} GiB of host memory {last.host:,.0f} GiB were in use {last.label[:1].lower()}{last.label[1:]} (line {last.place.line})."
+    ]
+
+
+def _last_reading(job: Job) -> tuple[Evidence, ...]:
+    read = [moment for moment in job.moments if moment.host is not None]
+    return (Evidence(read[-1].place, f"host memory: {read[-1].host} GiB, {read[-1].host_percent} %"),) if read else ()
+
+
+def _advice(job: Job) -> list[str]:
+    advice = []
+    if job.get("stage") == 3 or job.get("stage") is None:
+        advice.append(
+            "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
+        )
+    if job.get("offloads_optimizer"):
+        advice.append(
+            "Offload less: the optimizer states need 12 to 16 bytes per parameter of host memory; more ranks or machines divide them."
+        )
+    return [*advice, "Run `dslint estimate CONFIG --model MODEL --world-size N` for the host memory that a machine needs."]

@@ -1,0 +1,163 @@
+"""What a log shows besides the cause: skipped steps, losses that are no numbers, memory at its limit, ranks that do not train together."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from dslint.diagnose.causes.state import state_mismatch
+from dslint.diagnose.diagnosis import Cause, Evidence, evidence
+from dslint.diagnose.job import Job, losses
+
+HIGH_START = 2.0**24
+"""Loss scales above this at the start cost many skipped steps."""
+
+MANY = 0.05
+"""The share of skipped steps above which a job loses much training."""
+
+ENOUGH_LOSSES = 30
+"""The number of losses from which their trend is judged."""
+
+
+def find_notices(job: Job) -> list[Cause]:
+    """What else is worth knowing, most important first."""
+    found = (
+        state_mismatch(job),
+        _not_a_number(job),
+        _rising(job),
+        _overflows(job),
+        _flushes(job),
+        _schedule(job),
+        _accumulation(job),
+        _fallback(job),
+    )
+    return [notice for notice in found if notice is not None]
+
+
+def _not_a_number(job: Job) -> Cause | None:
+    """The first loss that is no number."""
+    bad = next(((event, loss) for event, loss in losses(job) if not math.isfinite(loss)), None)
+    if bad is None:
+        return None
+    event, loss = bad
+    word = "NaN" if math.isnan(loss) else "infinite"
+    half = job.get("dtype") == "float16" or job.setting("fp16", "enabled") is True
+    why = ["fp16 holds numbers up to 65,504 only: activations or gradients of a model that was trained in bf16 overflow."] if half else []
+    advice = ["Use bf16 (bf16.enabled) where the GPU has it."] if half else []
+    advice += [
+        "Lower the learning rate, or warm it up for longer; clip gradients (gradient_clipping: 1.0).",
+        "Check the batch of this step for empty labels: a mean over no tokens is NaN.",
+    ]
+    step = event.values.get("step")
+    title = f"The loss is {word}" + (f" from step {step} on" if step else "")
+    return Cause("nan", title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when)
+
+
+def _rising(job: Job) -> Cause | None:
+    """A loss that ends far above its best."""
+    series = [(event, loss) for event, loss in losses(job) if math.isfinite(loss)]
+    if len(series) < ENOUGH_LOSSES:
+        return None
+    tenth = len(series) // 10
+    parts = [median(loss for _, loss in series[i : i + tenth]) for i in range(0, tenth * 10, tenth)]
+    if parts[-1] <= 1.3 * min(parts) or parts[-1] <= parts[0]:
+        return None
+    at = series[-tenth][0]
+    why = (f"The loss was {parts[0]:.4g} at the start, {min(parts):.4g} at its best, and {parts[-1]:.4g} at the end.",)
+    advice = ("Lower the learning rate or lengthen the warm-up; clip gradients (gradient_clipping: 1.0).",)
+    return Cause("diverging", "The loss rises: the training diverges", why, advice, (evidence(at),), when=at.when, certain=False)
+
+
+def _overflows(job: Job) -> Cause | None:
+    """Steps that fp16 skipped."""
+    skipped = job.of("overflow")
+    if not skipped:
+        return None
+    scales = [scale for event in skipped if (scale := event.real("scale"))]
+    count = job.counts["overflow"]
+    first, last = (scales[0], scales[-1]) if scales else (0.0, 0.0)
+    total = max((event.number("step") or 0 for event in job.steps), default=0)
+    falling = scales == sorted(scales, reverse=True)
+    line = (evidence(skipped[0]), evidence(skipped[-1])) if count > 1 else (evidence(skipped[0]),)
+    if falling and first >= HIGH_START and last > 1:
+        return Cause(
+            "overflow",
+            f"{count} steps were skipped while the loss scale came down from {first:,.0f} to {last:,.0f}",
+            (
+                "Skipped steps at the start are normal: the first scale is only too high. They advance the scheduler of the program, not the weights.",
+            ),
+            (f"Start lower: fp16.initial_scale_power {max(8, int(math.log2(max(last, 256))))}.",),
+            line,
+        )
+    if total and count / total < MANY and last >= 128:
+        return None
+    return Cause(
+        "overflow",
+        f"{count} steps were skipped because gradients overflow in fp16",
+        (
+            f"The loss scale was {first:,.0f} at first and {last:,.0f} at last. When it keeps falling, the gradients grow: the training diverges, or the model does not fit into fp16.",
+        ),
+        (
+            "Use bf16 where the GPU has it, above all for models that were trained in bf16; else lower the learning rate and clip gradients.",
+        ),
+        line,
+        certain=False,
+    )
+
+
+def _flushes(job: Job) -> Cause | None:
+    """An allocator at its limit."""
+    events = job.of("flushes")
+    if not events:
+        return None
+    return Cause(
+        "memory-limit",
+        f"GPU memory is at its limit: PyTorch emptied its cache before {job.counts['flushes']} steps",
+        ("Each time it waits for the GPU and requests memory again, which makes the step slower.",),
+        ("Free some memory (a smaller micro batch, checkpointing, a higher stage), or set PYTORCH_ALLOC_CONF=expandable_segments:True.",),
+        (evidence(events[0]),),
+    )
+
+
+def _schedule(job: Job) -> Cause | None:
+    """A warm-up that is longer than the run."""
+    warmup = job.setting("scheduler", "params", "warmup_num_steps")
+    steps = job.get("steps")
+    if not isinstance(warmup, int) or not steps or warmup <= steps:
+        return None
+    place = job.facts["config"].place
+    return Cause(
+        "schedule",
+        f"The warm-up of {warmup:,} steps is longer than the run of {steps:,}: the learning rate never reaches its value",
+        (),
+        ("Set scheduler.params.warmup_num_steps to a few percent of the steps.",),
+        (Evidence(place, f"warmup_num_steps: {warmup}"),) if place else (),
+    )
+
+
+def _accumulation(job: Job) -> Cause | None:
+    """Accelerate and DeepSpeed with different accumulation."""
+    event = job.first_of("accumulation_differs")
+    if event is None:
+        return None
+    plugin, config = event.values["plugin"], event.values["config"]
+    return Cause(
+        "batch",
+        f"Accelerate accumulates {plugin} micro batches, the DeepSpeed config {config}",
+        ("The loss is divided by one number, and the optimizer steps after the other.",),
+        ('Set gradient_accumulation_steps to "auto" in the DeepSpeed config, or both to the same number.',),
+        (evidence(event),),
+    )
+
+
+def _fallback(job: Job) -> Cause | None:
+    event = job.first_of("fallback")
+    if event is None:
+        return None
+    return Cause(
+        "build",
+        f"The {event.values['operation']} extension could not be built: PyTorch's own optimizer runs instead",
+        ("It is slower, and needs temporary copies of all states in the step.",),
+        ("Install a CUDA toolkit of PyTorch's version (nvcc) and ninja, and look at the output of `ds_report`.",),
+        (evidence(event),),
+    )

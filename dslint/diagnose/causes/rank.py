@@ -1,0 +1,175 @@
+"""Finds the first cause among the errors of a log: not the last error, and not the one that most ranks print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from dslint.diagnose.causes.crash import crash
+from dslint.diagnose.causes.gpu_memory import out_of_gpu_memory
+from dslint.diagnose.causes.hang import hang
+from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_memory
+from dslint.diagnose.causes.stopped import cancelled, exited, interrupted, killed
+from dslint.diagnose.diagnosis import Cause, End, Outcome
+from dslint.diagnose.events import Event
+from dslint.diagnose.job import Job
+from dslint.diagnose.parse_log import normal
+from dslint.diagnose.reading import Place
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP, NOISE, SYMPTOM, match_line
+
+MOST = 3
+"""The most causes that are reported."""
+
+LAUNCHERS = ("ChildFailedError", "CalledProcessError", "SystemExit", "KeyboardInterrupt", "SignalException")
+"""What launchers raise when a process that they started has failed."""
+
+OF_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "BrokenPipeError", "ConnectionResetError", "EOFError")
+"""What a process raises when another one has gone."""
+
+ONCE = ("oom", "host-memory", "hang", "exit", "killed", "cancelled", "time-limit")
+"""Kinds of causes that ranks report with other figures each: the first one stands for all."""
+
+
+class Suspect(NamedTuple):
+    """An event that may be the cause: how close to a cause its kind is (0: a cause, 2: a consequence), and its position."""
+
+    level: int
+    position: int
+    event: Event
+
+
+def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
+    """The causes of the outcome, most likely first; none for a job that finished or still runs."""
+    if outcome.end in (End.FINISHED, End.UNKNOWN, End.UNFINISHED):
+        return []
+    suspects = sorted(_suspects(job))
+    causes: dict[tuple[str, str], Cause] = {}
+    explained: set[Place] = set()
+    for suspect in suspects:
+        if causes and suspect.level > suspects[0].level:
+            break
+        if suspect.event.place in explained:
+            continue
+        cause = _cause(job, suspect.event)
+        if cause is None:
+            continue
+        explained.add(suspect.event.place)
+        key = (cause.kind, "" if cause.kind in ONCE else normal(cause.title))
+        if key not in causes and len(causes) < MOST:
+            causes[key] = cause
+    return [_with_company(job, cause) for cause in causes.values()]
+
+
+def _suspects(job: Job) -> Iterator[Suspect]:
+    started = next((i for i, event in enumerate(job.events) if event.kind == "launch"), 0)
+    figures = {event.place for event in job.events if event.kind in ("oom", "host_allocation", "minimum_scale")}
+    for position, event in enumerate(job.events):
+        if "ignored" in event.values:
+            continue
+        level = _level(event)
+        if level is None or (event.kind == "error" and event.place in figures):
+            continue
+        if position < started and event.rank is None:
+            level = FOLLOW_UP
+        yield Suspect(level, position, event)
+
+
+_LEVELS = {
+    "oom": CAUSE,
+    "host_allocation": CAUSE,
+    "host_kill": CAUSE,
+    "minimum_scale": CAUSE,
+    "disk_full": CAUSE,
+    "cancelled": CAUSE,
+    "pinned": SYMPTOM,
+    "worker_signal": SYMPTOM,
+    "watchdog": SYMPTOM,
+    "interrupted": SYMPTOM,
+    "signal_received": FOLLOW_UP,
+    "shell_killed": FOLLOW_UP,
+    "return_code": FOLLOW_UP,
+    "worker_failed": FOLLOW_UP,
+    "failed_code": FOLLOW_UP,
+    "ssh": NOISE,
+    "srun": NOISE,
+}
+
+
+def _level(event: Event) -> int | None:
+    """How close to a cause an event is; None for what is no sign of a failure."""
+    if event.kind in ("raised", "error"):
+        return _level_of_error(event)
+    if event.kind in ("return_code", "worker_failed", "failed_code") and event.values.get("code") in ("-9", "137"):
+        return SYMPTOM
+    if event.kind == "return_code" and event.values.get("code") == "0":
+        return None
+    return _LEVELS.get(event.kind)
+
+
+def _level_of_error(event: Event) -> int:
+    kind = event.values.get("kind", "").rpartition(".")[2]
+    if kind in LAUNCHERS:
+        return FOLLOW_UP
+    known = match_line(_line(event))
+    if known is not None:
+        return min(known[0].rank, FOLLOW_UP)
+    if kind in OF_PEERS:
+        return SYMPTOM
+    return CAUSE if event.kind == "raised" and event.values.get("kind") else SYMPTOM
+
+
+def _line(event: Event) -> str:
+    """The exception in one line."""
+    return f"{event.values.get('kind', '')}: {' '.join(event.values.get('message', '').split())}"[:2000]
+
+
+def _cause(job: Job, event: Event) -> Cause | None:
+    """The explanation of an event."""
+    figures = _figures_at(job, event) if event.kind in ("raised", "error") else event
+    match figures.kind:
+        case "oom":
+            return out_of_gpu_memory(job, figures, event)
+        case "host_allocation" | "pinned":
+            return out_of_host_memory(job, figures, event)
+        case "host_kill":
+            return killed_for_memory(job, event)
+        case "worker_signal" | "return_code" | "worker_failed" | "failed_code":
+            killing = event.values.get("code") in ("-9", "137") or event.values.get("signal") == "SIGKILL"
+            return killed_for_memory(job, event) if killing else exited(event)
+        case "watchdog":
+            return hang(job, event)
+        case "cancelled":
+            return cancelled(job, event)
+        case "shell_killed" | "signal_received":
+            return killed(event)
+        case "interrupted":
+            return interrupted(event)
+        case "raised" | "error" | "minimum_scale" | "disk_full":
+            return crash(job, event)
+    return None
+
+
+def _figures_at(job: Job, event: Event) -> Event:
+    """The event with the figures of an error: an out-of-memory message is both an exception and a line of its own."""
+    return next((other for other in job.events if other.place == event.place and other.kind in ("oom", "host_allocation")), event)
+
+
+def _with_company(job: Job, cause: Cause) -> Cause:
+    """The cause, with which other ranks report the same."""
+    first = next(
+        (event for event in job.events if cause.evidence and event.place == cause.evidence[0].place and event.kind == "raised"), None
+    )
+    if first is None or cause.rank is None:
+        return cause
+    same = [event for event in job.of("raised") if event.values.get("kind") == first.values.get("kind") and event.rank is not None]
+    ranks, hosts = {event.rank for event in same}, {event.host for event in same}
+    why = [*cause.why]
+    if len(ranks) > 1:
+        why.append(f"{len(ranks)} ranks report this error; rank {cause.rank} is the first in the log.")
+    if len(hosts) == 1 and first.host and (job.get("nodes") or 1) > 1:
+        why.append(f"Only ranks on {first.host} report it: this machine differs from the others.")
+        if first.values["kind"] in ("FileNotFoundError", "ModuleNotFoundError", "ImportError", "PermissionError"):
+            advice = f"Put what is missing on {first.host}, too, or on a file system that all machines share."
+            return replace(cause, why=tuple(why), advice=(advice, *cause.advice))
+    return replace(cause, why=tuple(why))

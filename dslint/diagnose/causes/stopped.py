@@ -1,0 +1,81 @@
+"""Jobs that something else stopped: a scheduler, a person, a signal."""
+
+from __future__ import annotations
+
+from dslint.diagnose.diagnosis import Cause, evidence
+from dslint.diagnose.events import Event
+from dslint.diagnose.job import Job
+
+SIGNALS = {
+    6: ("SIGABRT", "The process aborted itself: a C++ error, such as the NCCL watchdog or an assertion in a library."),
+    7: ("SIGBUS", "Shared memory ran out (/dev/shm), or a mapped file was truncated."),
+    11: ("SIGSEGV", "A library accessed invalid memory: often extensions built for another release of PyTorch or CUDA."),
+    15: ("SIGTERM", "Something asked the process to end: a scheduler, a launcher after another rank failed, or a person."),
+    2: ("SIGINT", "A person interrupted the job (Ctrl-C)."),
+}
+"""What a return code of minus this number means."""
+
+
+def cancelled(job: Job, event: Event) -> Cause:
+    """A job that Slurm stopped."""
+    reason = event.values.get("reason", "")
+    who, when = (evidence(event),), event.values.get("when")
+    if "TIME LIMIT" in reason:
+        return Cause(
+            "time-limit",
+            "The job ran into the time limit of Slurm",
+            _pace(job),
+            ("Request more time (sbatch --time), or save checkpoints often enough and resume from the last one.",),
+            who,
+            when=when,
+        )
+    if reason:
+        return Cause(
+            "cancelled",
+            f"Slurm cancelled the job: {reason.lower()}",
+            (),
+            ("Submit the job again; the config is not at fault.",),
+            who,
+            when=when,
+        )
+    advice = "Nothing in the log is at fault. If you did not cancel it, ask `sacct -j JOB --format=State,ExitCode,Comment`."
+    return Cause("cancelled", "A person or a script cancelled the job (scancel)", (), (advice,), who, when=when)
+
+
+def _pace(job: Job) -> tuple[str, ...]:
+    times = [value / 1000 for event in job.steps if (value := event.real("ms"))]
+    times = times or [value for event in job.steps if (value := event.real("seconds"))]
+    whole = job.get("steps")
+    if not times or not whole:
+        return ()
+    usual = sorted(times)[len(times) // 2]
+    return (f"A step took {usual:.3g} s: all {whole:,} steps need {usual * whole / 3600:.1f} hours.",)
+
+
+def killed(event: Event) -> Cause:
+    """A launcher that was killed from outside."""
+    term = event.values.get("number") == "15"
+    title = "Something ended the launcher with SIGTERM" if term else "Something killed the launcher with SIGKILL"
+    why = ("No rank reports an error before.",)
+    advice = (
+        "If no person killed it, look for the out-of-memory killer of the kernel: `dmesg -T | grep -i oom`, or the events of the job in the scheduler.",
+    )
+    return Cause("killed", title, why, advice, (evidence(event),), when=event.when, certain=False)
+
+
+def interrupted(event: Event) -> Cause:
+    """A job that a person interrupted."""
+    return Cause("interrupted", "The job was interrupted (Ctrl-C)", (), (), (evidence(event),), event.rank, event.host, event.when)
+
+
+def exited(event: Event) -> Cause:
+    """A process that ended with a code, and left no error in the log."""
+    code = event.number("code") or 0
+    signal = -code if code < 0 else code - 128 if code > 128 else 0
+    name, meaning = SIGNALS.get(signal, ("", ""))
+    title = f"A process ended with {name}" if name else f"A process ended with return code {code}"
+    why = (meaning,) if meaning else ("The log holds no traceback: it was printed elsewhere, or cut off.",)
+    advice = (
+        "Look at the logs of the other ranks and machines; torchrun writes them with --log-dir, deepspeed with --enable_each_rank_log.",
+    )
+    return Cause("exit", title, why, advice, (evidence(event),), event.rank, event.host, event.when, certain=False)

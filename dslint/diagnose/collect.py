@@ -1,0 +1,122 @@
+"""Collects what a log prints over several lines: tracebacks, configs, model configs. Each collector belongs to one process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.diagnose.reading import Line
+
+LONGEST_BLOCK = 4000
+LONGEST_TRACEBACK = 400
+FOREIGN = 40
+"""The most lines of other processes in a traceback: without prefixes, processes interrupt each other."""
+
+LONGEST_MESSAGE = 30
+"""The most lines of a message."""
+
+FRAMES = 60
+"""The innermost frames that are kept."""
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?$')
+_RAISED = re.compile(
+    r"^(?P<kind>(?:[A-Za-z_][\w]*\.)*(?:[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Mismatch\w*|Timeout|Expired|Iteration)))"
+    r"(?::\s?(?P<message>.*))?$"
+)
+_OTHER_KIND = re.compile(r"^(?P<kind>(?:[a-z_]\w*\.)+[A-Z]\w+): (?P<message>.*)$")
+_GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please correct")
+
+Collected = tuple[str, Line, dict[str, str], tuple[tuple[str, int, str, str], ...]]
+
+
+class Collector:
+    """Takes lines until it is complete."""
+
+    is_complete = False
+
+    def take(self, line: Line) -> bool:
+        """Take the next line of the process; False if the line does not belong here."""
+        raise NotImplementedError
+
+    def result(self) -> Iterator[Collected]:
+        """What was collected: kind, line, values, frames."""
+        raise NotImplementedError
+
+
+class Block(Collector):
+    """The lines from an opening brace to the brace that closes it, at the start of a line."""
+
+    def __init__(self, line: Line, kind: str, values: dict[str, str]) -> None:
+        self.line, self.kind, self.values = line, kind, values
+        self.lines = ["{" + line.text.partition("{")[2]]
+        self.depth = _depth(self.lines[0])
+        self.is_complete = self.depth <= 0
+
+    def take(self, line: Line) -> bool:
+        self.lines.append(line.text)
+        self.depth += _depth(line.text)
+        self.is_complete = self.depth <= 0 or len(self.lines) > LONGEST_BLOCK
+        return True
+
+    def result(self) -> Iterator[Collected]:
+        yield self.kind, self.line, {**self.values, "text": "\n".join(self.lines)}, ()
+
+
+def _depth(text: str) -> int:
+    return text.count("{") - text.count("}")
+
+
+class TracebackReader(Collector):
+    """A traceback, up to the last line of its message. Its event is at the line of the exception."""
+
+    def __init__(self, line: Line, *, follows: bool, ignored: bool) -> None:
+        self.line, self.follows, self.ignored = line, follows, ignored
+        self.frames: list[tuple[str, int, str, str]] = []
+        self.raised: re.Match[str] | None = None
+        self.message: list[str] = []
+        self.seen = self.foreign = 0
+
+    def take(self, line: Line) -> bool:
+        self.seen += 1
+        if self.raised is not None:
+            return self._continue(line)
+        frame = _FRAME.match(line.text)
+        if frame:
+            self.frames = [*self.frames[-FRAMES:], (frame["file"], int(frame["line"]), frame["function"] or "", "")]
+            return True
+        if line.text.startswith((" ", "\t")):
+            if self.frames and not self.frames[-1][3] and line.text.strip():
+                self.frames[-1] = (*self.frames[-1][:3], line.text.strip()[:300])
+            self.is_complete = self.seen > LONGEST_TRACEBACK
+            return True
+        raised = _RAISED.match(line.text) or (_OTHER_KIND.match(line.text) if self.frames else None)
+        if raised:
+            self.raised, self.line = raised, line
+            self.message = [raised["message"] or ""]
+            self.is_complete = not _GOES_ON.search(self.message[0])
+            return True
+        self.foreign += 1
+        self.is_complete = self.foreign > FOREIGN
+        return False
+
+    def _continue(self, line: Line) -> bool:
+        """Take a further line of the message, which ends at an empty line or at the next thing that is printed."""
+        if (
+            not line.text.strip()
+            or line.text.startswith(("[", "Traceback", "During ", "The above", "E0", "W0"))
+            or _RAISED.match(line.text)
+        ):
+            self.is_complete = True
+            return not line.text.strip()
+        self.message.append(line.text)
+        self.is_complete = len(self.message) > LONGEST_MESSAGE
+        return True
+
+    def result(self) -> Iterator[Collected]:
+        if self.raised is None and not self.frames:
+            return
+        values: dict[str, Any] = {"kind": self.raised["kind"] if self.raised else "", "message": "\n".join(self.message)}
+        values |= {"follows": "yes"} if self.follows else {}
+        values |= {"ignored": "yes"} if self.ignored else {}
+        yield "raised", self.line, values, tuple(self.frames)

@@ -1,0 +1,90 @@
+"""The result of a diagnosis: what ran, what happened, why, and what to change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from dslint.diagnose.events import Event
+from dslint.diagnose.job import Job, Moment
+from dslint.diagnose.reading import Place
+from dslint.diagnostics import Diagnostic
+
+
+class End(StrEnum):
+    """How a job ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    KILLED = "killed"
+    HUNG = "hung"
+    UNFINISHED = "unfinished"
+    """the log ends while the job runs"""
+    UNKNOWN = "unknown"
+    """the log holds nothing of a DeepSpeed job"""
+
+
+class Evidence(NamedTuple):
+    """A line of the log that shows something."""
+
+    place: Place
+    text: str
+
+
+class Outcome(NamedTuple):
+    """How the job ended, as a sentence, with the line that shows it."""
+
+    end: End
+    sentence: str
+    evidence: Evidence | None = None
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A reason for what happened, or something else that is wrong: sentences that explain it, what to change, and the lines that show it.
+
+    `certain` is False if the log suggests it, but does not prove it. `rules` are the codes of rules that find the mistake in a config.
+    """
+
+    kind: str
+    title: str
+    why: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    rank: int | None = None
+    host: str | None = None
+    when: str | None = None
+    certain: bool = True
+    rules: tuple[str, ...] = ()
+    changes: str = ""
+
+
+class Measured(NamedTuple):
+    """Memory as measured and as estimated, in GiB."""
+
+    moment: Moment
+    estimated: float
+
+
+@dataclass
+class Diagnosis:
+    """What the log of one job tells. `causes` are ranked; `notices` did not end the job; `findings` are those of the rules."""
+
+    job: Job
+    outcome: Outcome
+    causes: list[Cause] = field(default_factory=list)
+    notices: list[Cause] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
+    measured: list[Measured] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the job finished and nothing was found."""
+        return self.outcome.end is End.FINISHED and not (self.causes or self.notices or self.findings)
+
+
+def evidence(event: Event) -> Evidence:
+    """The line of an event."""
+    return Evidence(event.place, event.text)

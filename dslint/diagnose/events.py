@@ -1,0 +1,174 @@
+"""Turns the lines of logs into events: what was printed, by which rank, at which line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dslint.diagnose.collect import Block, Collector, TracebackReader
+from dslint.diagnose.reading import Line, Place, Prefixes, Source, read_lines
+from dslint.diagnose.signs import SIGNS, Sign
+from dslint.diagnose.signs.progress import THINNED
+
+FULL, EVERY = 40_000, 50
+"""How many lines about progress are read completely; after these, every how many-th."""
+
+OPEN = 256
+"""The most processes that may be in the middle of a traceback or a block at the same time."""
+
+_TIME = re.compile(r"(?<!\d)(?P<date>20\d\d-\d\d-\d\d)[ T_](?P<time>\d\d:\d\d:\d\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of a traceback: file, line, function, code."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that a log tells: its kind (that of a sign, or "config", "model", "raised"), the values, and the line that it is from.
+
+    `when` is the last time stamp that the log showed up to there, as text. `frames` is the traceback of a "raised" event.
+    """
+
+    kind: str
+    place: Place
+    text: str
+    values: dict[str, str] = field(default_factory=dict)
+    rank: int | None = None
+    source: str = ""
+    host: str | None = None
+    when: str | None = None
+    frames: tuple[Frame, ...] = ()
+
+    def number(self, name: str) -> int | None:
+        """A value as an integer, None if the line does not tell it."""
+        value = self.values.get(name)
+        if not value:
+            return None
+        try:
+            return int(value.replace(",", "").replace("_", ""))
+        except ValueError:
+            return None
+
+    def real(self, name: str) -> float | None:
+        """A value as a number."""
+        value = self.values.get(name)
+        if not value:
+            return None
+        try:
+            return float(value.replace(",", ""))
+        except ValueError:
+            return None
+
+
+class Recogniser:
+    """Recognises the lines of all signs with one search for their literals."""
+
+    def __init__(self, signs: Sequence[Sign] = SIGNS, also: Iterable[str] = ()) -> None:
+        self._signs: dict[str, list[Sign]] = {}
+        for sign in signs:
+            for literal in sign.literals:
+                self._signs.setdefault(literal, []).append(sign)
+        words = sorted({*self._signs, *also}, key=len, reverse=True)
+        joined = "|".join(re.escape(word) for word in words)
+        self.interesting = re.compile(joined.encode())
+        self._literals = re.compile("|".join(re.escape(word) for word in sorted(self._signs, key=len, reverse=True)))
+        self._thinned = 0
+
+    def find(self, text: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """The kinds of a line, with the values of each."""
+        for literal in dict.fromkeys(self._literals.findall(text)):
+            for sign in self._signs[literal]:
+                if sign.kind in THINNED and self._skip():
+                    continue
+                match = sign.pattern.search(text)
+                if match:
+                    yield sign.kind, {name: value for name, value in match.groupdict().items() if value is not None}
+
+    def _skip(self) -> bool:
+        self._thinned += 1
+        return self._thinned > FULL and self._thinned % EVERY != 0
+
+
+class EventReader:
+    """Reads the events of logs, one log after the other."""
+
+    def __init__(self, recogniser: Recogniser | None = None) -> None:
+        self.recogniser = recogniser or Recogniser()
+        self.prefixes = Prefixes()
+        self.when: str | None = None
+        self._open: dict[str, Collector] = {}
+        self._ignored: set[str] = set()
+        self._follows: set[str] = set()
+
+    def read(self, sources: Iterable[Source]) -> Iterator[Event]:
+        """The events of logs, in the order of the lines."""
+        for source in sources:
+            self.when = None
+            for line in read_lines(source, self.recogniser.interesting, self.is_busy, self.prefixes):
+                yield from self.take(line)
+            yield from self.finish()
+
+    def is_busy(self) -> bool:
+        """Whether some traceback or block is not complete, so that every next line is needed."""
+        return bool(self._open)
+
+    def take(self, line: Line) -> Iterator[Event]:
+        """The events of one more line."""
+        stamp = _TIME.search(line.text, 0, 200)
+        if stamp:
+            self.when = f"{stamp['date']} {stamp['time']}"
+        collector = self._open.get(line.source)
+        if collector is not None:
+            consumed = collector.take(line)
+            if collector.is_complete:
+                del self._open[line.source]
+                yield from self._collected(collector)
+            if consumed:
+                if collector.is_complete and isinstance(collector, TracebackReader):
+                    yield from self._recognised(line, without=("error", "traceback"))
+                return
+        yield from self._recognised(line)
+
+    def finish(self) -> Iterator[Event]:
+        """The events that are open at the end of a log."""
+        waiting, self._open = self._open, {}
+        for collector in waiting.values():
+            collector.is_complete = True
+            yield from self._collected(collector)
+
+    def _recognised(self, line: Line, without: tuple[str, ...] = ()) -> Iterator[Event]:
+        for kind, values in self.recogniser.find(line.text):
+            if kind in without:
+                continue
+            if kind == "traceback":
+                self._begin(line, TracebackReader(line, follows=line.source in self._follows, ignored=line.source in self._ignored))
+                self._follows.discard(line.source)
+                self._ignored.discard(line.source)
+            elif kind in ("config_begins", "model_begins"):
+                self._begin(line, Block(line, kind.removesuffix("_begins"), values))
+            elif kind == "ignored":
+                self._ignored.add(line.source)
+            elif kind == "next_follows":
+                self._follows.add(line.source)
+            else:
+                yield self._event(kind, line, values)
+
+    def _begin(self, line: Line, collector: Collector) -> None:
+        if len(self._open) < OPEN:
+            self._open[line.source] = collector
+
+    def _collected(self, collector: Collector) -> Iterator[Event]:
+        for kind, line, values, frames in collector.result():
+            told = tuple(Frame(*frame) for frame in frames)
+            yield Event(kind, line.place, line.text, values, line.rank, line.source, line.host, self.when, told)
+
+    def _event(self, kind: str, line: Line, values: dict[str, str]) -> Event:
+        return Event(kind, line.place, line.text, values, line.rank, line.source, line.host, self.when)

@@ -1,0 +1,295 @@
+"""How events tell the facts of a job: a function for each kind of event."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import re
+import shlex
+from collections.abc import Callable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from dslint.diagnose.events import Event
+from dslint.diagnose.read_config import read_config
+from dslint.facts.model_config import describe
+
+if TYPE_CHECKING:
+    from dslint.diagnose.job import Job
+
+KEEPERS = frozenset(
+    {
+        "launch", "exited_well", "return_code", "worker_failed", "worker_signal", "child_failed", "first_failed", "failed_rank",
+        "failed_code", "srun", "cancelled", "host_kill", "shell_killed", "signal_received", "interrupted", "ssh", "overflow", "oom",
+        "host_allocation", "pinned", "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "accumulation_differs",
+        "raised", "error", "finished", "left", "flushes", "fallback", "peak", "breakdown", "text",
+    }
+)  # fmt: skip
+"""The kinds of events that are evidence for an outcome or a cause."""
+
+_GROUPED = re.compile(r"(?<=\d)[,_](?=\d)")
+
+ARGUMENTS = {
+    "hidden_size": "hidden",
+    "num_layers": "layers",
+    "ffn_hidden_size": "inner",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "seq_length": "length",
+    "micro_batch_size": "micro_batch",
+    "world_size": "ranks",
+    "tensor_model_parallel_size": "tensor",
+    "pipeline_model_parallel_size": "pipeline",
+    "zero_stage": "stage",
+    "train_iters": "steps",
+}
+"""Arguments that Megatron prints, and the facts that they are."""
+
+OPTIONS = {
+    "--deepspeed_config": "config_path",
+    "--deepspeed": "config_path",
+    "--model_name_or_path": "model_name",
+    "--per_device_train_batch_size": "micro_batch",
+    "--gradient_accumulation_steps": "accumulation",
+}
+"""Options of launched programs, and the facts that they are."""
+
+
+def _release(job: Job, event: Event) -> None:
+    if re.match(r"0\.\d", event.values["release"]):
+        job.learn("release", event.values["release"].rstrip(","), event.place)
+
+
+def _text(name: str, value: str) -> Callable[[Job, Event], None]:
+    def learn(job: Job, event: Event) -> None:
+        job.learn(name, event.values.get(value), event.place)
+
+    return learn
+
+
+def _number(name: str, value: str) -> Callable[[Job, Event], None]:
+    def learn(job: Job, event: Event) -> None:
+        job.learn(name, event.number(value), event.place)
+
+    return learn
+
+
+def _numbers(**names: str) -> Callable[[Job, Event], None]:
+    def learn(job: Job, event: Event) -> None:
+        for name, value in names.items():
+            job.learn(name, event.number(value), event.place)
+
+    return learn
+
+
+def _gpu_total(job: Job, event: Event) -> None:
+    job.learn("gpu_memory", (event.number("mib") or 0) * 2**20 or None, event.place)
+
+
+def _config(job: Job, event: Event) -> None:
+    data = read_config(event.values["text"])
+    if data is not None:
+        job.learn("config", data, event.place, again=True)
+
+
+def _attribute(job: Job, event: Event) -> None:
+    """An attribute of DeepSpeed's resolved config. Its world size counts data-parallel ranks only."""
+    name, value = event.values["name"], event.values["value"].strip()
+    attributes: dict[str, str] = job.get("attributes") or {}
+    job.learn("attributes", {**attributes, name: value[:4000]}, event.place, again=True)
+    if name == "world_size" and value.isdecimal():
+        job.learn("data_parallel", int(value), event.place)
+
+
+def _zero(job: Job, event: Event) -> None:
+    job.learn("stage", int(event.values["stage"]), event.place)
+    if event.values["dtype"] in ("bfloat16", "float16", "float32"):
+        job.learn("dtype", event.values["dtype"], event.place)
+
+
+def _argument(job: Job, event: Event) -> None:
+    """An argument that Megatron prints."""
+    name, value = event.values["name"], event.values["value"].strip()
+    if name in ARGUMENTS and value.isdecimal():
+        job.learn(ARGUMENTS[name], int(value), event.place)
+        job.learn("megatron", value=True, place=event.place)
+
+
+def _parallel(job: Job, event: Event) -> None:
+    _numbers(ranks="ranks", data_parallel="data", tensor="tensor", pipeline="pipeline", sequence="sequence")(job, event)
+    job.learn("megatron", value=True, place=event.place)
+
+
+def _params(job: Job, event: Event) -> None:
+    params, trained = event.number("params"), event.number("trained")
+    job.learn("params", params, event.place)
+    job.learn("trained", trained, event.place)
+
+
+def _zero_init(job: Job, event: Event) -> None:
+    scale = {"B": 1e9, "M": 1e6}[event.values["size"][-1]]
+    job.learn("built_params", round(float(event.values["size"][:-1]) * scale), event.place)
+
+
+def _model(job: Job, event: Event) -> None:
+    """The `config.json` that transformers prints."""
+    try:
+        data = json.loads(event.values["text"])
+    except ValueError:
+        return
+    if not isinstance(data, dict):
+        return
+    job.learn("model_config", data, event.place)
+    job.learn("model_name", str(data.get("_name_or_path") or event.values["name"]), event.place)
+    shape = describe(data)
+    for name, value in (("hidden", shape.hidden_size), ("layers", shape.layers), ("heads", shape.heads), ("vocabulary", shape.vocab_size)):
+        job.learn(name, value, event.place)
+
+
+def _launch(job: Job, event: Event) -> None:
+    job.learn("launcher", "deepspeed", event.place)
+    try:
+        words = shlex.split(event.values["command"])
+    except ValueError:
+        words = event.values["command"].split()
+    world = next((word.partition("=")[2] for word in words if word.startswith("--world_info=")), "")
+    hosts = _hosts(world)
+    if hosts:
+        job.learn("nodes", len(hosts), event.place)
+        job.learn("ranks", sum(map(len, hosts.values())), event.place)
+        job.learn("hosts", tuple(hosts), event.place)
+    _options(job, event, words)
+
+
+def _hosts(world: str) -> dict[str, list[Any]]:
+    """The slots of each host, from the launcher's base64."""
+    try:
+        data = json.loads(base64.urlsafe_b64decode(world + "=" * (-len(world) % 4)))
+    except ValueError:
+        return {}
+    return {str(host): slots for host, slots in data.items() if isinstance(slots, list)} if isinstance(data, dict) else {}
+
+
+def _spawned(job: Job, event: Event) -> None:
+    if "spawned" in job.facts:
+        return
+    try:
+        words = ast.literal_eval(event.values["command"])
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return
+    if isinstance(words, list):
+        job.learn("spawned", [str(word) for word in words], event.place)
+        _options(job, event, [str(word) for word in words])
+
+
+def _options(job: Job, event: Event, words: list[str]) -> None:
+    """Facts from the options of the program."""
+    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    for option, value in pairwise(split):
+        if option not in OPTIONS or value.startswith("-"):
+            continue
+        name = OPTIONS[option]
+        if name in ("micro_batch", "accumulation"):
+            job.learn(name, int(value) if value.isdecimal() else None, event.place)
+        else:
+            job.learn(name, value, event.place)
+
+
+def _machines(job: Job, event: Event) -> None:
+    nodes, local = event.number("nodes"), event.number("local")
+    job.learn("nodes", nodes, event.place)
+    if nodes and local:
+        job.learn("ranks", nodes * local, event.place)
+
+
+def _trainer(job: Job, event: Event) -> None:
+    job.learn("integration", "transformers", event.place)
+
+
+def _batch(job: Job, event: Event) -> None:
+    _numbers(micro_batch="micro", accumulation="accumulation", total_batch="total")(job, event)
+    _trainer(job, event)
+
+
+def _label(job: Job, event: Event) -> None:
+    label = event.values["label"]
+    if label.startswith(("Stage 3 initialize", "DeepSpeedZeRoOffload")):
+        job.learn("stage", 3, event.place)
+    elif label.startswith("After initializing ZeRO optimizer"):
+        job.learn("partitions", value=True, place=event.place)
+
+
+def _oom(job: Job, event: Event) -> None:
+    match = re.search(r"(?:total capacity of |; )([\d.]+) GiB(?: total capacity)?", event.values.get("rest", ""))
+    if match:
+        job.learn("gpu_capacity", float(match[1]), event.place)
+
+
+def _rank_mention(job: Job, event: Event) -> None:
+    job.see_rank(event.number("rank"), event.place)
+
+
+def _process_started(job: Job, event: Event) -> None:
+    """A line that each process prints once."""
+    job.learn("processes", (job.get("processes") or 0) + 1, event.place, again=True)
+
+
+def _failed_rank(job: Job, event: Event) -> None:
+    job.see_rank(event.number("rank"), event.place)
+
+
+def _checkpointing(job: Job, event: Event) -> None:
+    job.learn("checkpointing", value=True, place=event.place)
+
+
+def _operation(job: Job, event: Event) -> None:
+    if event.values["operation"] in ("cpu_adam", "cpu_adagrad", "cpu_lion"):
+        job.learn("offloads_optimizer", value=True, place=event.place)
+
+
+def _offload(job: Job, event: Event) -> None:
+    if event.values["offload"] == "True":
+        job.learn("offloads_optimizer", value=True, place=event.place)
+
+
+FACTS: dict[str, Callable[[Job, Event], None]] = {
+    "release": _release,
+    "torch": _text("torch", "torch"),
+    "gpu": _text("gpu", "gpu"),
+    "gpu_total": _gpu_total,
+    "config": _config,
+    "attribute": _attribute,
+    "mesh": _number("ranks", "ranks"),
+    "mpi": _number("ranks", "ranks"),
+    "ranks": _number("ranks", "ranks"),
+    "machines": _machines,
+    "zero": _zero,
+    "optimizer": _text("optimizer", "optimizer"),
+    "offload": _offload,
+    "operation": _operation,
+    "zero_init": _zero_init,
+    "pipeline_stage": _number("params", "total"),
+    "params": _params,
+    "params_of_rank": _number("params_of_rank", "params"),
+    "dimensions": _numbers(hidden="hidden", layers="layers", heads="heads", vocabulary="vocabulary"),
+    "model": _model,
+    "argument": _argument,
+    "parallel": _parallel,
+    "dtype": _text("dtype", "dtype"),
+    "vocabulary": _number("vocabulary", "vocabulary"),
+    "batch": _batch,
+    "steps": _number("steps", "steps"),
+    "length": _number("length", "length"),
+    "sequence_parallel": _number("sequence", "sequence"),
+    "checkpointing": _checkpointing,
+    "trainer": _trainer,
+    "label": _label,
+    "launch": _launch,
+    "spawned": _spawned,
+    "oom": _oom,
+    "rank_mention": _rank_mention,
+    "process_started": _process_started,
+    "failed_rank": _failed_rank,
+}
+"""The function for each kind of event."""

@@ -1,0 +1,89 @@
+"""How a job ended."""
+
+from __future__ import annotations
+
+from dslint.diagnose.diagnosis import End, Evidence, Outcome, evidence
+from dslint.diagnose.events import Event
+from dslint.diagnose.job import Job
+
+FATAL = frozenset(
+    {"worker_failed", "worker_signal", "child_failed", "cancelled", "host_kill", "shell_killed", "interrupted", "signal_received"}
+)
+ERRORS = frozenset({"raised", "error", "oom", "host_allocation", "watchdog", "minimum_scale"})
+ALIVE = ("launch", "ranks", "release", "allocated", "label", "config", "attribute", "zero", "step", "throughput", "parallel", "trainer")
+"""The kinds of lines that only a job of DeepSpeed, or a training, prints."""
+
+
+def is_fatal(event: Event) -> bool:
+    """Whether an event says that a process ended badly."""
+    return event.kind in FATAL or (event.kind in ("return_code", "srun") and event.values.get("code") != "0")
+
+
+def is_error(event: Event) -> bool:
+    """Whether an event is an error that a process reports, which may have survived it."""
+    return event.kind in ERRORS and "ignored" not in event.values
+
+
+def outcome_of(job: Job) -> Outcome:
+    """How the job ended, judged by its last lines: a job that finished after an error has survived it."""
+    ends = [event for event in job.events if event.kind in ("finished", "exited_well")]
+    after = job.events[job.events.index(ends[-1]) + 1 :] if ends else job.events
+    fatal = [event for event in after if is_fatal(event)]
+    if ends and not fatal:
+        return Outcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(ends[-1]))
+    errors = [event for event in after if is_error(event)]
+    if fatal or errors:
+        return _bad(job, fatal, errors)
+    if _reached_the_end(job):
+        return Outcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(job.steps[-1]))
+    left = [event for event in job.events if event.kind == "left" or "ignored" in event.values]
+    if left:
+        return Outcome(End.FINISHED, f"The processes ended by themselves, without an error{_progress(job)}.", evidence(left[0]))
+    if any(kind in job.counts for kind in ALIVE):
+        return Outcome(End.UNFINISHED, f"The log ends while the job runs{_progress(job)}; no line says why.", _last(job))
+    return Outcome(End.UNKNOWN, "The log holds nothing of a DeepSpeed job.")
+
+
+def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
+    """The outcome of a job that did not finish."""
+    signs = {event.kind for event in fatal}
+    first = (errors or fatal)[0]
+    progress = _progress(job)
+    cancelled = next((event for event in fatal if event.kind == "cancelled"), None)
+    own = [event for event in errors if event.kind != "watchdog"]
+    if cancelled and not own:
+        limit = "TIME LIMIT" in cancelled.values.get("reason", "")
+        how = "Slurm stopped the job at its time limit" if limit else "Slurm cancelled the job"
+        return Outcome(End.KILLED, f"{how}{progress}.", evidence(cancelled))
+    if (not errors and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not errors and _killed(fatal)):
+        return Outcome(End.KILLED, f"The job was killed{progress}.", evidence(first))
+    if errors and not own:
+        return Outcome(End.HUNG, f"The job hung: a collective operation did not complete{progress}.", evidence(first))
+    return Outcome(End.FAILED, f"The job failed{progress}.", evidence(first))
+
+
+def _killed(fatal: list[Event]) -> bool:
+    return any(
+        event.values.get("code") in ("-9", "-15", "137", "143") or event.values.get("signal") in ("SIGKILL", "SIGTERM") for event in fatal
+    )
+
+
+def _reached_the_end(job: Job) -> bool:
+    steps = [(event.number("step"), event.number("steps")) for event in job.steps if event.kind == "step"]
+    last, most = next(((step, whole) for step, whole in reversed(steps) if step is not None and whole), (None, None))
+    return last is not None and most is not None and last >= most > 1
+
+
+def _progress(job: Job) -> str:
+    """How far the job came."""
+    counted = [event for event in job.steps if event.number("step") is not None and event.kind == "step"]
+    if not counted:
+        return ""
+    last = counted[-1]
+    whole = last.number("steps") or job.get("steps")
+    step = last.number("step") or 0
+    return f" after step {step:,}" + (f" of {whole:,}" if whole and whole >= step else "")
+
+
+def _last(job: Job) -> Evidence | None:
+    return Evidence(job.last, "") if job.last else None

@@ -1,0 +1,30 @@
+"""Which part of a model a number of elements is."""
+
+from __future__ import annotations
+
+from dslint.diagnose.job import Job
+
+CLOSE = 0.004
+"""How much a number of elements may differ: partitions are padded, printed sizes are rounded."""
+
+
+def share_of(job: Job, elements: float) -> str | None:
+    """What a number of elements is, such as all parameters, or the part of one rank; None if nothing fits."""
+    params, ranks = job.get("params") or job.get("params_of_rank"), job.ranks()
+    if not params:
+        return None
+    if _close(elements, params):
+        if ranks and ranks.value > 1:
+            return f"all {params:,} parameters, although {ranks.value} ranks should share them: the ranks do not train together"
+        return f"all {params:,} parameters, all of which one rank holds, because no other rank takes part"
+    parallel = job.get("data_parallel") or (ranks.value if ranks else None)
+    if parallel and parallel > 1 and _close(elements, params / parallel):
+        return f"the part of one of {parallel} ranks of {params:,} parameters"
+    for number in range(2, 65):
+        if _close(elements, params / number, CLOSE / 4):
+            return f"a {number}th of {params:,} parameters, as if {number} ranks shared them"
+    return None
+
+
+def _close(left: float, right: float, tolerance: float = CLOSE) -> bool:
+    return abs(left / right - 1) < tolerance

@@ -1,0 +1,52 @@
+"""Errors whose figures are used. Errors that need no arithmetic are in the table of texts."""
+
+from __future__ import annotations
+
+from dslint.diagnose.signs.sign import sign
+
+SIZE = r"[\d.]+ [KMGT]?i?B(?:ytes)?"
+
+SIGNS = (
+    sign(
+        "oom",
+        ("CUDA out of memory", "HIP out of memory", "NPU out of memory", "XPU out of memory"),
+        rf"out of memory\. Tried to allocate (?P<request>{SIZE})(?P<rest>.*)",
+    ),
+    sign("host_allocation", "DefaultCPUAllocator", r"you tried to allocate (?P<bytes>\d+) bytes"),
+    sign("host_allocation", "Unable to allocate ", r"Unable to allocate (?P<size>[\d.]+ [KMGT]iB) for an array"),
+    sign("pinned", ("cudaHostAlloc", "pin_memory"), r"(?:cudaHostAlloc|pin_memory).*(?:out of memory|failed|error)"),
+    sign(
+        "watchdog",
+        "Watchdog caught collective operation timeout",
+        r"Watchdog caught collective operation timeout: \w+\((?:SeqNum=(?P<number>\d+), )?OpType=(?P<operation>\w+)(?:, NumelIn=(?P<into>\d+), NumelOut=(?P<out>\d+))?.*?Timeout\(ms\)=(?P<timeout>\d+)\)",
+    ),
+    sign(
+        "last_work",
+        "last completed",
+        r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)",
+    ),
+    sign("minimum_scale", "Current loss scale already at minimum"),
+    sign(
+        "disk_full",
+        ("No space left on device", "Disk quota exceeded", "enforce fail at inline_container"),
+        r"No space left on device|Disk quota exceeded|enforce fail at inline_container",
+    ),
+    sign(
+        "build_failed",
+        ("Error building extension", "Unable to JIT load", "Ninja is required"),
+        r"Error building extension '(?P<operation>\w+)'|Unable to JIT load the (?P<other>\w+) op|Ninja is required",
+    ),
+    sign(
+        "accumulation_differs",
+        "GradientAccumulationPlugin has",
+        r"GradientAccumulationPlugin has (?P<plugin>\d+), DeepSpeed config has (?P<config>\d+)",
+    ),
+    sign("traceback", "Traceback (most recent call last)"),
+    sign("ignored", "Exception ignored in", r"Exception ignored in"),
+    sign(
+        "next_follows",
+        ("During handling of the above exception", "The above exception was the direct cause"),
+        r"During handling of the above|was the direct cause",
+    ),
+    sign("error", ("Error: ", "Exception: "), r"^(?P<kind>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)): ?(?P<message>.*)$"),
+)

@@ -1,0 +1,38 @@
+"""What launchers print: commands, ranks, how processes ended."""
+
+from __future__ import annotations
+
+from dslint.diagnose.signs.sign import sign
+
+SIGNS = (
+    sign("rank_mention", "[Rank ", r"\[Rank (?P<rank>\d{1,5})\]"),
+    sign("process_started", "cache directory for DeepSpeed Triton autotune"),
+    sign("launch", "main] cmd = ", r"main\] cmd = (?P<command>.*)"),
+    sign("spawned", "spawned with command: [", r"process \d+ spawned with command: (?P<command>\[.*)"),
+    sign("ranks", "dist_world_size=", r"dist_world_size=(?P<ranks>\d+)"),
+    sign("machines", "num_local_procs=", r"nnodes=(?P<nodes>\d+), num_local_procs=(?P<local>\d+)"),
+    sign("exited_well", "exits successfully", r"Process \d+ exits successfully"),
+    sign("return_code", "exits with return code = ", r"exits with return code = (?P<code>-?\d+)"),
+    sign("killing", "Killing subprocess", r"Killing subprocess \d+"),
+    sign("worker_failed", "failed (exitcode: ", r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+)"),
+    sign("worker_signal", "Signal ", r"Signal (?P<number>\d+) \((?P<signal>SIG\w+)\) received by PID"),
+    sign("child_failed", ("ChildFailedError", "CalledProcessError"), r"ChildFailedError|CalledProcessError"),
+    sign("first_failed", "Root Cause (first observed failure)"),
+    sign("failed_rank", "(local_rank: ", r"rank +: (?P<rank>\d+) \(local_rank: \d+\)"),
+    sign("failed_code", "exitcode  : ", r"exitcode +: (?P<code>-?\d+)"),
+    sign("srun", "Exited with exit code", r"srun: error: \S+: tasks? [\d,-]+: Exited with exit code (?P<code>\d+)"),
+    sign(
+        "cancelled",
+        "CANCELLED AT ",
+        r"\*\*\* (?:JOB|STEP) (?P<job>\S+) ON (?P<host>\S+) CANCELLED AT (?P<when>\S+)(?: DUE TO (?P<reason>.*?))? \*\*\*",
+    ),
+    sign(
+        "host_kill",
+        ("oom-kill", "oom_kill", "Killed process", "OOM Killed"),
+        r"(?P<text>.*(?:oom[-_]kill|Out of memory: Killed process|OOM Killed).*)",
+    ),
+    sign("shell_killed", "Killed", r"line \d+: *\d+ Killed +|^Killed\s*$|^\S*bash: .*Killed"),
+    sign("signal_received", "death signal", r"Received (?P<number>\d+) death signal"),
+    sign("interrupted", ("KeyboardInterrupt", "Received signal 2"), r"KeyboardInterrupt"),
+    sign("ssh", "ssh exited with exit code", r"ssh exited with exit code (?P<code>\d+)"),
+)

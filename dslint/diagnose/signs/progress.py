@@ -1,0 +1,40 @@
+"""Training as it goes: steps, losses, loss scale, time. Of these lines a long log has so many that only some are read (`THINNED`)."""
+
+from __future__ import annotations
+
+from dslint.diagnose.signs.sign import sign
+
+LOSS = r"(?P<loss>-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|nan|inf|NaN|Infinity))"
+
+SIGNS = (
+    sign("step", "skipped=", r"step=(?P<step>\d+), skipped=(?P<skipped>\d+), lr=\[(?P<rate>[^\],]*)"),
+    sign(
+        "step",
+        "elapsed time per iteration",
+        r"iteration +(?P<step>\d+)/ *(?P<steps>\d+) \|.*?elapsed time per iteration \(ms\): (?P<ms>[\d.]+)(?:.*?lm[ -]loss: "
+        + LOSS
+        + r")?(?:.*?loss scale: (?P<scale>-?[\d.eE+]+))?(?:.*?nan iterations: +(?P<nan>\d+))?(?:.*?samples per second: (?P<rate_per_second>[\d.]+))?",
+    ),
+    sign("step", "'loss': ", r"\{'loss': '?" + LOSS),
+    sign(
+        "step",
+        "iter time (s): ",
+        r"steps: (?P<step>\d+) loss: " + LOSS + r" iter time \(s\): (?P<seconds>[\d.]+) samples/sec: (?P<rate_per_second>[\d.]+)",
+    ),
+    sign(
+        "step",
+        ("Iteration ", "Step ", "Epoch "),
+        r"(?:Iteration|Step|Epoch)[ :\[]*(?P<step>\d+)(?:/(?P<steps>\d+))?\b.{0,60}?\b[lL]oss[ =:]+" + LOSS,
+    ),
+    sign("bar", ("it/s", "s/it"), r"(?P<step>\d+)/(?P<steps>\d+) \[(?P<time>[\d:]+)<(?:[\d:]+|\?), +(?P<rate>[\d.]+)(?P<unit>it/s|s/it)"),
+    sign("throughput", "SamplesPerSec=", r"SamplesPerSec=(?P<rate_per_second>[\d.]+)"),
+    sign(
+        "overflow",
+        "OVERFLOW!",
+        r"OVERFLOW! (?:Rank \d+ )?Skipping step\. Attempted loss scale: (?P<scale>[\d.e+]+)(?:, reducing to (?P<next>[\d.e+]+))?",
+    ),
+    sign("breakdown", "time (ms) | ", r"time \(ms\) \| (?P<parts>(?:fwd|bwd|optimizer|forward|backward)\S*: .*)"),
+)
+
+THINNED = frozenset({"step", "bar", "throughput", "breakdown"})
+"""The kinds of which a long log is not read completely."""

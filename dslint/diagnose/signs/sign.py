@@ -1,0 +1,20 @@
+"""A kind of line."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Sign(NamedTuple):
+    """A kind of line: its name, literals of which it contains one, and a pattern with named groups for what it tells."""
+
+    kind: str
+    literals: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+def sign(kind: str, literals: str | tuple[str, ...], pattern: str = "") -> Sign:
+    """A sign. Without a pattern its literal says all."""
+    given = (literals,) if isinstance(literals, str) else literals
+    return Sign(kind, given, re.compile(pattern or "|".join(map(re.escape, given))))

@@ -1,0 +1,150 @@
+"""What ran, in rows: each with the line of the log that tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+from typing import NamedTuple
+
+from dslint.diagnose.job import Job, Known
+from dslint.diagnose.reading import Place
+
+GIB = 2**30
+
+
+class Row(NamedTuple):
+    """A fact about a job: its name, its value as text, and the line that tells it."""
+
+    name: str
+    value: str
+    place: Place | None
+
+
+def rows(job: Job) -> list[Row]:
+    """What is known about a job. What the log does not tell is left out."""
+    parts = (
+        _libraries(job),
+        _ranks(job),
+        _parallel(job),
+        _gpu(job),
+        _model(job),
+        _zero(job),
+        _precision(job),
+        _batch(job),
+        _sequence(job),
+        _speed(job),
+    )
+    return [row for part in parts for row in part]
+
+
+def _libraries(job: Job) -> Iterator[Row]:
+    for name, fact in (("DeepSpeed", "release"), ("PyTorch", "torch"), ("loader", "integration"), ("optimizer", "optimizer")):
+        known = job.facts.get(fact)
+        if known:
+            yield Row(name, str(known.value), known.place)
+
+
+def _ranks(job: Job) -> Iterator[Row]:
+    known = job.ranks()
+    if known is None:
+        return
+    nodes = job.get("nodes")
+    sure = "ranks" in job.facts or "data_parallel" in job.facts
+    on = f" on {nodes} machine{'s' if nodes != 1 else ''}" if nodes else ""
+    yield Row("ranks", f"{known.value}{on}" if sure else f"at least {known.value}", known.place)
+
+
+def _parallel(job: Job) -> Iterator[Row]:
+    sizes = [(name, job.facts[name]) for name in ("tensor", "pipeline", "sequence") if name in job.facts and job.get(name) > 1]
+    if sizes:
+        yield Row("parallel", ", ".join(f"{name} {known.value}" for name, known in sizes), sizes[0][1].place)
+
+
+def _gpu(job: Job) -> Iterator[Row]:
+    name, capacity, memory = (job.facts.get(fact) for fact in ("gpu", "gpu_capacity", "gpu_memory"))
+    size = f"{capacity.value:g} GiB" if capacity else f"{memory.value / GIB:.4g} GiB" if memory else ""
+    told = capacity or memory
+    if name or told:
+        first = name or told
+        assert first is not None
+        yield Row("GPU", ", ".join(filter(None, (str(name.value) if name else "", size))), first.place)
+
+
+def _model(job: Job) -> Iterator[Row]:
+    name = job.facts.get("model_name")
+    params = job.facts.get("params") or job.facts.get("params_of_rank")
+    trained = job.facts.get("trained")
+    hidden, layers = job.facts.get("hidden"), job.facts.get("layers")
+    parts = [str(name.value)] if name else []
+    if params:
+        parts.append(f"{params.value:,} parameters" + (" per rank" if "params" not in job.facts else ""))
+    if trained and (params is None or trained.value < params.value):
+        parts.append(f"{trained.value:,} trained")
+    if hidden and layers:
+        parts.append(f"{layers.value} layers of {hidden.value}")
+    known = next((fact for fact in (name, params, trained, hidden) if fact), None)
+    if parts and known:
+        yield Row("model", ", ".join(parts), known.place)
+
+
+def _zero(job: Job) -> Iterator[Row]:
+    stage = job.stage()
+    if stage is None and "partitions" in job.facts:
+        stage = Known("1 or 2", job.facts["partitions"].place)
+    if stage is None:
+        return
+    devices = [(what, job.setting("zero_optimization", f"offload_{what}", "device")) for what in ("optimizer", "param")]
+    offload = [f"{what} offloaded to {device}" for what, device in devices if device in ("cpu", "nvme")]
+    if not offload and job.get("offloads_optimizer"):
+        offload = ["optimizer offloaded to cpu"]
+    yield Row("ZeRO", ", ".join((f"stage {stage.value}", *offload)), stage.place)
+
+
+def _precision(job: Job) -> Iterator[Row]:
+    known = job.facts.get("dtype")
+    if known is None and "config" in job.facts:
+        on = [name for name in ("bf16", "fp16", "bfloat16") if job.setting(name, "enabled") is True]
+        known = Known(on[0] if on else "fp32", job.facts["config"].place)
+    if known:
+        yield Row("precision", str(known.value), known.place)
+
+
+def _batch(job: Job) -> Iterator[Row]:
+    micro = job.facts.get("micro_batch") or _written(job, "train_micro_batch_size_per_gpu")
+    steps = job.facts.get("accumulation") or _written(job, "gradient_accumulation_steps")
+    total = job.facts.get("total_batch") or _written(job, "train_batch_size")
+    parts = [f"micro batch {micro.value}"] if micro else []
+    parts += [f"{steps.value} accumulation steps"] if steps and steps.value != 1 else []
+    parts += [f"{total.value:,} per step"] if total else []
+    known = micro or total
+    if parts and known:
+        yield Row("batch", ", ".join(parts), known.place)
+
+
+def _written(job: Job, key: str) -> Known | None:
+    value = job.setting(key)
+    return Known(value, job.facts["config"].place) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _sequence(job: Job) -> Iterator[Row]:
+    length, checkpointing = job.facts.get("length"), job.facts.get("checkpointing")
+    if length:
+        yield Row("sequence", f"{length.value:,} tokens", length.place)
+    if checkpointing:
+        yield Row("checkpointing", "on", checkpointing.place)
+
+
+def _speed(job: Job) -> Iterator[Row]:
+    timed = [(event, (event.real("ms") or 0) / 1000 or event.real("seconds") or 0.0) for event in job.steps if event.kind == "step"]
+    timed = [(event, seconds) for event, seconds in timed if seconds > 0]
+    if timed:
+        usual = median(seconds for _, seconds in timed)
+        slow = sum(seconds > 3 * usual for _, seconds in timed)
+        yield Row(
+            "step time",
+            f"{usual:.3g} s" + (f"; {slow} of {len(timed)} steps took more than three times as long" if slow else ""),
+            timed[0][0].place,
+        )
+    rates = [(event, rate) for event in job.steps if (rate := event.real("rate_per_second"))]
+    if rates:
+        yield Row("throughput", f"{median(rate for _, rate in rates):.4g} samples/s", rates[-1][0].place)

@@ -1,0 +1,226 @@
+"""The first cause is found, and its figures are used."""
+
+from __future__ import annotations
+
+import pytest
+
+from dslint.diagnose.causes.gpu_memory import figures_of
+from dslint.diagnose.diagnosis import End
+from dslint.diagnose.events import EventReader
+from dslint.diagnose.reading import Source
+from tests.diagnose.logs import (
+    CHILD_FAILED,
+    FINISHED,
+    OOM,
+    RETURNED,
+    STARTED,
+    WATCHDOG,
+    all_diagnosed,
+    causes,
+    diagnosed,
+    notices,
+    steps,
+    traceback,
+)
+
+GIB = 2**30
+
+
+def test_the_cause_comes_before_what_follows_from_it() -> None:
+    found = diagnosed(
+        STARTED,
+        traceback(OOM, prefix="[rank2]: "),
+        traceback(CHILD_FAILED),
+        RETURNED.format(code=1),
+        "srun: error: n1: task 0: Exited with exit code 1",
+    )
+    assert found.outcome.end is End.FAILED
+    assert causes(found) == [("oom", 5)]
+    assert found.causes[0].rank == 2
+
+
+def test_a_watchdog_after_a_traceback_of_another_rank_is_a_consequence() -> None:
+    found = diagnosed(STARTED, traceback("FileNotFoundError: [Errno 2] no such file: 'index.npy'", prefix="gpu-2: [rank4]: "), WATCHDOG)
+    assert found.outcome.end is End.FAILED
+    assert causes(found) == [("crash", 5)]
+    assert (found.causes[0].rank, found.causes[0].host) == (4, "gpu-2")
+
+
+def test_a_watchdog_without_an_error_is_a_hang_and_names_the_ranks_that_did_not_wait() -> None:
+    others = "\n".join(WATCHDOG.replace("[rank0]", f"[rank{rank}]") for rank in (0, 1, 3))
+    found = diagnosed(STARTED, others, RETURNED.format(code=-6))
+    assert found.outcome.end is End.HUNG
+    assert causes(found) == [("hang", 2)]
+    assert any(
+        sentence.endswith("reported that they waited: 2. Look at their logs first.") or ": 2." in sentence
+        for sentence in found.causes[0].why
+    )
+
+
+NOISE = "Exception ignored in atexit callback: <function update at 0x7fc2>\n" + traceback(
+    "FileNotFoundError: [Errno 2] No such file: 'a.tmp'"
+)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        FINISHED,
+        "{'train_runtime': 20.2, 'train_loss': 1.0}",
+        "[rank0]:[W406 ProcessGroupNCCL.cpp:1250] Warning: WARNING: process group has NOT been destroyed before we destruct it",
+    ],
+)
+def test_noise_at_the_end_of_a_finished_job_is_no_failure(end: str) -> None:
+    found = diagnosed(STARTED, steps([2.0, 1.9]), end, NOISE)
+    assert found.outcome.end is End.FINISHED
+    assert found.causes == []
+    assert found.is_clean
+
+
+def test_an_error_that_the_job_survives_is_no_failure() -> None:
+    found = diagnosed(STARTED, traceback("ConnectionError: no route to the tracker"), steps([2.0, 1.9]), FINISHED)
+    assert (found.outcome.end, found.causes) == (End.FINISHED, [])
+
+
+def test_a_log_that_just_ends() -> None:
+    found = diagnosed(STARTED, steps([2.0, 1.9]))
+    assert (found.outcome.end, found.causes) == (End.UNFINISHED, [])
+
+
+def test_nothing_of_a_job() -> None:
+    assert diagnosed("hello\nworld").outcome.end is End.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "end"),
+    [
+        (RETURNED.format(code=-9), "host-memory", End.KILLED),
+        ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=1.0.", "host-memory", End.KILLED),
+        ("Out of memory: Killed process 4121 (python) total-vm:1kB", "host-memory", End.KILLED),
+        ("slurmstepd: error: *** JOB 878 ON n1 CANCELLED AT 2026-03-05T12:56:33 DUE TO TIME LIMIT ***", "time-limit", End.KILLED),
+        ("slurmstepd: error: *** STEP 878.0 ON n1 CANCELLED AT 2026-03-05T12:56:33 ***", "cancelled", End.KILLED),
+        ("run.sh: line 57: 3698895 Killed                  deepspeed train.py", "killed", End.KILLED),
+        (RETURNED.format(code=-11), "exit", End.FAILED),
+    ],
+)
+def test_jobs_that_something_stopped(line: str, kind: str, end: End) -> None:
+    found = diagnosed(STARTED, steps([2.0]), line)
+    assert [cause.kind for cause in found.causes] == [kind]
+    assert found.outcome.end is end
+
+
+def test_an_error_of_a_script_before_the_job_is_not_the_cause() -> None:
+    launch = "[2026-05-04 09:12:07,114] [INFO] [runner.py:610:main] cmd = python -m deepspeed.launcher.launch train.py"
+    found = diagnosed(
+        traceback("KeyError: 'GPU_IDS'"), launch, STARTED, traceback("ValueError: no", prefix="[rank1]: "), RETURNED.format(code=1)
+    )
+    assert causes(found) == [("crash", 10)]
+
+
+def test_jobs_that_follow_each_other_are_told_apart() -> None:
+    launch = "[2026-05-04 09:12:07,114] [INFO] [runner.py:610:main] cmd = python -m deepspeed.launcher.launch train.py"
+    found = all_diagnosed(
+        launch, STARTED, FINISHED, launch, STARTED, traceback("ValueError: no", prefix="[rank1]: "), RETURNED.format(code=1)
+    )
+    assert [diagnosis.outcome.end for diagnosis in found] == [End.FINISHED, End.FAILED]
+
+
+def test_figures_of_a_host_allocation() -> None:
+    params = "[Rank 0] Model parameters: 6,860,104,785 total, 6,860,104,785 trainable"
+    error = "RuntimeError: [enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 27440419144 bytes. Error code 12"
+    found = diagnosed(
+        STARTED, params, traceback(error, ("cpu_adam.py", 157, "step", "x = zeros()"), prefix="[rank0]: "), RETURNED.format(code=1)
+    )
+    assert causes(found) == [("host-memory", 6)]
+    assert any("all 6,860,104,785 parameters, although 4 ranks" in sentence for sentence in found.causes[0].why)
+
+
+OLD = (
+    "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 23.70 GiB total capacity; 22.00 GiB already allocated; 5.00 MiB free; "
+    "22.50 GiB reserved in total by PyTorch)"
+)
+TYPO = OOM.replace("capacity", "capacty").replace(" is free.", " is free. Process 7 has 414.00 MiB memory in use.")
+
+
+@pytest.mark.parametrize(
+    ("line", "request_", "capacity", "free", "allocated", "unused", "others", "gpu"),
+    [
+        (OOM, 3.91, 79.15, 1.32, 71.45, 4.88, (), 2),
+        (TYPO, 3.91, 79.15, 1.32, 71.45, 4.88, (414 / 1024,), 2),
+        (OLD, 20 / 1024, 23.70, 5 / 1024, 22.0, 0.5, (), 0),
+        ("torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.", 2.0, None, None, None, None, (), None),
+    ],
+)
+def test_every_wording_of_pytorch(
+    line: str,
+    request_: float,
+    capacity: float | None,
+    free: float | None,
+    allocated: float | None,
+    unused: float | None,
+    others: tuple[float, ...],
+    gpu: int | None,
+) -> None:
+    import io
+
+    (event,) = [event for event in EventReader().read([Source("x", io.BytesIO(line.encode()))]) if event.kind == "oom"]
+    found = figures_of(event)
+    expected = (request_, capacity, free, allocated, unused)
+    got = (found.request, found.capacity, found.free, found.allocated, found.unused)
+    assert [None if value is None else round(value / GIB, 4) for value in got] == [
+        None if value is None else pytest.approx(value, abs=1e-3) for value in expected
+    ]
+    assert [other / GIB for other in found.others] == pytest.approx(list(others), abs=1e-3)
+    assert found.gpu == gpu
+
+
+def test_the_size_of_a_request_names_what_it_was() -> None:
+    facts = [
+        "  vocab_size ........ 1",
+        "> padded vocab (size: 5) with 4 dummy tokens (new size: 128256)",
+        "seq_length=2048",
+        "Instantaneous batch size per device = 4",
+    ]
+    found = diagnosed(STARTED, *facts, traceback(OOM, ("a.py", 1, "loss", "x = y * 2"), prefix="[rank2]: "))
+    assert "for the logits" in found.causes[0].title
+    assert any("8,192 tokens x 128,256 words x 4 bytes" in sentence for sentence in found.causes[0].why)
+
+
+def test_fragmentation_is_named_only_where_it_decided() -> None:
+    def advised(line: str) -> bool:
+        return any("Fragmentation" in advice for advice in diagnosed(STARTED, traceback(line)).causes[0].advice)
+
+    assert advised(OOM)
+    assert not advised(OOM.replace("4.88 GiB is reserved", "0.88 GiB is reserved"))
+
+
+def test_overflows_at_the_start_are_told_apart_from_those_that_go_on() -> None:
+    line = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {scale}, reducing to {next}"
+    start = "\n".join(line.format(scale=2**power, next=2 ** (power - 1)) for power in range(32, 16, -1))
+    late = "\n".join(line.format(scale=2**power, next=2 ** (power - 1)) for power in range(16, 2, -1))
+    first, second = diagnosed(STARTED, start, FINISHED).notices, diagnosed(STARTED, late, FINISHED).notices
+    assert [notice.certain for notice in (*first, *second)] == [True, False]
+
+
+def test_losses() -> None:
+    assert notices(diagnosed(STARTED, steps([2.0, float("nan"), float("nan")]), FINISHED)) == ["nan"]
+    assert notices(diagnosed(STARTED, steps([2.0 - 0.01 * i for i in range(60)] + [4.0] * 20), FINISHED)) == ["diverging"]
+    assert notices(diagnosed(STARTED, steps([2.0 - 0.01 * i for i in range(60)]), FINISHED)) == []
+
+
+STATE = "Creating torch.bfloat16 ZeRO stage 2 optimizer\nworld_rank=0, local_rank=0, world_size=4\nconfig.py:1:print]   world_size ................... 4\n[Rank 0] Model parameters: 1,000,000,000 total, 1,000,000,000 trainable\nAfter initializing ZeRO optimizer\nMA {held:.2f} GB         Max_MA 9.0 GB         CA 9.0 GB         Max_CA 9 GB \n"
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        (3e9 / GIB, None),
+        (6e9 / GIB, "the ranks do not share the states"),
+        (2e9 / GIB, None),  # offload or frozen weights: both hold only the weights
+        (5e9 / GIB, "the weights are in fp32"),
+    ],
+)
+def test_the_state_after_initialization_proves_what_is_in_force(held: float, words: str | None) -> None:
+    found = [notice.title for notice in diagnosed(STATE.format(held=held), FINISHED).notices if notice.kind == "state"]
+    assert len(found) == (words is not None)
+    assert all(str(words) in title for title in found)

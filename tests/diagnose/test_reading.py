@@ -1,0 +1,132 @@
+"""Logs are read whatever wrote them: prefixes, carriage returns, encodings, cuts."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import pytest
+
+from dslint.diagnose.events import Event, EventReader
+from dslint.diagnose.reading import BLOCK, Source, rank_of
+from tests.diagnose.logs import OOM, STARTED, all_diagnosed, traceback
+
+
+def events(text: str | bytes, name: str = "job.log") -> list[Event]:
+    data = text if isinstance(text, bytes) else text.encode()
+    return list(EventReader().read([Source(name, io.BytesIO(data))]))
+
+
+def raised(text: str | bytes, name: str = "job.log") -> list[Event]:
+    return [event for event in events(text, name) if event.kind == "raised"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rank", "host"),
+    [
+        ("", None, None),
+        ("[rank3]: ", 3, None),
+        ("[default2]:", 2, None),
+        ("0: [rank0]: ", 0, None),
+        ("[1,5]<stderr>:", 5, None),
+        ("(train_loop pid=4711) ", None, None),
+        ("gpu-7: [rank12]: ", 12, "gpu-7"),
+        ("> ", None, None),
+        ("\x1b[31m[rank3]: ", 3, None),
+    ],
+)
+def test_prefixes_tell_rank_and_host(prefix: str, rank: int | None, host: str | None) -> None:
+    (event,) = raised(traceback("ValueError: no", prefix=prefix))
+    assert (event.values["kind"], event.values["message"], event.rank, event.host) == ("ValueError", "no", rank, host)
+    assert [frame.function for frame in event.frames] == ["main"]
+
+
+def test_a_word_with_a_colon_is_not_a_host() -> None:
+    assert [event.values["kind"] for event in events("RuntimeError: [enforce fail] err == 0") if event.kind == "error"] == ["RuntimeError"]
+
+
+def test_a_host_is_known_once_the_launcher_has_named_it() -> None:
+    text = "gpu-1: [2026-05-04 09:12:09,530] [INFO] [launch.py:268:main] dist_world_size=4\ngpu-1: ValueError: no"
+    assert [event.host for event in events(text)] == ["gpu-1", "gpu-1"]
+
+
+def test_interleaved_ranks_keep_their_own_tracebacks() -> None:
+    left = traceback("ValueError: left", ("a.py", 1, "a", "f()"), prefix="[rank0]: ").split("\n")
+    right = traceback("KeyError: right", ("b.py", 2, "b", "g()"), prefix="[rank1]: ").split("\n")
+    found = raised("\n".join(line for pair in zip(left, right, strict=True) for line in pair))
+    assert [(event.rank, event.values["kind"], event.frames[0].file) for event in found] == [
+        (0, "ValueError", "a.py"),
+        (1, "KeyError", "b.py"),
+    ]
+
+
+def test_carriage_returns_do_not_change_the_numbers_of_lines() -> None:
+    text = "a\r 10%|# | 1/10 [00:01<00:09, 1.0s/it]\r 20%|## | 2/10 [00:02<00:08, 1.0s/it]\n" + traceback("ValueError: no")
+    assert [event.place.line for event in raised(text)] == [5]
+    assert [event.values["step"] for event in events(text) if event.kind == "bar"] == ["1", "2"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_encodings(encoding: str) -> None:
+    (event,) = raised(("größe\n" + traceback("ValueError: no")).encode(encoding))
+    assert event.place.line == 5
+
+
+def test_what_finds_no_character_is_read() -> None:
+    assert len(raised(b"\xff\xfb\x00\n" + traceback("ValueError: \x00no").encode())) == 1
+
+
+def test_lines_are_numbered_across_blocks() -> None:
+    filler = "x" * 99 + "\n"
+    count = 3 * BLOCK // 100
+    (event,) = raised(filler * count + traceback("ValueError: no"))
+    assert event.place.line == count + 4
+
+
+def test_a_line_longer_than_a_block() -> None:
+    (event,) = raised("y" * (5 * BLOCK) + "\n" + traceback("ValueError: no"))
+    assert event.place.line == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [("logs/rank_3.log", 3), ("attempt_0/12/stderr.log", 12), ("worker-2.out", 2), ("slurm-881234.out", None), ("train.log", None)],
+)
+def test_names_of_files_tell_ranks(name: str, rank: int | None) -> None:
+    assert rank_of(name) == rank
+
+
+def test_a_log_cut_anywhere_gives_what_it_holds() -> None:
+    whole = "\n".join([STARTED, traceback(OOM, prefix="[rank2]: "), "[rank2]: done"])
+    for end in range(0, len(whole), 7):
+        found = all_diagnosed(whole[:end])
+        assert len(found) == 1
+        if end > len(STARTED):
+            assert found[0].job.get("ranks") == 4
+
+
+def test_damaged_logs_are_read_without_an_error() -> None:
+    chance = random.Random(18)
+    whole = "\n".join(
+        [
+            STARTED,
+            "config.py:1:print_user_config]   json = {",
+            '"a": inf,',
+            "}",
+            traceback(OOM, prefix="[rank2]: "),
+            "MA 1.0 GB  Max_MA 2 GB",
+        ]
+    )
+    for _ in range(300):
+        data = bytearray(whole.encode())
+        for _ in range(chance.randrange(1, 12)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(9)] = chance.randbytes(chance.randrange(9))
+        assert all_diagnosed(bytes(data))
+
+
+def test_a_long_log_is_not_kept() -> None:
+    text = "\n".join(f"Iteration {number}: loss=2.0" for number in range(30_000))
+    (found,) = all_diagnosed(STARTED, text)
+    assert len(found.job.steps) <= 4001
+    assert found.job.steps[-1].values["step"] == "29999"
