@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dslint.diagnose.causes import find_causes, find_notices
 from dslint.diagnose.diagnosis import Diagnosis
 from dslint.diagnose.events import EventReader
-from dslint.diagnose.job import Job, jobs_of
+from dslint.diagnose.fold import jobs_of
+from dslint.diagnose.job import Job
 from dslint.diagnose.outcome import outcome_of
 from dslint.diagnose.reading import Source
 

@@ -9,14 +9,12 @@ import re
 import shlex
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dslint.diagnose.events import Event
+from dslint.diagnose.job import Job
 from dslint.diagnose.read_config import read_config
 from dslint.facts.model_config import describe
-
-if TYPE_CHECKING:
-    from dslint.diagnose.job import Job
 
 KEEPERS = frozenset(
     {

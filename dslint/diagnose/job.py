@@ -1,13 +1,12 @@
-"""What ran: the facts of a job, each with the line that tells it, folded from events."""
+"""A job as its log tells it: facts, memory, events, each with its line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dslint.diagnose.events import Event
-from dslint.diagnose.facts import FACTS, KEEPERS
 from dslint.diagnose.reading import Place
 
 
@@ -98,61 +97,6 @@ class Job:
 
 MOST_RANKS = 100_000
 """Higher numbers in brackets are not ranks."""
-
-MOST_EVENTS, MOST_STEPS = 4000, 4000
-"""How many events and steps of a job are kept; of more steps, every second is dropped."""
-
-
-def jobs_of(events: Iterable[Event]) -> list[Job]:
-    """The jobs of a log. A launcher that starts after another one begins a new job."""
-    found = [Job()]
-    label: dict[str, str] = {}
-    for event in events:
-        if event.kind == "launch" and _has_run(found[-1]):
-            found.append(Job())
-            label.clear()
-        _take(found[-1], event, label)
-    return found
-
-
-def _has_run(job: Job) -> bool:
-    return any(kind in job.counts for kind in ("launch", "ranks", "release", "allocated", "step"))
-
-
-def _take(job: Job, event: Event, label: dict[str, str]) -> None:
-    job.first = job.first or event.place
-    job.last = event.place
-    job.counts[event.kind] = job.counts.get(event.kind, 0) + 1
-    job.see_rank(event.rank, event.place)
-    if event.kind in FACTS:
-        FACTS[event.kind](job, event)
-    if event.kind == "label":
-        label[event.source] = event.values["label"].strip()
-    elif event.kind in ("allocated", "allocated_mb"):
-        _remember_memory(job, event, label)
-    elif event.kind == "host" and job.moments:
-        job.moments[-1] = job.moments[-1]._replace(host=event.real("used"), host_percent=event.real("percent"))
-    elif event.kind in ("step", "bar", "throughput"):
-        _remember_step(job, event)
-    elif event.kind in KEEPERS and len(job.events) < MOST_EVENTS:
-        job.events.append(event)
-
-
-def _remember_memory(job: Job, event: Event, label: dict[str, str]) -> None:
-    if len(job.moments) >= MOST_EVENTS:
-        return
-    scale = 1024 if event.kind == "allocated_mb" else 1
-    now, most, reserved = (event.real(name) for name in ("now", "most", "most_reserved"))
-    if now is None or most is None or reserved is None:
-        return
-    name = "after the first iterations" if scale > 1 else label.get(event.source, "")
-    job.moments.append(Moment(name, now / scale, most / scale, reserved / scale, event.place))
-
-
-def _remember_step(job: Job, event: Event) -> None:
-    if len(job.steps) >= MOST_STEPS:
-        job.steps[1:-1] = job.steps[1:-1:2]
-    job.steps.append(event)
 
 
 def state_after_init(job: Job) -> Moment | None:
