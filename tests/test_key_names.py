@@ -20,6 +20,7 @@ ABOUT_DEEPSPEED = {
     "memory": "replays a step of DeepSpeed's engine, key by key",
     "probe": "runs DeepSpeed's engine, and takes what writes files or needs other machines out of the config",
     "starter": "writes a config",
+    "diagnose": "reads what DeepSpeed, launchers and libraries print, and computes what the engine holds",
     "setup": "reads what launchers, loaders and programs write: arguments and fields of theirs have the names of keys",
 }
 """Packages that are about DeepSpeed itself, with the reason."""

@@ -1,4 +1,4 @@
-"""What a log shows besides the cause: skipped steps, losses that are no numbers, memory at its limit, ranks that do not train together."""
+"""What a log shows besides the cause: skipped steps, losses that are NaN, memory at its limit, ranks that do not train together."""
 
 from __future__ import annotations
 

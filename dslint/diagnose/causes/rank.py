@@ -97,7 +97,7 @@ _LEVELS = {
 
 
 def _level(event: Event) -> int | None:
-    """How close to a cause an event is; None for what is no sign of a failure."""
+    """How close to a cause an event is; None for what does not belong to a failure."""
     if event.kind in ("raised", "error"):
         return _level_of_error(event)
     if event.kind in ("return_code", "worker_failed", "failed_code") and event.values.get("code") in ("-9", "137"):

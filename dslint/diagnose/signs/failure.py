@@ -1,4 +1,4 @@
-"""Errors whose figures are used. Errors that need no arithmetic are in the table of texts."""
+"""Errors with figures to be used. Errors that need no arithmetic are in the table of texts."""
 
 from __future__ import annotations
 
