@@ -43,6 +43,7 @@ class Command:
     framework: str = TRAINER
     launch: Launch | None = None
     complete: bool = True
+    is_module: bool = False
     folder: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     written: dict[str, Text] = field(default_factory=dict)
@@ -231,6 +232,7 @@ class _Reader:
         command = self._program(launcher, index)
         if command is not None:
             command.launcher_flags = flags
+            command.is_module = not flags.keys().isdisjoint(("module", "m"))
             command.launch = self._launch(launcher, flags)
         return command
 
@@ -244,6 +246,7 @@ class _Reader:
             return None
         command = self._run(launcher, index + 1)
         command.program = self._given("", program)
+        command.is_module = module
         if launcher == "python":
             command.launch = self._launch("srun" if self.srun else "python", {})
         return command

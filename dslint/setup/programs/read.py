@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from dslint.facts import Integration
 from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.setup.model import Program
 from dslint.setup.programs.expressions import Exhausted
@@ -46,10 +47,23 @@ class PythonFile:
     broken: list[SourcedValue] = field(default_factory=list)
     """The first line that is not Python, of the program or of each cell."""
 
-    def program_of(self, call: Call) -> Program:
+    def program_of(self, call: Call | Unread) -> Program:
         """The program as it is for one of its calls."""
         program = replace(self.program, loader=call.integration or None)
         return replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
+
+    @property
+    def launched(self) -> Program:
+        """The program as it is for a config that its launch gives: with the objects of its only call of `deepspeed.initialize`."""
+        calls = [call for call in [*self.calls, *self.unread] if call.integration == Integration.DEEPSPEED]
+        places = {(call.given.path, call.given.range) for call in calls}
+        return self.program_of(calls[0]) if len(places) == 1 else self.program
+
+    @property
+    def arguments(self) -> Arguments | None:
+        """The arguments of the Trainer that the program sets itself, if it sets them in one place."""
+        found = [call.arguments for call in self.calls if call.arguments is not None]
+        return found[0] if len(found) == 1 else self.loose if not found else None
 
     def config(self, root: Mapping) -> Document:
         """A config that the program builds, as a document over all its files."""

@@ -73,13 +73,15 @@ class Call:
 class Unread:
     """A call with a config that the program does not contain. `why` says where it comes from.
 
-    `is_part` is true if the program sets some of its keys, which are judged.
+    `is_part` is true if the program sets some of its keys, which are judged. `optimizer` and `scheduler` are those of `Call`.
     """
 
     integration: str
     given: SourcedValue
     why: str
     is_part: bool = False
+    optimizer: SourcedValue | None = None
+    scheduler: SourcedValue | None = None
 
 
 @dataclass(slots=True)
@@ -182,10 +184,11 @@ class Recorder:
         if given is None:
             arguments = call.argument("args", 0)
             keyword, given = "deepspeed_config", _of_arguments(arguments) if arguments else None
+        unread = len(self.unread)
         taken = self._take("deepspeed", keyword, given or Argument(Opaque("the call passes none"), call.span, call.span))
-        if taken is not None:
-            taken.optimizer = self._object(call, "optimizer", 2)
-            taken.scheduler = self._object(call, "lr_scheduler", 5)
+        for one in [*self.unread[unread:], *([taken] if taken is not None else [])]:
+            one.optimizer = self._object(call, "optimizer", 2)
+            one.scheduler = self._object(call, "lr_scheduler", 5)
 
     def _object(self, call: CallOf, name: str, index: int) -> SourcedValue | None:
         """An object that the program passes instead of a section of the config."""
