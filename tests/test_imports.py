@@ -75,6 +75,8 @@ LAYERS = (
     (
         "dslint.setup.gather",
         "dslint.setup.jobs",
+        "dslint.setup.launched_by",
+        "dslint.setup.launches",
         "dslint.setup.programs.gather",
         "dslint.setup.read",
         "dslint.setup.scripts",

@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
+from dslint.setup.files import SKIPPED_DIRECTORIES
 
 SUFFIXES = (".json", ".jsonc", ".json5", ".hjson", ".yaml", ".yml")
 """Extensions of the files to check in directories; a named file may have any name."""
-
-SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
-"""Directories that are never searched, in addition to hidden ones."""
 
 
 class Target(Record):

@@ -114,6 +114,10 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
         jobs: the number of processes; None to choose by the number of files and cores.
         progress: called with the number of additional finished files.
     """
+    if any(is_setup(target.path) for target in targets):
+        from dslint.setup.project import forget_projects
+
+        forget_projects()
     if jobs is None:
         jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
     chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]

@@ -6,6 +6,9 @@ import os
 from functools import cache
 from typing import NamedTuple
 
+SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
+"""Directories that are never searched, in addition to hidden ones."""
+
 
 class Linked(NamedTuple):
     """A file that another file names: its path, relative to the working directory if the other path is, and its name for messages."""

@@ -18,7 +18,12 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     if name.endswith((".py", ".ipynb")):  # most runs see neither programs nor scripts
         from dslint.setup.programs.gather import read_program
 
-        return read_program(text, path, shown, given, named=named)
+        found = read_program(text, path, shown, given, named=named)
+        if found is None or found.setups or path.endswith(".ipynb"):
+            return found
+        from dslint.setup.launched_by import with_launches
+
+        return with_launches(found, path, shown, given)
     from dslint.setup.scripts import read_shell
 
     return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))

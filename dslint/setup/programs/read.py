@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -52,10 +53,15 @@ class PythonFile:
         program = replace(self.program, loader=call.integration or None)
         return replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
 
+    def consists_of(self, path: str) -> bool:
+        """Whether a file is the program or a module that it imports; `path` is absolute."""
+        return any(os.path.abspath(one.path) == path for one in self.sources.all)
+
     @property
     def launched(self) -> Program:
         """The program as it is for a config that its launch gives: with the objects of its only call of `deepspeed.initialize`."""
-        calls = [call for call in [*self.calls, *self.unread] if call.integration == Integration.DEEPSPEED]
+        noted: list[Call | Unread] = [*self.calls, *self.unread]
+        calls = [call for call in noted if call.integration == Integration.DEEPSPEED]
         places = {(call.given.path, call.given.range) for call in calls}
         return self.program_of(calls[0]) if len(places) == 1 else self.program
 
@@ -148,6 +154,8 @@ def _definitions(parts: list[tuple[Source, ast.Module]], follower: Follower, rec
 def _program(recorder: Recorder, shown: str) -> Program:
     facts = recorder.facts
     loaders = facts.loaders - {"accelerate"} if "transformers" in facts.loaders else facts.loaders
+    if "deepspeed" in loaders and not facts.makes_trainer:
+        loaders = loaders - {"transformers"}  # its arguments are read, but only the Trainer acts on them
     loader = next(iter(loaders)) if len(loaders) == 1 else None
     return Program(
         shown,

@@ -98,6 +98,7 @@ class Facts:
     strategy: tuple[SourcedValue, ...] = ()
     loose: Arguments | None = None
     device_map: SourcedValue | None = None
+    makes_trainer: bool = False
 
 
 class Recorder:
@@ -149,10 +150,11 @@ class Recorder:
         elif name.startswith(_LIGHTNING) and short == "Trainer":
             self._lightning = call
             facts.trainer |= self._asked(call, *LIGHTNING_TRAINER)
-        elif short in _TRAINERS:
-            facts.loaders.add("transformers")
         elif name.startswith("ray.train") and short.endswith("Trainer"):
             self._ray(call)
+        elif short.endswith("Trainer"):
+            facts.loaders |= {"transformers"} if short in _TRAINERS else set()
+            facts.makes_trainer = True  # a class that is not in the project can be a subclass of Trainer
         return None
 
     def _load_model(self, call: CallOf, name: str) -> None:
@@ -186,7 +188,8 @@ class Recorder:
             keyword, given = "deepspeed_config", _of_arguments(arguments) if arguments else None
         unread = len(self.unread)
         taken = self._take("deepspeed", keyword, given or Argument(Opaque("the call passes none"), call.span, call.span))
-        for one in [*self.unread[unread:], *([taken] if taken is not None else [])]:
+        noted: list[Call | Unread] = [*self.unread[unread:], *([taken] if taken is not None else [])]
+        for one in noted:
             one.optimizer = self._object(call, "optimizer", 2)
             one.scheduler = self._object(call, "lr_scheduler", 5)
 

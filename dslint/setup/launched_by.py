@@ -1,0 +1,101 @@
+"""Find what starts a program: the scripts of its project that launch it, or programs that import it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.setup.command import read_command
+from dslint.setup.gather import LoadedSetup, Read
+from dslint.setup.launches import read_launch
+from dslint.setup.programs import read_python
+from dslint.setup.programs.gather import gather_call
+from dslint.setup.project import Project, project_of
+from dslint.setup.shell.script import read_script
+from dslint.setup.shell.syntax import NoParser
+
+_MOST_IMPORTERS = 20
+_MOST_SETUPS = 12
+
+
+def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
+    """A program that takes its config from its launch, with the setups of the launches in its project."""
+    project = project_of(path)
+    here = os.path.abspath(path)
+    leading = _leading_to(project, here)
+    leading = [_as_named(one, path) for one in leading]
+    scripts = [_as_named(one, path) for one in project.scripts_naming({os.path.basename(one).removesuffix(".py") for one in leading})]
+    setups = list(_launched(project, scripts, here, given)) or list(_imported(project, leading[1:], here, given))
+    setups = [setup for setup in setups if setup.config is not None][:_MOST_SETUPS]
+    if not setups:
+        return found
+    starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
+    left = [one for one in found.not_judged if not _is_answered(one.reason)]
+    kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
+    for setup in setups:
+        setup.documents.setdefault(shown, found.document)
+        setup.kinds.setdefault(shown, FileKind.PYTHON)
+    return replace(found, kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
+
+
+def _is_answered(reason: str) -> bool:
+    """Whether a launch answers why a program was not judged: it gives the config, or calls the function that takes it."""
+    return any(words in reason for words in ("is given at launch", "is an argument of", "no call in this program"))
+
+
+def _leading_to(project: Project, here: str) -> list[str]:
+    """A program and those that import it, directly or not."""
+    found = [here]
+    for path in found:
+        found += [one for one in project.importers_of(path) if one not in found]
+        if len(found) > _MOST_IMPORTERS:
+            break
+    return found[: _MOST_IMPORTERS + 1]
+
+
+def _launched(project: Project, scripts: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
+    """The setups of the launches in scripts that start a program which has this file in it."""
+    for path in scripts:
+        shown = path.replace(os.sep, "/")
+        try:
+            script = read_script(project.text(path), path, shown, given.environment, make=_is_makefile(path))
+        except NoParser:
+            return
+        for launched in script.launched:
+            command = read_command(launched, script)
+            launch = read_launch(command, script.source.document, path, shown, given) if command is not None else None
+            if launch is not None and launch.program is not None and launch.program.consists_of(here):
+                yield from launch.setups
+
+
+def _imported(project: Project, importers: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
+    """The setups of the calls in a file, as programs that import it make them."""
+    for path in importers:
+        shown = path.replace(os.sep, "/")
+        program = read_python(project.text(path), shown, path)
+        if program is None or not program.consists_of(here):
+            continue
+        for call in program.calls:
+            if call.integration and os.path.abspath(call.given.path) == here:
+                yield gather_call(call, program, path, shown, given, single=False)
+
+
+def _start_of(setup: LoadedSetup, shown: str) -> str:
+    given = setup.setup
+    config = f" with the DeepSpeed config {given.config}" if given.config != shown else ""
+    scripts = [path for path, kind in setup.kinds.items() if kind is FileKind.SCRIPT]
+    if scripts:
+        return f"{scripts[0]} launches it{config}"
+    return f"{given.program.path if given.program else 'a program'} imports it and passes {given.config}"
+
+
+def _as_named(path: str, beside: str) -> str:
+    """A path as the user names paths: absolute, or from the working directory."""
+    return path if os.path.isabs(beside) else os.path.relpath(path)
+
+
+def _is_makefile(path: str) -> bool:
+    return "makefile" in os.path.basename(path).lower() or path.endswith(".mk")

@@ -1,0 +1,93 @@
+"""The scripts and programs of the project around a file, found once and read when they are needed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from dslint.setup.files import SKIPPED_DIRECTORIES
+from dslint.source.read import ReadError, read
+
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
+_MOST_FILES = 10_000
+_LARGEST = 400_000
+
+
+class Project:
+    """The scripts and the Python programs below a folder, by their paths."""
+
+    def __init__(self, top: str) -> None:
+        self.scripts: list[str] = []
+        self.programs: list[str] = []
+        self._texts: dict[str, str] = {}
+        for path in _files(top):
+            name = os.path.basename(path).lower()
+            if name.endswith(_SCRIPTS) or name in ("makefile", "gnumakefile"):
+                self.scripts.append(path)
+            elif name.endswith(".py"):
+                self.programs.append(path)
+
+    def text(self, path: str) -> str:
+        """The text of a file; "" if it cannot be read, or is larger than any script or program that somebody has written."""
+        path = os.path.abspath(path)
+        if path not in self._texts:
+            try:
+                self._texts[path] = read(path) if os.path.getsize(path) <= _LARGEST else ""
+            except (ReadError, OSError):
+                self._texts[path] = ""
+        return self._texts[path]
+
+    def scripts_naming(self, names: set[str]) -> Iterator[str]:
+        """The scripts that name a program, by one of these names without its ending: as a file or as a module of a package."""
+        stems = "|".join(map(re.escape, sorted(names)))
+        word = re.compile(rf"(?<![\w-])(?:{stems})\.py\b|\w\.(?:{stems})(?![\w.])")
+        return (path for path in self.scripts if word.search(self.text(path)))
+
+    def importers_of(self, path: str) -> list[str]:
+        """The programs that may import a program: its module is named in a line that imports."""
+        module = _module(path)
+        line = re.compile(rf"^[ \t]*(?:from|import)\b[^\n#]*\b{re.escape(module)}\b", re.MULTILINE)
+        return [one for one in self.programs if one != path and module in self.text(one) and line.search(self.text(one))]
+
+
+def _module(path: str) -> str:
+    name = os.path.basename(path).removesuffix(".py")
+    return os.path.basename(os.path.dirname(path)) if name == "__init__" else name
+
+
+def project_of(path: str) -> Project:
+    """The project of a file: its repository, or else the working directory if the file is below it, or else its folder."""
+    folder = os.path.dirname(os.path.abspath(path))
+    return _project(_top(folder, os.getcwd()))
+
+
+def forget_projects() -> None:
+    """Read projects anew, because files may have changed."""
+    _project.cache_clear()
+
+
+@cache
+def _project(top: str) -> Project:
+    return Project(top)
+
+
+def _top(folder: str, here: str) -> str:
+    above = folder
+    while not os.path.exists(os.path.join(above, ".git")):
+        above, before = os.path.dirname(above), above
+        if above == before:
+            return here if os.path.join(folder, "").startswith(os.path.join(here, "")) else folder
+    return above
+
+
+def _files(top: str) -> Iterator[str]:
+    count = 0
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_DIRECTORIES)
+        for name in sorted(files):
+            yield os.path.join(folder, name)
+        count += len(files)
+        if count > _MOST_FILES:
+            return

@@ -1,0 +1,91 @@
+"""A program that takes its config from its launch is judged with the launches of its project."""
+
+from __future__ import annotations
+
+import pytest
+
+from dslint.setup.project import forget_projects
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+BY_FLAG = (
+    "import argparse, deepspeed\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\n"
+    "deepspeed.initialize(args=parser.parse_args(), model=m%s)\n"
+)
+BROKEN = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "stagee": 3}}'
+
+LAUNCHES = {
+    "a script": {"run.sh": "deepspeed train.py --deepspeed_config ds.json\n"},
+    "a script in another folder": {"scripts/run.sh": "cd ..\ntorchrun --nproc_per_node 8 train.py --deepspeed_config ds.json\n"},
+    "a Makefile": {"Makefile": "run:\n\tdeepspeed train.py --deepspeed_config ds.json\n"},
+    "a module": {"run.sh": "deepspeed --module pkg.start --deepspeed_config ds.json\n", "pkg/start.py": "import train\n"},
+    "python -m": {"run.sh": "python -m pkg.start --deepspeed_config ds.json\n", "pkg/start.py": "import train\n"},
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_the_config_of_a_launch(folder: Folder, name: str) -> None:
+    folder.write({"train.py": BY_FLAG % "", "ds.json": BROKEN, **LAUNCHES[name]})
+    assert ("DS101", "ds.json", 1) in folder.found("train.py")
+    assert folder.results("train.py")["train.py"].not_judged == ()
+
+
+def test_every_launch_counts(folder: Folder) -> None:
+    launch = "deepspeed train.py --deepspeed_config %s.json\n"
+    folder.write({"train.py": BY_FLAG % "", "a.json": BROKEN, "b.json": BROKEN, "run.sh": launch % "a" + launch % "b"})
+    assert {path for code, path, _ in folder.found("train.py") if code == "DS101"} == {"a.json", "b.json"}
+
+
+def test_facts_of_the_program_count_in_its_launch(folder: Folder) -> None:
+    """The optimizer that the program passes replaces the one in the config of its launch."""
+    client = "import torch\nopt = torch.optim.AdamW(m.parameters())\n"
+    folder.write({"train.py": client + BY_FLAG % ", optimizer=opt", "own.py": BY_FLAG % ""})
+    folder.write({"ds.json": '{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}'})
+    folder.write({"run.sh": "".join(f"deepspeed {name}.py --deepspeed_config ds.json\n" for name in ("train", "own"))})
+    assert "DS945" in {code for code, _, _ in folder.found("train.py")} & {code for code, _, _ in folder.found("run.sh")}
+    assert "DS945" not in {code for code, _, _ in folder.found("own.py")}
+
+
+def test_a_module_of_a_launched_program(folder: Folder) -> None:
+    engine = "import deepspeed\ndef start(args):\n    deepspeed.initialize(args=args)\n"
+    main = "import argparse, deepspeed, engine\nengine.start(deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args())\n"
+    folder.write({"engine.py": engine, "main.py": main, "ds.json": BROKEN, "run.sh": "deepspeed main.py --deepspeed_config ds.json\n"})
+    assert ("DS101", "ds.json", 1) in folder.found("engine.py")
+
+
+def test_a_module_that_a_program_gives_its_config(folder: Folder) -> None:
+    """Without a launch, the arguments of the program that imports it count."""
+    engine = "import deepspeed\ndef start(ds):\n    deepspeed.initialize(config=ds)\n"
+    folder.write({"engine.py": engine, "main.py": "import engine\nengine.start({'zero_optimization': {'stagee': 3}})\n"})
+    assert ("DS101", "main.py", 2) in folder.found("engine.py")
+
+
+def test_a_program_that_no_script_launches(folder: Folder) -> None:
+    folder.write({"train.py": BY_FLAG % "", "ds.json": BROKEN, "run.sh": "deepspeed other_train.py --deepspeed_config ds.json\n"})
+    folder.write({"other_train.py": BY_FLAG % ""})
+    result = folder.results("train.py")["train.py"]
+    assert not result.is_judged
+    assert "--deepspeed_config" in result.not_judged[0].reason
+    assert not result.diagnostics
+
+
+def test_a_loop_of_its_own_is_not_the_trainer(folder: Folder) -> None:
+    """The program parses the Trainer's arguments, and hands the config to DeepSpeed itself: nothing compares them."""
+    head = "import deepspeed\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    parse = "args, = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
+    folder.write({"own.py": head + parse + "deepspeed.initialize(config=args.deepspeed, model=m)\n"})
+    folder.write({"hf.py": head + parse + "Trainer(model=m, args=args).train()\n"})
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 2, "train_batch_size": "auto"}'})
+    flags = "--deepspeed ds.json --per_device_train_batch_size 16\n"
+    folder.write({"own.sh": f"deepspeed own.py {flags}", "hf.sh": f"deepspeed hf.py {flags}"})
+    assert "DS904" in {code for code, _, _ in folder.found("hf.sh")}
+    assert "DS904" not in {code for code, _, _ in folder.found("own.sh")}
+
+
+def test_a_changed_script_is_read_again(folder: Folder) -> None:
+    folder.write({"train.py": BY_FLAG % "", "ds.json": BROKEN})
+    assert not folder.found("train.py")
+    folder.write({"run.sh": "deepspeed train.py --deepspeed_config ds.json\n"})
+    forget_projects()
+    assert folder.found("train.py")
