@@ -30,7 +30,7 @@ class Project:
                 self.programs.append(path)
 
     def text(self, path: str) -> str:
-        """The text of a file; "" if it cannot be read, or is larger than any script or program that somebody has written."""
+        """The text of a file; "" if it cannot be read, or is too large for a script or program written by hand."""
         path = os.path.abspath(path)
         if path not in self._texts:
             try:
