@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
+from dslint.cli.open_config import open_config, text_of
 from dslint.cli.options import color_option, terminal_width, wants_color
+from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
 from dslint.diagnose.reading import Source, sources_of
 from dslint.errors import UserError
 from dslint.report import diagnosis_page
+from dslint.report.diagnosis_html import as_html
+from dslint.report.diagnosis_json import as_json
+from dslint.report.diagnosis_markdown import as_markdown
+from dslint.report.redact import redacted
 from dslint.report.style import Style
+from dslint.settings import Finder, from_environment
 
 CLEAN, FOUND, NOTHING = 0, 1, 2
 
 
 @click.command(name="diagnose", short_help="Find out from its log why a job failed.")
 @click.argument("paths", nargs=-1, required=True, metavar="LOG...")
+@click.option("--config", metavar="FILE", help="The DeepSpeed config of the job, if its log does not print it.")
+@click.option("--program", metavar="FILE", help="The program, launch script or training YAML of the job, which leads to its config.")
+@click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b).")
+@click.option(
+    "--output-format", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True, help="The output format."
+)
+@click.option("--redact", is_flag=True, help="Leave out directories, host names, addresses and users, to publish the report.")
 @color_option
-def command(paths: tuple[str, ...], color: str) -> None:
+def command(
+    paths: tuple[str, ...],
+    config: str | None,
+    program: str | None,
+    model: str | None,
+    output_format: str,
+    redact: bool,  # noqa: FBT001 - click passes it by name
+    color: str,
+) -> None:
     """Find out from its log why a job failed: what ran, how it ended, the cause with its evidence, and what to change.
 
     LOG is a file, a directory with the logs of the ranks, or "-" for standard input.
@@ -31,10 +54,21 @@ def command(paths: tuple[str, ...], color: str) -> None:
       1  a cause or a finding
       2  usage error, an unreadable log, or no DeepSpeed job in the log
     """  # noqa: D301 - click needs the character itself
-    found = _diagnosed(paths)
+    found = _diagnosed(paths, _given(config, program, model))
     style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60, most=120))
-    click.echo(diagnosis_page.page(found, style), color=style.color)
+    click.echo(_report(redacted(found) if redact else found, output_format, style), color=style.color)
     sys.exit(exit_code(found))
+
+
+def _report(found: list[Diagnosis], output_format: str, style: Style) -> str:
+    match output_format:
+        case "json":
+            return as_json(found)
+        case "markdown":
+            return as_markdown(found)
+        case "html":
+            return as_html(found)
+    return diagnosis_page.page(found, style)
 
 
 def exit_code(found: list[Diagnosis]) -> int:
@@ -45,8 +79,19 @@ def exit_code(found: list[Diagnosis]) -> int:
     return CLEAN if all(diagnosis.is_clean for diagnosis in known) else FOUND
 
 
-def _diagnosed(paths: tuple[str, ...]) -> list[Diagnosis]:
+def _given(config: str | None, program: str | None, model: str | None) -> Given:
+    """What the options add to the log."""
+    if config is not None and program is not None:
+        raise click.UsageError("--config and --program cannot be combined: the program leads to its config.")
+    path = config or program
+    if path is None:
+        return Given(model=model)
+    loaded = open_config(path, Finder([from_environment(os.environ)]))
+    return Given(text_of(loaded.document), model, loaded.context.facts)
+
+
+def _diagnosed(paths: tuple[str, ...], given: Given) -> list[Diagnosis]:
     try:
-        return diagnose([Source("<stdin>", sys.stdin.buffer)] if paths == ("-",) else sources_of(paths))
+        return diagnose([Source("<stdin>", sys.stdin.buffer)] if paths == ("-",) else sources_of(paths), given)
     except OSError as error:
         raise UserError(f"cannot read {error.filename}: {error.strerror or error}") from None

@@ -1,28 +1,80 @@
-"""Diagnoses jobs from their logs: reads, reconstructs, finds the cause."""
+"""Diagnoses jobs from their logs: reads, reconstructs, finds the cause, runs the rules, compares the memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from dslint.diagnose.causes import find_causes, find_notices
-from dslint.diagnose.diagnosis import Diagnosis
+from dslint.diagnose.causes.gpu_memory import figures_of
+from dslint.diagnose.context import NOTHING, Given, config_of, context_of, model_in
+from dslint.diagnose.diagnosis import Cause, Diagnosis
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.job import Job
+from dslint.diagnose.memory import Way, Workshop, estimated, measured, ways_to_fit
 from dslint.diagnose.outcome import outcome_of
 from dslint.diagnose.reading import Source
+from dslint.diagnose.rules import findings_of
+from dslint.facts import Release
+from dslint.facts.gpus import GIB
+
+COMPARABLE = Release(0, 9, 0)
+"""The first release with which the estimate was compared."""
+
+GENERAL = ("dslint fit", "raise gradient_accumulation_steps")
+"""Words of general advice, which changes for this job replace."""
 
 
-def diagnose(sources: Iterable[Source]) -> list[Diagnosis]:
+def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosis]:
     """The diagnosis of each job in some logs, in the order of their start.
 
     Raises:
         OSError: a log cannot be read.
+        UserError: the given model does not exist, or is not supported.
     """
-    return [diagnose_job(job) for job in jobs_of(EventReader().read(sources))]
+    return [diagnose_job(job, given) for job in jobs_of(EventReader().read(sources))]
 
 
-def diagnose_job(job: Job) -> Diagnosis:
-    """The diagnosis of one job."""
+def diagnose_job(job: Job, given: Given = NOTHING) -> Diagnosis:
+    """The diagnosis of one job; raises `UserError` for a model that does not exist."""
     outcome = outcome_of(job)
-    return Diagnosis(job, outcome, find_causes(job, outcome), find_notices(job))
+    found = Diagnosis(job, outcome, find_causes(job, outcome), find_notices(job))
+    context = context_of(job, given)
+    loaded = config_of(job, context, given)
+    if loaded is None:
+        return found
+    place = job.facts["config"].place if given.config is None and "config" in job.facts else None
+    found.findings = findings_of(job, loaded, place.file if place else "the config")
+    model = model_in(job, given)
+    if model is None or loaded.unusable or context.facts.deepspeed < COMPARABLE:
+        return found
+    shop = Workshop(job, context, loaded, model)
+    estimate = estimated(shop)
+    if estimate is not None:
+        found.measured = measured(job, estimate)
+        found.causes = [_with_changes(shop, cause) if cause.kind == "oom" else cause for cause in found.causes]
+    return found
+
+
+def _with_changes(shop: Workshop, cause: Cause) -> Cause:
+    """The cause, with changes of the config that would have made the job fit."""
+    event = next((event for event in shop.job.of("oom") if event.place == cause.evidence[0].place), None)
+    figures = figures_of(event) if event else None
+    if figures is None or not figures.capacity or figures.free is None:
+        return cause
+    room = figures.capacity - sum(figures.others)
+    ways = ways_to_fit(shop, (room - figures.free + figures.request) / GIB, room / GIB)
+    if not ways:
+        return cause
+    told = [_told(way) for way in ways]
+    rest = [advice for advice in cause.advice if not any(general in advice for general in GENERAL)]
+    changes = next((way.diff for way in ways if way.diff), "")
+    return replace(cause, advice=(*rest, *told), changes=changes)
+
+
+def _told(way: Way) -> str:
+    """A change in a sentence."""
+    name = f"{way.name[0].upper()}{way.name[1:]}"
+    program = f" In the program: {way.program}." if way.program else ""
+    return f"{name}: the peak falls to about {way.peak:.0f} GiB (estimated).{program}"

@@ -51,7 +51,8 @@ def _ranks(job: Job) -> Iterator[Row]:
     nodes = job.get("nodes")
     sure = "ranks" in job.facts or "data_parallel" in job.facts
     on = f" on {nodes} machine{'s' if nodes != 1 else ''}" if nodes else ""
-    yield Row("ranks", f"{known.value}{on}" if sure else f"at least {known.value}", known.place)
+    seen = f"at least {known.value}" if known.value > 1 else "1, as far as the log shows"
+    yield Row("ranks", f"{known.value}{on}" if sure else seen, known.place)
 
 
 def _parallel(job: Job) -> Iterator[Row]:

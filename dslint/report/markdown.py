@@ -42,7 +42,7 @@ def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 
     said = verdict(results)
     before = f"### dslint: {said[0].lower()}{said[1:]}\n"
     after = _remarks(results)
-    tables = [(f"\n#### {_escaped(visible(file.path))}\n\n{HEAD}", list(_rows(file))) for file in results.files]
+    tables = [(f"\n#### {escaped(visible(file.path))}\n\n{HEAD}", list(_rows(file))) for file in results.files]
     kept = _fitting(tables, LIMIT - _size(before) - _size(after) - 100)
     out.write(before)
     for (head, rows), shown in zip(tables, kept, strict=True):
@@ -62,8 +62,8 @@ def _rows(file: FileResult) -> Iterator[Row]:
 
 
 def _row(place: str, severity: Severity, code: str, parts: Iterable[str | None]) -> Row:
-    finding = "<br>".join(_escaped(part) for part in parts if part)
-    return Row(severity, f"| {place} | {severity.value} | {_escaped(code)} | {finding} |\n")
+    finding = "<br>".join(escaped(part) for part in parts if part)
+    return Row(severity, f"| {place} | {severity.value} | {escaped(code)} | {finding} |\n")
 
 
 def _line_and_column(diagnostic: Diagnostic) -> str:
@@ -96,7 +96,7 @@ def _remarks(results: Results) -> str:
     if not lines:
         return ""
     more = len(lines) - REMARKS
-    text = "".join(f"- {_escaped(line)}\n" for line in lines[:REMARKS]) + (f"- and {more:,} more\n" if more > 0 else "")
+    text = "".join(f"- {escaped(line)}\n" for line in lines[:REMARKS]) + (f"- and {more:,} more\n" if more > 0 else "")
     if len(lines) <= LONG:
         return f"\n{text}"
     return f"\n<details>\n<summary>{count(len(lines), 'remark')}</summary>\n\n{text}\n</details>\n"
@@ -111,7 +111,7 @@ _SPECIAL = re.compile(
 by an invisible `<wbr>`."""
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """A text as inert Markdown, in one line."""
     return "<br>".join(_SPECIAL.sub(_inert, line) for line in clipped(visible_lines(text), TEXT).split("\n"))
 

@@ -1,0 +1,127 @@
+"""What a job's log says, as the facts, the config and the model that the rest of dslint works with."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+from dslint.config.context import Context
+from dslint.config.load import Loaded, load_text
+from dslint.diagnose.job import Job
+from dslint.errors import UserError
+from dslint.facts import Facts, Integration, Release
+from dslint.facts.gpus import GIB, Gpu, gpu_named
+from dslint.facts.model_config import describe
+from dslint.memory.families import read_shape
+from dslint.memory.given import ModelRequest, model_of
+from dslint.memory.numbers import of_numbers
+from dslint.memory.shapes import Model
+
+PAGE = 4096
+"""What capacities are rounded to: messages print two digits."""
+
+
+class Given(NamedTuple):
+    """What a person adds to the log: the text of the config, the name or the path of the model, and facts of the program."""
+
+    config: str | None = None
+    model: str | None = None
+    facts: Facts | None = None
+
+
+NOTHING = Given()
+
+
+def context_of(job: Job, given: Given = NOTHING) -> Context:
+    """The facts of a job. What its log says counts more than what its program suggests."""
+    ranks, gpu = job.ranks(), _gpu(job)
+    told = {
+        "deepspeed": _release(job),
+        "world_size": ranks.value if ranks else None,
+        "nodes": job.get("nodes"),
+        "tensor_parallel": job.get("tensor"),
+        "pipeline_parallel": job.get("pipeline"),
+        "sequence_parallel": job.get("sequence"),
+        "integration": Integration(job.get("integration")) if job.get("integration") else None,
+        "gpu": gpu,
+        "gpu_memory": _capacity(job) or (gpu.memory if gpu else None),
+        "model": describe(job.get("model_config")) if job.get("model_config") else None,
+    }
+    return Context((given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None}))
+
+
+def _release(job: Job) -> Release | None:
+    try:
+        release = Release.parse(str(job.get("release")))
+    except ValueError:
+        return None
+    return release if release.may_exist else None
+
+
+def _gpu(job: Job) -> Gpu | None:
+    try:
+        return gpu_named(job.get("gpu")) if job.get("gpu") else None
+    except ValueError:
+        return None
+
+
+def _capacity(job: Job) -> int | None:
+    """The memory of a GPU in bytes, as PyTorch or nvidia-smi print it."""
+    if job.get("gpu_capacity"):
+        return int(job.get("gpu_capacity") * GIB) // PAGE * PAGE
+    memory = job.get("gpu_memory")
+    return memory if isinstance(memory, int) else None
+
+
+def config_of(job: Job, context: Context, given: Given = NOTHING) -> Loaded | None:
+    """The config of a job: the given one, or the one that its log prints; None if there is none."""
+    if given.config is not None:
+        return load_text(given.config, context)
+    data = job.get("config")
+    return load_text(json.dumps(data, indent=4), context) if isinstance(data, dict) else None
+
+
+def model_in(job: Job, given: Given = NOTHING) -> Model | None:
+    """The model of a job, if its shape is known: as given, as transformers printed it, by its name, or by its dimensions.
+
+    Raises:
+        UserError: the given model does not exist, or is not supported.
+    """
+    if given.model is not None:
+        return model_of(ModelRequest(name=given.model)).model
+    for attempt in (_printed, _named, _measured):
+        try:
+            found = attempt(job)
+        except UserError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _printed(job: Job) -> Model | None:
+    data = job.get("model_config")
+    return read_shape(data, str(job.get("model_name") or "of the log")) if data else None
+
+
+def _named(job: Job) -> Model | None:
+    name = job.get("model_name")
+    if not name:
+        return None
+    return model_of(ModelRequest(name=re.split(r"[/\\]", str(name).rstrip("/\\"))[-1].lower())).model
+
+
+def _measured(job: Job) -> Model | None:
+    """A model of the dimensions that the log names. Only with its number of parameters they say enough."""
+    params = job.get("params")
+    if not params or not job.get("hidden") or not job.get("layers"):
+        return None
+    return of_numbers(
+        params,
+        hidden=job.get("hidden"),
+        layers=job.get("layers"),
+        heads=job.get("heads"),
+        kv_heads=job.get("kv_heads"),
+        vocabulary=job.get("vocabulary"),
+    )

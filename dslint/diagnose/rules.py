@@ -1,0 +1,24 @@
+"""Runs the rules on the config of a job, with the facts of its log."""
+
+from __future__ import annotations
+
+from dslint.config.load import Loaded
+from dslint.diagnose.job import Job, state_after_init
+from dslint.diagnostics import Diagnostic, Phase, Severity
+from dslint.lint.document import lint_loaded
+from dslint.registry.rules import default_rules
+
+SURVIVED_INIT = frozenset({Phase.LOAD, Phase.PARSE, Phase.INITIALIZE})
+LEAST = Severity.WARNING
+
+
+def findings_of(job: Job, loaded: Loaded, shown: str) -> list[Diagnostic]:
+    """The errors and warnings about a config, except crashes in phases that the job has survived."""
+    if loaded.unusable:
+        return []
+    survived = set(SURVIVED_INIT) if state_after_init(job) or "attribute" in job.counts else set()
+    if any(event.kind == "step" for event in job.steps):
+        survived |= {*SURVIVED_INIT, Phase.STEP}
+    found = lint_loaded(loaded, shown, default_rules()).diagnostics
+    kept = [finding for finding in found if finding.severity.rank >= LEAST.rank and finding.phase not in survived]
+    return sorted(kept, key=lambda finding: -finding.severity.rank)

@@ -1,0 +1,108 @@
+"""The HTML format of `dslint diagnose`: one page without scripts, with a chart of the memory over the lines of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+
+from dslint.diagnose.diagnosis import Cause, Diagnosis
+from dslint.diagnose.job import Job, Moment
+from dslint.diagnose.summary import rows
+from dslint.report.style import clipped, visible
+
+WIDTH, HEIGHT = 900, 300
+LEFT, RIGHT, TOP, BOTTOM = 70, 20, 20, 40
+LONGEST = 1000
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse } td, th { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top }
+pre { background: #f4f4f4; padding: .6rem; overflow-x: auto } .line { color: #666 }
+.cause { border-left: 4px solid #c00; padding-left: 1rem }
+.notice { border-left: 4px solid #c80; padding-left: 1rem } .todo { color: #064 }
+"""
+
+
+def as_html(found: Sequence[Diagnosis]) -> str:
+    """The diagnoses as a page."""
+    body = "\n".join(line for number, one in enumerate(found, 1) for line in _job(one, f" {number}" if len(found) > 1 else ""))
+    head = f'<head><meta charset="utf-8"><title>dslint diagnose</title><style>{STYLE}</style></head>'
+    return f'<!doctype html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>'
+
+
+def _job(found: Diagnosis, number: str) -> Iterator[str]:
+    yield f"<h1>Job{number}: {_text(found.outcome.end.value)}</h1><p>{_text(found.outcome.sentence)}</p>"
+    for kind, causes in (("cause", found.causes), ("notice", found.notices)):
+        for cause in causes:
+            yield from _cause(kind, cause)
+    facts = "".join(
+        f'<tr><th>{_text(row.name)}</th><td>{_text(row.value)}</td><td class="line">{row.place.line if row.place else ""}</td></tr>'
+        for row in rows(found.job)
+    )
+    if facts:
+        yield f"<h2>What ran</h2><table>{facts}</table>"
+    if found.job.moments:
+        yield f"<h2>Memory of rank 0, in GiB</h2>{chart(found.job)}"
+    for one in found.measured:
+        yield f"<p>{_text(one.moment.label)}: {one.moment.now:.2f} GiB measured, {one.estimated:.2f} GiB estimated</p>"
+    if found.findings:
+        yield "<h2>Rules on the config of this job</h2><ul>"
+        yield from (
+            f"<li><b>{_text(finding.code)}</b> {_text(finding.message)} {_text(finding.help or '')}</li>" for finding in found.findings
+        )
+        yield "</ul>"
+
+
+def _cause(kind: str, cause: Cause) -> Iterator[str]:
+    yield f'<div class="{kind}"><h2>{_text(cause.title)}</h2>'
+    place = [f"rank {cause.rank}"] if cause.rank is not None else []
+    place += [f"on {cause.host}"] if cause.host else []
+    place += [f"at {cause.when}"] if cause.when else []
+    yield f"<p>{_text(' '.join(place))}</p>" if place else ""
+    yield from (f"<p>{_text(sentence)}</p>" for sentence in cause.why)
+    yield from (f'<p class="todo">&#8594; {_text(advice)}</p>' for advice in cause.advice)
+    for block in (cause.changes, "\n".join(clipped(f"{shown.place}: {shown.text}", LONGEST) for shown in cause.evidence)):
+        yield f"<pre>{chr(10).join(_text(line) for line in block.splitlines())}</pre>" if block else ""
+    yield "</div>"
+
+
+def chart(job: Job) -> str:
+    """The memory over the moments at which DeepSpeed or Megatron printed it, as SVG: what tensors held, and their peaks."""
+    moments = job.moments
+    capacity = job.get("gpu_capacity") or 0
+    most = max(capacity, *(moment.most for moment in moments), *(moment.now for moment in moments), 0.01)
+
+    def across(index: int) -> float:
+        return LEFT + (index + 0.5) / len(moments) * (WIDTH - LEFT - RIGHT)
+
+    def up(size: float) -> float:
+        return HEIGHT - BOTTOM - size / most * (HEIGHT - TOP - BOTTOM)
+
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="11">']
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = up(share * most)
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ccc"/>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{share * most:.1f}</text>')
+    parts += (_bar(moment, across(index), up, (WIDTH - LEFT - RIGHT) / len(moments) * 0.8) for index, moment in enumerate(moments))
+    if capacity:
+        y = up(capacity)
+        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="#c00" stroke-dasharray="6 4"/>')
+    parts.append(
+        f'<text x="{LEFT}" y="{HEIGHT - 10}">dark: held by tensors; light: peak since the moment before; dashed: the GPU</text></svg>'
+    )
+    return "\n".join(parts)
+
+
+def _bar(moment: Moment, x: float, up: Callable[[float], float], width: float) -> str:
+    floor = up(0.0)
+    title = f"{_text(moment.label)} (line {moment.place.line}): {moment.now:.2f} GiB, peak {moment.most:.2f} GiB"
+    left = x - width / 2
+    return (
+        f"<g><title>{title}</title>"
+        f'<rect x="{left:.1f}" y="{up(moment.most):.1f}" width="{width:.1f}" height="{floor - up(moment.most):.1f}" fill="#a9c3e6"/>'
+        f'<rect x="{left:.1f}" y="{up(moment.now):.1f}" width="{width:.1f}" height="{floor - up(moment.now):.1f}" fill="#1f4e9c"/></g>'
+    )
+
+
+def _text(text: str) -> str:
+    return escape(visible(text))

@@ -1,0 +1,61 @@
+"""The Markdown format of `dslint diagnose`, for issues and chats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dslint.diagnose.diagnosis import Cause, Diagnosis
+from dslint.diagnose.reading import Place
+from dslint.diagnose.summary import rows
+from dslint.report.markdown import escaped
+from dslint.report.style import clipped, visible
+
+LONGEST = 500
+"""The most characters of a line of the log."""
+
+
+def as_markdown(found: Sequence[Diagnosis]) -> str:
+    """The diagnoses as Markdown."""
+    return "\n".join(line for number, one in enumerate(found, 1) for line in _job(one, f" {number}" if len(found) > 1 else ""))
+
+
+def _job(found: Diagnosis, number: str) -> Iterator[str]:
+    yield f"### dslint diagnose: job{number}"
+    yield ""
+    yield escaped(found.outcome.sentence)
+    facts = rows(found.job)
+    if facts:
+        yield from ("", "| what ran | | line |", "| --- | --- | --- |")
+        yield from (f"| {escaped(row.name)} | {escaped(row.value)} | {_line(row.place)} |" for row in facts)
+    for title, causes in (("Cause", found.causes), ("Also in the log", found.notices)):
+        for cause in causes:
+            yield from _cause(title, cause)
+    if found.measured:
+        yield from ("", "| memory of a rank | measured | estimated | line |", "| --- | --- | --- | --- |")
+        for one in found.measured:
+            yield f"| {escaped(one.moment.label)} | {one.moment.now:.2f} GiB | {one.estimated:.2f} GiB | {_line(one.moment.place)} |"
+    if found.findings:
+        yield from ("", "#### Rules on the config of this job", "")
+        yield from (f"- **{finding.code}** {escaped(finding.message)} {escaped(finding.help or '')}".rstrip() for finding in found.findings)
+    yield ""
+
+
+def _cause(title: str, cause: Cause) -> Iterator[str]:
+    yield from ("", f"#### {title}: {escaped(cause.title)}", "")
+    place = [f"rank {cause.rank}"] if cause.rank is not None else []
+    place += [f"on {cause.host}"] if cause.host else []
+    place += [f"at {cause.when}"] if cause.when else []
+    if place:
+        yield f"- {escaped(' '.join(place))}"
+    yield from (f"- {escaped(sentence)}" for sentence in cause.why)
+    yield from (f"- **To do:** {escaped(advice)}" for advice in cause.advice)
+    if cause.changes:
+        yield from ("", "```diff", *(visible(line).replace("```", "") for line in cause.changes.splitlines()), "```")
+    if cause.evidence:
+        yield from ("", "```text")
+        yield from (clipped(visible(f"{shown.place}: {shown.text}"), LONGEST).replace("```", "") for shown in cause.evidence)
+        yield "```"
+
+
+def _line(place: Place | None) -> str:
+    return str(place.line) if place else ""

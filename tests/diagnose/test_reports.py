@@ -1,0 +1,150 @@
+"""The reports of `dslint diagnose`, its options and exit codes."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli.diagnose import command
+from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, traceback
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples/logs/out-of-memory.log"
+FORMATS = ("text", "json", "markdown", "html")
+
+
+def run(*arguments: str | Path, stdin: str | None = None) -> tuple[int, str]:
+    done = CliRunner().invoke(command, [str(argument) for argument in arguments], input=stdin)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+def test_json_says_everything() -> None:
+    code, text = run(EXAMPLE, "--output-format", "json")
+    (job,) = json.loads(text)["jobs"]
+    assert code == 1
+    assert job["outcome"]["end"] == "failed"
+    assert {fact["name"]: fact["value"] for fact in job["facts"]}["ranks"] == "4 on 1 machine"
+    (cause,) = job["causes"]
+    assert (cause["kind"], cause["rank"], cause["certain"]) == ("oom", 2, True)
+    assert "train_micro_batch_size_per_gpu" in cause["changes"]
+    assert [finding["code"] for finding in job["findings"]] == ["DS501"]
+    after = next(row for row in job["memory"] if row["estimated"] is not None)
+    assert after["allocated"] == pytest.approx(after["estimated"], rel=0.02)
+
+
+class Tags(HTMLParser):
+    """Checks that tags are closed in order, and collects the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "line", "rect"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("line", "rect"):
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_html_is_well_formed_and_has_a_chart() -> None:
+    _, text = run(EXAMPLE, "--output-format", "html")
+    page = Tags()
+    page.feed(text)
+    assert page.open == []
+    assert "ran out of memory in the loss" in page.text
+    assert "<svg" in text
+    assert "<script" not in text
+
+
+def test_what_a_log_says_is_inert_in_markup(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        "\n".join([STARTED, traceback("ValueError: <script>alert(1)</script> [a](http://b) `|\x1b[31m"), RETURNED.format(code=1)])
+    )
+    assert "<script>" not in run(log, "--output-format", "html")[1]
+    markdown = run(log, "--output-format", "markdown")[1].partition("```text")[0]
+    assert "<script>" not in markdown
+    assert "[a](http" not in markdown
+    assert "\x1b" not in run(log)[1]
+
+
+SECRET = "/home/jane/secret-project"
+
+
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_redacted_reports_name_no_place(tmp_path: Path, output_format: str) -> None:
+    log = tmp_path / "job.log"
+    host = "gpu-node-17"
+    lines = [
+        f"{host}: {STARTED}",
+        traceback(
+            "FileNotFoundError: [Errno 2] No such file: '/data/corpus-x/index.npy' at 10.1.2.3",
+            (f"{SECRET}/train.py", 3, "main", "run()"),
+            prefix=f"{host}: [rank4]: ",
+        ),
+        f"srun: error: {host}: task 0: Exited with exit code 1",
+    ]
+    log.write_text("\n".join(lines))
+    _, plain = run(log, "--output-format", output_format)
+    _, text = run(log, "--output-format", output_format, "--redact")
+    hidden = ("jane", "corpus-x", "10.1.2.3", host, str(tmp_path))
+    assert any(word in plain.replace("<wbr>", "") for word in hidden)
+    assert [word for word in hidden if word in text.replace("<wbr>", "")] == []
+    assert "index.npy" in text.replace("<wbr>", "")
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ([STARTED, FINISHED], 0),
+        ([STARTED, traceback(OOM), RETURNED.format(code=1)], 1),
+        ([STARTED], 1),
+        (["nothing of a job"], 2),
+        ([], 2),
+    ],
+)
+def test_exit_codes(lines: list[str], code: int) -> None:
+    assert run("-", stdin="\n".join(lines))[0] == code
+
+
+def test_a_folder_of_rank_logs_is_one_job(tmp_path: Path) -> None:
+    for rank in (0, 1, 10):
+        (tmp_path / f"rank_{rank}.log").write_text(STARTED + "\n" + (traceback("ValueError: no") if rank == 10 else ""))
+    _, text = run(tmp_path, "--output-format", "json")
+    (job,) = json.loads(text)["jobs"]
+    assert [(cause["rank"], cause["evidence"][0]["file"]) for cause in job["causes"]] == [(10, str(tmp_path / "rank_10.log"))]
+
+
+def test_a_log_that_cannot_be_read(tmp_path: Path) -> None:
+    done = CliRunner().invoke(command, [str(tmp_path / "missing.log")])
+    assert "missing.log" in str(done.exception)
+
+
+def test_the_config_and_the_model_may_be_given(tmp_path: Path) -> None:
+    config = tmp_path / "ds.json"
+    config.write_text('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}')
+    log = tmp_path / "job.log"
+    log.write_text(
+        "\n".join(
+            [
+                STARTED,
+                "After initializing ZeRO optimizer",
+                "MA 11.21 GB         Max_MA 11.3 GB         CA 12.0 GB         Max_CA 12 GB ",
+                FINISHED,
+            ]
+        )
+    )
+    (job,) = json.loads(run(log, "--output-format", "json", "--config", config, "--model", "llama-3-8b")[1])["jobs"]
+    assert [finding["code"] for finding in job["findings"]] == ["DS501"]
+    assert [row["estimated"] is not None for row in job["memory"]] == [True]
+    assert run(log, "--config", config, "--program", config)[0] == 2
