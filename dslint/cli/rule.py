@@ -27,8 +27,7 @@ ENOUGH = 4 * 2**20
 @click.option(
     "--error",
     metavar="TEXT|FILE|-",
-    help="Find the rules behind an error of DeepSpeed, transformers, Accelerate or Lightning: its message or traceback, "
-    'a log file, or "-" for standard input.',
+    help='Find the cause of an error, and the rules behind it: a message, a traceback, a log file, or "-" for standard input.',
 )
 @click.option(
     "--key",
@@ -39,7 +38,7 @@ ENOUGH = 4 * 2**20
 def command(word: str | None, error: str | None, key: str | None, color: str) -> None:
     """Explain a rule: what it finds, why it matters, what to write instead. Without CODE or NAME, list all rules.
 
-    With --error, exit with 1 if no rule explains the error; with --key, if no rule is about the key.
+    With --error, exit with 1 if no cause is known; with --key, if no rule is about the key.
     """
     run_settings(Finder([from_environment(os.environ)]))[
         "plugins"
@@ -77,16 +76,15 @@ def _concerns(path: str, key: str) -> bool:
 
 
 def _behind(text: str, *, color: bool, width: int) -> int:
-    """Print the rules behind an error, and return the exit code."""
-    from dslint.diagnose.parse_log import errors_in
-    from dslint.diagnose.search import find
+    """Print the causes of an error and the rules behind it, and return the exit code."""
+    from dslint.diagnose.explain import explain
     from dslint.report import errors_page
 
-    found = [(raised, find(raised)) for raised in errors_in(_text_of(text))]
-    if not found:
+    explanation = explain(_text_of(text))
+    if not explanation.read:
         raise click.UsageError("--error got an empty text.")
-    click.echo(errors_page.render(found, {rule.code: rule for rule in all_rules()}, color=color, width=width), color=True)
-    return FOUND if any(matches for _, matches in found) else NOTHING
+    click.echo(errors_page.render(explanation, {rule.code: rule for rule in all_rules()}, color=color, width=width), color=True)
+    return FOUND if explanation.causes else NOTHING
 
 
 def _text_of(given: str) -> str:

@@ -73,10 +73,15 @@ def errors_in(text: str) -> list[LoggedError]:
 
     If the text names no error type, each line counts as a message.
     """
-    lines = [_PREFIX.sub("", _ANSI.sub("", line)) for line in text.replace("\r", "\n").split("\n")]
+    lines = clean_lines(text)
     told = dict.fromkeys(line for line in reversed(lines) if line.strip())
     found = list(_named(lines))[::-1] or [raised for line in list(told)[:LAST] for raised in read_error("", line)]
     return list(dict.fromkeys(found))[:LAST]
+
+
+def clean_lines(text: str) -> list[str]:
+    """The lines of a text without colours and without the prefixes of launchers."""
+    return [_PREFIX.sub("", _ANSI.sub("", line)) for line in text.replace("\r", "\n").split("\n")]
 
 
 def read_error(kind: str, message: str) -> list[LoggedError]:

@@ -1,10 +1,11 @@
-"""The output of `dslint rule --error`: each error that was found in the text, and the rules that may explain it."""
+"""The output of `dslint rule --error`: the causes of the errors in a text, what to do, and the rules behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dslint.diagnose.parse_log import LoggedError
+from dslint.diagnose import texts
+from dslint.diagnose.explain import Explained, Explanation, codes
 from dslint.diagnose.search import EXACT, PART, SIMILAR, Match
 from dslint.diagnostics import Phase
 from dslint.report.style import Style, clipped, visible, wrap
@@ -25,29 +26,45 @@ MOST = 6
 """The most rules shown for an error, and keys shown for a rule."""
 
 
-def render(found: Sequence[tuple[LoggedError, Sequence[Match]]], rules: Mapping[str, RuleInfo], *, color: bool, width: int) -> str:
-    """The page for the errors of a text, the last first, each with the rules that may explain it (perhaps none)."""
+def render(explanation: Explanation, rules: Mapping[str, RuleInfo], *, color: bool, width: int) -> str:
+    """The page for the errors of a text: the causes with their rules, then what follows from them."""
     style = Style(color=color, width=width)
-    known = [(raised, matches) for raised, matches in found if matches]
-    if not known:
-        return "\n".join(_nothing(found, style))
-    blocks = ["\n".join(_error(raised, matches, rules, style)) for raised, matches in known]
-    end = f"To find the mistake in a config: dslint check FILE. To explain a rule: dslint rule {known[0][1][0].code}"
-    blocks.append("\n".join(wrap(end, width)))
+    if not explanation.causes:
+        return "\n".join(_nothing(explanation, style))
+    blocks = ["\n".join(_cause(explained, rules, style)) for explained in explanation.causes[:MOST]]
+    if explanation.others:
+        blocks.append("\n".join(_others(explanation.others, style)))
+    named = [code for explained in explanation.causes for code in codes(explained)]
+    if named:
+        end = f"To find the mistake in a config: dslint check FILE. To explain a rule: dslint rule {named[0]}"
+        blocks.append("\n".join(wrap(end, width)))
     return "\n\n".join(blocks)
 
 
-def _error(raised: LoggedError, matches: Sequence[Match], rules: Mapping[str, RuleInfo], style: Style) -> Iterator[str]:
-    first, *more = wrap(clipped(visible(str(raised)), 400), style.width)
-    yield style.paint(first, "bold")
-    yield from (style.paint(line, "bold") for line in more)
-    yield from wrap(_how_sure(matches[0]), style.width)
+def _cause(explained: Explained, rules: Mapping[str, RuleInfo], style: Style) -> Iterator[str]:
+    yield from (style.paint(line, "bold") for line in wrap(clipped(visible(explained.printed), 400), style.width))
+    if explained.known:
+        yield from wrap(f"Cause: {visible(explained.known.cause)}", style.width)
+        yield from wrap(f"What to do: {visible(explained.known.advice)}", style.width)
+    else:
+        yield from wrap(_how_sure(explained.rules[0]), style.width)
+    keys = {match.code: match.keys for match in explained.rules}
+    shown = codes(explained)
+    for code in shown[:MOST]:
+        yield ""
+        yield from _rule(rules[code].load(), keys.get(code, ()), style)
+    if len(shown) > MOST:
+        yield ""
+        yield f"  and {len(shown) - MOST} more: {', '.join(shown[MOST:])}"
+
+
+def _others(matches: Sequence[texts.Match], style: Style) -> Iterator[str]:
+    """The known texts that are not causes, one sentence each."""
+    yield "Also in this text:"
     for match in matches[:MOST]:
-        yield ""
-        yield from _rule(match, rules[match.code].load(), style)
-    if len(matches) > MOST:
-        yield ""
-        yield f"  and {len(matches) - MOST} more: {', '.join(match.code for match in matches[MOST:])}"
+        first, *more = wrap(f"line {match.line_number}: {visible(match.cause)}", style.width - 4)
+        yield f"  - {first}"
+        yield from (f"    {line}" for line in more)
 
 
 def _how_sure(match: Match) -> str:
@@ -62,26 +79,27 @@ def _how_sure(match: Match) -> str:
     return "Not a known message. Possible causes, judging by where it was raised:"
 
 
-def _rule(match: Match, rule: Rule, style: Style) -> Iterator[str]:
+def _rule(rule: Rule, keys: Sequence[str], style: Style) -> Iterator[str]:
     yield f"  {style.paint(rule.code, COLORS[rule.severity], 'bold')} {style.paint(rule.name, 'bold')}"
     yield from ("    " + line for line in wrap(rule.summary, style.width - 4))
-    if match.keys:
-        others = len(match.keys) - MOST
-        at = f"at {', '.join(match.keys[:MOST])}" + (f" and {count(others, 'other key')}" if others > 0 else "")
+    if keys:
+        others = len(keys) - MOST
+        at = f"at {', '.join(keys[:MOST])}" + (f" and {count(others, 'other key')}" if others > 0 else "")
         yield from ("    " + line for line in wrap(at, style.width - 4))
 
 
-def _nothing(found: Sequence[tuple[LoggedError, Sequence[Match]]], style: Style) -> Iterator[str]:
-    """What to do about an error that matches no record."""
-    for raised, _ in found[:MOST]:
+def _nothing(explanation: Explanation, style: Style) -> Iterator[str]:
+    """What to do about a text without a known cause."""
+    if explanation.others:
+        yield from _others(explanation.others, style)
+        yield ""
+        yield from wrap(explanation.others[0].advice, style.width)
+        return
+    for raised in explanation.read[:MOST]:
         yield from wrap(clipped(visible(str(raised)), 400), style.width)
     yield ""
-    text = " ".join(str(raised) for raised, _ in found).lower()
-    if "out of memory" in text or "outofmemory" in text:
-        advice = "The GPU ran out of memory. dslint estimate FILE shows what uses it; dslint fit FILE shows what to change."
-    else:
-        advice = (
-            "No rule explains this error: no mistake that dslint finds is known to raise it. Run dslint check FILE to check the config, or"
-            " dslint probe FILE to run it in the real DeepSpeed."
-        )
+    advice = (
+        "No rule explains this error: no mistake that dslint finds is known to raise it. Run dslint check FILE to check the config, or"
+        " dslint probe FILE to run it in the real DeepSpeed."
+    )
     yield from wrap(advice, style.width)

@@ -173,7 +173,7 @@ def test_a_long_log_is_read_at_its_end(tmp_path: Path) -> None:
         (("--error", "-"), "{" * 100_000, 1, "known to raise it"),
         (("--error", "-"), "Error: " * 20_000, 1, "known to raise it"),
         (("--error", "\x1b[31mKeyError: 'a'\x1b[0m"), None, 1, "KeyError"),
-        (("--error", "CUDA out of memory"), None, 1, "dslint estimate"),
+        (("--error", "CUDA out of memory"), None, 0, "dslint estimate"),
     ],
 )
 def test_bad_input_is_normal_input(arguments: tuple[str, ...], given: str | None, code: int, words: str) -> None:

@@ -1,0 +1,74 @@
+"""Explain a pasted text or the end of a log: its causes, with the rules behind them, before what only follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dslint.diagnose import search, texts
+from dslint.diagnose.parse_log import LoggedError, clean_lines, errors_in
+
+
+class Explained(NamedTuple):
+    """An error of a text, with what says its cause: an entry of the table of known texts, or recorded errors of rules, or both."""
+
+    printed: str
+    known: texts.Match | None
+    rules: tuple[search.Match, ...]
+
+
+class Explanation(NamedTuple):
+    """What a text tells: the errors that are causes, most likely first; the known texts that are not; and all errors that were read."""
+
+    causes: tuple[Explained, ...]
+    others: tuple[texts.Match, ...]
+    read: tuple[LoggedError, ...]
+
+
+def explain(text: str) -> Explanation:
+    """Explain the errors of a text.
+
+    A known text comes with the recorded errors of its line, if they are the same message. A recorded error that is only similar counts
+    if no known text is a cause. If nothing is a cause, the symptoms count as causes.
+    """
+    lines = clean_lines(text)
+    read = errors_in(text)
+    known = _first_of_each(texts.ranked(texts.match(lines)))
+    found = {raised: tuple(search.find(raised)) for raised in read}
+    causes: list[Explained] = []
+    for match in (match for match in known if match.entry.rank == texts.CAUSE):
+        line = lines[match.line_number - 1].strip()
+        own = [raised for raised in found if _is_in(raised, line)]
+        causes.append(Explained(line, match, _sure(rules for raised in own for rules in found.pop(raised))))
+    certain = bool(causes)
+    for raised, similar in found.items():
+        rules = _sure(similar) if certain and not raised.where else similar
+        if rules:
+            causes.append(Explained(str(raised), None, rules))
+    others = [match for match in known if match.entry.rank != texts.CAUSE]
+    if not causes:
+        causes = [Explained(lines[match.line_number - 1].strip(), match, ()) for match in others if match.entry.rank == texts.SYMPTOM]
+        others = [match for match in others if match.entry.rank != texts.SYMPTOM]
+    return Explanation(tuple(causes), tuple(others), tuple(read))
+
+
+def _first_of_each(matches: Iterable[texts.Match]) -> list[texts.Match]:
+    """The first match of each entry."""
+    return list({match.entry.id: match for match in reversed(list(matches))}.values())[::-1]
+
+
+def _is_in(raised: LoggedError, line: str) -> bool:
+    """Whether an error was read from a line, or begins there."""
+    return any(raised.message.startswith(part.message) and raised.kind == part.kind for part in errors_in(line))
+
+
+def _sure(rules: Iterable[search.Match]) -> tuple[search.Match, ...]:
+    """The rules with a record that is equal to the error or a part of it, each once."""
+    return tuple({rule.code: rule for rule in rules if rule.fit >= search.PART}.values())
+
+
+def codes(explained: Explained) -> Sequence[str]:
+    """The codes of the rules about an error: those with a recorded error first, then those of the known text."""
+    recorded = [rule.code for rule in explained.rules]
+    named = explained.known.entry.rules if explained.known else ()
+    return list(dict.fromkeys([*recorded, *named]))

@@ -1,0 +1,100 @@
+"""The explanation of a pasted text: causes with the rules behind them, and what only follows from them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dslint.diagnose.explain import codes, explain
+from dslint.diagnose.search import known
+from dslint.registry.rules import loaded_rules
+
+QUOTE = re.compile(r"`((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): [^`]+)`")
+"""An error with its message that the documentation of a rule quotes."""
+
+QUOTED = [
+    (rule.code, quote)
+    for rule in loaded_rules()
+    for quote in QUOTE.findall(" ".join(rule.documentation.split()))
+    if not quote.endswith((" ", "("))  # the message goes on in backticks of its own
+]
+
+FAILED = """\
+worker-1: [rank0]: Traceback (most recent call last):
+worker-1: [rank0]:   File "train.py", line 20, in <module>
+worker-1: [rank0]: RuntimeError: CUDA error: invalid device ordinal
+[2025-01-02 10:00:00,000] [INFO] [launch.py:319:sigkill_handler] Killing subprocess 4242
+[2025-01-02 10:00:00,000] [ERROR] [launch.py:325:sigkill_handler] ['python', 'train.py'] exits with return code = 1
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+"""
+
+
+def entries_of(text: str) -> list[str]:
+    return [explained.known.entry.id for explained in explain(text).causes if explained.known]
+
+
+@pytest.mark.parametrize(("code", "quote"), QUOTED, ids=[f"{code}-{quote[:40]}" for code, quote in QUOTED])
+def test_what_a_rule_quotes_leads_to_the_rule(code: str, quote: str) -> None:
+    assert code in [named for explained in explain(quote).causes for named in codes(explained)]
+
+
+@pytest.mark.parametrize("row", known(), ids=lambda row: f"{row.code}-{row.kind}-{row.message[:30]}")
+def test_every_recorded_message_has_an_answer(row: object) -> None:
+    assert isinstance(row, type(known()[0]))
+    if row.kind and row.message and "#" not in row.message:
+        where = f"{row.keys[0].rpartition('.')[2]} " if row.kind == "ValidationError" and row.keys else ""
+        assert explain(f"{row.kind}: {where}{row.message}").causes
+
+
+def test_the_cause_comes_before_what_follows_from_it() -> None:
+    explanation = explain(FAILED)
+    (cause,) = explanation.causes
+    assert cause.printed == "RuntimeError: CUDA error: invalid device ordinal"
+    assert [match.line_number for match in explanation.others] == [4, 5, 6]
+
+
+def test_a_similar_record_does_not_compete_with_a_known_text() -> None:
+    text = "ZeRORuntimeException: You are using ZeRO-Offload with a client provided optimizer (<class 'torch.optim.adamw.AdamW'>) which in most cases will yield poor performance."
+    (cause,) = explain(text).causes
+    assert codes(cause) == ["DS525", "DS526"]
+    assert cause.known
+    assert cause.known.values["optimizer"] == "<class 'torch.optim.adamw.AdamW'>"
+
+
+def test_a_known_text_and_its_record_are_one_error() -> None:
+    (cause,) = explain("'>' not supported between instances of 'str' and 'int'").causes
+    assert cause.known
+    assert codes(cause)[0] in {match.code for match in cause.rules}
+    assert {"DS104", "DS902"} <= set(codes(cause))
+
+
+def test_keys_that_pydantic_names_are_the_cause_and_its_heading_is_not() -> None:
+    explanation = explain(
+        "2 validation errors for DeepSpeedZeroConfig\nstge\n  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]"
+    )
+    assert "DS101" in codes(explanation.causes[0])
+    assert [match.entry.id for match in explanation.others] == ["pydantic-validation", "pydantic-extra-key"]
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE, Timeout(ms)=600000)", "nccl-watchdog-timeout"),
+        ("OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4294967296, reducing to 2147483648", "loss-scale-overflow"),
+    ],
+)
+def test_a_symptom_is_explained_if_there_is_no_cause(text: str, entry: str) -> None:
+    assert entries_of(text) == [entry]
+    assert entries_of(f"{text}\nRuntimeError: CUDA error: invalid device ordinal") == ["invalid-device-ordinal"]
+
+
+def test_a_follow_up_is_not_a_cause() -> None:
+    explanation = explain("torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
+    assert not explanation.causes
+    assert explanation.others[0].entry.id == "child-failed-error"
+
+
+def test_a_text_without_errors_has_no_causes() -> None:
+    assert explain("everything went well").causes == ()
+    assert explain("").read == ()
