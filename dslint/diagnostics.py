@@ -160,7 +160,11 @@ class Diagnostic(Record):
 
 
 class NotJudged(Record):
-    """Why a file, or a part of it, was not judged: a sentence that says what the user can do, and the place of the part."""
+    """Why a file, or a part of it, was not judged: a sentence that says what the user can do, and the place of the part.
+
+    `at_launch` says that the command which launches the program gives what is missing.
+    """
 
     reason: str
     range: Range | None = None
+    at_launch: bool = False

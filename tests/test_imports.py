@@ -168,16 +168,20 @@ CLEAN, WITH_A_FIX = "examples/zero3.json", "examples/ds_config.json"
 
 
 @pytest.mark.parametrize(("path", "needed"), [(CLEAN, set()), (WITH_A_FIX, {"json"})])
-def test_a_plain_check_imports_nothing_heavy(path: str, needed: set[str]) -> None:
-    imported = imported_by_check(path)
+def test_a_plain_check_imports_nothing_heavy(tmp_path: Path, path: str, needed: set[str]) -> None:
+    alone = tmp_path / "ds_config.json"  # no file near it speaks of it
+    alone.write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    imported = imported_by_check(str(alone))
     assert "dslint.report.full" in imported
     assert (HEAVY | SLOW) & {name.split(".")[0] for name in imported} == needed
     assert not [name for name in imported if name.startswith(("dslint.memory", "dslint.setup.model", "dslint.facts.model_config"))]
 
 
 @pytest.mark.parametrize("path", [CLEAN, WITH_A_FIX])
-def test_a_plain_check_imports_only_rules_that_can_run(path: str) -> None:
-    imported = imported_by_check(path)
+def test_a_plain_check_imports_only_rules_that_can_run(tmp_path: Path, path: str) -> None:
+    alone = tmp_path / "ds_config.json"
+    alone.write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    imported = imported_by_check(str(alone))
     context = infer(document := parse((ROOT / path).read_text(encoding="utf-8")), Facts())
     able, _ = by_needs(default_rules(), context)
     signals = signals_of(resolve(document, context))

@@ -106,8 +106,8 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
     """Find mistakes in DeepSpeed configs.
 
     PATH is a file, a directory, a pattern, or "-" for standard input; the default is the current directory. In directories dslint checks
-    only files that look like DeepSpeed configs. A file may also be a training setup that uses a config: a YAML file of Accelerate,
-    axolotl, LLaMA-Factory and others, a launch script, or a Python program.
+    files that look like DeepSpeed configs, and the training setups that use a config: YAML files of Accelerate, axolotl, LLaMA-Factory
+    and others, launch scripts, programs and notebooks.
 
     \b
     Exit codes:

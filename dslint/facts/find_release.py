@@ -65,8 +65,24 @@ def _near(folder: str) -> FoundRelease | None:
         for name in sorted(of_kind, key=lambda name: (len(name), name)):
             if found := _read(os.path.join(folder, name), name, reader):
                 return found
+    for name in _below(folder, names):
+        reader = _requirements if name.endswith(".txt") else _image
+        if found := _read(os.path.join(folder, name), name, reader):
+            return found
     parent = os.path.dirname(folder)
     return None if ".git" in names or parent in (folder, os.path.dirname(os.path.expanduser("~"))) else _near(parent)
+
+
+def _below(folder: str, names: set[str]) -> Iterator[str]:
+    """The files in subfolders that may name a release: `requirements/*.txt`, then `docker/Dockerfile`."""
+    for subfolder, ends in (("requirements", ".txt"), ("docker", "Dockerfile")):
+        if subfolder in names:
+            try:
+                inner = os.listdir(os.path.join(folder, subfolder))
+            except OSError:
+                continue
+            chosen = sorted((name for name in inner if name.endswith(ends)), key=lambda name: (len(name), name))
+            yield from (f"{subfolder}/{name}" for name in chosen)
 
 
 Reader = Callable[[str, str], "FoundRelease | None"]
@@ -168,6 +184,14 @@ def _conda(text: str, name: str) -> FoundRelease | None:
     return None
 
 
+def _image(text: str, name: str) -> FoundRelease | None:
+    """A Dockerfile: the requirement in a `pip install`. Of several the last one decides, as in the image."""
+    found: FoundRelease | None = None
+    for words in re.findall(r"""(?:^|[\s"'])(deepspeed(?:\[[^\]\s]*\])?[=<>~!][^\s"';&|\\]*)""", text, re.IGNORECASE):
+        found = _requirement(words, name) or found
+    return found
+
+
 _REQUIREMENT = re.compile(r"deepspeed\s*+(?:\[[^\]\[]*+\])?+\s*+\(?+([^;@()]*+)(\)?)\s*+(?:--hash.*|\\)?(?:;.*)?", re.IGNORECASE).fullmatch
 
 
@@ -219,7 +243,9 @@ FILES: tuple[tuple[str | tuple[str, ...], str | tuple[str, ...], Reader], ...] =
     ("pylock.", ".toml", _lock_file),
     ("requirements", ".txt", _requirements),
     ("pyproject.toml", "pyproject.toml", _project),
-    (("conda", "environment"), (".yml", ".yaml"), _conda),
+    (("conda", "environment", "env."), (".yml", ".yaml"), _conda),
+    ("Dockerfile", "", _image),
+    ("", (".Dockerfile", ".dockerfile"), _image),
 )
 """The files that may name a release, the most reliable first: how their names begin and end, and how each is read.
 

@@ -14,6 +14,7 @@ from dslint.errors import UserError
 from dslint.fixes.apply import fix
 from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import Target, shown
+from dslint.lint.evidence import contexts_of
 from dslint.lint.files import combined, lint_given, lint_target
 from dslint.lint.guard import failed, guarded
 from dslint.lint.results import FileResult
@@ -88,7 +89,11 @@ def fix_files(targets: Sequence[Target], finder: Finder, options: FixOptions) ->
     others = [target for target in targets if not is_setup(target.path)]
     files = {target: _fix_file(target, finder, options, ()) for target in leading}
     led = _led(leading, finder)
-    files |= {target: _fix_file(target, finder, options, led.get(normpath(shown(target.path)), ())) for target in others}
+    for target in others:
+        contexts: Sequence[Context] = led.get(normpath(shown(target.path)), ())
+        if not contexts and target.named:
+            contexts = contexts_of(target.path, finder.for_file(target.path).context)
+        files[target] = _fix_file(target, finder, options, contexts)
     changed = options.write and any(file.fixed for target in others if isinstance(file := files[target], FixedFile))
     results: list[FileResult] = []
     for target in targets:

@@ -8,10 +8,13 @@ from collections.abc import Iterable, Iterator
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
-from dslint.setup.files import SKIPPED_DIRECTORIES
+from dslint.setup.files import SKIPPED_DIRECTORIES, is_setup
 
-SUFFIXES = (".json", ".jsonc", ".json5", ".hjson", ".yaml", ".yml")
-"""Extensions of the files to check in directories; a named file may have any name."""
+CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
+"""Extensions of configs in directories, where trainings, programs and scripts are found, too; a named file may have any name."""
+
+TESTS = ("test_", "conftest.")
+"""How the names of programs begin that are found in directories and skipped: tests contain wrong configs on purpose."""
 
 
 class Target(Record):
@@ -97,7 +100,12 @@ def _walk(top: str, finder: Finder) -> Iterator[str]:
 
 def _is_included(path: str, settings: Settings) -> bool:
     wanted = settings.based("include")
-    return any(matches(path, base, patterns) for base, patterns in wanted) if wanted else path.lower().endswith(SUFFIXES)
+    if wanted:
+        return any(matches(path, base, patterns) for base, patterns in wanted)
+    name = os.path.basename(path).lower()
+    if name.endswith(".py"):
+        return not name.startswith(TESTS) and not name.endswith("_test.py")
+    return name.endswith(CONFIGS) or is_setup(name)
 
 
 def is_excluded(path: str, settings: Settings, *, folder: bool = False) -> bool:

@@ -12,14 +12,15 @@ from dslint.config.load import load_text, take
 from dslint.diagnostics import Applicability, NotJudged
 from dslint.lint.discovery import Target, shown
 from dslint.lint.document import lint_loaded, lint_opened
+from dslint.lint.evidence import contexts_of
 from dslint.lint.guard import guarded
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult
 from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
-from dslint.setup.files import is_setup
-from dslint.source.read import ReadError, read
+from dslint.setup.files import is_setup, may_concern_deepspeed
+from dslint.source.read import ReadError, decode, read_bytes
 
 PARALLEL_FROM = 400
 """The number of files from which several processes are faster."""
@@ -39,13 +40,17 @@ def lint_target(target: Target, settings: Settings) -> list[FileResult]:
     # A hook names every file of a type: skip those that are not about DeepSpeed.
     named = target.named and not (is_setup(target.path) and settings["force-exclude"])
     try:
-        text = read(target.path)
+        data = read_bytes(target.path)
+        if not named and is_setup(target.path) and not may_concern_deepspeed(data):
+            return []
+        text = decode(data)
     except ReadError as error:
         result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
         if is_setup(target.path) and not named:
             return [with_severities(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
         return [with_severities(result._replace(error=str(error)), settings)]
-    return lint_given(text, target.path, settings, named=named)
+    led = contexts_of(target.path, settings.context) if named and not is_setup(target.path) else ()
+    return lint_given(text, target.path, settings, named=named, led=led)
 
 
 def lint_given(text: str, path: str, settings: Settings, *, named: bool = True, led: Sequence[Context] = ()) -> list[FileResult]:
@@ -63,10 +68,15 @@ def lint_given(text: str, path: str, settings: Settings, *, named: bool = True, 
         from dslint.lint.setups import merged
 
         document = load_text(text, led[0]).document
-        found = merged(lint_loaded(take(document, given), name, rules) for given in led)
+        found = [_own(result) for result in merged(lint_loaded(take(document, given), name, rules) for given in led)]
     else:
         found = lint_config(text, path, settings.context, rules, named=named)
     return [with_severities(result, settings) for result in found]
+
+
+def _own(result: FileResult) -> FileResult:
+    """The result with the findings in the file itself. Those in a file that leads to it belong to the check of that file."""
+    return result._replace(diagnostics=tuple(d for d in result.diagnostics if d.path == result.path))
 
 
 def lint_config(text: str, path: str, given: Context, rules: Sequence[RuleInfo], *, named: bool) -> list[FileResult]:

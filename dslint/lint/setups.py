@@ -14,7 +14,7 @@ from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult, Skipped
 from dslint.rule import RuleInfo
-from dslint.schemas.recognition import WORDS
+from dslint.setup.files import concerns_deepspeed
 from dslint.setup.gather import LoadedSetup, Read
 from dslint.setup.read import read_setups
 from dslint.source.read import ReadError, read
@@ -22,12 +22,6 @@ from dslint.source.tree import Document
 
 COMMAND = "<command>"
 """The name under which a command from the command line is reported."""
-
-
-def concerns_deepspeed(text: str) -> bool:
-    """Whether a training, a program or a script can have to do with DeepSpeed, by the words in it."""
-    lower = text.lower()
-    return any(word in lower for word in WORDS)
 
 
 def lint_setup_text(
@@ -135,12 +129,13 @@ def _merged(results: list[FileResult]) -> FileResult:
     # The result without a setup knows the kind of the file; the findings come from its setups.
     first = alone[0] if alone else judged[0]
     diagnostics = dict.fromkeys(d for result in judged for d in result.diagnostics)
+    launched = any(result.ran and result.context.setup is not None and result.context.setup.launch is not None for result in judged)
     return first._replace(
         document=first.document or next((result.document for result in judged if result.document), None),
         diagnostics=tuple(sorted(diagnostics, key=by_place)),
         skipped=tuple(dict.fromkeys(skip for result in judged for skip in result.skipped)),
         ran=frozenset().union(*(result.ran for result in judged)),
         context=judged[0].context,
-        not_judged=tuple(dict.fromkeys(one for result in results for one in result.not_judged)),
+        not_judged=tuple(dict.fromkeys(one for result in results for one in result.not_judged if not (one.at_launch and launched))),
         error=first.error or next((result.error for result in judged if result.error), None),
     )

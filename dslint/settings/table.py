@@ -88,7 +88,7 @@ SETTINGS = {
             "include",
             Words(),
             (),
-            "Patterns of the files to check in directories, instead of *.json, *.jsonc, *.json5, *.hjson, *.yaml and *.yml.",
+            "Patterns of the files to check in directories, instead of JSON, HJSON and YAML files, programs, notebooks and scripts.",
         ),
         Setting("exclude", Words(), (), "Patterns of files and directories to skip in directories, as in a .gitignore."),
         Setting("extend-exclude", Words(), (), "Patterns to skip in addition to exclude."),

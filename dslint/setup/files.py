@@ -6,6 +6,8 @@ import os
 from functools import cache
 from typing import NamedTuple
 
+from dslint.schemas.recognition import WORDS
+
 SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
 """Directories that are never searched, in addition to hidden ones."""
 
@@ -32,6 +34,11 @@ def find(link: str, named_in: str) -> Linked | None:
             path = path if os.path.isabs(named_in) else os.path.relpath(path, here)
             return Linked(path, path.replace(os.sep, "/"))
     return None
+
+
+def folders_above(folder: str) -> tuple[str, ...]:
+    """The folders above a folder (absolute) in which links are searched: those of its repository, or up to the working directory."""
+    return _above(folder, os.getcwd())
 
 
 def find_checkout(link: str, named_in: str) -> Linked | None:
@@ -80,3 +87,18 @@ def is_setup(path: str) -> bool:
     """Whether a file, by its name, is one that leads to a config: a training, a program, a script."""
     name = os.path.basename(path).lower()
     return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")
+
+
+def concerns_deepspeed(text: str) -> bool:
+    """Whether a training, a program or a script can have to do with DeepSpeed, by the words in it."""
+    lower = text.lower()
+    return any(word in lower for word in WORDS)
+
+
+def may_concern_deepspeed(data: bytes) -> bool:
+    """The same of a file that is not decoded yet. Data in another encoding than UTF-8 may concern DeepSpeed."""
+    lower = data.lower()
+    return any(word in lower for word in _ENCODED) or b"\0" in data[:100]
+
+
+_ENCODED = tuple(word.encode() for word in WORDS)

@@ -25,7 +25,7 @@ def read_program(text: str, path: str, shown: str, given: Context, *, named: boo
             if named
             else None
         )
-    not_judged = [NotJudged(_why(unread), unread.given.range) for unread in found.unread]
+    not_judged = [NotJudged(_why(unread), unread.given.range, unread.why.startswith("-")) for unread in found.unread]
     not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
     if not found.calls:
         if not not_judged and not named:

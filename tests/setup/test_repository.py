@@ -1,0 +1,115 @@
+"""`dslint check .` on a repository: programs and scripts are read, linked with their configs, and used as evidence."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli import cli
+from dslint.config.context import Context
+from dslint.facts import Facts, Integration, find_release
+from dslint.lint.evidence import contexts_of
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+CONFIG = '{"train_batch_size": "auto", "gradient_accumulation_steps": 4,\n"zero_optimization": {"stage": 2}}'
+TRAINER = (
+    "from transformers import TrainingArguments\nTrainingArguments(output_dir='o', deepspeed='ds.json', gradient_accumulation_steps=2)\n"
+)
+PLAIN = "import deepspeed\ndeepspeed.initialize(model=m, config='ds.json')\n"
+SCRIPT = "torchrun --nproc_per_node 8 train.py --deepspeed ds.json --gradient_accumulation_steps 2\n"
+
+
+def checked(*arguments: str) -> dict[str, list[str]]:
+    """The codes of the findings in each file that is reported."""
+    result = CliRunner().invoke(cli, ["check", *arguments, "--output-format", "json", "--deepspeed", "0.19.8"])
+    assert result.exit_code in (0, 1), result.output
+    data = json.loads(result.stdout)
+    found: dict[str, list[str]] = {file["path"]: [] for file in data["files"]}
+    for diagnostic in data["diagnostics"]:
+        found[diagnostic["path"]].append(diagnostic["code"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("run.sh", SCRIPT), ("main.py", TRAINER), ("jobs/go.bash", SCRIPT), ("Makefile", "train:\n\t" + SCRIPT)]
+)
+def test_programs_and_scripts_in_a_directory_are_read(folder: Folder, name: str, text: str) -> None:
+    folder.write({"ds.json": CONFIG, name: text, "other.py": "print('hello')\n", "notes.sh": "ls\n"})
+    found = checked(".")
+    assert found.keys() == {"ds.json", name}
+    assert "DS904" in found["ds.json"]
+
+
+def test_a_config_is_judged_once_for_each_way_it_is_used(folder: Folder) -> None:
+    folder.write({"ds.json": CONFIG, "run.sh": SCRIPT, "again.sh": SCRIPT, "raw.py": PLAIN})
+    found = checked(".")["ds.json"]
+    assert found.count("DS904") == 2  # both scripts set 2 steps, each in its own file
+    assert "DS902" in found  # under DeepSpeed itself nothing replaces "auto"
+
+
+def test_tests_in_a_directory_are_left_out(folder: Folder) -> None:
+    folder.write({"ds.json": CONFIG, "test_x.py": PLAIN, "x_test.py": PLAIN, "conftest.py": PLAIN})
+    assert checked(".").keys() == {"ds.json"}
+    assert "test_x.py" in checked("test_x.py")
+
+
+def test_what_uses_a_config_is_evidence_when_only_the_config_is_checked(folder: Folder) -> None:
+    folder.write({"configs/ds.json": CONFIG})
+    assert "DS904" not in checked("configs/ds.json")["configs/ds.json"]
+    folder.write({"scripts/run.sh": SCRIPT.replace("ds.json", "configs/ds.json")})
+    found = checked("configs/ds.json")
+    assert found.keys() == {"configs/ds.json"}
+    assert "DS904" in found["configs/ds.json"]
+
+
+def test_what_is_given_counts_more_than_evidence(folder: Folder) -> None:
+    folder.write({"ds.json": CONFIG, "run.sh": SCRIPT})
+    (context,) = contexts_of("ds.json", Context(Facts(world_size=2)))
+    assert (context.facts.world_size, context.facts.integration) == (2, Integration.TRANSFORMERS)
+
+
+def test_evidence_is_about_this_config(folder: Folder) -> None:
+    folder.write({"a/ds.json": CONFIG, "b/ds.json": CONFIG, "a/run.sh": SCRIPT, "b/README.md": SCRIPT})
+    assert len(contexts_of("a/ds.json", Context())) == 1
+    assert contexts_of("b/ds.json", Context()) == []
+
+
+def test_a_fix_uses_the_same_evidence(folder: Folder) -> None:
+    folder.write({"ds.json": CONFIG, "run.sh": SCRIPT})
+    result = CliRunner().invoke(cli, ["check", "ds.json", "--fix", "--unsafe-fixes", "--deepspeed", "0.19.8"])
+    assert '"gradient_accumulation_steps": "auto"' in (folder.path / "ds.json").read_text(), result.output
+
+
+def test_a_program_whose_launch_is_judged_is_judged(folder: Folder) -> None:
+    program = (
+        "import argparse, deepspeed\nparser = argparse.ArgumentParser()\nparser = deepspeed.add_config_arguments(parser)\n"
+        "args = parser.parse_args()\ndeepspeed.initialize(args=args, model=m)\n"
+    )
+    folder.write({"ds.json": CONFIG, "train.py": program})
+    (reason,) = folder.results("train.py")["train.py"].not_judged
+    assert reason.at_launch
+    folder.write({"run.sh": "deepspeed --num_gpus 2 train.py --deepspeed --deepspeed_config ds.json\n"})
+    assert folder.results("train.py", "run.sh")["train.py"].not_judged == ()
+
+
+RELEASES = {
+    "requirements/train.txt": "torch\ndeepspeed==0.14.2\n",
+    "environment.yml": "dependencies:\n  - pip:\n    - deepspeed==0.14.2\n",
+    "Dockerfile": "FROM x\nRUN pip install torch 'deepspeed==0.14.2' && \\\n    echo\n",
+    "train.Dockerfile": "RUN pip install deepspeed[ops]==0.14.2\n",
+    "docker/Dockerfile": "RUN pip install deepspeed==0.14.2; ls\n",
+}
+
+
+@pytest.mark.parametrize("name", RELEASES)
+def test_a_release_is_found_in(folder: Folder, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(find_release, "installed", lambda: None)
+    folder.write({name: RELEASES[name]})
+    found = find_release.find(str(folder.path))
+    assert found is not None
+    assert str(found.release) == "0.14.2"
+    assert found.evidence.startswith(name)
