@@ -17,7 +17,7 @@ MOST_FILES = 200
 """How many files are searched."""
 
 _SUBFOLDERS = ("scripts", "script", "launch", "jobs", "configs", "config")
-"""Folders with scripts beside a config or in a folder above it."""
+"""Folders with scripts, in the folder of a config or in one above it."""
 
 _HIGHEST = 3
 """How many folders are searched: that of the config, and those above it in its repository."""
