@@ -77,6 +77,7 @@ LAYERS = (
         "dslint.setup.jobs",
         "dslint.setup.launched_by",
         "dslint.setup.launches",
+        "dslint.setup.notebooks",
         "dslint.setup.programs.gather",
         "dslint.setup.read",
         "dslint.setup.scripts",

@@ -18,8 +18,12 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     if name.endswith((".py", ".ipynb")):  # most runs see neither programs nor scripts
         from dslint.setup.programs.gather import read_program
 
+        if name.endswith(".ipynb"):
+            from dslint.setup.notebooks import read_notebook
+
+            return read_notebook(text, path, shown, given, named=named)
         found = read_program(text, path, shown, given, named=named)
-        if found is None or found.setups or path.endswith(".ipynb"):
+        if found is None or found.setups:
             return found
         from dslint.setup.launched_by import with_launches
 

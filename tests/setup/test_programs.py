@@ -171,6 +171,44 @@ def test_a_notebook_is_not_edited(folder: Folder) -> None:
     assert [(d.path, d.fix) for d in folder.diagnostics("one.ipynb") if d.code == "DS101"] == [("one.ipynb:cell 1", None)]
 
 
+LAUNCHING = {
+    "a line": ["!deepspeed train.py \\\n  --deepspeed_config ds.json\n"],
+    "a line below Python": ["import os\nif True:\n    !deepspeed train.py --deepspeed_config ds.json\n"],
+    "a cell of bash": ["%%bash\nC=ds.json\ndeepspeed train.py --deepspeed_config $C\n"],
+    "a program in a cell": ["%%writefile other.py\nprint(1)\n", "!deepspeed --num_gpus={n} other.py --deepspeed_config ds.json"],
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHING)
+def test_a_notebook_launches(folder: Folder, name: str) -> None:
+    cells = [{"cell_type": "code", "source": source} for source in LAUNCHING[name]]
+    folder.write({"ds.json": '{"zero_optimization": {"stagee": 2}}', "run.ipynb": json.dumps({"cells": cells})})
+    assert ("DS101", "ds.json", 1) in folder.found("run.ipynb")
+
+
+WRITING = {
+    "%%writefile": '%%writefile ds.json\n{\n "zero_optimization": {"stagee": 2}\n}',
+    "a here-document": '%%bash\ncat <<\'EOT\' > ds.json\n{"zero_optimization": {"stagee": 2}}\nEOT\n',
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_config_that_a_cell_writes(folder: Folder, name: str) -> None:
+    for use in ("!deepspeed train.py --deepspeed_config ds.json", "import deepspeed\ndeepspeed.initialize(config='ds.json')"):
+        cells = [{"cell_type": "code", "source": source} for source in (WRITING[name], use)]
+        folder.write({"run.ipynb": json.dumps({"cells": cells})})
+        assert ("DS101", "run.ipynb:cell 1", 3) in folder.found("run.ipynb")
+
+
+def test_magics_are_left_out(folder: Folder) -> None:
+    source = (
+        "%pip install \\\n  'deepspeed' \\\n  torch\nimport deepspeed\ndeepspeed.initialize(config={'zero_optimization': {'stagee': 3}})"
+    )
+    folder.write({"run.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": source}]})})
+    assert ("DS101", "run.ipynb:cell 1", 5) in folder.found("run.ipynb")
+    assert folder.results("run.ipynb")["run.ipynb"].not_judged == ()
+
+
 def test_databricks(folder: Folder) -> None:
     folder.write(
         {"train.py": f"# Databricks notebook source\n{HEAD}\n# COMMAND ----------\n\nds = {{'zero_optimization': {{'stagee': 3}}}}{PASS}"}

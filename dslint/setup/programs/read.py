@@ -11,10 +11,11 @@ from typing import TypeAlias
 from dslint.facts import Integration
 from dslint.setup.arguments import Arguments, SourcedValue
 from dslint.setup.model import Program
+from dslint.setup.programs.cells import DATABRICKS, Cell, as_python, cells_of
 from dslint.setup.programs.expressions import Exhausted
 from dslint.setup.programs.follow import Follower
 from dslint.setup.programs.record import Call, Recorder, Unread
-from dslint.setup.programs.sources import Source, Sources, cells_of
+from dslint.setup.programs.sources import Source, Sources
 from dslint.setup.programs.values import Flag, Function, Opaque, Plain, Scope, Table
 from dslint.source.ranges import range_of
 from dslint.source.tree import Comment, Document, Mapping, Span
@@ -85,21 +86,24 @@ def read_python(text: str, shown: str, path: str | None = None, flags: Flags | N
     """
     sources = Sources()
     path = path or shown
-    cells = cells_of(text) if path.endswith(".ipynb") or text.startswith("# Databricks") else [("", text)]
+    is_notebook = path.endswith(".ipynb") or text.startswith(DATABRICKS)
+    cells = cells_of(text) if is_notebook else []
     if cells is None:
         return None
-    cells = cells or [("cell 1", "")]  # a notebook without code
     recorder = Recorder(sources)
     parts: list[tuple[Source, ast.Module]] = []
-    for name, cell in cells:
-        source = sources.add(cell, path, f"{shown}:{name}" if name else shown, is_cell=bool(name))
+    for cell in cells or ([Cell("cell 1", "")] if is_notebook else ()):
+        sources.add(as_python(cell.text), path, f"{shown}:{cell.name}", cell=cell.text)
+    if not is_notebook:
+        sources.add(text, path, shown)
+    for source in list(sources.all):
         tree = source.parse()
         if tree is not None:
             parts.append((source, tree))
     if not parts:
         return None
     _follow(parts, sources, recorder, flags or {})
-    documents = {one.shown: Document(one.text, None, comments=one.comments(), language=_language(one)) for one in sources.all}
+    documents = {one.shown: Document(one.original, None, comments=one.comments(), language=_language(one)) for one in sources.all}
     first = sources.all[0]
     document = documents[first.shown] if not first.is_cell else Document(text, None, language="text")
     broken = [_broken(one, documents[one.shown]) for one in sources.all if one.broken and one.path == path]

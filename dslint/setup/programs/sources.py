@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import ast
 import io
-import json
 import tokenize
 from collections.abc import Iterator
-from typing import Any
 
+from dslint.setup.programs.cells import without_effect
 from dslint.source.parse import parse
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
-
-DATABRICKS = "# Databricks notebook source"
-_CELL = "# COMMAND ----------"
 
 _MOST_BROKEN_LINES = 4
 
 
 class Source:
-    """One file, or one cell of a notebook: `base` is the offset of its text in the joined text."""
+    """One file, or one cell of a notebook: `base` is the offset of its text in the joined text.
 
-    def __init__(self, text: str, path: str, shown: str, base: int, *, is_cell: bool = False) -> None:
-        self.is_cell = is_cell
+    `original` is the text as the user sees it; that of a cell is the same but for lines that are not Python.
+    """
+
+    def __init__(self, text: str, path: str, shown: str, base: int, *, cell: str | None = None) -> None:
+        self.is_cell = cell is not None
         self.text = text
+        self.original = text if cell is None else cell
         self.path = path
         self.shown = shown
         self.base = base
@@ -47,7 +47,7 @@ class Source:
         lines = text.split("\n")
         if 0 < number <= len(lines):
             self.broken = min(number, self.broken or number)
-            lines[number - 1] = _blanked(lines[number - 1])
+            lines[number - 1] = without_effect(lines[number - 1])
         return "\n".join(lines)
 
     def span(self, node: ast.AST) -> Span:
@@ -79,9 +79,9 @@ class Sources:
         self.all: list[Source] = []
         self._end = 0
 
-    def add(self, text: str, path: str, shown: str, *, is_cell: bool = False) -> Source:
-        """Append a file, or a cell of a notebook."""
-        source = Source(text, path, shown, self._end, is_cell=is_cell)
+    def add(self, text: str, path: str, shown: str, *, cell: str | None = None) -> Source:
+        """Append a file, or a cell of a notebook, with its text as Python and as it is written."""
+        source = Source(text, path, shown, self._end, cell=cell)
         self.all.append(source)
         self._end += len(text) + 1
         return source
@@ -101,46 +101,6 @@ class Sources:
         if len(parts) == 1 and not parts[0].is_cell:
             parts = ()
         return Document(self.text, root, comments=comments, language="python", parts=parts)
-
-
-def cells_of(text: str) -> list[tuple[str, str]] | None:
-    """The code cells of a notebook in Jupyter's or Databricks' format, each with its name; None for any other text."""
-    if text.startswith(DATABRICKS):
-        return [(f"cell {number}", _as_python(cell)) for number, cell in enumerate(text.split(_CELL), 1)]
-    try:
-        notebook = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    cells = notebook.get("cells") if isinstance(notebook, dict) else None
-    if not isinstance(cells, list):
-        return None
-    return [(f"cell {number}", _as_python(_source(cell))) for number, cell in enumerate(cells, 1) if _is_code(cell)]
-
-
-def _is_code(cell: Any) -> bool:
-    return isinstance(cell, dict) and cell.get("cell_type") == "code"
-
-
-def _source(cell: dict[str, Any]) -> str:
-    source = cell.get("source", "")
-    if isinstance(source, str):
-        return source
-    return "".join(line for line in source if isinstance(line, str)) if isinstance(source, list) else ""
-
-
-def _as_python(cell: str) -> str:
-    """A cell with its magics and shell lines turned into comments of the same length; a cell of another language becomes empty lines."""
-    first = cell.lstrip().partition("\n")[0]
-    if first.startswith("%%") and not first.startswith(("%%time", "%%capture", "%%prun")):
-        return "\n" * cell.count("\n")
-    lines = cell.split("\n")
-    return "\n".join(_blanked(line) if line.lstrip().startswith(("%", "!", "?")) else line for line in lines)
-
-
-def _blanked(line: str) -> str:
-    """A line without effect that keeps its indentation, for a block that has no other line."""
-    indent = len(line) - len(line.lstrip())
-    return line[:indent] + "pass"[: max(0, len(line) - indent)] if len(line) - indent >= 4 else line[:indent] + "0"
 
 
 def json_tree(source: Source) -> Node | None:

@@ -41,13 +41,14 @@ _RESERVED = frozenset({"echo", "printf", "mkdir", "rm", "set", "sleep", "ls", "m
 
 
 class Runner:
-    """Follows a script. `launched` are the commands that it runs, in order."""
+    """Follows a script. `launched` are the commands that it runs, in order; `files` those that earlier texts have written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.expander = Expander(self._substitute)
         self.tester = Tester(self.expander)
         self.launched: list[Launched] = []
+        self.files: dict[str, Text] = {}
         self.cut_off = False
         self._steps = 0
         self._depth = 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dslint.setup.shell.makefile import recipes
@@ -76,6 +77,20 @@ def run_words(words: list[Text], path: str, environment: Mapping[str, str]) -> R
     """Follow a command that stands in another file, such as a job file."""
     runner = Runner(path)
     runner.call(words, _begin(words[0][0].source, {}, environment))
+    return runner
+
+
+def run_parts(parts: Iterable[tuple[Text, str | None]], path: str, environment: Mapping[str, str]) -> Runner:
+    """Follow texts one after another, such as those of a notebook: each in a shell of its own. A text with a name becomes that file."""
+    runner = Runner(path)
+    for text, name in parts:
+        state = _begin(text[0].source, {}, environment)
+        state.files.update(runner.files)
+        if name is None:
+            runner.run(Chunk(text), state)
+        else:
+            state.files[os.path.normpath(name)] = text
+        runner.files = state.files
     return runner
 
 
