@@ -86,6 +86,9 @@ def main() -> None:
     try:
         code = cli.main(prog_name="dslint", standalone_mode=False)
     except click.ClickException as error:
+        from dslint.report.style import visible_lines
+
+        error.message = visible_lines(error.message)
         error.show()
         sys.exit(2)
     except UserError as error:
@@ -117,6 +120,8 @@ def _defect(error: Exception) -> None:
 
         traceback.print_exc()
         return
+    from dslint.cli.options import warn
+
     said = f"{type(error).__name__}: {str(error)[:200]}"
     advice = f"This is a defect of dslint. Please report it, with the traceback that {TRACEBACK}=1 prints."
-    click.echo(f"dslint: internal error: {said}. {advice}", err=True)
+    warn(f"internal error: {said}. {advice}")

@@ -7,10 +7,10 @@ import sys
 
 import click
 
-from dslint.cli.options import FACTS, color_option, run_settings, settings_options, wants_color
+from dslint.cli.options import FACTS, color_option, run_settings, settings_options, show_page, wants_color
 from dslint.facts import Release, Upgrade
 from dslint.facts.gpus import Gpu
-from dslint.report.style import Style
+from dslint.report.style import Style, visible
 from dslint.settings import Finder, Settings
 from dslint.settings.kinds import IgnoreEntry, show
 from dslint.settings.table import SETTINGS
@@ -38,11 +38,12 @@ def command(finder: Finder, path: str | None, output_format: str, color: str) ->
         click.echo(json.dumps(_payload(settings, run_settings(finder)), indent=2))
         return
     style = Style(color=wants_color(color, sys.stdout), width=80)
-    rows = [(name, *_row(name, settings, run_settings(finder))) for name in SETTINGS]
+    rows = [(name, *map(visible, _row(name, settings, run_settings(finder)))) for name in SETTINGS]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for name, value, origin in rows:
         line = f"{name:<{widths[0]}}  {value:<{min(widths[1], 40)}}  "
-        click.echo(line + style.paint(origin, "dim") if origin == "default" else style.paint(line, "bold") + origin, color=True)
+        row = line + style.paint(origin, "dim") if origin == "default" else style.paint(line, "bold") + origin
+        show_page(row, color=style.color)
 
 
 def _row(name: str, settings: Settings, of_run: Settings) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dslint.cli.options import color_option, terminal_width, wants_color, warn
+from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
 from dslint.cli.workload import question, workload_options
 from dslint.facts.gpus import size
 from dslint.memory.estimate import Estimate, estimate
@@ -82,7 +82,7 @@ def command(
         click.echo(estimate_page.as_json(results, config.facts, allowed))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
-        click.echo(estimate_page.page(results, config.facts, allowed or memory, style), color=style.color)
+        show_page(estimate_page.page(results, config.facts, allowed or memory, style), color=style.color)
     points = results.points if isinstance(results, Sweep) else (found,)
     fits = all(point.fits(allowed, config.facts.host_memory) for point in points)
     sys.exit(0 if allowed is None or fits else DOES_NOT_FIT)

@@ -9,7 +9,7 @@ import click
 
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.open_config import open_config, text_of
-from dslint.cli.options import color_option, terminal_width, wants_color
+from dslint.cli.options import color_option, show_page, terminal_width, wants_color
 from dslint.cli.workload import given_model, planned, workload_options
 from dslint.config import Config, resolve
 from dslint.facts.gpus import size
@@ -83,5 +83,5 @@ def command(
         click.echo(fit_page.as_json(fit, facts, speeds))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
-        click.echo(fit_page.page(fit, facts, speeds, path, style), color=style.color)
+        show_page(fit_page.page(fit, facts, speeds, path, style), color=style.color)
     sys.exit(0 if fit.fits or fit.ways else DOES_NOT_FIT)

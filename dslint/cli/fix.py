@@ -11,6 +11,7 @@ from dslint.cli.options import read_stdin, warn
 from dslint.fixes.run import ALL, SAFE, FixedFile, FixOptions, fix_files, fix_text
 from dslint.lint.discovery import Target, shown
 from dslint.lint.results import FileResult
+from dslint.report.style import printable, visible
 from dslint.report.words import count
 from dslint.settings import Finder
 from dslint.source.read import ReadError
@@ -43,7 +44,7 @@ def fix(targets: Sequence[Target], finder: Finder, wanted: CheckOptions) -> tupl
         if file.error:
             warn(file.error)
         elif wanted.diff:
-            _write("".join(_diff(shown(file.path), file.before, file.after)))
+            _write("".join(map(_harmless, _diff(shown(file.path), file.before, file.after))))
     number = sum(len(file.fixed) for file in files if file.error is None)
     if number:
         warn(f"{'would fix' if wanted.diff else 'fixed'} {count(number, 'finding')}.")
@@ -53,6 +54,12 @@ def fix(targets: Sequence[Target], finder: Finder, wanted: CheckOptions) -> tupl
 def _diff(path: str, before: str, after: str) -> Iterable[str]:
     for line in unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), path, path):
         yield line if line.endswith("\n") else line + "\n\\ No newline at end of file\n"
+
+
+def _harmless(line: str) -> str:
+    """A line of a diff, still a line of a patch: tabs and the line end stay, other control characters become visible."""
+    text = line.rstrip("\r\n")
+    return "\t".join(printable(visible(part)) for part in text.split("\t")) + line[len(text) :]
 
 
 def _write(text: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dslint.cli.options import FACTS, settings_options, terminal_width, warn
+from dslint.cli.options import FACTS, settings_options, show_page, terminal_width, warn
 from dslint.cli.workload import Number
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration
@@ -115,7 +115,7 @@ def _report(path: str, starter: Starter, facts: Facts, found: FoundModel | None)
     notes = [*starter.notes, *(f"Assumption: {assumed}." for assumed in (found.assumed if found else ()))]
     if notes:
         lines += ["", *(line for note in notes for line in wrap(note, width))]
-    click.echo("\n".join(lines), err=True)
+    show_page("\n".join(lines), color=False, err=True)
 
 
 def _literal(config: dict[str, Any], key: str) -> str:

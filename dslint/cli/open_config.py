@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 
-import click
-
-from dslint.cli.options import read_stdin, warn
+from dslint.cli.options import read_stdin, show_page, warn
 from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_text
 from dslint.errors import UserError
 from dslint.lint.discovery import shown
+from dslint.report.style import visible
 from dslint.settings import Finder
 from dslint.setup.files import is_setup
 from dslint.setup.read import read_setups
@@ -33,7 +32,7 @@ def open_config(path: str, finder: Finder) -> Loaded:
     loaded = _of_setup(text, path, finder) if is_setup(path) else load_text(text, finder.for_file(path).context)
     for problem in loaded.document.problems:
         place = loaded.document.position(problem.span.start)
-        click.echo(f"{shown(path)}:{place.line}:{place.column}: {problem.message}", err=True)
+        show_page(visible(f"{shown(path)}:{place.line}:{place.column}: {problem.message}"), color=False, err=True)
     if loaded.unusable:
         warn(f"{shown(path)}: {loaded.unusable}")
     if loaded.unusable or loaded.document.problems:

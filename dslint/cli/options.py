@@ -171,6 +171,13 @@ def warn(sentence: str) -> None:
     click.echo(f"dslint: {visible(sentence)}", err=True)
 
 
+def show_page(text: str, *, color: bool, err: bool = False) -> None:
+    """Print a page for people: whatever names and values are in it, it controls neither a terminal nor a CI runner."""
+    from dslint.report.style import printable
+
+    click.echo(printable(text, color=color), color=color, err=err)
+
+
 def read_stdin() -> str:
     """The text on standard input; raises `dslint.source.read.ReadError`."""
     from dslint.source.read import MAX_BYTES, decode

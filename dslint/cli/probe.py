@@ -11,7 +11,7 @@ from typing import Any, Self
 import click
 
 from dslint.cli.open_config import open_config, text_of
-from dslint.cli.options import SettingType, color_option, settings_options, terminal_width, wants_color, warn
+from dslint.cli.options import SettingType, color_option, settings_options, show_page, terminal_width, wants_color, warn
 from dslint.config import resolve
 from dslint.errors import UserError
 from dslint.lint.discovery import shown
@@ -169,7 +169,7 @@ def _report(result: Result | Comparison | SearchResult, output: Output) -> None:
         click.echo(probe_json.as_json(result))
     else:
         colored = wants_color(output.color, sys.stdout)
-        click.echo(probe_page.page(result, color=colored, width=terminal_width(60)), color=colored)
+        show_page(probe_page.page(result, color=colored, width=terminal_width(60)), color=colored)
     if output.plot is not None and isinstance(result, Result):
         _draw(result, output.plot)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import BinaryIO
 
 import click
 
 from dslint.cli.completion import complete_rules
-from dslint.cli.options import color_option, run_settings, terminal_width, wants_color
+from dslint.cli.options import color_option, run_settings, show_page, terminal_width, wants_color
 from dslint.errors import UserError
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of, no_such_rule
@@ -20,6 +21,9 @@ FOUND, NOTHING = 0, 1
 
 ENOUGH = 4 * 2**20
 """The bytes at the end of a log that are searched for an error."""
+
+LONGEST = 256 * 2**20
+"""The most bytes that are read from standard input."""
 
 
 @click.command(name="rule", short_help="Explain a rule, list all rules, or find the rules behind an error.")
@@ -52,11 +56,11 @@ def command(word: str | None, error: str | None, key: str | None, color: str) ->
     if error is not None:
         sys.exit(_behind(error, color=colored, width=width))
     if word is None:
-        click.echo(rule_page.index(all_rules(), color=colored, width=width), color=True)
+        show_page(rule_page.index(all_rules(), color=colored, width=width), color=colored)
         return
     for rule in all_rules():
         if is_name_of(word, rule):
-            click.echo(rule_page.render(rule.load(), color=colored, width=width), color=True)
+            show_page(rule_page.render(rule.load(), color=colored, width=width), color=colored)
             return
     raise click.UsageError(no_such_rule(word, all_rules()))
 
@@ -65,9 +69,9 @@ def _about(key: str, *, color: bool, width: int) -> int:
     """List the rules that watch a key, one below it or a section that it is in, and return the exit code."""
     rules = [rule for rule in all_rules() if any(_concerns(path, key) for path in watched_keys(rule))]
     if not rules:
-        click.echo(f'No rule is about the key "{key}".', err=True)
+        show_page(f'No rule is about the key "{key}".', color=False, err=True)
         return NOTHING
-    click.echo(rule_page.index(rules, color=color, width=width), color=True)
+    show_page(rule_page.index(rules, color=color, width=width), color=color)
     return FOUND
 
 
@@ -83,22 +87,32 @@ def _behind(text: str, *, color: bool, width: int) -> int:
     explanation = explain(_text_of(text))
     if not explanation.read:
         raise click.UsageError("--error got an empty text.")
-    click.echo(errors_page.render(explanation, {rule.code: rule for rule in all_rules()}, color=color, width=width), color=True)
+    show_page(errors_page.render(explanation, {rule.code: rule for rule in all_rules()}, color=color, width=width), color=color)
     return FOUND if explanation.causes else NOTHING
 
 
 def _text_of(given: str) -> str:
     """The text itself, or the end of the file of that name or of standard input."""
     if given == "-":
-        data = sys.stdin.buffer.read()[-ENOUGH:]
+        data = _end_of(sys.stdin.buffer)
     elif "\n" not in given and len(given) < 1000 and os.path.isfile(given):
         try:
             with open(given, "rb") as file:
                 file.seek(max(file.seek(0, os.SEEK_END) - ENOUGH, 0))
-                data = file.read()
+                data = file.read(ENOUGH)
         except OSError as error:
             raise UserError(f"cannot read {given}: {error.strerror or error}") from None
     else:
         return given
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))  # PowerShell's ">" writes UTF-16
     return data.decode("utf-16" if wide else "utf-8", errors="replace").replace("\0", "")
+
+
+def _end_of(log: BinaryIO) -> bytes:
+    """The end of a log that is read as a stream, without holding all of it."""
+    end, size = b"", 0
+    while piece := log.read(2**20):
+        end, size = (end + piece)[-ENOUGH:], size + len(piece)
+        if size > LONGEST:
+            raise UserError(f"the log on standard input is larger than {LONGEST // 2**20} MiB: pass its end, as `tail -c 4M` prints it.")
+    return end

@@ -7,10 +7,10 @@ import sys
 import click
 
 from dslint.cli.open_config import open_config
-from dslint.cli.options import FACTS, color_option, settings_options, terminal_width, wants_color, warn
+from dslint.cli.options import FACTS, color_option, settings_options, show_page, terminal_width, wants_color, warn
 from dslint.config import resolve
 from dslint.config.effective import as_deepspeed_sees_it, effective
-from dslint.report import show_page
+from dslint.report import show_page as page
 from dslint.report.words import inferred_fact
 from dslint.settings import Finder
 
@@ -42,11 +42,11 @@ def command(path: str, finder: Finder, everything: bool, output_format: str, col
         return
     entries = effective(config, everything=everything)
     if output_format == "json":
-        click.echo(show_page.as_json(entries))
+        click.echo(page.as_json(entries))
         return
     width = terminal_width(60)
     colored = wants_color(color, sys.stdout)
     for name, evidence in config.context.evidence:
         sentence = inferred_fact(name, str(getattr(config.facts, name)), evidence)
         warn(sentence[:1].lower() + sentence[1:])
-    click.echo(show_page.table(entries, color=colored, width=width), color=colored)
+    show_page(page.table(entries, color=colored, width=width), color=colored)

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 
 import click
 
+from dslint.cli.options import show_page, warn
 from dslint.errors import UserError
 from dslint.lint.discovery import discover
+from dslint.report.style import visible
 from dslint.settings import Finder
 from dslint.settings.sources import FILES
 
@@ -36,13 +38,11 @@ def watch(paths: Iterable[str], check: Callable[[Finder], int], finder: Finder) 
             try:
                 check(fresh)
             except UserError as error:
-                click.echo(f"dslint: {error}", err=True)
+                warn(str(error))
             click.echo(f"\nWatching {len(seen):,} files. Press Ctrl-C to stop.", err=True)
             changed = _wait(paths, finder, seen)
-            click.echo(
-                f"\n{time.strftime('%H:%M:%S')} changed: {', '.join(sorted(changed)[:3])}{' and others' if len(changed) > 3 else ''}",
-                err=True,
-            )
+            names = ", ".join(sorted(changed)[:3]) + (" and others" if len(changed) > 3 else "")
+            show_page(f"\n{time.strftime('%H:%M:%S')} changed: {visible(names)}", color=False, err=True)
     except KeyboardInterrupt:
         click.echo(err=True)
 

@@ -122,8 +122,9 @@ _ALIASES |= {"mpt": "d_model", "bloom": "n_embed", "distilbert": "dim", "pegasus
 
 
 def _size(data: dict[str, Any]) -> int | None:
-    names = ["hidden_size", *([_ALIASES[data["model_type"]]] if data.get("model_type") in _ALIASES else [])]
-    for name in names:
+    family = data.get("model_type")
+    alias = _ALIASES.get(family) if isinstance(family, str) else None
+    for name in ("hidden_size", *([alias] if alias else [])):
         if isinstance(data.get(name), int) and data[name] > 0:
             return int(data[name])
     sizes = data.get("hidden_sizes")

@@ -34,8 +34,8 @@ _LISTED = re.compile(r"^\d+ validation errors? for [\w.]+")
 _FRAME = re.compile(
     r'^\s*File ".*", line \d+|^\s*[\^~]+\s*$|^Traceback \(most recent|^[EFIW]\d{4} \d\d:|^(?:During handling|The above exception)'
 )
-_PYDANTIC = re.compile(r"(\d+) validation errors? for ([\w.]+)(.*)", re.DOTALL)
-_FAULT = re.compile(r"(.*?)[\[(]type=([\w.]+)(?:, input_value=.*?, input_type=\w+|; [^)]*)?[\])]", re.DOTALL)
+_PYDANTIC = re.compile(r"(?<!\d)(\d++) validation errors? for ([\w.]+)(.*)", re.DOTALL)
+_FAULT = re.compile(r"[\[(]type=([\w.]+)(?:, input_value=.{0,2000}?, input_type=\w+|; [^)]{0,2000})?[\])]", re.DOTALL)
 _NO_PLACE = re.compile(r"(?:Input should|Value error|Assertion failed|Field required|Extra inputs|Unable to)\b")
 _PYDANTIC_1 = {"value_error.extra": ("Extra inputs are not permitted", "extra_forbidden")}
 """Errors that pydantic 1, used by DeepSpeed up to 0.14, words differently."""
@@ -89,7 +89,12 @@ def read_error(kind: str, message: str) -> list[LoggedError]:
     listed = _PYDANTIC.search(message)
     if listed is None:
         return [LoggedError(kind, normal(message))]
-    faults = [_fault(listed[2].rpartition(".")[2], " ".join(told.split()), name) for told, name in _FAULT.findall(_LINK.sub("", listed[3]))]
+    model, text = listed[2].rpartition(".")[2], _LINK.sub("", listed[3])
+    faults: list[LoggedError] = []
+    begin = 0
+    for match in _FAULT.finditer(text):  # what is told of a fault stands before its type
+        faults.append(_fault(model, " ".join(text[begin : match.start()].split()), match[1]))
+        begin = match.end()
     return faults or [LoggedError("ValidationError", normal(listed[2]))]
 
 

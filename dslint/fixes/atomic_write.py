@@ -9,6 +9,8 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from dslint.source.read import ReadError, read_bytes
+
 NEW_FILE = 0o666
 """The mode of a new file, before the user's mask is applied."""
 
@@ -118,7 +120,10 @@ def _terminated_in_order() -> Iterator[None]:
 
 
 def _refuse_changed(target: str, before: str) -> None:
-    with open(target, "rb") as stream:
-        now = stream.read()
-    if now != before.encode("utf-8", "surrogatepass"):
+    expected = before.encode("utf-8", "surrogatepass")
+    try:
+        now = read_bytes(target, len(expected))
+    except ReadError:  # it is longer, or no regular file any more
+        now = None
+    if now != expected:
         raise ChangedSinceRead("the file has changed since it was read")

@@ -10,7 +10,7 @@ from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_text
 from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.facts import Facts, Release
-from dslint.lint.place import by_place, in_broken_text
+from dslint.lint.place import by_place, outside_broken_text
 from dslint.lint.results import FileResult, Skipped
 from dslint.lint.run import by_needs, run_rules
 from dslint.record import Record
@@ -68,7 +68,7 @@ def lint_document(document: Document, shown: str, given: Facts | Context, rules:
     found = run_rules(able, resolve(document, context), shown)
     if context.facts.upgrade_from is not None:
         found = _new_since(context.facts.upgrade_from, found, document, shown, context, able)
-    found = [d for d in found if d.path != shown or not in_broken_text(d, document)]
+    found = outside_broken_text(found, document, shown)
     return Linted(tuple(sorted(found, key=by_place)), tuple(skipped), frozenset(rule.code for rule in able))
 
 

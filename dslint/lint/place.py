@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from collections.abc import Mapping as Table
+from itertools import accumulate
 
 from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Range, Related
 from dslint.project import rule_url
@@ -128,10 +130,20 @@ def by_place(diagnostic: Diagnostic) -> tuple[int, int, str]:
     return (diagnostic.range.start.offset, -diagnostic.severity.rank, diagnostic.code) if diagnostic.range else (-1, 0, diagnostic.code)
 
 
-def in_broken_text(diagnostic: Diagnostic, document: Document) -> bool:
-    """Whether a diagnostic overlaps a syntax error: one cause gives one finding."""
-    if diagnostic.range is None or not document.problems:
-        return False
-    start, end = diagnostic.range.start.offset, diagnostic.range.end.offset
-    spans = {problem.span for problem in document.problems}
-    return Span(start, end) not in spans and any(start < span.end and span.start < end for span in spans)
+def outside_broken_text(diagnostics: Iterable[Diagnostic], document: Document, shown: str) -> list[Diagnostic]:
+    """The diagnostics without those that overlap a syntax error of their file `shown`: one cause gives one finding."""
+    if not document.problems:
+        return list(diagnostics)
+    spans = sorted({problem.span for problem in document.problems})
+    ends = list(accumulate((span.end for span in spans), max))
+
+    def is_broken(diagnostic: Diagnostic) -> bool:
+        if diagnostic.range is None or diagnostic.path != shown:
+            return False
+        start, end = diagnostic.range.start.offset, diagnostic.range.end.offset
+        before = bisect_left(spans, (end,))  # the errors that begin before it ends
+        exact = bisect_left(spans, (start, end))
+        is_error = exact < len(spans) and spans[exact] == (start, end)
+        return not is_error and before > 0 and ends[before - 1] > start
+
+    return [diagnostic for diagnostic in diagnostics if not is_broken(diagnostic)]

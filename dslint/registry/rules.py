@@ -6,6 +6,7 @@ from functools import cache
 from importlib import import_module
 
 from dslint.diagnostics import Effect, Phase
+from dslint.registry.redirects import current
 from dslint.rule import Rule, RuleInfo
 from dslint.rules.index import RULES
 
@@ -49,6 +50,7 @@ def plug_in(name: str) -> tuple[Rule, ...]:
 
         _plugged[name] = load(name)
         all_rules.cache_clear()
+        _by_word.cache_clear()
     return _plugged[name]
 
 
@@ -62,6 +64,16 @@ def own_rules() -> tuple[IndexedRule, ...]:
 def all_rules() -> tuple[RuleInfo, ...]:
     """Every rule, sorted by code, those of plug-ins last."""
     return (*own_rules(), *plugged())
+
+
+def rule_named(word: str) -> RuleInfo | None:
+    """The rule with this code, name, or former name; None if there is none."""
+    return _by_word().get(current(word).lower())
+
+
+@cache
+def _by_word() -> dict[str, RuleInfo]:
+    return {word.lower(): rule for rule in reversed(all_rules()) for word in (rule.code, rule.name)}
 
 
 def loaded_rules() -> tuple[Rule, ...]:

@@ -14,13 +14,13 @@ from typing import TextIO
 
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
-from dslint.report.style import Style, visible
+from dslint.report.style import Style, printable, visible
 from dslint.report.words import COLORS
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:
     """Write a line per finding."""
-    out.writelines(line + "\n" for file in results.files for line in _file(file, style))
+    out.writelines(printable(line, color=style.color) + "\n" for file in results.files for line in _file(file, style))
 
 
 def _file(file: FileResult, style: Style) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dslint.diagnostics import Applicability, Diagnostic, Range, Severity
 from dslint.lint.group import same_in_many
 from dslint.lint.results import FileResult, Results
 from dslint.report.excerpt import Mark, bar, draw, line_of, sections
-from dslint.report.style import Style, paragraphs, visible, wrap
+from dslint.report.style import Style, paragraphs, printable, visible, wrap
 from dslint.report.words import (
     COLORS,
     consequence_of,
@@ -39,7 +39,7 @@ def write(results: Results, out: TextIO, style: Style) -> None:
     blocks = [block for file in results.files for block in _file(file, documents, same, style, quiet=results.quiet)]
     if not results.quiet:
         blocks.append(list(_summary(results, style)))
-    out.write("\n".join("\n".join(block) + "\n" for block in blocks))
+    out.write(printable("\n".join("\n".join(block) + "\n" for block in blocks), color=style.color))
 
 
 def _file(

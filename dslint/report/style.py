@@ -38,6 +38,34 @@ def visible(text: str) -> str:
     return text if text.isprintable() else "".join(map(_visible_character, text))
 
 
+def printable(text: str, *, color: bool = False) -> str:
+    """A whole page as it may reach a terminal or the log of a CI job: every page passes here before it is printed.
+
+    Control characters that a name or a value brought along become visible; the line ends and, with `color`, the colours of the page stay.
+    No line is a command of a CI runner: GitHub obeys lines that begin with `::`, and it and Azure Pipelines obey `##[...]` and `##vso[...]`
+    anywhere in a line.
+    """
+    if color:
+        import re  # slow to import, and a page without colours needs none of it
+
+        pieces = re.split(r"(\x1b\[[\d;]*m)", text)
+        text = "".join(piece if index % 2 else _lines(piece) for index, piece in enumerate(pieces))
+    else:
+        text = _lines(text)
+    return "\n".join(map(_inert, text.split("\n"))) if "::" in text or "##" in text else text
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def _inert(line: str) -> str:
+    """A line that no CI runner takes for a command: one of the two characters that begin it becomes another that looks like it."""
+    if line.lstrip().startswith("::"):
+        line = line.replace("::", ":\ua789", 1)
+    return line.replace("##[", "#\u266f[").replace("##vso[", "#\u266fvso[")
+
+
 def visible_lines(text: str) -> str:
     """The text made visible, its own line breaks kept."""
     return "\n".join(visible(line) for line in text.replace("\r\n", "\n").split("\n"))

@@ -10,10 +10,13 @@ Rules must be named.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TypeAlias
 
-from dslint.diagnostics import Diagnostic
 from dslint.record import Record
-from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span, pointer
+from dslint.source.tree import Comment, Document, Mapping, Member, Node, Path, Scalar, Span
 
 MARK = r"(?s)(?://|#|/\*)[\s*]*+dslint\s*+:(?P<rest>.*)"
 FORM = r"(?s)(?P<verb>ignore|ignore-file)\s*\[(?P<rules>[^\[\]]*+)\](?P<reason>.*)"
@@ -35,26 +38,23 @@ class Ignore(Record):
     nothing: bool = False
     problem: str | None = None
 
-    def covers(self, diagnostic: Diagnostic) -> bool:
-        """Whether the comment covers the place of a finding."""
-        where = diagnostic.range
-        if self.line is not None:
-            return where is not None and where.start.line <= self.line <= where.end.line
-        if self.path is None:
-            return not self.nothing
-        above = pointer(self.path)
-        if diagnostic.pointer and (diagnostic.pointer + "/").startswith(above + "/"):
-            return True
-        return where is not None and self.inside is not None and self.inside.start <= where.start.offset < self.inside.end
-
 
 def ignores_of(document: Document) -> list[Ignore]:
     """The dslint comments of a file, in their order."""
-    found = ((comment, re.fullmatch(MARK, comment.text)) for comment in document.comments)
-    return [_ignore(document, comment, match["rest"].rstrip().removesuffix("*/").strip()) for comment, match in found if match]
+    found: list[Ignore] = []
+    sections: Sections = {}
+    before = 0
+    for comment in document.comments:
+        match = re.fullmatch(MARK, comment.text)
+        if match:
+            rest = match["rest"].rstrip().removesuffix("*/").strip()
+            found.append(_ignore(document, comment, rest, before, sections))
+        before = comment.span.end
+    return found
 
 
-def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
+def _ignore(document: Document, comment: Comment, rest: str, before: int, sections: Sections) -> Ignore:
+    """The comment, read. `before` is where the comment before it ends; `sections` is filled with what several comments need."""
     form = re.fullmatch(FORM, rest)
     if form is None:
         return Ignore(comment, nothing=True, problem=_misformed(rest))
@@ -64,9 +64,9 @@ def _ignore(document: Document, comment: Comment, rest: str) -> Ignore:
     reason = " ".join(form["reason"].split())
     if form["verb"] == "ignore-file":
         return Ignore(comment, words, reason)
-    if not _is_on_own_line(document, comment.span):
+    if not _is_on_own_line(document.text, comment.span, before):
         return Ignore(comment, words, reason, line=document.position(comment.span.start).line)
-    path, node = _below(document, comment.span)
+    path, node = _below(document, comment.span, sections)
     if node is None:
         return Ignore(comment, words, reason, nothing=True)
     return Ignore(comment, words, reason, path=path, inside=node.span)
@@ -78,30 +78,37 @@ def _misformed(rest: str) -> str:
     return f'unknown dslint directive "{rest.split(maxsplit=1)[0] if rest else ""}"'
 
 
-def _is_on_own_line(document: Document, span: Span) -> bool:
-    """Whether the lines of a comment contain only comments."""
-    others = [comment.span for comment in document.comments]
-    before = document.text[: span.start].rpartition("\n")[2].rpartition("\r")[2]
-    after = re.match(r"[^\r\n]*", document.text[span.end :])
-    assert after is not None
-    blank = "\ufeff \t"
-    behind_another = any(other.end <= span.start and not document.text[other.end : span.start].strip(blank) for other in others)
-    return (behind_another or not before.strip(blank)) and (not after[0].strip(blank) or after[0].lstrip().startswith(("//", "#", "/*")))
+_BLANKS = r"[ \t\ufeff]*"
 
 
-def _below(document: Document, comment: Span) -> tuple[Path, Member | Node | None]:
+def _is_on_own_line(text: str, span: Span, before: int) -> bool:
+    """Whether the lines of a comment contain only comments. `before` is where the comment before it ends."""
+    start = max(before, text.rfind("\n", before, span.start) + 1, text.rfind("\r", before, span.start) + 1)
+    if re.compile(_BLANKS).fullmatch(text, start, span.start) is None:
+        return False
+    return re.compile(_BLANKS + r"(?:[\r\n]|$(?!\n)|//|#|/\*)").match(text, span.end) is not None
+
+
+Sections: TypeAlias = dict[int, list[int]]
+"""By the id of a section: for each of its members or items, the furthest end of it and those before it."""
+
+
+def _below(document: Document, comment: Span, sections: Sections) -> tuple[Path, Member | Node | None]:
     """The first member or item after a comment, in the section of the comment."""
     path: Path = ()
     node = document.root
     if node is not None and comment.end <= node.span.start and document.text[node.span.start : node.span.start + 1] in "{[":
         return (), node
     while node is not None and not isinstance(node, Scalar):
-        children = ((m.key.value, m) for m in node.members) if isinstance(node, Mapping) else enumerate(node.items)
-        after = next(((step, child) for step, child in children if child.span.end > comment.start), None)
-        if after is None:
+        children: Sequence[Member | Node] = node.members if isinstance(node, Mapping) else node.items
+        ends = sections.get(id(node))
+        if ends is None:
+            ends = sections[id(node)] = list(accumulate((child.span.end for child in children), max))
+        index = bisect_right(ends, comment.start)
+        if index == len(children):
             return path, None
-        step, child = after
-        path = (*path, step)
+        child = children[index]
+        path = (*path, child.key.value if isinstance(child, Member) else index)
         if child.span.start >= comment.end:
             return path, child
         node = child.value if isinstance(child, Member) else child

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
 from dslint.fixes.atomic_write import write_whole
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.registry.redirects import current
 from dslint.source.read import ReadError, read
@@ -88,7 +89,7 @@ def _apply(baseline: Baseline, left: Counter[Known], file: FileResult) -> FileRe
     suppressed: list[Suppressed] = []
     for diagnostic in file.diagnostics:
         known = baseline.known(diagnostic)
-        if left[known] > 0:
+        if left[known] > 0 and diagnostic.code != INTERNAL_ERROR:
             left[known] -= 1
             suppressed.append(Suppressed(diagnostic, SuppressedBy.BASELINE))
         else:
@@ -117,7 +118,7 @@ def shrunk(baseline: Baseline, files: Iterable[FileResult]) -> Baseline:
 def first(path: str, files: Iterable[FileResult]) -> Baseline:
     """A baseline of all findings."""
     empty = Baseline(path)
-    return Baseline(path, Counter(empty.known(d) for file in files for d in file.diagnostics))
+    return Baseline(path, Counter(empty.known(d) for file in files for d in file.diagnostics if d.code != INTERNAL_ERROR))
 
 
 def write(baseline: Baseline) -> None:

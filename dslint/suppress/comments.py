@@ -6,13 +6,16 @@ from collections.abc import Iterable
 
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic
-from dslint.lint.place import by_place, in_broken_text
+from dslint.lint.guard import INTERNAL_ERROR
+from dslint.lint.place import by_place, outside_broken_text
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.lint.run import IGNORES, findings_of
 from dslint.registry.redirects import current
-from dslint.registry.rules import all_rules
-from dslint.registry.selection import is_name_of, no_such_rule
+from dslint.registry.rules import all_rules, rule_named
+from dslint.registry.selection import no_such_rule
 from dslint.source.ignores import Ignore, IgnoreComments, IgnoreUse, ignores_of
+from dslint.source.similar import LONGEST, MANY
+from dslint.suppress.cover import Cover
 
 
 def apply_comments(file: FileResult) -> FileResult:
@@ -31,7 +34,7 @@ def apply_comments(file: FileResult) -> FileResult:
         for rule in (rule for rule in all_rules() if IGNORES in rule.watches and rule.code in file.ran):
             uses = tuple(sorted_out.use(ignore, file.ran - {rule.code}) for ignore in ignores)
             found = findings_of(rule, IgnoreComments(document, uses), document, file.path)
-            sorted_out.add(d for d in found if not in_broken_text(d, document))
+            sorted_out.add(outside_broken_text(found, document, file.path))
     return file._replace(
         diagnostics=tuple(sorted(sorted_out.kept, key=by_place)),
         suppressed=(*file.suppressed, *sorted(sorted_out.suppressed, key=lambda one: by_place(one.diagnostic))),
@@ -42,30 +45,30 @@ class _Sorted:
     """Findings, sorted into those to report and those that comments suppress; and which comments did so, for which rules."""
 
     def __init__(self, ignores: list[Ignore]) -> None:
-        self.ignores = ignores
+        self.cover = Cover(ignores)
         self.kept: list[Diagnostic] = []
         self.suppressed: list[Suppressed] = []
-        self.used: set[tuple[Ignore, str]] = set()
+        self.unknown: dict[str, str] = {}
 
     def add(self, diagnostics: Iterable[Diagnostic]) -> None:
         for diagnostic in diagnostics:
-            covering = [
-                ignore
-                for ignore in self.ignores
-                if any(is_name_of(word, diagnostic) for word in ignore.words) and ignore.covers(diagnostic)
-            ]
-            self.used.update((ignore, diagnostic.code) for ignore in covering)
-            if covering:
-                reason = next((ignore.reason for ignore in covering if ignore.reason), None)
+            is_covered, reason = (False, None) if diagnostic.code == INTERNAL_ERROR else self.cover.use(diagnostic)
+            if is_covered:
                 self.suppressed.append(Suppressed(diagnostic, SuppressedBy.COMMENT, reason))
             else:
                 self.kept.append(diagnostic)
 
     def use(self, ignore: Ignore, ran: frozenset[str]) -> IgnoreUse:
         """What a comment is used for so far. Only of a rule that ran can it be said that the comment suppresses nothing."""
-        rules = all_rules()
-        named = {word: rule for word in ignore.words for rule in rules if is_name_of(word, rule)}
-        unknown = next((no_such_rule(word, rules) for word in ignore.words if word not in named), None)
-        unused = tuple(word for word, rule in named.items() if rule.code in ran and (ignore, rule.code) not in self.used)
+        named = {word: rule for word in ignore.words if (rule := rule_named(word)) is not None}
+        unknown = next((self._said_of(word) for word in ignore.words if word not in named), None)
+        unused = tuple(word for word, rule in named.items() if rule.code in ran and not self.cover.is_used(ignore, word))
         renamed = tuple((word, rule.name) for word, rule in named.items() if current(word) != word)
         return IgnoreUse(ignore, unused, unknown, renamed)
+
+    def _said_of(self, word: str) -> str:
+        """What is said of an unknown rule. A similar one is only looked for as long as there are few of them."""
+        if word not in self.unknown:
+            rules = all_rules() if len(self.unknown) < MANY and len(word) <= LONGEST else ()
+            self.unknown[word] = no_such_rule(word, rules)
+        return self.unknown[word]

@@ -13,7 +13,7 @@ from dslint.setup.shell.builtins import output_of, written_by
 from dslint.setup.shell.conditions import Tester
 from dslint.setup.shell.pieces import Source, Text, joined, known
 from dslint.setup.shell.pieces import key as key_of
-from dslint.setup.shell.state import DEPTH, STEPS, Launched, State
+from dslint.setup.shell.state import DEPTH, PIECES, STEPS, Launched, State
 from dslint.setup.shell.syntax import Chunk
 from dslint.setup.shell.words import Expander, bounded
 from dslint.source.read import ReadError, read
@@ -85,6 +85,18 @@ class Runner:
         elif node.type in ("do_group", "compound_statement", "ERROR", "program") and not chunk.raw(node).startswith("(("):
             self._block(chunk, node.children, state)
 
+    def _text(self, chunk: Chunk, node: Node, state: State) -> Text:
+        """A word as one text. Each piece of it is work, as a statement is: variables may double each other."""
+        text = self.expander.text(chunk, node, state)
+        self._steps += len(text) // PIECES
+        return text
+
+    def _fields(self, chunk: Chunk, node: Node, state: State) -> list[Text]:
+        """The fields of a word, which are work as well."""
+        found = self.expander.fields(chunk, node, state)
+        self._steps += sum(map(len, found)) // PIECES
+        return found
+
     # ------------------------------------------------------------------ variables
 
     def _variable_assignment(self, chunk: Chunk, node: Node, state: State) -> None:
@@ -97,7 +109,7 @@ class Runner:
             state.variables[name.partition("[")[0]] = None
             return
         if value is not None and value.type == "array":
-            items = [field for child in value.named_children for field in self.expander.fields(chunk, child, state)]
+            items = [field for child in value.named_children for field in self._fields(chunk, child, state)]
             before = state.variables.get(name)
             if adds and name in state.variables:
                 if before is None:
@@ -105,7 +117,7 @@ class Runner:
                 items = [*(before if isinstance(before, list) else [before]), *items]
             state.variables[name] = items[:5_000]
             return
-        written = self.expander.text(chunk, value, state) if value is not None else ()
+        written = self._text(chunk, value, state) if value is not None else ()
         text = tuple(piece._replace(splits=False) for piece in written)
         before = state.variables.get(name)
         if adds and isinstance(before, list):
@@ -202,7 +214,7 @@ class Runner:
         if variable is None or body is None:
             return
         name = chunk.raw(variable)
-        values = [field for child in node.children_by_field_name("value") for field in self.expander.fields(chunk, child, state)]
+        values = [field for child in node.children_by_field_name("value") for field in self._fields(chunk, child, state)]
         values = [text for text in values if text]
         if len(values) > ITERATIONS:
             self.cut_off = True
@@ -338,7 +350,7 @@ class Runner:
             return None
         if any(mark in chunk.raw(start) for mark in "'\"\\"):
             return chunk.slice(chunk.start(body), chunk.end(body))
-        return self.expander.text(chunk, body, state)
+        return self._text(chunk, body, state)
 
     def _command(self, chunk: Chunk, node: Node, state: State) -> None:
         self._run_command(chunk, node, state, None)
@@ -355,7 +367,7 @@ class Runner:
                 if isinstance(value, tuple):
                     local[name] = value
             elif child.type not in ("file_redirect", "herestring_redirect"):
-                words += self.expander.fields(chunk, child, state)
+                words += self._fields(chunk, child, state)
         while words and "=" in (known(words[0]) or "") and (known(words[0]) or "").partition("=")[0].isidentifier():
             name = (known(words[0]) or "").partition("=")[0]  # a variable held the assignment, or `env` did
             local[name] = words.pop(0)

@@ -19,6 +19,9 @@ Value: TypeAlias = Text | list[Text] | None
 STEPS = 20_000
 """How many statements of a script are followed; a loop or a recursion that needs more is cut off."""
 
+PIECES = 10
+"""The pieces of a text that are as much work as a statement."""
+
 DEPTH = 12
 """How deep functions, files and texts that are commands are followed."""
 

@@ -25,6 +25,9 @@ _NESTED = _EXPANSIONS | {"string", "raw_string", "concatenation"}
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
+LONGEST_CUT = 4_096
+"""The longest text, in code points, of which a pattern cuts a part: each of its beginnings or ends is compared."""
+
 Substitute = Callable[[Chunk, "Node", State], "Text | None"]
 """The output of a command substitution, None if it is unknown."""
 
@@ -186,6 +189,8 @@ class Expander:
 
     def _cut(self, chunk: Chunk, node: Node, value: Text, text: str, sign: str, operand: str, state: State) -> Text:
         lengths = range(len(text) + 1)
+        if sign[0] in "#%" and len(text) > LONGEST_CUT:
+            return self._unknown(chunk, node)
         if sign in ("#", "##"):
             fitting = [length for length in lengths if fnmatchcase(text[:length], operand)]
             return cut(value, (max if sign == "##" else min)(fitting, default=0), len(text))
@@ -248,7 +253,7 @@ class Expander:
         if name == "PWD":
             return (chunk.piece(node)._replace(text=state.folder or "."),)
         if name not in state.variables:
-            return self._absent(chunk, node) if name[0].isalpha() or name[0] == "_" else self._unknown(chunk, node)
+            return self._absent(chunk, node) if name[:1].isalpha() or name[:1] == "_" else self._unknown(chunk, node)
         value = state.variables[name]
         if value is None:
             return self._unknown(chunk, node)
@@ -276,8 +281,12 @@ def _integer(value: Value) -> int | None:
     return int(text) if text and re.fullmatch(r"-?\d{1,18}", text.strip()) else None
 
 
+MOST_PIECES = 1_000
+"""The most pieces that the text of a variable can have; with more of them it is unknown."""
+
+
 def bounded(text: Text, at: Piece) -> Text:
     """The text, or an unknown one if it is too long: variables that double each other stop here."""
-    if len(text) > 5_000 or sum(len(piece.text or "") for piece in text) > LONGEST:
+    if len(text) > MOST_PIECES or sum(len(piece.text or "") for piece in text) > LONGEST:
         return (at._replace(text=None, exact=False),)
     return text
