@@ -123,6 +123,8 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
     if wanted.add_ignores is not None:
         if not wanted.add_ignores.strip():
             raise click.UsageError("--add-ignores requires a reason.")
+        if not wanted.add_ignores.isprintable():
+            raise click.UsageError("--add-ignores requires a reason of one line, without control characters.")
         if wanted.fixing or wanted.write_baseline or watch or no_ignores or "-" in wanted.paths or wanted.command_line is not None:
             raise click.UsageError(
                 "--add-ignores requires files and cannot be combined with fixes, --write-baseline, --watch or --no-ignores."

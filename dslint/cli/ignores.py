@@ -12,6 +12,7 @@ from dslint.errors import UserError
 from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import shown
 from dslint.lint.files import lint_given
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult
 from dslint.report.words import count, listed
 from dslint.settings import Finder, Layer
@@ -29,7 +30,9 @@ def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> Non
     changed: list[str] = []
     number = 0
     left: dict[str, tuple[Layer | None, list[Diagnostic]]] = {}
-    for file in files:
+    for found in files:
+        # What dslint failed on cannot be suppressed.
+        file = found._replace(diagnostics=tuple(d for d in found.diagnostics if d.code != INTERNAL_ERROR))
         if not file.is_judged or not file.diagnostics:
             continue
         remaining = _comment(file, finder, reason) if file.kind is FileKind.DS_CONFIG and os.path.isfile(file.path) else file.diagnostics
@@ -38,9 +41,9 @@ def add_ignores(files: Iterable[FileResult], finder: Finder, reason: str) -> Non
         number += len(file.diagnostics)
         path, layer = settings_file(finder.for_file(file.path).layers)
         left.setdefault(path, (layer, []))[1].extend(remaining)
-    for path, (layer, found) in left.items():
-        if found:
-            _write(path, with_entries(layer, path, found, reason))
+    for path, (layer, diagnostics) in left.items():
+        if diagnostics:
+            _write(path, with_entries(layer, path, diagnostics, reason))
             changed.append(path)
     if changed:
         warn(
@@ -64,7 +67,7 @@ def _comment(file: FileResult, finder: Finder, reason: str) -> Sequence[Diagnost
     if commented == text:
         return file.diagnostics
     _write(file.path, commented)
-    return lint(commented).diagnostics
+    return [diagnostic for diagnostic in lint(commented).diagnostics if diagnostic.code != INTERNAL_ERROR]
 
 
 def _write(path: str, text: str) -> None:

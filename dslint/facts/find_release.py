@@ -210,13 +210,13 @@ def _allowed(specifier: str, name: str) -> FoundRelease | None:
     exact = re.fullmatch(r"={2,3}\s*v?(\d+\.\d+(?:\.\d+)?)(?:\+\S+)?", specifier.strip())
     if exact:
         return _exact(exact[1], f"{name} requires deepspeed")
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.specifiers import SpecifierSet
 
     try:
         wanted = SpecifierSet(specifier.strip())
-    except InvalidSpecifier:
+        best = max((release for release in RELEASES if wanted.contains(str(release))), default=None)
+    except ValueError:  # no specifier, or a number of thousands of digits
         return None
-    best = max((release for release in RELEASES if wanted.contains(str(release))), default=None)
     if best is None:
         return None
     return FoundRelease(

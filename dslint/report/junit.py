@@ -19,7 +19,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from dslint.diagnostics import Diagnostic
 from dslint.lint.results import FileResult, Results
-from dslint.report.style import Style, visible, visible_lines
+from dslint.report.style import Style, printable, visible, visible_lines
 from dslint.report.words import count, location, said, suppressed_by
 
 
@@ -49,7 +49,7 @@ def _suite(file: FileResult) -> Element:
     )
     suite.extend(cases)
     if file.note:
-        SubElement(suite, "system-out").text = visible_lines(file.note)
+        SubElement(suite, "system-out").text = printable(file.note)
     return suite
 
 
@@ -87,5 +87,5 @@ def _case(file: FileResult, name: str, outcome: str | None, kind: str, message: 
     if outcome is not None:
         attributes = {} if outcome == "system-out" else {"type": visible(kind), "message": visible(message)}
         element = SubElement(case, outcome, attributes)
-        element.text = "\n\n".join(body) or None
+        element.text = printable("\n\n".join(body)) or None
     return case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import TypeAlias
@@ -160,11 +161,11 @@ def _comma_behind(document: Document, span: Span) -> int | None:
 
 def _comma_after(document: Document, offset: int) -> int | None:
     """The offset of the next comma, with only blanks and comments before it; None if there is none."""
-    text = document.text
-    comments = {comment.span.start: comment.span.end for comment in document.comments}
+    text, comments = document.text, document.comments
+    number = bisect_left(comments, offset, key=lambda comment: comment.span.start)
     while offset < len(text):
-        if offset in comments:
-            offset = comments[offset]
+        if number < len(comments) and comments[number].span.start == offset:
+            offset, number = comments[number].span.end, number + 1
         elif text[offset].isspace():
             offset += 1
         else:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from dslint.diagnostics import Diagnostic
+from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.patterns import matches
 from dslint.lint.place import place
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
@@ -86,7 +87,7 @@ class _Entry:
         self.used = False
 
     def covers(self, found: Diagnostic) -> bool:
-        if not any(is_name_of(word, found) for word in self.entry.rules):
+        if found.code == INTERNAL_ERROR or not any(is_name_of(word, found) for word in self.entry.rules):
             return False
         if self.entry.pointer is None:
             return True

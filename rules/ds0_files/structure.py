@@ -9,7 +9,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.json_syntax import STRICT_JSON_LOADERS
 from dslint.source.change import Replace
-from dslint.source.tree import Document, Mapping, Member, Node, Path, Sequence, Span
+from dslint.source.tree import Mapping, Member, Node, Path, Sequence, Span
 
 
 @rule(
@@ -42,17 +42,19 @@ def _duplicates(config: Config, node: Node, path: Path) -> Iterator[Finding]:
     if not isinstance(node, Mapping):
         return
     first: dict[str, Member] = {}
-    for member in node.members:
+    before: dict[str, int] = {}
+    for index, member in enumerate(node.members):
         name = member.key.value
         if name in first:
-            yield _duplicate(config, node, (*path, name), first[name], member)
+            yield _duplicate(config, (*path, name), first[name], member, _keep_last(config, node, before[name], index))
         else:
             first[name] = member
+        before[name] = index
         yield from _duplicates(config, member.value, (*path, name))
 
 
-def _duplicate(config: Config, node: Mapping, path: Path, first: Member, last: Member) -> Finding:
-    """The finding for the second of two members with one key."""
+def _duplicate(config: Config, path: Path, first: Member, last: Member, fix: FixPlan) -> Finding:
+    """The finding for a member that has the key of an earlier one."""
     by_json = config.facts.integration in STRICT_JSON_LOADERS
     line = config.document.position(first.key.span.start).line
     outcome = (
@@ -66,19 +68,22 @@ def _duplicate(config: Config, node: Mapping, path: Path, first: Member, last: M
         help="Keep the value that you mean and delete the other.",
         span=last.key.span,
         related=((first.key.span, "first written here"),),
-        fix=_keep_last(config.document, node, first, last, by_json=by_json),
+        fix=fix,
         effect=Effect.SILENT if by_json else None,
     )
 
 
-def _keep_last(document: Document, node: Mapping, first: Member, last: Member, *, by_json: bool) -> FixPlan:
-    """Remove the first of two members. That is safe where the loader drops it, or where both have the same value."""
+def _keep_last(config: Config, node: Mapping, first: int, last: int) -> FixPlan:
+    """Remove the first of two members with the same key, given by index. That is safe where the loader drops it, or where both values are the
+    same.
+    """
     from dslint.source.edit import remove_at
 
-    edits = remove_at(document, node.members, next(number for number, member in enumerate(node.members) if member is first))
-    changes = [Replace(Span(start, end), text) for start, end, text in edits]
-    same = document.text[slice(*first.value.span)] == document.text[slice(*last.value.span)]
-    return (safe if by_json or same else unsafe)(f'remove the first "{last.key.value}"', *changes)
+    text = config.document.text
+    changes = [Replace(Span(start, end), content) for start, end, content in remove_at(config.document, node.members, first)]
+    same = text[slice(*node.members[first].value.span)] == text[slice(*node.members[last].value.span)]
+    by_json = config.facts.integration in STRICT_JSON_LOADERS
+    return (safe if by_json or same else unsafe)(f'remove the first "{node.members[last].key.value}"', *changes)
 
 
 @rule(

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from dslint.config import resolve
+from dslint.config.context import Context
+from dslint.config.policy import Policy, breaches
+from dslint.diagnose.parse_log import errors_in
 from dslint.errors import UserError
+from dslint.facts import Facts
+from dslint.facts.checkpoint import CheckpointFacts, describe
 from dslint.facts.find_release import _conda, _project, _requirements
 from dslint.facts.gpus import gpu_named, size
+from dslint.fixes.apply import fix
+from dslint.fixes.run import ALL
 from dslint.lint.files import lint_given
 from dslint.lint.results import FileResult
+from dslint.memory.estimate import estimate
+from dslint.memory.numbers import of_numbers
+from dslint.memory.plan import Workload, make_plan
 from dslint.settings import Finder, Layer, Settings
 from dslint.settings.sources import read_file
+from dslint.setup.hostfile import slots_of
+from dslint.source.parse import parse
 from dslint.source.read import decode_base64
 from dslint.suppress.run import suppress
 
@@ -42,6 +55,31 @@ def refused(work: Callable[[str], object], text: str) -> None:
     """Run work that may refuse the text."""
     with contextlib.suppress(ValueError):
         work(text)
+
+
+def fixed(text: str, name: str = "ds_config.json") -> str:
+    """The text with all fixes made."""
+    return fix(text, lambda fresh: lint(fresh, name)[0], ALL).text
+
+
+def checkpoint(names: Iterable[str]) -> CheckpointFacts:
+    """A checkpoint of empty files."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            (Path(folder) / name).touch()
+        return describe(folder)
+
+
+def estimated(layers: int) -> object:
+    """The estimate for a model of many layers."""
+    model = of_numbers(None, hidden=64, layers=layers, heads=4, kv_heads=None, inner=None, vocabulary=1_000)
+    config = resolve(parse("{" + BATCH + ', "zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}'), Context(Facts(8)))
+    return estimate(model, make_plan(config, Workload(512), model.hidden))
+
+
+def breaks(policy: dict[str, object], config: object) -> object:
+    """Where a config breaks a policy."""
+    return list(breaches(Policy("policy.json", policy), config))
 
 
 ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n"
@@ -86,5 +124,28 @@ GROWING: dict[str, tuple[int, Callable[[int], object]]] = {
     "yaml keys": (200, lambda n: lint(ACCELERATE + "x:\n" + "".join(f"  - a{i}: [1, 2]\n" for i in range(n)), "accelerate.yaml")),
     "a program": (50, lambda n: lint("import deepspeed\n" + "deepspeed.initialize(config={'train_batch_size': 8})\n" * n, "train.py")),
     "assignments of a program": (100, lambda n: lint("import deepspeed\na = {}\n" + "a = {'b': a, 'c': a}\n" * n + "deepspeed.initialize(config=a)", "train.py")),
+    "ignore comments on lines": (50, lambda n: lint("{" + BATCH + "".join(f',\n"a{i}": 1 // dslint: ignore[DS103] r' for i in range(n)) + "\n}")),
+    "ignore comments on one line": (50, lambda n: lint("{" + BATCH + "/* dslint: ignore[DS102] r */" * n + "}")),
+    "ignore comments above keys": (50, lambda n: lint("{" + BATCH + "".join(f',\n// dslint: ignore[DS103] r\n"a{i}": 1' for i in range(n)) + "\n}")),
+    "ignore comments above one key": (50, lambda n: lint("{\n" + "// dslint: ignore[DS103] r\n" * n + BATCH + "}")),
+    "ignore comments of unknown rules": (200, lambda n: lint("{\n" + "".join(f"// dslint: ignore[offload-{i}] r\n" for i in range(n)) + BATCH + "}")),
+    "ignore comments of many rules": (100, lambda n: lint("{\n// dslint: ignore[" + "DS103, " * n + "] r\n" + BATCH + "}")),
+    "ignored and broken": (50, lambda n: lint("{" + BATCH + ',\n"a" 1 // dslint: ignore[DS001] r' * n + "\n}")),
+    "duplicate keys that are fixed": (20, lambda n: fixed("{" + BATCH + f", {BATCH}" * n + "}")),
+    "misspelt keys that are fixed": (20, lambda n: fixed("{" + BATCH + "".join(f', "x{i}": 1 // c\n' for i in range(n)) + "}")),
+    "doubling variables": (40, lambda n: lint("A0=x\n" + "".join(f"A{i}=$A{i - 1}$A{i - 1}\n" for i in range(1, n)) + LAUNCH, "run.sh")),
+    "doubling arrays": (40, lambda n: lint("A=(x y)\n" + 'A=("${A[@]}" "${A[@]}")\n' * n + LAUNCH, "run.sh")),
+    "long variables": (40, lambda n: lint("A=x\n" + "A=$A$B$A\n" * 8 + "B=$A$A\n" * n + LAUNCH, "run.sh")),
+    "a cut variable": (500, lambda n: lint("A='" + "a" * n + "'\nB=${A##*b}\n" + LAUNCH, "run.sh")),
+    "branches": (40, lambda n: lint("".join(f'if [ "$X" = {i} ]; then A{i}=1; fi\n' for i in range(n)) + LAUNCH, "run.sh")),
+    "log of digits": (1_000, lambda n: errors_in("1" * n)),
+    "log of brackets": (1_000, lambda n: errors_in("1 validation error for A\n" + "[type=a, input_value=" * n)),
+    "log of lines": (100, lambda n: errors_in("ValueError: a\n" * n)),
+    "names of a checkpoint": (50, lambda n: checkpoint(f"zero_pp_rank_{10**i % 997}_mp_rank_{i:02d}_optim_states.pt" for i in range(n))),
+    "layers of an estimate": (100, estimated),
+    "policy on many keys": (100, lambda n: breaks({"additionalProperties": False}, {f"a{i}": 1 for i in range(n)})),
+    "policy of many properties": (100, lambda n: breaks({"properties": {f"a{i}": {"const": 1} for i in range(n)}}, {f"a{i}": 2 for i in range(n)})),
+    "hostfile": (500, lambda n: slots_of("a slots=8\n" * n)),
+    "hostfile of one line": (2_000, lambda n: slots_of("a " * n)),
 }  # fmt: skip
 """By name: a size to start with, and the work for a size."""

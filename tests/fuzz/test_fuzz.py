@@ -1,0 +1,45 @@
+"""Each target on mutated inputs, two minutes for all of them. The scheduled job runs longer, by fresh seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.run import GROWTH, Budget, input_of, run
+from tests.fuzz.targets import TARGETS
+
+SECONDS = 120 / len(TARGETS)
+
+SEED = 15
+"""The same inputs in each run: a change is judged by what it does, not by the seed that it meets."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_fails(target: str) -> None:
+    outcome = run([target], SEED, Budget(SECONDS))
+    assert not outcome.failures, "\n".join(
+        f"python -m tests.fuzz --seed {SEED} --target {one.target} --case {one.number}: {one}" for one in outcome.failures[:10]
+    )
+    assert outcome.counts[target] >= 50
+    assert outcome.growth < GROWTH
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_case_is_the_same_each_time(target: str) -> None:
+    first, _ = input_of(target, SEED, 3)
+    again, _ = input_of(target, SEED, 3)
+    others = {input_of(target, SEED, number)[0] for number in range(20)}
+    assert first == again
+    assert len(others) > 5
+
+
+def test_a_defect_is_found_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str) -> None:
+        raise KeyError(text[:1])
+
+    monkeypatch.setattr("tests.fuzz.targets.slots_of", fail)
+    said: list[str] = []
+    outcome = run(["hostfiles"], SEED, Budget(cases=10), said.append)
+    assert len(outcome.failures) == 10
+    assert said[0].startswith("hostfiles, case 0: KeyError")
+    assert len(said) == 3
