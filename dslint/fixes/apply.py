@@ -39,8 +39,12 @@ def fix(text: str, lint: Lint, allowed: Iterable[Applicability]) -> Fixed:
     result = lint(text)
     done: list[Diagnostic] = []
     refused: set[tuple[str, str | None]] = set()
+    tried_all = 0  # the number of fixes made when those that were refused had another chance
     for _ in range(ROUNDS):
         chosen = _compatible(d for d in result.diagnostics if d.fix and d.fix.applicability in wanted and _key(d) not in refused)
+        if not chosen and refused and len(done) > tried_all:
+            refused, tried_all = set(), len(done)
+            continue
         if not chosen:
             break
         tried, fresh = _try(text, chosen, result, lint)

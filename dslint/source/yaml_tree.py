@@ -21,6 +21,9 @@ MAX_NODES = 100_000
 MAX_MERGES = 1_000
 """The most merge keys of a document."""
 
+MAX_DEPTH = 200
+"""The deepest node. PyYAML looks at all open brackets for each token."""
+
 _COMMENT = re.compile(r"(?:^|(?<=[\s\ufeff]))#[^\r\n\x85\u2028\u2029]*")
 
 
@@ -89,9 +92,15 @@ def _compose(text: str) -> list[Any]:
     import yaml
 
     class Loader(yaml.SafeLoader):
+        depth = 0
+
         def compose_node(self, parent: Any, index: Any) -> Any:
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise RecursionError
             event = self.peek_event()  # type: ignore[no-untyped-call]
             node = super().compose_node(parent, index)
+            self.depth -= 1
             return _Alias(node, event.start_mark, event.end_mark) if isinstance(event, yaml.AliasEvent) else node
 
     loader = Loader(text)

@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ class Runner:
     workspace: Path
     temp: Path
     base: str
+    path: str = os.environ["PATH"]
 
     def run(self, **inputs: str) -> Step:
         """Run all steps with these inputs; the last one's outcome."""
@@ -57,6 +59,10 @@ class Runner:
             if step["id"] == "install" and (self.temp / "dslint").exists():
                 steps["install"] = {"DSLINT": str(self.temp / "dslint" / "bin" / "dslint")}
                 continue
+            if "uses" in step:  # GitHub's own action: it runs where its condition holds, and says where its Python is
+                assert step["if"] == "steps.find.outputs.python == ''"
+                steps[step["id"]] = {} if steps["find"].get("python") else {"python-path": sys.executable}
+                continue
             last = self._step(step, number, given, steps)
             steps[step["id"]] = last.outputs
             if last.code:
@@ -66,13 +72,16 @@ class Runner:
 
     def _step(self, step: dict[str, object], number: int, given: dict[str, str], steps: dict[str, dict[str, str]]) -> Step:
         def value(match: re.Match[str]) -> str:
-            kind, _, name = match[1].partition(".")
+            return next((found for expression in match[1].split(" || ") if (found := named(expression))), "")
+
+        def named(expression: str) -> str:
+            kind, _, name = expression.partition(".")
             if kind == "inputs":
                 return given[name]
             if kind == "steps":
                 of, _, output = name.split(".", 2)
-                return steps[of][output]
-            return {"github.action_path": str(self.action), "github.event.pull_request.base.sha": self.base}[match[1]]
+                return steps[of].get(output, "")
+            return {"github.action_path": str(self.action), "github.event.pull_request.base.sha": self.base}[expression]
 
         outputs, summary = self.temp / f"output{number}", self.temp / f"summary{number}"
         for file in (outputs, summary):
@@ -91,7 +100,7 @@ class Runner:
             check=False,
             timeout=300,
             env={
-                "PATH": os.environ["PATH"],
+                "PATH": self.path,
                 "HOME": str(self.temp),
                 **{name: text for name, text in os.environ.items() if name.startswith(("PIP_", "UV_", "SSL_"))},
                 "GITHUB_WORKSPACE": str(self.workspace),
@@ -164,6 +173,30 @@ def test_inputs_are_words_and_never_commands(runner: Runner) -> None:
     step = runner.run(paths="conf/old.json;touch$IFS/pwned `touch pwned` $(touch pwned)")
     assert step.code == 2
     assert not (runner.workspace / "pwned").exists()
+
+
+def found_python(runner: Runner, programs: Path, old: Iterable[str], python: str = "") -> Step:
+    """What the first step says on a runner on which these programs are a Python that is too old."""
+    programs.mkdir()
+    for name in old:
+        (programs / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    runner = replace(runner, path=f"{programs}{os.pathsep}{runner.path}")
+    first = ACTION["runs"]["steps"][0]
+    return runner._step(first, 9, {**dict.fromkeys(ACTION["inputs"], ""), "python": python}, {})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="bash scripts")
+def test_a_python_that_is_too_old_is_not_taken(runner: Runner, tmp_path: Path) -> None:
+    names = [f"python{minor}" for minor in ("", "3", "3.11", "3.12", "3.13", "3.14")]
+    assert found_python(runner, tmp_path / "none", [], sys.executable).outputs == {"python": sys.executable}
+    assert found_python(runner, tmp_path / "some", ["python3"]).outputs["python"] != "python3"
+    every = found_python(runner, tmp_path / "every", names)
+    assert every.code == 0
+    assert every.outputs == {}
+    refused = found_python(runner, tmp_path / "given", ["old"], "old")
+    assert refused.code == 2
+    assert "3.11" in refused.output
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="bash scripts")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from dslint.setup.programs.cells import without_effect
 from dslint.source.parse import parse
+from dslint.source.python import parse_python
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
 
 _MOST_BROKEN_LINES = 4
@@ -36,7 +37,7 @@ class Source:
         text = self.text.removeprefix("\ufeff")
         for _ in range(_MOST_BROKEN_LINES):
             try:
-                return ast.parse(text)
+                return parse_python(text)
             except SyntaxError as error:
                 text = self._without_line(text, error.lineno or 0)
             except (ValueError, RecursionError, MemoryError):

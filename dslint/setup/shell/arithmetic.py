@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from dslint.source.python import parse_python
+
 _LARGEST = 2**63
 
 _BINARY: dict[type[ast.AST], Callable[[int, int], Any]] = {
@@ -36,7 +38,7 @@ def calculate(expression: str, lookup: Callable[[str], int | None]) -> int | Non
     if len(text) > 500:
         return None
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = parse_python(text.strip(), "eval")
         value = _value(tree.body, lookup)
     except (SyntaxError, ValueError, RecursionError, ZeroDivisionError, MemoryError):
         return None

@@ -11,6 +11,7 @@ from dslint.setup.shell.arithmetic import calculate
 from dslint.setup.shell.pieces import LONGEST, Piece, Text, cut, fields, is_absent, joined, known
 from dslint.setup.shell.state import State, Value
 from dslint.setup.shell.syntax import Chunk
+from dslint.source.integers import integer
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -245,7 +246,8 @@ class Expander:
             arguments = state.arguments
             if arguments is None:
                 return self._absent(chunk, node)
-            return arguments[int(name) - 1] if int(name) <= len(arguments) else ()
+            number = integer(name)
+            return arguments[number - 1] if number is not None and number <= len(arguments) else ()
         if name in ("@", "*"):
             return (
                 joined(state.arguments, chunk.piece(node)._replace(text=" ")) if state.arguments is not None else self._absent(chunk, node)
