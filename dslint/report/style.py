@@ -61,7 +61,8 @@ def _lines(text: str) -> str:
 
 def _inert(line: str) -> str:
     """A line that no CI runner takes for a command: one of the two characters that begin it becomes another that looks like it."""
-    if line.lstrip().startswith("::"):
+    start = line.lstrip()
+    if start.startswith("::") and not start.startswith(":::"):  # three colons name no command
         line = line.replace("::", ":\ua789", 1)
     return line.replace("##[", "#\u266f[").replace("##vso[", "#\u266fvso[")
 
