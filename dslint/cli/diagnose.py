@@ -8,7 +8,7 @@ import sys
 import click
 
 from dslint.cli.open_config import open_config, text_of
-from dslint.cli.options import color_option, terminal_width, wants_color
+from dslint.cli.options import color_option, show_page, terminal_width, wants_color
 from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
@@ -56,7 +56,8 @@ def command(
     """  # noqa: D301 - click needs the character itself
     found = _diagnosed(paths, _given(config, program, model))
     style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60, most=120))
-    click.echo(_report(redacted(found) if redact else found, output_format, style), color=style.color)
+    report = _report(redacted(found) if redact else found, output_format, style)
+    show_page(report, color=style.color and output_format == "text")
     sys.exit(exit_code(found))
 
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -15,7 +15,9 @@ from tempfile import TemporaryDirectory
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.policy import breaches, load_policy
+from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.parse_log import errors_in
+from dslint.diagnose.reading import Source
 from dslint.diagnose.search import find as find_errors
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.errors import UserError
@@ -29,7 +31,8 @@ from dslint.lint.files import lint_given, lint_launch
 from dslint.lint.results import FileResult, Results
 from dslint.memory.families import ShapeError, read_shape
 from dslint.registry.rules import own_rules
-from dslint.report import write
+from dslint.report import diagnosis_page, write
+from dslint.report.style import Style, printable
 from dslint.settings import Finder, Settings, from_environment
 from dslint.settings.sources import read_file
 from dslint.settings.table import FORMATS, SETTINGS
@@ -200,9 +203,12 @@ def models(text: str, rng: Random) -> None:
 
 
 def logs(text: str, rng: Random) -> None:
-    """The output of a failed program."""
+    """The output of a failed program: the errors in it, and the diagnosis of its jobs."""
     for raised in errors_in(text):
         find_errors(raised)
+    source = Source("job.log", BytesIO(text.encode("utf-8", SURROGATES)))
+    page = diagnosis_page.page(diagnose([source]), Style(color=False, width=rng.choice((40, 100))))
+    _assert_inert(printable(page), "diagnosis")
 
 
 def reports(text: str, rng: Random) -> None:
@@ -215,15 +221,9 @@ def reports(text: str, rng: Random) -> None:
         out = StringIO()
         write(results, output_format, out, color=False, width=rng.choice((1, 40, 100)))
         written = re.sub(r"(?m)^::(error|warning|notice) file=[^,:\n]*", "", out.getvalue())  # GitHub needs the name as it is
-        controls = [
-            character
-            for character in written
-            if ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 or character in "\u202e\u2028\u2029"
-        ]
-        assert set(controls) <= {"\n"}, (output_format, set(controls))
         if output_format == "github":
             written = re.sub(r"(?ms)^::stop-commands::(\w+)\n.*^::\1::$", "", written)
-        assert not any(re.match(r"\s*::[^:]", line) for line in written.split("\n")), output_format
+        _assert_inert(written, output_format)
 
 
 TARGETS: dict[str, Target] = {
@@ -251,6 +251,15 @@ def _lint(text: str, facts: Facts) -> FileResult:
     result = lint_text(text, "ds_config.json", facts, own_rules())
     assert result is not None
     return result
+
+
+def _assert_inert(text: str, name: str) -> None:
+    """No character of a text controls a terminal, and no line of it a runner."""
+    controls = {
+        character for character in text if ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 or character in "\u202e\u2028\u2029"
+    }
+    assert controls <= {"\n"}, (name, controls)
+    assert not re.search(r"(?m)^[ \t]*::[^:]", text), name
 
 
 def _assert_no_defect(diagnostics: tuple[Diagnostic, ...]) -> None:
