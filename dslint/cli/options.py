@@ -172,7 +172,7 @@ def warn(sentence: str) -> None:
 
 
 def show_page(text: str, *, color: bool, err: bool = False) -> None:
-    """Print a page for people: whatever names and values are in it, it controls neither a terminal nor a CI runner."""
+    """Print a page of text: whatever names and values are in it, it controls neither a terminal nor a CI runner."""
     from dslint.report.style import printable
 
     click.echo(printable(text, color=color), color=color, err=err)

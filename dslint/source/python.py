@@ -1,4 +1,4 @@
-"""Python source as a syntax tree. The parser warns about code that is odd but valid, which is no business of dslint's users."""
+"""Python source as a syntax tree. The warnings of the parser about odd but valid code are not printed."""
 
 from __future__ import annotations
 
