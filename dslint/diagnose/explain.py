@@ -8,6 +8,9 @@ from typing import NamedTuple
 from dslint.diagnose import search, texts
 from dslint.diagnose.parse_log import LoggedError, clean_lines, errors_in
 
+FEWEST_WORDS = 6
+"""The fewest words of a message that is compared with similar records."""
+
 
 class Explained(NamedTuple):
     """An error of a text, with what says its cause: an entry of the table of known texts, or recorded errors of rules, or both."""
@@ -42,7 +45,7 @@ def explain(text: str) -> Explanation:
         causes.append(Explained(line, match, _sure(rules for raised in own for rules in found.pop(raised))))
     certain = bool(causes)
     for raised, similar in found.items():
-        rules = _sure(similar) if certain and not raised.where else similar
+        rules = _sure(similar) if certain and not raised.where else _plausible(raised, similar)
         if rules:
             causes.append(Explained(str(raised), None, rules))
     others = [match for match in known if match.entry.rank != texts.CAUSE]
@@ -60,6 +63,15 @@ def _first_of_each(matches: Iterable[texts.Match]) -> list[texts.Match]:
 def _is_in(raised: LoggedError, line: str) -> bool:
     """Whether an error was read from a line, or begins there."""
     return any(raised.message.startswith(part.message) and raised.kind == part.kind for part in errors_in(line))
+
+
+def _plausible(raised: LoggedError, rules: tuple[search.Match, ...]) -> tuple[search.Match, ...]:
+    """The rules with a similar record: a message of a few words is similar to too many."""
+    return (
+        rules
+        if raised.where or len(raised.message.split()) >= FEWEST_WORDS
+        else tuple(rule for rule in rules if rule.fit != search.SIMILAR)
+    )
 
 
 def _sure(rules: Iterable[search.Match]) -> tuple[search.Match, ...]:

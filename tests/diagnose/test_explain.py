@@ -62,6 +62,10 @@ def test_a_similar_record_does_not_compete_with_a_known_text() -> None:
     assert cause.known.values["optimizer"] == "<class 'torch.optim.adamw.AdamW'>"
 
 
+def test_a_few_words_are_similar_to_nothing() -> None:
+    assert not explain("IndexError: tuple index out of range").causes  # a record says: list index out of range
+
+
 def test_a_known_text_and_its_record_are_one_error() -> None:
     (cause,) = explain("'>' not supported between instances of 'str' and 'int'").causes
     assert cause.known
