@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 
 from dslint.diagnose.collect import Block, Collector, TracebackReader
 from dslint.diagnose.reading import Line, Place, Prefixes, Source, read_lines
+from dslint.diagnose.scan import Scanner
 from dslint.diagnose.signs import SIGNS, Sign
 from dslint.diagnose.signs.progress import THINNED
-
-FULL, EVERY = 40_000, 50
-"""How many lines about progress are read completely; after these, every how many-th."""
 
 OPEN = 256
 """The most processes that may be in the middle of a traceback or a block at the same time."""
@@ -69,32 +67,24 @@ class Event:
 
 
 class Recogniser:
-    """Recognises the lines of all signs with one search for their literals."""
+    """Recognises the lines of all signs. `scanner` finds lines that contain a literal of one."""
 
-    def __init__(self, signs: Sequence[Sign] = SIGNS, also: Iterable[str] = ()) -> None:
+    def __init__(self, signs: Sequence[Sign] = SIGNS) -> None:
         self._signs: dict[str, list[Sign]] = {}
         for sign in signs:
             for literal in sign.literals:
                 self._signs.setdefault(literal, []).append(sign)
-        words = sorted({*self._signs, *also}, key=len, reverse=True)
-        joined = "|".join(re.escape(word) for word in words)
-        self.interesting = re.compile(joined.encode())
+        thinned = [literal for literal, found in self._signs.items() if all(sign.kind in THINNED for sign in found)]
+        self.scanner = Scanner(self._signs, thinned)
         self._literals = re.compile("|".join(re.escape(word) for word in sorted(self._signs, key=len, reverse=True)))
-        self._thinned = 0
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, str]]]:
         """The kinds of a line, with the values of each."""
         for literal in dict.fromkeys(self._literals.findall(text)):
             for sign in self._signs[literal]:
-                if sign.kind in THINNED and self._skip():
-                    continue
                 match = sign.pattern.search(text)
                 if match:
                     yield sign.kind, {name: value for name, value in match.groupdict().items() if value is not None}
-
-    def _skip(self) -> bool:
-        self._thinned += 1
-        return self._thinned > FULL and self._thinned % EVERY != 0
 
 
 class EventReader:
@@ -112,7 +102,7 @@ class EventReader:
         """The events of logs, in the order of the lines."""
         for source in sources:
             self.when = None
-            for line in read_lines(source, self.recogniser.interesting, self.is_busy, self.prefixes):
+            for line in read_lines(source, self.recogniser.scanner, self.is_busy, self.prefixes):
                 yield from self.take(line)
             yield from self.finish()
 

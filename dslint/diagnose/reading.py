@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, NamedTuple
 
+from dslint.diagnose.scan import Scanner
+
 BLOCK = 1 << 18
 """Bytes that are read at a time. A block in which nothing is of interest is not divided into lines."""
 
@@ -96,26 +98,44 @@ class Prefixes:
         return text, None, None
 
 
-def read_lines(source: Source, interesting: re.Pattern[bytes], is_busy: Callable[[], bool], prefixes: Prefixes) -> Iterator[Line]:
+def read_lines(source: Source, scanner: Scanner, is_busy: Callable[[], bool], prefixes: Prefixes) -> Iterator[Line]:
     """The lines of a log that contain something of interest, and all lines while the consumer is in the middle of something.
 
     Args:
         source: the log.
-        interesting: matches in every line that is of interest.
+        scanner: finds lines that are of interest.
         is_busy: whether the consumer needs the next line in any case.
         prefixes: removes prefixes.
     """
     rank = rank_of(source.name)
     for first, block in _blocks(source.stream):
-        if not is_busy() and not interesting.search(block):
-            continue
-        for number, raw in enumerate(block.split(b"\n"), first):
-            if not is_busy() and not interesting.search(raw):
-                continue
-            for part in raw.split(b"\r") if b"\r" in raw else (raw,):
-                if is_busy() or interesting.search(part):
-                    text = ANSI.sub("", part[: 2 * LONGEST].decode("utf-8", "replace"))[:LONGEST]
-                    yield prefixes.strip(text, Place(source.name, number), rank)
+        for number, part in _parts(first, block, scanner, is_busy):
+            text = part[: 2 * LONGEST].decode("utf-8", "replace")
+            yield prefixes.strip((text if text.isprintable() else ANSI.sub("", text))[:LONGEST], Place(source.name, number), rank)
+
+
+def _parts(number: int, block: bytes, scanner: Scanner, is_busy: Callable[[], bool]) -> Iterator[tuple[int, bytes]]:
+    """The lines of a block to read, with their numbers. Lines between two hits are only counted."""
+    start = 0
+    while start <= len(block):
+        match = None
+        if not is_busy():
+            match = scanner.search(block, start)
+            if match is None:
+                return
+            begin = block.rfind(b"\n", start, match.start()) + 1
+            if begin > start:
+                number += block.count(b"\n", start, begin)
+                start = begin
+        end = block.find(b"\n", start)
+        raw = block[start:] if end < 0 else block[start:end]
+        for part in raw.split(b"\r") if b"\r" in raw else (raw,):
+            hit = match if len(part) == len(raw) else scanner.search(part)
+            if is_busy() or (hit and scanner.takes(hit)):
+                yield number, part
+        if end < 0:
+            return
+        number, start = number + 1, end + 1
 
 
 def rank_of(name: str) -> int | None:
