@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import click
 
@@ -19,10 +20,13 @@ from dslint.report.diagnosis_html import as_html
 from dslint.report.diagnosis_json import as_json
 from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.redact import redacted
-from dslint.report.style import Style
+from dslint.report.style import Style, visible
 from dslint.settings import Finder, from_environment
 
 CLEAN, FOUND, NOTHING = 0, 1, 2
+
+INTERVAL = 1.0
+"""The seconds between two looks at a log that is followed."""
 
 
 @click.command(name="diagnose", short_help="Find out from its log why a job failed.")
@@ -33,6 +37,9 @@ CLEAN, FOUND, NOTHING = 0, 1, 2
 @click.option(
     "--output-format", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True, help="The output format."
 )
+@click.option(
+    "--follow", "following", is_flag=True, help="Watch the log of a running job until it ends, and print what it tells as it comes."
+)
 @click.option("--redact", is_flag=True, help="Leave out directories, host names, addresses and users, to publish the report.")
 @color_option
 def command(
@@ -41,6 +48,7 @@ def command(
     program: str | None,
     model: str | None,
     output_format: str,
+    following: bool,  # noqa: FBT001 - click passes it by name
     redact: bool,  # noqa: FBT001 - click passes it by name
     color: str,
 ) -> None:
@@ -54,7 +62,8 @@ def command(
       1  a cause or a finding
       2  usage error, an unreadable log, or no DeepSpeed job in the log
     """  # noqa: D301 - click needs the character itself
-    found = _diagnosed(paths, _given(config, program, model))
+    given = _given(config, program, model)
+    found = _followed(paths, given) if following else _diagnosed(paths, given)
     style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60, most=120))
     report = _report(redacted(found) if redact else found, output_format, style)
     show_page(report, color=style.color and output_format == "text")
@@ -78,6 +87,27 @@ def exit_code(found: list[Diagnosis]) -> int:
     if not known:
         return NOTHING
     return CLEAN if all(diagnosis.is_clean for diagnosis in known) else FOUND
+
+
+def _followed(paths: tuple[str, ...], given: Given) -> list[Diagnosis]:
+    """Follow a log, and print what is new to standard error, so that the report can be redirected."""
+    from dslint.diagnose.follow import follow
+
+    if len(paths) != 1 or paths == ("-",) or os.path.isdir(paths[0]):
+        raise click.UsageError("--follow takes one file.")
+
+    def wait() -> bool:
+        try:
+            time.sleep(INTERVAL)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    try:
+        with open(paths[0], "rb") as stream:
+            return follow(paths[0], stream, wait, lambda sentence: click.echo(visible(sentence), err=True), given)
+    except OSError as error:
+        raise UserError(f"cannot read {paths[0]}: {error.strerror or error}") from None
 
 
 def _given(config: str | None, program: str | None, model: str | None) -> Given:

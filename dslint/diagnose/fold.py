@@ -8,20 +8,31 @@ from dslint.diagnose.events import Event
 from dslint.diagnose.facts import FACTS, KEEPERS
 from dslint.diagnose.job import Job, Moment
 
-MOST_EVENTS, MOST_STEPS = 4000, 4000
-"""How many events and steps of a job are kept; of more steps, every second is dropped."""
+MOST_EVENTS, MOST_STEPS, MOST_MOMENTS = 500, 4000, 4000
+"""How many events of a kind, steps, and moments of memory are kept. Of more steps, every second is dropped."""
+
+
+class Fold:
+    """The jobs of a log, event by event. A launcher that starts after another one begins a new job."""
+
+    def __init__(self) -> None:
+        self.jobs = [Job()]
+        self._labels: dict[str, str] = {}
+
+    def take(self, event: Event) -> None:
+        """Take the next event."""
+        if event.kind == "launch" and _has_run(self.jobs[-1]):
+            self.jobs.append(Job())
+            self._labels.clear()
+        _take(self.jobs[-1], event, self._labels)
 
 
 def jobs_of(events: Iterable[Event]) -> list[Job]:
-    """The jobs of a log. A launcher that starts after another one begins a new job."""
-    found = [Job()]
-    label: dict[str, str] = {}
+    """The jobs of a log."""
+    fold = Fold()
     for event in events:
-        if event.kind == "launch" and _has_run(found[-1]):
-            found.append(Job())
-            label.clear()
-        _take(found[-1], event, label)
-    return found
+        fold.take(event)
+    return fold.jobs
 
 
 def _has_run(job: Job) -> bool:
@@ -43,12 +54,21 @@ def _take(job: Job, event: Event, label: dict[str, str]) -> None:
         job.moments[-1] = job.moments[-1]._replace(host=event.real("used"), host_percent=event.real("percent"))
     elif event.kind in ("step", "bar", "throughput"):
         _remember_step(job, event)
-    elif event.kind in KEEPERS and len(job.events) < MOST_EVENTS:
+    elif event.kind in KEEPERS:
+        _keep(job, event)
+
+
+def _keep(job: Job, event: Event) -> None:
+    """Keep an event. Of too many skipped steps the last one replaces the one before, because their last scale counts."""
+    if job.counts[event.kind] <= MOST_EVENTS:
         job.events.append(event)
+    elif event.kind == "overflow":
+        last = max(index for index, other in enumerate(job.events) if other.kind == event.kind)
+        job.events[last] = event
 
 
 def _remember_memory(job: Job, event: Event, label: dict[str, str]) -> None:
-    if len(job.moments) >= MOST_EVENTS:
+    if len(job.moments) >= MOST_MOMENTS:
         return
     scale = 1024 if event.kind == "allocated_mb" else 1
     now, most, reserved = (event.real(name) for name in ("now", "most", "most_reserved"))

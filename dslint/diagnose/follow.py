@@ -1,0 +1,94 @@
+"""Follows the log of a running job, and says what it tells as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from dslint.diagnose.context import NOTHING, Given
+from dslint.diagnose.diagnose import diagnose_job
+from dslint.diagnose.diagnosis import Diagnosis, End
+from dslint.diagnose.events import EventReader
+from dslint.diagnose.fold import Fold
+from dslint.diagnose.job import Job
+from dslint.diagnose.reading import Source
+from dslint.diagnose.summary import rows
+
+ENDED = frozenset({End.FINISHED, End.FAILED, End.KILLED, End.HUNG})
+GRACE = 5
+"""How many times nothing new may come before a job that has ended is reported: other ranks may still write."""
+
+CHANGING = frozenset({"step time", "throughput"})
+"""Facts that change with every step."""
+
+
+class Following:
+    """A stream that waits for more at its end, instead of ending. `wait` says whether to look again."""
+
+    def __init__(self, stream: BinaryIO, wait: Callable[[], bool]) -> None:
+        self._stream, self._wait = stream, wait
+
+    def read(self, size: int) -> bytes:
+        """The next bytes; none once waiting is over."""
+        while not (data := self._stream.read(size)):
+            if not self._wait():
+                return b""
+        return data
+
+
+def follow(name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable[[str], None], given: Given = NOTHING) -> list[Diagnosis]:
+    """Follow a log until its job has ended, or `wait` says to stop, and return the diagnosis of each job.
+
+    Args:
+        name: the name of the log.
+        stream: the open log.
+        wait: waits until there may be more; False to stop.
+        tell: gets each sentence about something new.
+        given: what a person adds to the log.
+    """
+    fold, news = Fold(), News()
+    quiet = 0
+
+    def look() -> bool:
+        nonlocal quiet
+        found = diagnose_job(fold.jobs[-1], given)
+        fresh = list(news.of(found))
+        for sentence in fresh:
+            tell(sentence)
+        quiet = 0 if fresh else quiet + 1
+        return not (found.outcome.end in ENDED and quiet >= GRACE) and wait()
+
+    for event in EventReader().read([Source(name, Following(stream, look))]):  # type: ignore[arg-type]
+        fold.take(event)
+    return [diagnose_job(job, given) for job in fold.jobs]
+
+
+class News:
+    """What was not said before."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._step = 0
+
+    def of(self, found: Diagnosis) -> Iterator[str]:
+        """Sentences about what is new in a diagnosis."""
+        sentences = [f"{row.name}: {row.value}" for row in rows(found.job) if row.name not in CHANGING]
+        sentences += [f"{finding.code}: {finding.message}" for finding in found.findings]
+        sentences += [notice.title for notice in found.notices]
+        sentences += [cause.title for cause in found.causes]
+        for sentence in sentences:
+            if sentence not in self._said:
+                self._said.add(sentence)
+                yield sentence
+        yield from self._progress(found.job)
+
+    def _progress(self, job: Job) -> Iterator[str]:
+        """How far the job is: at each step that has twice as many steps as the one before, or a thousand more."""
+        last = next((event for event in reversed(job.steps) if event.kind == "step" and event.number("step")), None)
+        step = last.number("step") if last else None
+        if last is None or step is None or step < min(2 * self._step, self._step + 1000) or step == self._step:
+            return
+        self._step = step
+        whole = last.number("steps") or job.get("steps")
+        loss = f", loss {last.values['loss']}" if "loss" in last.values else ""
+        yield f"step {step:,}{f' of {whole:,}' if whole else ''}{loss}"

@@ -1,0 +1,62 @@
+"""A log that grows is followed until its job ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dslint.diagnose.diagnosis import Diagnosis, End
+from dslint.diagnose.follow import GRACE, follow
+from tests.diagnose.logs import OOM, RETURNED, STARTED, traceback
+
+
+def followed(log: Path, pieces: list[str]) -> tuple[list[Diagnosis], list[list[str]]]:
+    """The diagnosis, and what was said before each piece was written."""
+    told: list[list[str]] = [[]]
+    waiting = iter(pieces)
+    log.write_text("")
+
+    def wait() -> bool:
+        piece = next(waiting, None)
+        if piece is None:
+            return False
+        with log.open("a") as stream:
+            stream.write(piece)
+        told.append([])
+        return True
+
+    def tell(sentence: str) -> None:
+        told[-1].append(sentence)
+
+    with log.open("rb") as stream:
+        found = follow("job.log", stream, wait, tell)
+    return found, told
+
+
+def test_what_comes_is_said_once(tmp_path: Path) -> None:
+    pieces = [
+        STARTED + "\n",
+        "Iteration 1: loss=2.5\n",
+        "Iteration 2: loss=na",
+        "n\n",
+        traceback(OOM) + "\n",
+        RETURNED.format(code=1) + "\n",
+    ]
+    found, told = followed(tmp_path / "job.log", pieces)
+    assert told == [
+        [],
+        ["ranks: 4"],
+        ["step 1, loss 2.5"],
+        [],
+        ["The loss is NaN from step 2 on", "step 2, loss nan"],
+        ["GPU: 79.15 GiB", *told[5][1:]],
+        [],
+    ]
+    assert len(told[5]) == 2
+    assert "ran out of memory" in told[5][1]
+    assert found[-1].outcome.end is End.FAILED
+
+
+def test_it_ends_by_itself_once_the_job_has_ended(tmp_path: Path) -> None:
+    pieces = [STARTED + "\n" + traceback(OOM) + "\n" + RETURNED.format(code=1) + "\n", *[""] * 100]
+    _, told = followed(tmp_path / "job.log", pieces)
+    assert len(told) == GRACE + 2
