@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-import operator
 import posixpath
 from collections.abc import Callable
 from typing import Any
 
 from dslint.setup.programs.journal import Journal
+from dslint.setup.programs.nodes import is_literal
+from dslint.setup.programs.operators import LONGEST, compared, operated
 from dslint.setup.programs.values import (
     NONE,
     Cells,
@@ -25,13 +26,10 @@ from dslint.setup.programs.values import (
     Table,
     Value,
     is_soft,
-    same,
+    member,
     truth,
 )
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
-
-_LONGEST = 10_000
-"""The longest string that is built."""
 
 
 class Exhausted(Exception):
@@ -252,7 +250,7 @@ class Expressions:
         if not isinstance(left, Plain) or not isinstance(right, Plain):
             known = next((one for one in (left, right) if isinstance(one, Opaque) and one.why), None)
             return Opaque(known.why if known else "it is computed")
-        result = _operate(op, left.value, right.value)
+        result = operated(op, left.value, right.value)
         return Opaque("it is computed") if result is None else Plain(result, left.soft or right.soft)
 
     def boolean(self, node: ast.BoolOp, scope: Scope) -> Value:
@@ -277,7 +275,7 @@ class Expressions:
         values = [self.value(one, scope) for one in (node.left, *node.comparators)]
         if len(values) != 2:
             return Opaque("it is computed")
-        return _compared(node.ops[0], *values)
+        return compared(node.ops[0], *values)
 
     def text(self, node: ast.JoinedStr, scope: Scope) -> Value:
         """An f-string of known parts."""
@@ -290,7 +288,7 @@ class Expressions:
             parts.append(str(value.value))
             soft = soft or value.soft
         text = "".join(parts)
-        return Plain(text, soft) if len(text) < _LONGEST else Opaque("it is computed")
+        return Plain(text, soft) if len(text) < LONGEST else Opaque("it is computed")
 
     def named(self, node: ast.NamedExpr, scope: Scope) -> Value:
         """`(x := value)`."""
@@ -303,107 +301,8 @@ class Expressions:
         return Function(node, scope.source, scope)
 
 
-def member(owner: Class | None, name: str, depth: int = 0) -> Value | None:
-    """What a class of the project, or one that it inherits from, defines under a name."""
-    if owner is None or depth > 10:
-        return None
-    if name in owner.cells:
-        found: Value = owner.cells[name]
-        return found
-    above = (member(base, name, depth + 1) for base in owner.bases if isinstance(base, Class))
-    return next((value for value in above if value is not None), None)
-
-
-def is_literal(node: ast.expr) -> bool:
-    """Whether a value is written out in full, so that a fix can replace it."""
-    if isinstance(node, ast.Constant):
-        return True
-    if isinstance(node, ast.UnaryOp):
-        return is_literal(node.operand)
-    if isinstance(node, ast.BinOp):
-        return is_literal(node.left) and is_literal(node.right)
-    return isinstance(node, ast.Dict | ast.List | ast.Tuple)
-
-
 def _tinted(value: Value, *, soft: bool) -> Value:
     return Plain(value.value, soft=True) if soft and isinstance(value, Plain) else value
-
-
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-
-
-def _operate(op: ast.operator, left: object, right: object) -> str | int | float | None:
-    """The result on plain values, None if it is not followed. The size of the result is bounded."""
-    if isinstance(left, str) and isinstance(right, str):
-        if isinstance(op, ast.Add) and len(left) + len(right) < _LONGEST:
-            return left + right
-        return posixpath.join(left, right) if isinstance(op, ast.Div) else None
-    if not isinstance(left, int | float) or not isinstance(right, int | float) or abs(left) > 1e15 or abs(right) > 1e15:
-        return None
-    if isinstance(op, ast.Pow):
-        return left**right if abs(left) <= 10 and 0 <= right <= 15 else None
-    if isinstance(op, ast.LShift):
-        return left << right if isinstance(left, int) and isinstance(right, int) and 0 <= right < 50 else None
-    apply = _ARITHMETIC.get(type(op))
-    if apply is None or (right == 0 and isinstance(op, ast.Div | ast.FloorDiv | ast.Mod)):
-        return None
-    result: int | float = apply(left, right)
-    return result
-
-
-_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
-
-
-def _compared(op: ast.cmpop, left: Value, right: Value) -> Value:
-    soft = is_soft(left) or is_soft(right)
-    answer: bool | None = None
-    if isinstance(op, ast.In | ast.NotIn):
-        answer = _contains(right, left)
-    elif isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
-        answer = _equal(left, right)
-    elif isinstance(left, Plain) and isinstance(right, Plain) and _ordered(left.value, right.value):
-        answer = _ORDER[type(op)](left.value, right.value)
-    if answer is None:
-        return Opaque("it is computed")
-    return Plain(answer is not isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn), soft)
-
-
-def _ordered(left: object, right: object) -> bool:
-    numbers = isinstance(left, int | float) and isinstance(right, int | float)
-    return numbers or (isinstance(left, str) and isinstance(right, str))
-
-
-def _equal(left: Value, right: Value) -> bool | None:
-    if isinstance(left, Plain) and isinstance(right, Plain):
-        return bool(left.value == right.value)
-    if same(left, right):
-        return True
-    none = [one for one in (left, right) if isinstance(one, Plain) and one.value is None]
-    other = [one for one in (left, right) if isinstance(one, Table | Row | Function | Class | Object)]
-    return False if none and other else None
-
-
-def _contains(owner: Value, item: Value) -> bool | None:
-    if isinstance(owner, Table) and isinstance(item, Plain):
-        return True if item.value in owner.cells else None if owner.open else False
-    if isinstance(owner, Row):
-        answers = [_equal(one.value, item) for one in owner.items]
-        return True if True in answers else None if None in answers else False
-    if isinstance(owner, Plain) and isinstance(item, Plain) and isinstance(owner.value, str) and isinstance(item.value, str):
-        return item.value in owner.value
-    return None
 
 
 _BY_TYPE: dict[type[ast.expr], Callable[[Any, Any, Scope], Value]] = {

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Callable
 
 from dslint.setup.files import find
-from dslint.setup.programs.expressions import is_literal
-from dslint.setup.programs.library import FUNCTIONS, OF_CLASSES, OF_PARSER, OF_TABLE, Argument, CallOf
+from dslint.setup.programs.calls import Argument, CallOf
+from dslint.setup.programs.dicts import OF_TABLE
+from dslint.setup.programs.functions import Functions
+from dslint.setup.programs.library import FUNCTIONS
+from dslint.setup.programs.nodes import is_literal
+from dslint.setup.programs.parsers import OF_CLASSES, OF_PARSER
 from dslint.setup.programs.sources import Source, Sources, json_tree
-from dslint.setup.programs.statements import Statements
 from dslint.setup.programs.values import (
     Cells,
     Class,
@@ -37,7 +40,7 @@ _LARGEST_MODULE = 400_000
 _LIBRARIES = frozenset("deepspeed torch transformers accelerate lightning pytorch_lightning peft trl datasets numpy ray wandb".split())
 
 
-class Follower(Statements):
+class Follower(Functions):
     """Follows a program. `receive` is told of each call of a library's function, with the arguments as they are at that time."""
 
     def __init__(self, sources: Sources, receive: Callable[[CallOf], Value | None], steps: int) -> None:

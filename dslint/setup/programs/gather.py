@@ -11,8 +11,8 @@ from dslint.facts import Integration, PassedAs
 from dslint.setup.arguments import SourcedValue
 from dslint.setup.gather import LoadedSetup, Read, follow, settle
 from dslint.setup.model import Setup
+from dslint.setup.programs.notes import Call, Unread
 from dslint.setup.programs.read import PythonFile, read_python
-from dslint.setup.programs.record import Call, Unread
 from dslint.source.tree import Document
 
 

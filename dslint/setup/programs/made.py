@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping as Table
 from typing import Any, Protocol
 
-from dslint.setup.programs.library import Argument, CallOf
+from dslint.setup.programs.calls import Argument, CallOf
 from dslint.setup.programs.values import Opaque, Plain
 from dslint.source.tree import Key, Mapping, Member, Scalar, Span
 from dslint.source.unknown import UNKNOWN

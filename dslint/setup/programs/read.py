@@ -14,7 +14,8 @@ from dslint.setup.model import Program
 from dslint.setup.programs.cells import DATABRICKS, Cell, as_python, cells_of
 from dslint.setup.programs.expressions import Exhausted
 from dslint.setup.programs.follow import Follower
-from dslint.setup.programs.record import Call, Recorder, Unread
+from dslint.setup.programs.notes import Call, Unread
+from dslint.setup.programs.record import Recorder
 from dslint.setup.programs.sources import Source, Sources
 from dslint.setup.programs.values import Flag, Function, Opaque, Plain, Scope, Table
 from dslint.source.ranges import range_of

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.setup.arguments import Arguments, SourcedValue, as_read
-from dslint.setup.programs.library import Argument, CallOf
+from dslint.setup.programs.calls import Argument, CallOf
 from dslint.setup.programs.made import of_name, of_plugin, of_strategy
+from dslint.setup.programs.notes import Call, Facts, Unread
 from dslint.setup.programs.sources import Sources
 from dslint.setup.programs.tree import TreeMaker
-from dslint.setup.programs.values import Class, Function, Library, Object, Opaque, Plain, Row, Table, Value
+from dslint.setup.programs.values import Function, Object, Opaque, Plain, Table, Value
 from dslint.setup.training import ARGUMENTS, TRAINER
 from dslint.source.ranges import range_of
-from dslint.source.tree import Document, Mapping, Span
+from dslint.source.tree import Document, Span
 from dslint.source.unknown import UNKNOWN
 
 LIGHTNING_TRAINER = ("precision", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm")
@@ -48,57 +49,6 @@ _READERS = {
     "DeepSpeedConfig": "config",
 }
 """Classes that read a config, with the argument that holds it."""
-
-
-@dataclass(slots=True)
-class Call:
-    """A call that takes a config, or with "" as `integration` a definition of one.
-
-    It has the config if the program builds it, otherwise its path in `given`. `as_dict` says that it passes a dict with the numbers of
-    Python or its `json`, not the path or what hjson reads.
-    `arguments` are the training arguments of the call. `optimizer` is the optimizer that the program passes to `deepspeed.initialize`;
-    its value is the full name of the class, `UNKNOWN` if that is not known.
-    """
-
-    integration: str
-    given: SourcedValue
-    config: Mapping | None = None
-    arguments: Arguments | None = None
-    optimizer: SourcedValue | None = None
-    scheduler: SourcedValue | None = None
-    as_dict: bool = False
-
-
-@dataclass(slots=True)
-class Unread:
-    """A call with a config that the program does not contain. `why` says where it comes from.
-
-    `is_part` is true if the program sets some of its keys, which are judged. `optimizer` and `scheduler` are those of `Call`.
-    """
-
-    integration: str
-    given: SourcedValue
-    why: str
-    is_part: bool = False
-    optimizer: SourcedValue | None = None
-    scheduler: SourcedValue | None = None
-
-
-@dataclass(slots=True)
-class Facts:
-    """What a program says about its training, besides the configs."""
-
-    loaders: set[str] = field(default_factory=set)
-    dummy_optimizer: bool = False
-    optimizer: SourcedValue | None = None
-    legacy: SourcedValue | None = None
-    accumulation: SourcedValue | None = None
-    mixed_precision: SourcedValue | None = None
-    trainer: dict[str, SourcedValue] = field(default_factory=dict)
-    strategy: tuple[SourcedValue, ...] = ()
-    loose: Arguments | None = None
-    device_map: SourcedValue | None = None
-    makes_trainer: bool = False
 
 
 class Recorder:
@@ -389,6 +339,3 @@ def _of_arguments(given: Argument) -> Argument | None:
         return Argument(Opaque("--deepspeed_config"), given.span, given.key, node=given.node)
     found = value.cells.get("deepspeed_config", Opaque("--deepspeed_config"))
     return Argument(found, given.span, given.key, node=given.node)
-
-
-__all__ = ["Call", "Class", "Facts", "Library", "Recorder", "Row", "Unread"]

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dslint.setup.programs.expressions import Expressions, is_literal, member
+from dslint.setup.programs.expressions import Expressions
 from dslint.setup.programs.journal import Changes
-from dslint.setup.programs.sources import Source
+from dslint.setup.programs.nodes import annotated_names, is_dataclass, is_literal, is_main
 from dslint.setup.programs.values import (
-    NONE,
     Class,
     Entry,
     Flag,
@@ -29,8 +28,6 @@ from dslint.setup.programs.values import (
 )
 from dslint.source.tree import Span
 
-_DEEPEST_CALL = 15
-
 _Functions = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -39,15 +36,12 @@ class Statements(Expressions):
 
     def __init__(self, steps: int) -> None:
         super().__init__(steps)
-        self.followed: set[ast.AST] = set()
         self.functions: list[Function] = []
         self.written: dict[str, Table] = {}
         self.undecided = 0
         """How many conditions that only the run knows are around the statement."""
         self.flags: dict[str, Flag] = {}
         """The flags that the program is launched with, by the names of their arguments."""
-        self._calls: list[ast.AST] = []
-        self._made: dict[int, Object] = {}
 
     def lookup_import(self, name: str, level: int, scope: Scope) -> Value:
         """The module that an import names."""
@@ -179,7 +173,7 @@ class Statements(Expressions):
     def choose(self, node: ast.If, scope: Scope) -> bool:
         """An `if`. Where a flag of the command line decides, both branches are followed, and the one of the flag's default counts."""
         test = self.value(node.test, scope)
-        holds = True if _is_main(node.test) else truth(test)
+        holds = True if is_main(node.test) else truth(test)
         if holds is not None and not is_soft(test):
             return self.block(node.body if holds else node.orelse, scope)
         self.undecided += 1
@@ -257,7 +251,7 @@ class Statements(Expressions):
             return
         bases = [self.value(base, scope) for base in node.bases]
         inside = Scope(self.journal.cells(), scope.source, scope)
-        made = Class(node.name, inside.cells, bases, _fields(node), _is_dataclass(node))
+        made = Class(node.name, inside.cells, bases, annotated_names(node), is_dataclass(node))
         made.fields[:0] = [name for base in bases if isinstance(base, Class) for name in base.fields]
         made.dataclass = made.dataclass or any(isinstance(base, Class) and base.dataclass for base in bases)
         self.journal.write(scope.cells, node.name, made)
@@ -292,101 +286,6 @@ class Statements(Expressions):
             inner = self.lookup_import(f"{node.module}.{name}" if node.module else name, node.level, scope)
             return inner if isinstance(inner, Module) else Opaque(f"{name} is not defined in {owner.source.shown}")
         return self.attribute_of(owner, name)
-
-    # ------------------------------------------------------------------ functions
-
-    def enter(self, function: Function, arguments: list[Value], keywords: dict[str, Value], *, complete: bool = True) -> Value:
-        """Follow a call of a function of the project. With `complete` False there are more arguments than are known."""
-        node = function.node
-        if node in self._calls or len(self._calls) >= _DEEPEST_CALL:
-            return Opaque("a recursive function computes it")
-        scope = Scope(self.journal.cells(), function.source, function.scope, [])
-        self._bind(function, scope, arguments, keywords, complete=complete)
-        self.followed.add(node)
-        if isinstance(node, ast.Lambda):
-            return self.value(node.body, scope)
-        if any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield | ast.YieldFrom) for one in node.body):
-            return Opaque("a generator")
-        self._calls.append(node)
-        try:
-            ends = self.block(node.body, scope)
-        finally:
-            self._calls.pop()
-        assert scope.returns is not None
-        values = [*scope.returns, NONE] if ends else scope.returns
-        result = values[0] if values else NONE
-        for value in values[1:]:
-            result = self.journal.joined(result, value)
-        return result
-
-    def _bind(self, function: Function, scope: Scope, arguments: list[Value], keywords: dict[str, Value], *, complete: bool) -> None:
-        given = function.node.args
-        names = [one.arg for one in (*given.posonlyargs, *given.args)]
-        if function.this is not None and names and not isinstance(function.this, Class) and not _is_static(function.node):
-            arguments = [function.this, *arguments]
-        defaults = dict(zip(reversed(names), reversed(given.defaults), strict=False))
-        defaults |= {one.arg: default for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default}
-        for number, name in enumerate([*names, *(one.arg for one in given.kwonlyargs)]):
-            if number < min(len(arguments), len(names)):
-                value = arguments[number]
-            elif name in keywords:
-                value = keywords[name]
-            elif name in defaults and complete:
-                value = self.value(defaults[name], function.scope)
-            else:
-                value = Opaque(f"{name} is an argument of {getattr(function.node, 'name', 'a function')}")
-            scope.cells[name] = value
-        if given.vararg:
-            scope.cells[given.vararg.arg] = Opaque(f"*{given.vararg.arg}")
-        if given.kwarg:
-            scope.cells[given.kwarg.arg] = Opaque(f"**{given.kwarg.arg}")
-
-    def instance(self, made: Class, arguments: list[Value], keywords: dict[str, Value], *, complete: bool = True) -> Object:
-        """A new object of a class of the project."""
-        thing = Object(made.name, self.journal.cells(), made)
-        if made.dataclass:
-            for name, value in zip(made.fields, arguments, strict=False):
-                thing.cells[name] = value
-            thing.cells.update({name: value for name, value in keywords.items() if name in made.fields})
-        start = member(made, "__init__")
-        if isinstance(start, Function):
-            self.enter(Function(start.node, start.source, start.scope, thing), arguments, keywords, complete=complete)
-        then = member(made, "__post_init__")
-        if isinstance(then, Function):
-            self.enter(Function(then.node, then.source, then.scope, thing), [], {})
-        return thing
-
-    def follow_rest(self, source: Source) -> None:
-        """Follow the functions of a file that no call in it reaches; their arguments are not known."""
-        for function in list(self.functions):
-            if function.source.shown != source.shown or function.node in self.followed:
-                continue
-            owner = function.this
-            this: Value | None = owner
-            if isinstance(owner, Class):
-                this = self._made.get(id(owner))
-                if this is None:
-                    this = self._made[id(owner)] = self.instance(owner, [], {}, complete=False)
-            if function.node not in self.followed:
-                self.enter(Function(function.node, function.source, function.scope, this), [], {}, complete=False)
-
-
-def _is_main(test: ast.expr) -> bool:
-    """Whether a condition is `__name__ == "__main__"`."""
-    return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"
-
-
-def _fields(node: ast.ClassDef) -> list[str]:
-    return [one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
-
-
-def _is_dataclass(node: ast.ClassDef) -> bool:
-    names = (one.func if isinstance(one, ast.Call) else one for one in node.decorator_list)
-    return any((name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")) == "dataclass" for name in names)
-
-
-def _is_static(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in getattr(node, "decorator_list", ()))
 
 
 _BY_TYPE: dict[type[ast.stmt], Callable[[Any, Any, Scope], bool | None]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -144,10 +145,35 @@ Value: TypeAlias = Plain | Opaque | Table | Row | Function | Class | Object | Li
 
 NONE: Final = Plain(None)
 
+_LONGEST_NUMBER = 40
+"""The longest text that is converted."""
+
 
 def soften(value: Value) -> Value:
     """A value as the default of a flag. Without one, or with None, the flag decides."""
     return Plain(value.value, soft=True) if isinstance(value, Plain) else value
+
+
+def converted(value: Plain, kind: str) -> Value:
+    """A value as `int`, `float`, `str` or `bool` converts it."""
+    if len(str(value.value)) > _LONGEST_NUMBER:
+        return Opaque("it is computed")
+    convert: Callable[[Any], Any] = {"int": int, "float": float, "str": str, "bool": bool}[kind]
+    try:
+        return Plain(convert(value.value), value.soft)
+    except (TypeError, ValueError, OverflowError):
+        return Opaque("it is computed")
+
+
+def member(owner: Class | None, name: str, depth: int = 0) -> Value | None:
+    """What a class of the project, or one that it inherits from, defines under a name."""
+    if owner is None or depth > 10:
+        return None
+    if name in owner.cells:
+        found: Value = owner.cells[name]
+        return found
+    above = (member(base, name, depth + 1) for base in owner.bases if isinstance(base, Class))
+    return next((value for value in above if value is not None), None)
 
 
 def truth(value: Value) -> bool | None:

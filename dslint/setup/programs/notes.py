@@ -1,0 +1,59 @@
+"""What is noted of a program: the calls that take a config, and what else it says about its training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dslint.setup.arguments import Arguments, SourcedValue
+from dslint.source.tree import Mapping
+
+
+@dataclass(slots=True)
+class Call:
+    """A call that takes a config, or with "" as `integration` a definition of one.
+
+    It has the config if the program builds it, otherwise its path in `given`. `as_dict` says that it passes a dict with the numbers of
+    Python or its `json`, not the path or what hjson reads.
+    `arguments` are the training arguments of the call. `optimizer` is the optimizer that the program passes to `deepspeed.initialize`;
+    its value is the full name of the class, `UNKNOWN` if that is not known.
+    """
+
+    integration: str
+    given: SourcedValue
+    config: Mapping | None = None
+    arguments: Arguments | None = None
+    optimizer: SourcedValue | None = None
+    scheduler: SourcedValue | None = None
+    as_dict: bool = False
+
+
+@dataclass(slots=True)
+class Unread:
+    """A call with a config that the program does not contain. `why` says where it comes from.
+
+    `is_part` is true if the program sets some of its keys, which are judged. `optimizer` and `scheduler` are those of `Call`.
+    """
+
+    integration: str
+    given: SourcedValue
+    why: str
+    is_part: bool = False
+    optimizer: SourcedValue | None = None
+    scheduler: SourcedValue | None = None
+
+
+@dataclass(slots=True)
+class Facts:
+    """What a program says about its training, besides the configs."""
+
+    loaders: set[str] = field(default_factory=set)
+    dummy_optimizer: bool = False
+    optimizer: SourcedValue | None = None
+    legacy: SourcedValue | None = None
+    accumulation: SourcedValue | None = None
+    mixed_precision: SourcedValue | None = None
+    trainer: dict[str, SourcedValue] = field(default_factory=dict)
+    strategy: tuple[SourcedValue, ...] = ()
+    loose: Arguments | None = None
+    device_map: SourcedValue | None = None
+    makes_trainer: bool = False
