@@ -72,8 +72,29 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+def _version(ctx: click.Context, _param: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's signature
+    """Print the version and exit; with -v after it, also what this installation knows."""
+    if not given or ctx.resilient_parsing:
+        return
+    click.echo(f"dslint {__version__}")
+    if any(word in ("-v", "--verbose") for word in sys.argv[1:]):
+        from dslint.report import about_page
+
+        click.echo(about_page.page())
+    ctx.exit()
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, "-V", "--version", message="dslint %(version)s")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version; with -v, what it knows.",
+)
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, hidden=True)
 def cli() -> None:
     """Find mistakes in DeepSpeed configs before the job is queued."""
 

@@ -14,7 +14,7 @@ from dslint.report.style import Style
 if TYPE_CHECKING:
     from dslint.lint.results import Results
 
-MODULES = {"json": "json_format"}
+MODULES = {"json": "json_format", "html": "html_page"}
 """The modules of this package that do not have the name of their format."""
 
 

@@ -65,9 +65,20 @@ def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], others: 
     color = COLORS[diagnostic.severity]
     head = style.paint(f"{diagnostic.severity.value}[{diagnostic.code}]", color, "bold")
     lines = [f"{head} {style.paint(visible(diagnostic.name), 'bold')}", *paragraphs(diagnostic.message, style.width)]
+    gutter, excerpt = excerpts(diagnostic, documents, style)
+    lines += excerpt
+    for label, text in remarks(diagnostic, documents):
+        lines += _remark(label, text, gutter, style)
+    if others:
+        lines += _remark("also", _in_others(diagnostic, others), gutter, style)
+    return lines
+
+
+def excerpts(diagnostic: Diagnostic, documents: dict[str, Document], style: Style) -> tuple[int, list[str]]:
+    """The lines of a finding and of its related places, underlined, below the name of their file; and the columns of the line numbers."""
     marks = _marks(diagnostic, documents)
     gutter = max((len(str(line_of(documents[path], mark))) for path, of_file in marks.items() for mark in of_file), default=1)
-    lines.append(_arrow("-->", diagnostic.path, diagnostic.range, gutter, style))
+    lines = [_arrow("-->", diagnostic.path, diagnostic.range, gutter, style)]
     for path, of_file in marks.items():
         document = documents[path]
         if path != diagnostic.path:
@@ -76,11 +87,7 @@ def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], others: 
         lines += draw(document, of_file, _context(document, diagnostic, of_file), gutter, style)
     if marks:
         lines.append(bar(gutter, style))
-    for label, text in _remarks(diagnostic, marks):
-        lines += _remark(label, text, gutter, style)
-    if others:
-        lines += _remark("also", _in_others(diagnostic, others), gutter, style)
-    return lines
+    return gutter, lines
 
 
 def _in_others(diagnostic: Diagnostic, others: tuple[Diagnostic, ...]) -> str:
@@ -118,7 +125,9 @@ def _context(document: Document, diagnostic: Diagnostic, marks: list[Mark]) -> I
         yield line_of(document, marks[0]) - 1
 
 
-def _remarks(diagnostic: Diagnostic, marks: dict[str, list[Mark]]) -> Iterator[tuple[str, str]]:
+def remarks(diagnostic: Diagnostic, documents: dict[str, Document]) -> Iterator[tuple[str, str]]:
+    """What is said of a finding below its excerpt: a label and a text each."""
+    marks = _marks(diagnostic, documents)
     for related in diagnostic.related:
         if related.range is None or related.path not in marks:
             elsewhere = related.range is not None or related.path != diagnostic.path

@@ -41,7 +41,7 @@ class Setting(Record):
         return "DSLINT_" + self.name.replace("-", "_").upper()
 
 
-FORMATS = ("full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "markdown")
+FORMATS = ("full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "markdown", "html")
 """The output formats, the default first; `dslint.report` has a module for each."""
 
 _SEVERITIES = tuple(severity.value for severity in Severity)

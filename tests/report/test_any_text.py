@@ -186,4 +186,4 @@ def test_markdown_holds_nothing_but_text(results: Results) -> None:
 
 
 def test_every_format_is_tried() -> None:
-    assert set(FORMATS) == {"full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "markdown"}
+    assert set(FORMATS) == {"full", "concise", "json", "jsonl", "github", "gitlab", "sarif", "junit", "markdown", "html"}

@@ -1,0 +1,171 @@
+"""Check, build and try a release.
+
+    python scripts/release.py [--dist DIR] [--tag v1.2.3] [--python python3.12 ...]
+    python scripts/release.py --oldest
+
+It checks that the version is written everywhere and that generated files are up to date, builds the wheel and the source distribution in a
+folder, checks both with twine, check-wheel-contents and validate-pyproject (`pip install ".[release]"`), and uses each as a user would, in
+a fresh environment of each Python given. With --tag, the tag must be that of the version, and the changelog must have its date.
+
+`--oldest` prints the oldest releases of the dependencies that dslint accepts, as constraints for pip.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = (["scripts/build_rule_index.py", "--check"], ["scripts/docs_pages.py", "--check"], ["-m", "dslint.schemas.compile", "--check"])
+
+
+class Unready(Exception):
+    """The release cannot be made. The text says why."""
+
+
+def project() -> dict[str, object]:
+    """The table `project` of pyproject.toml."""
+    table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return table
+
+
+def version() -> str:
+    """The version in dslint/__init__.py."""
+    found = re.search(r'^__version__ = "([^"]+)"', (ROOT / "dslint" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def oldest() -> list[str]:
+    """The lower bounds of the dependencies, as constraints."""
+    dependencies = project()["dependencies"]
+    assert isinstance(dependencies, list)
+    return [re.sub(r"^([\w.-]+)>=([\w.]+).*", r"\1==\2", line) for line in dependencies]
+
+
+def check_version(tag: str | None) -> None:
+    """The version is in the changelog and in CITATION.cff, and the tag is its tag.
+
+    Raises:
+        Unready: something names another version.
+    """
+    number = version()
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heading = re.search(rf"^## {re.escape(number)} - (.+)$", changelog, re.MULTILINE)
+    if heading is None:
+        raise Unready(f"CHANGELOG.md has no section {number}")
+    if f"\nversion: {number}\n" not in (ROOT / "CITATION.cff").read_text(encoding="utf-8"):
+        raise Unready(f"CITATION.cff does not name version {number}")
+    if tag is None:
+        return
+    if tag != f"v{number}":
+        raise Unready(f"the tag is {tag}, and the version {number}")
+    if not re.fullmatch(r"\d{4}-\d{2}-\d{2}", heading[1]):
+        raise Unready(f"CHANGELOG.md has no date for {number}: {heading[1]}")
+
+
+def check_generated() -> None:
+    """Generated files are up to date.
+
+    Raises:
+        Unready: one is not.
+    """
+    for command in GENERATED:
+        run([sys.executable, *command])
+
+
+def build(dist: Path) -> None:
+    """Build both distributions into an empty folder, and check them and pyproject.toml.
+
+    Raises:
+        Unready: the folder holds something, or a check fails.
+    """
+    dist.mkdir(parents=True, exist_ok=True)
+    if list(dist.iterdir()):
+        raise Unready(f"{dist} is not empty")
+    run([sys.executable, "-m", "build", "--outdir", str(dist), str(ROOT)])
+    files = sorted(map(str, dist.iterdir()))
+    run([sys.executable, "-m", "twine", "check", "--strict", *files])
+    run(
+        [
+            sys.executable,
+            "-m",
+            "check_wheel_contents",
+            "--toplevel",
+            "dslint,deepspeed_lint.py",
+            *(file for file in files if file.endswith(".whl")),
+        ]
+    )
+    run([sys.executable, "-m", "validate_pyproject", str(ROOT / "pyproject.toml")])
+
+
+def try_out(dist: Path, python: str) -> None:
+    """Install each distribution in a fresh environment, and check an example outside the checkout.
+
+    Raises:
+        Unready: it does not install, or does not find what it should.
+    """
+    for file in sorted(dist.iterdir()):
+        with tempfile.TemporaryDirectory() as folder:
+            run([python, "-m", "venv", f"{folder}/environment"])
+            programs = Path(folder) / "environment" / ("Scripts" if os.name == "nt" else "bin")
+            run([str(programs / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(file)])
+            (Path(folder) / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 4, "elasticity": {}}', encoding="utf-8")
+            said = run([str(programs / "dslint"), "check", "ds_config.json", "--output-format", "concise"], cwd=folder, code=1)
+            if "DS109" not in said:
+                raise Unready(f"{file.name} with {python} does not find DS109: {said}")
+            run([str(programs / "dslint"), "--version"], cwd=folder)
+
+
+def run(command: list[str], *, cwd: str | Path = ROOT, code: int = 0) -> str:
+    """Run a program and return its output.
+
+    Raises:
+        Unready: it ends with another exit code.
+    """
+    done = subprocess.run(command, cwd=cwd, env={**os.environ, "PYTHONPATH": ""}, capture_output=True, text=True, check=False)
+    if done.returncode != code:
+        raise Unready(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def steps(given: argparse.Namespace, dist: Path) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What a release takes, in order."""
+    yield "the version", lambda: check_version(given.tag)
+    yield "generated files", check_generated
+    yield "the distributions", lambda: build(dist)
+    for python in given.python:
+        yield f"in use, {python}", lambda python=python: try_out(dist, python)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the steps until one fails."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dist", type=Path, help="where to write the distributions; by default a temporary folder")
+    parser.add_argument("--tag", help="the tag of the release")
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="the Pythons to try it with")
+    parser.add_argument("--oldest", action="store_true", help="print the oldest dependencies, and do nothing else")
+    given = parser.parse_args(arguments)
+    if given.oldest:
+        print("\n".join(oldest()))
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, step in steps(given, given.dist or Path(folder)):
+            try:
+                step()
+            except Unready as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                return 1
+            print(f"{name}: as it should be")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
