@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dslint.diagnose import search, texts
 from dslint.diagnose.parse_log import LoggedError, clean_lines, errors_in
 
-FEWEST_WORDS = 6
+FEWEST_WORDS = 8
 """The fewest words of a message that is compared with similar records."""
 
 

@@ -26,6 +26,12 @@ MOST_VALUES = 20
 FOLLOWING = 3
 """The number of lines within which a further line of a message adds its values to the match before."""
 
+IGNORED_TRACEBACK = "ignored-traceback"
+"""The kind of the entry that introduces a traceback of an error that Python ignores."""
+
+TRACEBACK_LINES = 40
+"""The number of lines within which the error of such a traceback stands."""
+
 FREQUENT = frozenset(
     b"memory loss step steps second seconds time rank device number parameters gradient allocated reserved total error training".split()
 )
@@ -106,15 +112,22 @@ def _entry(row: dict[str, Any]) -> Entry:
 def match(lines: Iterable[str]) -> list[Match]:
     """The texts found in lines, by line; at most one per line, and of equal matches the first.
 
-    A message of several lines is one match with the values of all its lines.
+    A message of several lines is one match with the values of all its lines. The error at the end of a traceback that Python ignores does
+    not count.
     """
     found: list[Match] = []
+    ignored_until = 0
     seen: dict[str, set[tuple[tuple[str, str], ...]]] = {}
     for number, line in enumerate(lines, 1):
         hit = match_line(line)
         if hit is None:
             continue
         entry, values = hit
+        if entry.kind == IGNORED_TRACEBACK:
+            ignored_until = number + TRACEBACK_LINES
+        elif entry.rank < NOISE and number <= ignored_until:
+            ignored_until = 0
+            continue
         last = found[-1] if found else None
         if last and last.entry is entry and number - last.line_number <= FOLLOWING and values and not values.keys() & last.values.keys():
             found[-1] = last._replace(values={**last.values, **values})

@@ -90,11 +90,22 @@ def test_a_number_at_the_end_is_a_whole_number() -> None:
 def test_a_cause_is_ranked_before_what_follows_from_it() -> None:
     lines = [
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
-        "Exception ignored in atexit callback: <function close at 0x7f>",
         "RuntimeError: CUDA error: invalid device ordinal",
+        "Exception ignored in atexit callback: <function close at 0x7f>",
     ]
-    assert [found.entry.rank for found in match(lines)] == [FOLLOW_UP, NOISE, CAUSE]
-    assert [found.line_number for found in ranked(match(lines))] == [3, 1, 2]
+    assert [found.entry.rank for found in match(lines)] == [FOLLOW_UP, CAUSE, NOISE]
+    assert [found.line_number for found in ranked(match(lines))] == [2, 1, 3]
+
+
+def test_the_error_of_an_ignored_traceback_does_not_count() -> None:
+    lines = [
+        "Exception ignored in: <function Engine.__del__ at 0x7f>",
+        "Traceback (most recent call last):",
+        '  File "engine.py", line 3, in __del__',
+        "RuntimeError: CUDA error: invalid device ordinal",
+        "RuntimeError: CUDA error: an illegal memory access was encountered",
+    ]
+    assert [found.entry.id for found in match(lines)] == ["atexit-traceback", "illegal-memory-access"]
 
 
 def test_what_every_rank_prints_is_one_match() -> None:
