@@ -18,6 +18,10 @@ from dslint.diagnose.reading import Source
 from dslint.diagnose.rules import findings_of
 from dslint.facts import Release
 from dslint.facts.gpus import GIB
+from dslint.memory.estimate import Estimate
+
+ESTIMATE_COMMAND = "dslint estimate"
+"""A command in advice that the estimate itself replaces."""
 
 COMPARABLE = Release(0, 9, 0)
 """The first release with which the estimate was compared."""
@@ -53,8 +57,21 @@ def diagnose_job(job: Job, given: Given = NOTHING) -> Diagnosis:
     estimate = estimated(shop)
     if estimate is not None:
         found.measured = measured(job, estimate)
-        found.causes = [_with_changes(shop, cause) if cause.kind == "oom" else cause for cause in found.causes]
+        found.causes = [_with_estimate(shop, estimate, cause) for cause in found.causes]
     return found
+
+
+def _with_estimate(shop: Workshop, estimate: Estimate, cause: Cause) -> Cause:
+    """The cause, with what the estimate adds to it."""
+    if cause.kind == "oom":
+        return _with_changes(shop, cause)
+    if cause.kind != "host-memory":
+        return cause
+    ranks = f"{estimate.plan.local} rank{'s' if estimate.plan.local != 1 else ''} of a machine"
+    need = f"By the estimate the {ranks} need {estimate.host_of_node / GIB:.0f} GiB of host memory between steps"
+    loading = f" and {estimate.loading_of_node / GIB:.0f} GiB while they load the model" if estimate.host.loading else ""
+    rest = tuple(advice for advice in cause.advice if ESTIMATE_COMMAND not in advice)
+    return replace(cause, why=(*cause.why, f"{need}{loading}."), advice=rest)
 
 
 def _with_changes(shop: Workshop, cause: Cause) -> Cause:

@@ -224,3 +224,30 @@ def test_the_state_after_initialization_proves_what_is_in_force(held: float, wor
     found = [notice.title for notice in diagnosed(STATE.format(held=held), FINISHED).notices if notice.kind == "state"]
     assert len(found) == (words is not None)
     assert all(str(words) in title for title in found)
+
+
+OFFLOADED = """config.py:1:print_user_config]   json = {
+    "train_micro_batch_size_per_gpu": 4,
+    "zero_optimization": {
+        "stage": 3,
+        "offload_optimizer": {
+            "device": "cpu"
+        }
+    },
+    "bf16": {
+        "enabled": true
+    }
+}"""
+
+
+def test_host_memory_is_compared_with_the_estimate() -> None:
+    found = diagnosed(
+        STARTED,
+        "process 1 spawned with command: ['python', 'train.py', '--model_name_or_path', 'org/llama-3-8b']",
+        OFFLOADED,
+        RETURNED.format(code=-9),
+    )
+    (cause,) = found.causes
+    assert cause.kind == "host-memory"
+    # 8.03e9 parameters x (4 master + 4 gradient + 8 states + 2 buffer) bytes are 135 GiB; loading them takes 4 ranks x 4 bytes
+    assert any("4 ranks of a machine need 135 GiB" in sentence for sentence in cause.why), cause.why

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Callable
 
 import pytest
 
 from dslint.diagnose.events import Event, EventReader
 from dslint.diagnose.reading import BLOCK, Source, rank_of
 from tests.diagnose.logs import OOM, STARTED, all_diagnosed, traceback
+from tests.growth import assert_linear
 
 
 def events(text: str | bytes, name: str = "job.log") -> list[Event]:
@@ -130,3 +132,31 @@ def test_a_long_log_is_not_kept() -> None:
     (found,) = all_diagnosed(STARTED, text)
     assert len(found.job.steps) <= 4001
     assert found.job.steps[-1].values["step"] == "29999"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Iteration 7: loss=2.0",
+        "tokens 128 29 3382 and other output of a program",
+        "Traceback (most recent call last):",
+        '  File "a.py", line 1, in f',
+        "Error: " * 20,
+        "\r 10%|# | 1/10 [00:01<00:09, 1.0s/it]",
+        '[2026-05-04 09:12:09] config.py:1:print]   json = {"a": {"b": {',
+        "[rank0]: " * 30,
+        "> " * 100,
+        "CUDA out of memory. Tried to allocate 1.00 GiB. " + "Process 1 has 1.00 GiB memory in use. " * 20,
+    ],
+)
+def test_time_grows_with_the_length(line: str) -> None:
+    def work(count: int) -> Callable[[], object]:
+        data = ("\n".join([line] * count)).encode()
+        return lambda: all_diagnosed(data)
+
+    assert_linear(work, 1500)
+
+
+def test_one_line_that_never_ends() -> None:
+    for text in ("{" * 400_000, "> " * 200_000, "[rank1]: " * 50_000, "a" * 400_000 + ": Error: "):
+        assert_linear(lambda count, text=text: lambda: all_diagnosed(text[:count]), 40_000)  # type: ignore[misc]

@@ -23,7 +23,7 @@ def crash(job: Job, event: Event) -> Cause:
     lines = [line for line in message.split("\n") if line.strip()]
     title = ": ".join(filter(None, (kind, lines[0].strip()[:LONGEST] if lines else ""))) or "A process failed"
     why, advice, codes, sort = _known(event, message)
-    why += _place(event.frames)
+    why += raised_at(event.frames)
     why += _others(job, event)
     codes = codes or _rules(kind, message)
     if codes:
@@ -48,7 +48,7 @@ def _rules(kind: str, message: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(match.code for match in matches))[:MOST_RULES] if len(matches) <= MOST_RULES else ()
 
 
-def _place(frames: tuple[Frame, ...]) -> list[str]:
+def raised_at(frames: tuple[Frame, ...]) -> list[str]:
     """Where it was raised, and which line of the program led there."""
     if not frames:
         return []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
+from dslint.diagnose.causes.crash import raised_at
 from dslint.diagnose.diagnosis import Cause, Evidence, evidence
 from dslint.diagnose.events import Event
 from dslint.diagnose.job import Job
 from dslint.diagnose.shares import share_of
 
 GIB = 2**30
+_OPTIMIZERS = re.compile(r"(?:^|/)(?:ops|optim)/|adam|lion|adagrad")
 
 
 def out_of_host_memory(job: Job, event: Event, raised: Event) -> Cause:
@@ -19,11 +23,13 @@ def out_of_host_memory(job: Job, event: Event, raised: Event) -> Cause:
         share = share_of(job, size / 4)
         if share:
             why.append(f"{size:,} bytes are {size // 4:,} fp32 values: {share}.")
-    step = next((frame for frame in reversed(raised.frames) if frame.function == "step"), None)
+    step = next((frame for frame in reversed(raised.frames) if frame.function == "step" and _OPTIMIZERS.search(frame.file)), None)
     if step:
         why.append(
-            f"The optimizer asked for it in its first step ({step.file.rpartition('/')[2]}:{step.line}), when it creates its states."
+            f"The optimizer asked for it in its step ({step.file.rpartition('/')[2]}:{step.line}); the first step creates its states."
         )
+    else:
+        why += raised_at(raised.frames)
     why += _machine(job)
     return Cause(
         "host-memory",
@@ -73,9 +79,9 @@ def _when(job: Job) -> str | None:
     """In which phase the process was killed."""
     if job.steps:
         return "It happened during training: memory grew, or the optimizer's states came with the first step."
-    if any("After initializing ZeRO optimizer" in moment.label for moment in job.moments):
+    if "attribute" in job.counts or "config" in job.counts:  # the engine prints its config last
         return "It happened after initialization, before the first step was reported."
-    if job.moments or "attribute" in job.counts or "zero" in job.counts:
+    if job.moments or "zero" in job.counts:
         return "It happened while DeepSpeed initialized."
     return "It happened before DeepSpeed initialized: while the model was loaded, each rank of a machine holds its own copy."
 
@@ -104,7 +110,7 @@ def _advice(job: Job) -> list[str]:
     ranks = job.ranks()
     if job.moments and ranks and ranks.value == 1 and "ranks" not in job.facts:
         advice.append("Start every rank: only rank 0 appears in this log. Use the launcher (deepspeed, torchrun --nproc-per-node N, srun).")
-    if not job.moments and job.get("stage") in (3, None):
+    if not (job.moments or "config" in job.counts) and job.get("stage") in (3, None):
         advice.append(
             "Load the model only once per machine: with ZeRO stage 3 create the TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that each rank keeps only its part."
         )

@@ -86,7 +86,7 @@ def _overflows(job: Job) -> Cause | None:
             (
                 "Skipped steps at the start are normal: the first scale is only too high. They advance the scheduler of the program, not the weights.",
             ),
-            (f"Start lower: fp16.initial_scale_power {max(8, int(math.log2(max(last, 256))))}.",),
+            ("Start lower: fp16.initial_scale_power 16, which is the default.",),
             line,
         )
     if total and count / total < MANY and last >= 128:
