@@ -9,6 +9,7 @@ from typing import Any
 
 from dslint.errors import UserError
 from dslint.source.read import ReadError, read
+from dslint.source.similar import similar
 
 _LARGEST = 2**48
 """No size of a model is larger. Numbers in a file may have thousands of digits."""
@@ -45,12 +46,14 @@ class ModelConfig:
         return self.path
 
 
-def load_model(path: str) -> ModelConfig:
-    """Read a `config.json`, or the one in a directory.
+def load_model(path: str, name: str | None = None) -> ModelConfig:
+    """Read a `config.json`, or the one in a directory. If there is no such file, `name` (default: the path) may name a known model.
 
     Raises:
         ModelError: it cannot be read, or is not a model.
     """
+    if not os.path.exists(path) and not path.endswith(".json"):
+        return _known(name or path)
     file = os.path.join(path, "config.json") if os.path.isdir(path) else path
     shown = file.replace(os.sep, "/")
     try:
@@ -62,6 +65,19 @@ def load_model(path: str) -> ModelConfig:
     if not isinstance(data, dict) or not ("model_type" in data or "architectures" in data or _first(data, _HIDDEN)):
         raise ModelError(f"the model {shown} is not a Hugging Face config.json: it has no model_type")
     return describe(data, shown)
+
+
+def _known(name: str) -> ModelConfig:
+    from dslint.facts.known_models import PRESETS, preset
+
+    data = preset(name)
+    if data is not None:
+        return describe(data, name)
+    close = similar(name.lower().rpartition("/")[2], PRESETS)
+    raise ModelError(
+        f"the model {name} is neither a file nor a known name.{f' Did you mean {close[0]}?' if close else ''} "
+        f"Known names: {', '.join(PRESETS)}"
+    )
 
 
 def describe(data: dict[str, Any], path: str = "config.json") -> ModelConfig:

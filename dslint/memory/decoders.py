@@ -67,7 +67,7 @@ def like_llama(r: ModelReader) -> Model:
             experts=experts,
         )
 
-    return _decoder(r, hidden, vocabulary, [block(index) for index in range(layers)], kind)
+    return decoder(r, hidden, vocabulary, [block(index) for index in range(layers)], kind)
 
 
 def gated(at: str, hidden: int, inner: int, bias: bool = False) -> list[Weight]:  # noqa: FBT001, FBT002 - passed on as read
@@ -104,7 +104,7 @@ def _expert_weights(r: ModelReader, at: str, hidden: int, experts: Experts) -> l
     return weights
 
 
-def _decoder(r: ModelReader, hidden: int, vocabulary: int, blocks: list[Block], kind: Norm, **how: Any) -> Model:
+def decoder(r: ModelReader, hidden: int, vocabulary: int, blocks: list[Block], kind: Norm, **how: Any) -> Model:
     """A decoder with an embedding before its blocks, a norm after them, and a head that may be tied to the embedding."""
     tied = bool(r.get("tie_word_embeddings", False))
     first = how.get("first", "model.embed_tokens")
@@ -150,9 +150,7 @@ def gpt2(r: ModelReader) -> Model:
 
     positions = Weight("transformer.wpe.weight", (r.size("n_positions"), hidden))
     blocks = [block(index) for index in range(layers)]
-    return _decoder(
-        r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, first="transformer.wte", norm="transformer.ln_f", also=(positions,)
-    )
+    return decoder(r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, first="transformer.wte", norm="transformer.ln_f", also=(positions,))
 
 
 def gpt_neox(r: ModelReader) -> Model:
@@ -175,7 +173,7 @@ def gpt_neox(r: ModelReader) -> Model:
 
     blocks = [block(index) for index in range(r.size("num_hidden_layers"))]
     how = {"first": "gpt_neox.embed_in", "norm": "gpt_neox.final_layer_norm"}
-    return _decoder(r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, **how)
+    return decoder(r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, **how)
 
 
 def phi(r: ModelReader) -> Model:
@@ -205,7 +203,7 @@ def phi(r: ModelReader) -> Model:
         return Block(tuple(weights), hidden, heads, hidden, keys, inner, norms=1, copies=copies(r.get("hidden_act", "gelu_new")))
 
     blocks = [block(index) for index in range(r.size("num_hidden_layers"))]
-    return _decoder(r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, norm="model.final_layernorm", head_bias=True)
+    return decoder(r, hidden, r.size("vocab_size"), blocks, Norm.LAYER, norm="model.final_layernorm", head_bias=True)
 
 
 def phi3(r: ModelReader) -> Model:
@@ -227,4 +225,4 @@ def phi3(r: ModelReader) -> Model:
         kept = copies(r.get("hidden_act"))
         return Block(weights, hidden, heads, query, keys, inner, gated=True, norm=Norm.RMS, fused=True, copies=kept)
 
-    return _decoder(r, hidden, r.size("vocab_size"), [block(i) for i in range(r.size("num_hidden_layers"))], Norm.RMS)
+    return decoder(r, hidden, r.size("vocab_size"), [block(i) for i in range(r.size("num_hidden_layers"))], Norm.RMS)

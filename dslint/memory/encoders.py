@@ -34,9 +34,7 @@ _BERT_LAYER = (
 
 def bert(r: ModelReader) -> Model:
     """BERT with the masked-language-model head."""
-    hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
-    vocabulary = r.size("vocab_size")
-    tied = bool(r.get("tie_word_embeddings", True))
+    hidden, vocabulary = r.size("hidden_size"), r.size("vocab_size")
     at = "bert.embeddings"
     first = (
         Weight(f"{at}.word_embeddings.weight", (vocabulary, hidden), divided=True),
@@ -44,10 +42,59 @@ def bert(r: ModelReader) -> Model:
         Weight(f"{at}.token_type_embeddings.weight", (r.size("type_vocab_size"), hidden)),
         *norm(f"{at}.LayerNorm", hidden),
     )
+    return _masked(r, first, (), "cls.predictions", _BERT_HEAD)
+
+
+def roberta(r: ModelReader) -> Model:
+    """RoBERTa and XLM-RoBERTa with the masked-language-model head."""
+    hidden, vocabulary = r.size("hidden_size"), r.size("vocab_size")
+    at = "roberta.embeddings"
+    first = (
+        Weight(f"{at}.word_embeddings.weight", (vocabulary, hidden), divided=True),
+        Weight(f"{at}.token_type_embeddings.weight", (r.size("type_vocab_size"), hidden)),
+        *norm(f"{at}.LayerNorm", hidden),
+        Weight(f"{at}.position_embeddings.weight", (r.size("max_position_embeddings"), hidden)),
+    )
+    return _masked(r, first, (), "lm_head", ("roberta.encoder", "dense", "layer_norm"))
+
+
+def deberta(r: ModelReader) -> Model:
+    """DeBERTa V2 and V3 with the masked-language-model head and relative positions."""
+    hidden, vocabulary = r.size("hidden_size"), r.size("vocab_size")
+    at = "deberta.embeddings"
+    first = [Weight(f"{at}.word_embeddings.weight", (vocabulary, hidden), divided=True)]
+    if r.get("position_biased_input"):
+        first.append(Weight(f"{at}.position_embeddings.weight", (r.size("max_position_embeddings"), hidden)))
+    if r.get("type_vocab_size"):
+        first.append(Weight(f"{at}.token_type_embeddings.weight", (r.size("type_vocab_size"), hidden)))
+    first += norm(f"{at}.LayerNorm", hidden)
+    positions = 2 * r.get("position_buckets") if r.get("position_buckets", -1) > 0 else 2 * r.size("max_position_embeddings")
+    after = (Weight("deberta.encoder.rel_embeddings.weight", (positions, hidden)), *norm("deberta.encoder.LayerNorm", hidden))
+    head = ("deberta.encoder", "transform.dense", "transform.LayerNorm")
+    return _masked(r, tuple(first), after, "cls.predictions", head, projections="{}_proj")
+
+
+_BERT_HEAD = ("bert.encoder", "transform.dense", "transform.LayerNorm")
+
+
+def _masked(
+    r: ModelReader,
+    first: tuple[Weight, ...],
+    after: tuple[Weight, ...],
+    head: str,
+    names: tuple[str, str, str],
+    *,
+    projections: str = "{}",
+) -> Model:
+    """An encoder with a masked-language-model head. `names` are those of its layers, and of dense layer and norm of the head."""
+    hidden, heads, inner = r.size("hidden_size"), r.parts(r.size("hidden_size"), "num_attention_heads"), r.size("intermediate_size")
+    vocabulary, (encoder, dense, head_norm) = r.size("vocab_size"), names
+    tied = bool(r.get("tie_word_embeddings", True))
+    layer = tuple(f"attention.self.{projections.format(name)}" for name in ("query", "key", "value")) + _BERT_LAYER[3:]
     kept, dropout = copies(r.get("hidden_act", "gelu")), bool(r.get("hidden_dropout_prob", 0.1))
     blocks = tuple(
         Block(
-            tuple(_encoder_block(f"bert.encoder.layer.{i}", _BERT_LAYER, hidden, inner)),
+            tuple(_encoder_block(f"{encoder}.layer.{i}", layer, hidden, inner)),
             hidden,
             heads,
             hidden,
@@ -59,12 +106,13 @@ def bert(r: ModelReader) -> Model:
         for i in range(r.size("num_hidden_layers"))
     )
     last = [
-        Weight("cls.predictions.bias", (vocabulary,)),
-        *linear("cls.predictions.transform.dense", hidden, hidden, bias=True),
-        *norm("cls.predictions.transform.LayerNorm", hidden),
+        *after,
+        Weight(f"{head}.bias", (vocabulary,)),
+        *linear(f"{head}.{dense}", hidden, hidden, bias=True),
+        *norm(f"{head}.{head_norm}", hidden),
     ]
     if not tied:
-        last += linear("cls.predictions.decoder", vocabulary, hidden, bias=True)
+        last += linear(f"{head}.decoder", vocabulary, hidden, bias=True)
     positions = r.optional("max_position_embeddings")
     return Model(r.name, r.family, first, blocks, tuple(last), hidden, vocabulary, tied, positions, full_loss=False)
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from dslint.memory.decoders import gpt2, gpt_neox, like_llama, phi, phi3
-from dslint.memory.encoders import bert, t5, vit
+from dslint.memory.encoders import bert, deberta, roberta, t5, vit
+from dslint.memory.newer_decoders import deepseek, glm, gpt_oss, llama4, olmo2
+from dslint.memory.older_decoders import bloom, gptj, opt
 from dslint.memory.reader import ModelReader, ShapeError
 from dslint.memory.shapes import Model, Norm
 
@@ -48,12 +50,30 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Families with the structure of Llama, and their differences that the file does not state."""
 
+_LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+
 _OTHERS: dict[str, tuple[Callable[[ModelReader], Model], dict[str, Any]]] = {
     "gpt2": (gpt2, {"tie_word_embeddings": True, "vocab_size": 50257, "n_positions": 1024}),
     "gpt_neox": (gpt_neox, {}),
+    "opt": (opt, {"vocab_size": 50272, "max_position_embeddings": 2048}),
+    "bloom": (bloom, {"tie_word_embeddings": True, "vocab_size": 250880}),
+    "gptj": (gptj, {"vocab_size": 50400}),
+    "glm": (glm, {"head_dim": 128, "num_key_value_heads": 2}),
+    "glm4": (glm, {"head_dim": 128, "num_key_value_heads": 2}),
+    "chatglm": (glm, {}),
+    "olmo2": (olmo2, {}),
+    "gpt_oss": (gpt_oss, {"num_experts_per_tok": 4, "head_dim": 64, "num_key_value_heads": 8}),
+    "deepseek_v2": (deepseek, {**_LATENT, "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1}),
+    "deepseek_v3": (deepseek, {**_LATENT, "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3}),
+    "llama4_text": (
+        llama4,
+        {"num_experts_per_tok": 1, "head_dim": 128, "interleave_moe_layer_step": 1, "intermediate_size_mlp": 16384},
+    ),
     "phi": (phi, {}),
     "phi3": (phi3, {}),
     "bert": (bert, {"max_position_embeddings": 512, "type_vocab_size": 2}),
+    "roberta": (roberta, {"max_position_embeddings": 512, "type_vocab_size": 2}),
+    "deberta-v2": (deberta, {"max_position_embeddings": 512, "type_vocab_size": 0, "position_buckets": -1}),
     "t5": (t5, {"relative_attention_num_buckets": 32}),
     "vit": (vit, {"image_size": 224, "patch_size": 16, "num_channels": 3}),
 }
@@ -62,16 +82,40 @@ FAMILIES = (*DEFAULTS, *_OTHERS)
 """The supported values of `model_type`."""
 
 
+SAME = {
+    "gemma3": "gemma3_text",
+    "llama4": "llama4_text",
+    "qwen2_vl": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen2_5_omni_text": "qwen2",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe_text": "qwen3_moe",
+    "qwen3_omni_moe_text": "qwen3_moe",
+    "xlm-roberta": "roberta",
+    "ministral": "mistral",
+}
+"""Families with the weights of another one; of models with several parts, those of the language model."""
+
+
+def language_part(data: dict[str, Any]) -> dict[str, Any]:
+    """The config of the language model: of a model with several parts, the one that generates text."""
+    for name in ("thinker_config", "text_config", "llm_config", "language_config"):
+        if isinstance(data.get(name), dict):
+            return language_part(data[name])
+    return data
+
+
 def read_shape(data: dict[str, Any], name: str) -> Model:
     """The shape of a model, from the data of its `config.json`. For a model with several parts, that of the language model.
 
     Raises:
         ShapeError: the family is unknown, or a size is missing or invalid.
     """
-    text = next((data[key] for key in ("text_config", "llm_config", "language_config") if isinstance(data.get(key), dict)), data)
+    text = language_part(data)
     family = str(text.get("model_type", data.get("model_type")))
-    if family == "gemma3":
-        family = "gemma3_text"
+    family = SAME.get(family, family)
     if family in DEFAULTS:
         return like_llama(ModelReader(text, name, family, DEFAULTS[family]))
     if family in _OTHERS:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
-from dslint.facts.model_config import ModelConfig, describe, load_model
+from dslint.facts.model_config import ModelConfig, load_model
 from dslint.memory.families import ShapeError, read_shape
 from dslint.memory.numbers import of_numbers, with_adapters
-from dslint.memory.presets import PRESETS, preset
 from dslint.memory.shapes import Model
 
 
@@ -53,17 +52,6 @@ def model_of(given: ModelRequest, config: ModelConfig | None = None) -> FoundMod
 
 
 def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
-    if given.name is not None and not Path(given.name).exists():
-        data = preset(given.name)
-        if data is None:
-            from difflib import get_close_matches
-
-            if given.name.endswith(".json"):
-                raise ShapeError(f"the model {given.name} does not exist")
-            close = get_close_matches(given.name.lower(), PRESETS, n=1)
-            hint = f" Did you mean {close[0]}?" if close else ""
-            raise ShapeError(f"the model {given.name} is neither a file nor a known name.{hint} Known names: {', '.join(PRESETS)}")
-        return FoundModel(read_shape(data, given.name), describe(data, given.name))
     found = load_model(given.name) if given.name is not None else config
     if found is not None:
         try:
@@ -71,8 +59,16 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
         except ShapeError as error:
             if not given.has_numbers:
                 raise
-            return FoundModel(_numbers(given), found, (f"{error.args[0].partition(';')[0]}; using the numbers given",))
-    return FoundModel(_numbers(given), None, ("layers like those of Llama, because only numbers are given",))
+            model = _numbers(given)
+            return FoundModel(model, found, (f"{error.args[0].partition(';')[0]}; using the numbers given", *_difference(given, model)))
+    model = _numbers(given)
+    return FoundModel(model, None, ("layers like those of Llama, because only numbers are given", *_difference(given, model)))
+
+
+def _difference(given: ModelRequest, model: Model) -> Iterator[str]:
+    """What to say if no shape has the given number of parameters."""
+    if given.params and abs(model.size / given.params - 1) > 0.01:
+        yield f"the closest shape with these sizes has {model.size:,} parameters, not {given.params:,.0f}"
 
 
 def _numbers(given: ModelRequest) -> Model:

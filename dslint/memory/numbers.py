@@ -24,10 +24,10 @@ def of_numbers(
     vocabulary: int | None = None,
 ) -> Model:
     """A decoder like Llama with these sizes. Missing sizes are derived: the hidden size from the number of parameters, the intermediate
-    size from the remaining parameters.
+    size from the remaining parameters. If no shape has exactly `params` parameters, the closest one is taken.
 
     Raises:
-        ShapeError: the numbers do not describe a model.
+        ShapeError: the numbers do not describe a model, or one of less than half or more than twice `params` parameters.
     """
     for name, value in (("params", params), ("hidden-size", hidden), ("layers", layers), ("heads", heads), ("vocab-size", vocabulary)):
         if value is not None and value < 1:
@@ -53,7 +53,7 @@ def of_numbers(
         "vocab_size": vocabulary,
     }
     model = read_shape(data, "of numbers")
-    if params and abs(model.size / params - 1) > 0.05:
+    if params and not 0.5 <= model.size / params <= 2:
         raise ShapeError(
             f"--hidden-size {hidden}, --layers {layers} and --vocab-size {vocabulary} give {model.size:,} parameters, not {params:,.0f}"
         )
@@ -61,13 +61,9 @@ def of_numbers(
 
 
 def _inner(params: float, hidden: int, layers: int, groups: float, vocabulary: int) -> int:
-    """The intermediate size that leads to this number of parameters."""
+    """The intermediate size that leads to this number of parameters, or the smallest one."""
     attention = (2 + 2 * groups) * hidden**2
     left = params - 2 * vocabulary * hidden - layers * (attention + 2 * hidden) - hidden
-    if left < layers * 3 * hidden:
-        raise ShapeError(
-            f"{params:,.0f} parameters are too few for {layers} layers with hidden size {hidden} and vocabulary size {vocabulary}"
-        )
     return max(1, round(left / (3 * hidden * layers)))
 
 

@@ -116,7 +116,7 @@ class Settings:
             return None
         from dslint.facts.model_config import load_model
 
-        return load_model(self._path("model"))
+        return load_model(self._path("model"), self["model"])
 
     def _policy(self) -> Policy | None:
         if self["policy"] is None:

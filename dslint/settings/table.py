@@ -69,7 +69,7 @@ SETTINGS = {
         Setting("gpu", GpuName(), None, "The GPU model: h100, a100-40gb, v100, ..."),
         Setting("gpu-memory", Size(), None, "The memory of one GPU, such as 80GiB, if it differs from that of --gpu."),
         Setting("host-memory", Size(), None, "The memory of one machine, such as 2TiB."),
-        Setting("model", FileName(), None, "The model's Hugging Face config.json, or its folder."),
+        Setting("model", FileName(), None, "The model: its Hugging Face config.json, its folder, or a known name (llama-3-8b)."),
         Setting(
             "checkpoint", FolderName(), None, "The checkpoint to resume from: the folder with the file latest, or the folder of a tag."
         ),

@@ -13,13 +13,13 @@ import pytest
 from dslint.config import resolve
 from dslint.facts import Facts, Release
 from dslint.facts.gpus import GPUS
+from dslint.facts.known_models import preset
 from dslint.memory.engine import run as step
 from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.families import read_shape
 from dslint.memory.numbers import of_numbers, with_adapters
 from dslint.memory.plan import Plan, Workload
 from dslint.memory.planning import make_plan
-from dslint.memory.presets import PRESETS, preset
 from dslint.memory.shapes import Model
 from dslint.memory.sweep import read_sweep, sweep
 from dslint.memory.tiles import tiled
@@ -48,17 +48,6 @@ def found(name: str = "llama-3-8b", world: int = 8, zero: dict[str, Any] | None 
     config = {**CONFIG, "zero_optimization": zero or {"stage": 2}, **more}
     plan = make_plan(resolve(parse(json.dumps(config)), Facts(world_size=world, nodes=max(1, world // 8))), Workload(length), shape.hidden)
     return estimate(shape, plan)
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_has_its_name_s_size(name: str) -> None:
-    """A name such as llama-3-8b says how many parameters there are; mixtures count their experts."""
-    sizes = {"mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "gpt2": 0.124, "gpt2-medium": 0.355, "gpt2-large": 0.774, "gpt2-xl": 1.56}
-    sizes |= {"bert-base": 0.11, "bert-large": 0.335, "t5-base": 0.223, "t5-11b": 11.3, "vit-base": 0.086, "phi-3-mini": 3.82}
-    sizes |= {"gemma-7b": 8.54, "gemma-2b": 2.51, "phi-2": 2.78, "llama-3.2-1b": 1.24}
-    words = [word for word in name.split("-") if word.endswith("b") and word[:-1].replace(".", "").isdecimal()]
-    stated = sizes.get(name) or float(words[-1][:-1])
-    assert model(name).size / 1e9 == pytest.approx(stated, rel=0.12)
 
 
 @pytest.mark.parametrize("stage", range(4))
@@ -195,6 +184,13 @@ def test_tiles_are_the_same_weights() -> None:
 def test_numbers_make_a_model_of_their_size() -> None:
     assert of_numbers(7e9, hidden=4096).size == pytest.approx(7e9, rel=0.01)
     assert of_numbers(1.3e9).size == pytest.approx(1.3e9, rel=0.05)
+
+
+def test_the_closest_shape_is_taken_and_said(config: Path) -> None:
+    sizes = ("--params", "7B", "--hidden-size", "4096", "--layers", "40", "--ffn-size", "11008")
+    done = dslint("estimate", config, "--isolated", "--world-size", "8", *sizes)
+    assert done.returncode == 0
+    assert "closest shape with these sizes has 8,357,683,200 parameters, not 7,000,000,000" in " ".join(done.stdout.split())
 
 
 def test_a_thousand_ranks_take_no_longer_than_eight() -> None:

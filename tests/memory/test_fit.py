@@ -11,13 +11,13 @@ import pytest
 from dslint.config import Config, resolve
 from dslint.facts import Facts
 from dslint.facts.gpus import GIB, GPUS
+from dslint.facts.known_models import preset
 from dslint.memory.costs import Speeds
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape
 from dslint.memory.fit import ENOUGH_ROOM, Fit, Goal, Search, written
 from dslint.memory.plan import STATES, Plan, Workload
 from dslint.memory.planning import make_plan
-from dslint.memory.presets import preset
 from dslint.report.fit_page import diff
 from dslint.source.parse import parse
 from tests.command import dslint

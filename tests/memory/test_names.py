@@ -1,0 +1,141 @@
+"""Known models: their numbers of parameters are the published ones, and people's spellings find them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dslint.facts.known_models import PRESETS, preset
+from dslint.facts.model_config import ModelError, load_model
+from dslint.memory.families import read_shape
+from tests.command import dslint
+
+PUBLISHED = {
+    "llama-3.1-8b": 8030261248,
+    "qwen2.5-3b": 3085938688,
+    "qwen2.5-7b": 7615616512,
+    "qwen3-30b-a3b": 30532122624,
+    "gemma-2-2b": 2614341888,
+    "gemma-2-27b": 27227128320,
+    "mistral-nemo-12b": 12247782400,
+    "mistral-small-24b": 23572403200,
+    "phi-4": 14659507200,
+    "gpt-oss-20b": 20914757184,
+    "deepseek-v2-lite": 15706484224,
+    "phi-4-mini": 3836021760,
+    "qwen3-4b": 4022468096,
+    "qwen3-1.7b": 1720574976,
+    "qwen3-14b": 14768307200,
+    "smollm2-1.7b": 1711376384,
+    "tinyllama-1.1b": 1100048384,
+    "yi-6b": 6061035520,
+    "yi-34b": 34388917248,
+    "deepseek-coder-6.7b": 6740512768,
+    "mistral-7b": 7241732096,
+    "mistral-7b-v0.3": 7248023552,
+    "llama-3.3-70b": 70553706496,
+    "glm-4-9b": 9399951360,
+    "gpt-j-6b": 6050882784,
+    "opt-6.7b": 6658473984,
+    "opt-1.3b": 1315758080,
+    "bloom-560m": 559214592,
+    "bloom-7b1": 7069016064,
+    "pythia-2.8b": 2775208960,
+    "gemma-3-1b": 999885952,
+    "olmo-2-7b": 7298617344,
+    "roberta-large": 355412057,
+    "qwen3-235b-a22b": 235093634560,
+    "deepseek-r1-distill-qwen-1.5b": 1777088000,
+    "gpt-oss-120b": 116829156672,
+    "qwen1.5-1.8b": 1836828672,
+}
+"""Numbers of parameters, as the repositories of the models state them or transformers counts them."""
+
+OTHERWISE = {
+    "phi-4": 14.7,
+    "phi-3-mini": 3.82,
+    "phi-3-medium": 14.0,
+    "phi-4-mini": 3.84,
+    "gemma-7b": 8.54,
+    "gemma-2b": 2.51,
+    "bloom-1b7": 1.72,
+}
+OTHERWISE |= {"mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "gpt2": 0.124, "gpt2-medium": 0.355, "gpt2-large": 0.774, "gpt2-xl": 1.56}
+OTHERWISE |= {"bert-base": 0.11, "bert-large": 0.335, "roberta-base": 0.125, "roberta-large": 0.355, "t5-base": 0.223, "t5-11b": 11.3}
+OTHERWISE |= {"vit-base": 0.086, "llama-4-scout-17b-16e": 107.8, "deepseek-v2-lite": 15.7, "bloom-7b1": 7.07, "llama-3.2-1b": 1.24}
+"""Billions of parameters of models with a name that does not state them."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_number_of_parameters_is_the_published_one(name: str) -> None:
+    assert read_shape(PRESETS[name], name).size == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_name_states_its_size(name: str) -> None:
+    stated = OTHERWISE.get(name)
+    if stated is None:
+        number, unit = re.findall(r"(\d+(?:\.\d+)?)([bm])(?=-|$)", name)[0]
+        stated = float(number) / (1 if unit == "b" else 1000)
+    assert read_shape(PRESETS[name], name).size / 1e9 == pytest.approx(stated, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
+        ("meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"),
+        ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
+        ("Llama-3.3-70B-Instruct", "llama-3.3-70b"),
+        ("mistralai/Mistral-7B-Instruct-v0.2", "mistral-7b"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
+        ("mistralai/Mistral-Nemo-Instruct-2407", "mistral-nemo-12b"),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", "mixtral-8x7b"),
+        ("Qwen/Qwen2.5-Coder-7B-Instruct", "qwen2.5-7b"),
+        ("Qwen/Qwen2-72B", "qwen2.5-72b"),
+        ("Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("Qwen/Qwen3-4B-Instruct-2507", "qwen3-4b"),
+        ("google/gemma-2-9b-it", "gemma-2-9b"),
+        ("microsoft/Phi-3-mini-4k-instruct", "phi-3-mini"),
+        ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "tinyllama-1.1b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-r1-distill-qwen-7b"),
+        ("deepseek-ai/deepseek-coder-33b-instruct", "deepseek-coder-33b"),
+        ("EleutherAI/pythia-1.4b-deduped", "pythia-1.4b"),
+        ("facebook/opt-1.3b", "opt-1.3b"),
+        ("bigscience/bloomz-7b1", "bloom-7b1"),
+        ("lmsys/vicuna-7b-v1.5", "vicuna-7b"),
+        ("HuggingFaceH4/zephyr-7b-beta", "zephyr-7b"),
+        ("google-bert/bert-base-uncased", "bert-base"),
+        ("THUDM/glm-4-9b-chat", "glm-4-9b"),
+        ("allenai/OLMo-2-1124-7B", "olmo-2-7b"),
+    ],
+)
+def test_spellings(spelling: str, name: str) -> None:
+    assert preset(spelling) is PRESETS[name]
+
+
+def test_a_name_may_say_that_the_weights_are_quantized() -> None:
+    assert load_model("unsloth/Llama-3.2-1B-Instruct-bnb-4bit").quantization == "bitsandbytes"
+    assert load_model("Llama-3.2-1B-Instruct").quantization is None
+
+
+@pytest.mark.parametrize("name", ["llama-9", "gpt5", "", "-", "llama-3-8b.json"])
+def test_other_names_are_refused(name: str) -> None:
+    assert preset(name) is None
+    with pytest.raises(ModelError):
+        load_model(name)
+
+
+def test_check_knows_names() -> None:
+    done = dslint(
+        "check",
+        "-",
+        "--isolated",
+        "--model=mistralai/Mixtral-8x7B-v0.1",
+        "--world-size=8",
+        "--gpu=a100",
+        "--select=DS706",
+        input='{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+    )
+    assert "DS706" in done.stdout
