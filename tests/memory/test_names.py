@@ -63,7 +63,16 @@ OTHERWISE = {
 }
 OTHERWISE |= {"mixtral-8x7b": 46.7, "mixtral-8x22b": 140.6, "gpt2": 0.124, "gpt2-medium": 0.355, "gpt2-large": 0.774, "gpt2-xl": 1.56}
 OTHERWISE |= {"bert-base": 0.11, "bert-large": 0.335, "roberta-base": 0.125, "roberta-large": 0.355, "t5-base": 0.223, "t5-11b": 11.3}
-OTHERWISE |= {"vit-base": 0.086, "llama-4-scout-17b-16e": 107.8, "deepseek-v2-lite": 15.7, "bloom-7b1": 7.07, "llama-3.2-1b": 1.24}
+OTHERWISE |= {
+    "phi-2": 2.78,
+    "gemma-2-2b": 2.61,
+    "deepseek-r1-distill-qwen-1.5b": 1.78,
+    "vit-base": 0.086,
+    "llama-4-scout-17b-16e": 107.8,
+    "deepseek-v2-lite": 15.7,
+    "bloom-7b1": 7.07,
+    "llama-3.2-1b": 1.24,
+}
 """Billions of parameters of models with a name that does not state them."""
 
 
