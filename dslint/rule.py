@@ -47,6 +47,10 @@ def unsafe(title: str, *changes: Change) -> FixPlan:
     return FixPlan(title, changes)
 
 
+class CannotJudge(Exception):
+    """What a rule raises if a fact is given that it needs and cannot read. The text is a sentence with the reason for the report."""
+
+
 class Finding(Record):
     """What a rule found.
 
@@ -90,7 +94,7 @@ class Example(Record):
         return self.context.facts
 
 
-__all__ = ["Example", "Finding", "FixPlan", "Rule", "Where", "bad", "good", "path_of", "rule", "safe", "unsafe"]
+__all__ = ["CannotJudge", "Example", "Finding", "FixPlan", "Rule", "Where", "bad", "good", "path_of", "rule", "safe", "unsafe"]
 
 Check: TypeAlias = "Callable[[Any], Iterable[Finding]]"
 """What a rule does with a `Config`, or with `IgnoreComments` if it watches "ignores"."""

@@ -37,7 +37,7 @@ name for the items of a list of sections) to its entry:
     drops_auto_since  the first release that drops every "auto" in it, earlier ones read it as a value
     also         other accepted spellings
     since        the first release that reads it; `absent`: ((first, last), ...) gaps of releases that do not
-    until        {"release", "then", "use", "note", "raises_since"}: see `marks.Until`
+    until        {"release", "then", "use", "note", "raises_since", "values"}: see `marks.Until`
     deprecated   {"release", "use", "mapped", "values", "note"}: see `marks.Deprecated`
     auto         True if DeepSpeed itself resolves "auto"
     bool_for     for a section: the key that a bare true (1) or false (0) sets
@@ -211,7 +211,8 @@ def _history(key: Key) -> dict[str, Any]:
 
 
 def _until(mark: marks.Until) -> dict[str, Any]:
-    return _given(release=mark.release, then=mark.then, use=mark.use, note=mark.note, raises_since=mark.raises_since)
+    values = mark.values or None
+    return _given(release=mark.release, then=mark.then, use=mark.use, note=mark.note, raises_since=mark.raises_since, values=values)
 
 
 def _given(**entries: Any) -> dict[str, Any]:

@@ -34,7 +34,8 @@ class Until:
     `then="raises"`: they reject the config because of it. `then="ignored"`: they silently ignore it. `then="unknown"`: they treat it as an
     unknown key, which its section may reject or ignore.
     `raises_since` is for keys that were first ignored and are now rejected: the first release that rejects them.
-    `use` is the config path that replaces it, if there is one; `note` is an explanation for users.
+    `use` is the config path that replaces it, if there is one, with the value that `values` gives (old to new; None: none is needed).
+    `note` is an explanation for users.
     """
 
     release: str
@@ -42,6 +43,7 @@ class Until:
     use: str | None = None
     note: str | None = None
     raises_since: str | None = None
+    values: tuple[tuple[Any, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -360,7 +360,7 @@ class DeepSpeedConfig(HandReadSection):
     # ------------------------------------------------------------------ gone
 
     fp32_allreduce: Annotated[
-        bool | None, Until("0.5.7", then="ignored", use="communication_data_type", note='Write communication_data_type: "fp32".')
+        bool | None, Until("0.5.7", then="ignored", use="communication_data_type", values=((True, "fp32"), (False, None)))
     ] = None
     """The old way to average gradients in fp32."""
 

@@ -49,27 +49,39 @@ def lint_loaded(loaded: Loaded, shown: str, rules: Iterable[RuleInfo]) -> FileRe
     note = loaded.note or ("a config in base64; lines and columns are those of the decoded text." if loaded.encoded else None)
     linted = lint_document(loaded.document, shown, loaded.context, rules)
     return FileResult(
-        shown, FileKind.DS_CONFIG, loaded.document, linted.diagnostics, linted.skipped, note, context=loaded.context, ran=linted.ran
+        shown,
+        FileKind.DS_CONFIG,
+        loaded.document,
+        linted.diagnostics,
+        linted.skipped,
+        note,
+        context=loaded.context,
+        ran=linted.ran,
+        not_judged=linted.not_judged,
     )
 
 
 class Linted(Record):
-    """What the rules say of a document: findings by place, skipped rules, and the codes of those that were not skipped."""
+    """What the rules say of a document.
+
+    Findings by place, skipped rules, the codes of those that were not skipped, and why some of these cannot judge it.
+    """
 
     diagnostics: tuple[Diagnostic, ...]
     skipped: tuple[Skipped, ...]
     ran: frozenset[str]
+    not_judged: tuple[NotJudged, ...] = ()
 
 
 def lint_document(document: Document, shown: str, given: Facts | Context, rules: Iterable[RuleInfo]) -> Linted:
     """Run the rules on a document that is known to be a config."""
     context = Context.of(given)
     able, skipped = by_needs(rules, context)
-    found = run_rules(able, resolve(document, context), shown)
+    found, not_judged = run_rules(able, resolve(document, context), shown)
     if context.facts.upgrade_from is not None:
         found = _new_since(context.facts.upgrade_from, found, document, shown, context, able)
     found = outside_broken_text(found, document, shown)
-    return Linted(tuple(sorted(found, key=by_place)), tuple(skipped), frozenset(rule.code for rule in able))
+    return Linted(tuple(sorted(found, key=by_place)), tuple(skipped), frozenset(rule.code for rule in able), tuple(not_judged))
 
 
 def _new_since(
@@ -78,5 +90,5 @@ def _new_since(
     """Those of the findings that an earlier release does not have."""
     earlier = resolve(document, context.but(deepspeed=start, upgrade_from=None))
     able, _ = by_needs(rules, earlier.context)
-    known = {(d.code, d.pointer, d.effect) for d in run_rules(able, earlier, shown)}
+    known = {(d.code, d.pointer, d.effect) for d in run_rules(able, earlier, shown)[0]}
     return [d for d in found if (d.code, d.pointer, d.effect) not in known]

@@ -7,13 +7,13 @@ from collections.abc import Mapping as Table
 
 from dslint.config import Config
 from dslint.config.context import NEEDS, Context
-from dslint.diagnostics import Diagnostic
+from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.errors import UserError
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
 from dslint.registry.watches import can_run, signals_of
-from dslint.rule import Finding, RuleInfo
+from dslint.rule import CannotJudge, Finding, RuleInfo
 from dslint.source.ignores import IgnoreComments
 from dslint.source.tree import Document, path_of
 
@@ -34,11 +34,19 @@ def by_needs(rules: Iterable[RuleInfo], context: Context) -> tuple[list[RuleInfo
     return able, skipped
 
 
-def run_rules(rules: Iterable[RuleInfo], config: Config, shown: str) -> list[Diagnostic]:
-    """What the rules find in a config. Only rules that can have something to say are run, and imported."""
+def run_rules(rules: Iterable[RuleInfo], config: Config, shown: str) -> tuple[list[Diagnostic], list[NotJudged]]:
+    """What the rules find in a config, and what they cannot judge. Only rules that can have something to say are run, and imported."""
     signals = signals_of(config)
     others = config.setup.documents if config.setup else None
-    return [d for rule in rules if can_run(rule.watches, signals) for d in findings_of(rule, config, config.document, shown, others)]
+    found: list[Diagnostic] = []
+    reasons: list[str] = []
+    for rule in rules:
+        if can_run(rule.watches, signals):
+            try:
+                found += findings_of(rule, config, config.document, shown, others)
+            except CannotJudge as reason:
+                reasons.append(str(reason))
+    return found, [NotJudged(reason) for reason in dict.fromkeys(reasons)]
 
 
 def findings_of(
@@ -52,11 +60,14 @@ def findings_of(
         document: the file.
         shown: its name in diagnostics.
         others: the other files of its setup, by name.
+
+    Raises:
+        CannotJudge: the rule cannot read a fact that it needs.
     """
     try:
         found = [one for one in rule.load().check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
         return [place(rule, finding, document, shown, others) for finding in found]
-    except UserError:
+    except (UserError, CannotJudge):
         raise
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still run
         message = f"rule {rule.code} ({rule.name}) failed on this file: {described(error)}. The other rules ran."

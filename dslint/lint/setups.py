@@ -12,7 +12,7 @@ from dslint.diagnostics import NotJudged
 from dslint.facts import Facts
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
-from dslint.lint.results import FileResult, Skipped
+from dslint.lint.results import FileResult
 from dslint.rule import RuleInfo
 from dslint.setup.files import concerns_deepspeed
 from dslint.setup.gather import LoadedSetup, Read
@@ -106,8 +106,8 @@ def _by_file(gathered: LoadedSetup, linted: Linted, at: str) -> Iterable[FileRes
         document = gathered.documents.get(path)
         of_file = [d for d in linted.diagnostics if d.path == path]
         kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
-        skipped: tuple[Skipped, ...] = linted.skipped if path == at else ()
-        yield FileResult(path, kind, document, tuple(of_file), skipped, context=gathered.context, ran=linted.ran)
+        skipped, not_judged = (linted.skipped, linted.not_judged) if path == at else ((), ())
+        yield FileResult(path, kind, document, tuple(of_file), skipped, context=gathered.context, ran=linted.ran, not_judged=not_judged)
 
 
 def merged(results: Iterable[FileResult]) -> list[FileResult]:

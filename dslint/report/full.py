@@ -163,6 +163,9 @@ def _summary(results: Results, style: Style) -> Iterator[str]:
         yield f"To explain a finding: dslint rule {worst.code}"
     if short and not clean:
         yield from wrap(short, style.width)
+    why = [visible(reason) for reason in reasons(results)]
+    for sentence in why if results.verbose or len(why) == 1 else ():
+        yield from paragraphs(sentence, style.width)
     if results.verbose:
-        for sentence in (*(visible(reason) for reason in reasons(results)), *inferred_facts(results), *skipped_rules(results)):
+        for sentence in (*inferred_facts(results), *skipped_rules(results)):
             yield from paragraphs(sentence, style.width)

@@ -116,7 +116,7 @@ def verdict(results: Results) -> str:
         sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not checked.")
     if partly:
         sentences.append(f"{count(partly, 'file')} {'was' if partly == 1 else 'were'} checked only in part.")
-    if not results.verbose and any(True for _ in reasons(results)):
+    if not results.verbose and len(list(reasons(results))) > 1:
         sentences.append("Use -v to list the reasons.")
     if unreadable:
         sentences.append(f"{count(unreadable, 'file')} could not be read.")

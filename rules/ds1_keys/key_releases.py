@@ -8,10 +8,10 @@ from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
-from dslint.rules.helpers.fixes import removed, replacement, without
+from dslint.rules.helpers.fixes import as_successor, replacement, without
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.schemas.key_table import KEYS
-from dslint.source.change import Insert, Remove, Rename
+from dslint.source.change import Insert, Remove
 from dslint.source.tree import Mapping, Path, dotted, plain
 
 NEVER = "0.0.0"
@@ -106,7 +106,7 @@ def _offload_section(config: Config, violation: Violation) -> FixPlan | None:
 def _without_feature(config: Config, violation: Violation) -> FixPlan | None:
     """Remove the key of a feature that is gone. None where the feature is on, and another setting has to take its place."""
     if _is_off(config, violation.path):
-        return removed(violation.path)
+        return without(config, violation.path)
     return None if violation.path[0] in REPLACED else without(config, violation.path, Applicability.UNSAFE)
 
 
@@ -120,18 +120,25 @@ def _is_off(config: Config, path: Path) -> bool:
         enabled = (*path, "enabled")
         has_switch = path[0] in REPLACED or f"{dotted(path)}.enabled" in KEYS
         return not node.members or config.literal(enabled) is False or (has_switch and not config.has(enabled))
-    return config.is_null(path) or config.literal(path) is False
+    return config.is_null(path) or config.literal(path) is False or _is_default(config, path)
+
+
+def _is_default(config: Config, path: Path) -> bool:
+    """Whether the value is the one that the key has if it is not written."""
+    default = KEYS.get(dotted(path), {}).get("default", UNKNOWN)
+    return default is not UNKNOWN and bool(config.literal(path) == default)
 
 
 def _use_instead(config: Config, violation: Violation) -> FixPlan | None:
-    """Rename a dead key to the key that replaces it, or remove it where there is none."""
-    use = violation.spec["until"].get("use")
-    if not use:
-        return removed(violation.path)
-    to = tuple(use.split("."))
-    if config.has(use) or to[:-1] != violation.path[:-1]:
-        return removed(violation.path) if config.has(use) else None
-    return unsafe(f'rename to "{to[-1]}"', Rename(violation.path, to[-1]))
+    """Write the key that replaces a dead one, or remove it where there is none.
+
+    This is safe in an upgrade: the older release reads the key.
+    """
+    until, old = violation.spec["until"], config.literal(violation.path)
+    if not until.get("use") or config.has(until["use"]):
+        return without(config, violation.path)
+    kind = Applicability.SAFE if config.facts.upgrade_from else Applicability.UNSAFE
+    return None if old is UNKNOWN else as_successor(config, violation.path, until, old, kind)
 
 
 @rule("DS111", "deprecated-key", effect=Effect.ADVICE, references=(DEPRECATION,), watches=("violation:deprecated",))
@@ -218,7 +225,7 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
             help=f'Keep "{other}".',
             related=((violation.meant, "the other name"),),
             on="key",
-            fix=removed(violation.path) if same else unsafe(f'remove "{name}"', Remove(violation.path)),
+            fix=without(config, violation.path) if same else unsafe(f'remove "{name}"', Remove(violation.path)),
         )
 
 
@@ -251,7 +258,7 @@ def deprecated_and_replacement(config: Config) -> Iterator[Finding]:
                 f"{violation.key} is deprecated, and its replacement `{use}` is written too: DeepSpeed raises AssertionError.",
                 help=f'Remove "{violation.path[-1]}".',
                 related=((use, "the key that replaces it"),),
-                fix=removed(violation.path),
+                fix=without(config, violation.path),
             )
 
 
@@ -290,7 +297,7 @@ def key_shadowed(config: Config) -> Iterator[Finding]:
             help=f'Keep "{other}" and remove "{name}".',
             related=((violation.meant, "DeepSpeed reads this one"),),
             on="key",
-            fix=removed(violation.path),
+            fix=without(config, violation.path),
             effect=Effect.ADVICE if _says_the_same(config, violation.path, violation.meant) else None,
         )
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import children
-from dslint.diagnostics import Cause, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Cause, Effect, Phase, Severity
 from dslint.facts import NEWEST
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.fixes import corrected_key
+from dslint.rules.helpers.fixes import corrected_key, without
 from dslint.rules.helpers.foreign_keys import owner_of
 from dslint.rules.helpers.messages import shown_value
 from dslint.schemas.derive import MICRO, TRAIN
@@ -132,16 +132,27 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
         if violation.raises:
             newer = _is_newer_release(config)
+            before = config.facts.upgrade_from
             yield Finding(
                 violation.path,
                 f'{_unknown_key(config, violation)}DeepSpeed rejects unknown keys there and raises "Extra inputs are not permitted".',
-                help=" ".join(filter(None, (_suggestion(violation), "" if violation.meant else _allowed(violation)))) or "Remove it.",
+                help=_suggestion(violation)
+                or (f"Remove it: DeepSpeed {before} ignores it." if before else _allowed(violation) or "Remove it."),
                 on="key",
-                fix=corrected_key(config, violation),
+                fix=corrected_key(config, violation) if before is None else _as_before(config, violation),
                 severity=Severity.WARNING if newer else None,
                 certain=not newer,
                 cause=_cause(violation, 'rejects them and raises "Extra inputs are not permitted"'),
             )
+
+
+def _as_before(config: Config, violation: Violation) -> FixPlan | None:
+    """The fix in an upgrade from a release that ignores the key: to remove it changes nothing, and to correct it changes the training."""
+    corrected = corrected_key(config, violation)
+    if corrected is None:
+        return without(config, violation.path)
+    removes = all(isinstance(change, Remove) for change in corrected.changes)
+    return corrected if removes else corrected._replace(applicability=Applicability.UNSAFE)
 
 
 @rule(

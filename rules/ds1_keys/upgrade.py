@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import UNKNOWN, Config, Origin, resolve
+from dslint.config import UNKNOWN, Config, Origin, ViolationKind, resolve
 from dslint.config.effective import EffectiveEntry, effective
-from dslint.diagnostics import Effect, Severity
-from dslint.facts import Release
-from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.fixes import write
+from dslint.diagnostics import Applicability, Effect, Severity
+from dslint.facts import Integration, Release
+from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.fixes import json_text, write
 from dslint.rules.helpers.messages import shown_value
+from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.key_table import KEYS
+from dslint.source.change import Rename, Set
+from dslint.source.tree import Path, dotted
 
 READ = (Origin.WRITTEN, Origin.MAPPED, Origin.FILLED)
 """Origins of values that DeepSpeed reads from the config."""
+
+OF_THE_LOG = ("steps_per_print",)
+"""Keys that change what DeepSpeed logs, and not the training."""
 
 RELEASES = "https://github.com/deepspeedai/DeepSpeed/releases"
 
 
 @rule("DS116", "default-changed", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
-@bad('{"train_micro_batch_size_per_gpu": 4}', at="gradient_clipping", deepspeed="0.14.5..0.19.8")
-@good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0.0}', deepspeed="0.14.5..0.19.8")
+@bad('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10}', at="gradient_clipping", deepspeed="0.14.5..0.19.8")
+@good('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10, "gradient_clipping": 0.0}', deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4}', deepspeed="0.18.8..0.18.9")
 def default_changed(config: Config) -> Iterator[Finding]:
     """A key that is not written has another default in the newer release, which changes the training.
 
     The rule runs only with `--deepspeed OLD..NEW`. It compares the keys that every training has and those of the sections in the file.
+    `--fix` writes the old default, with which the training stays as it is. Under the Hugging Face Trainer it leaves out keys that the
+    Trainer compares with its own arguments.
 
     Write the value that you mean; then every release uses it.
     """
@@ -37,10 +45,38 @@ def default_changed(config: Config) -> Iterator[Finding]:
             yield Finding(
                 new.path,
                 f"{new.key} is not written, and DeepSpeed {release} changed its default from {before} to {after}.",
-                help=f'Write "{new.path[-1]}": {before} to keep the behavior of DeepSpeed {config.facts.upgrade_from}.',
-                fix=write(config, new.path, before),
-                severity=Severity.WARNING,
+                help=f'Write "{new.path[-1]}": {before} to keep the behavior of DeepSpeed {config.facts.upgrade_from}'
+                + (", and the same in the training arguments." if _is_compared(config, new.path) else "."),
+                fix=_keep(config, new.path, before),
+                effect=None if new.key not in OF_THE_LOG else Effect.ADVICE,
+                severity=Severity.WARNING if new.key not in OF_THE_LOG else None,
             )
+
+
+def _keep(config: Config, path: Path, literal: str) -> FixPlan | None:
+    """Write the old default. None for a key that the Hugging Face Trainer compares with its arguments: it raises if the two differ."""
+    if _is_compared(config, path):
+        return None
+    for violation in config.violations_of(ViolationKind.DEPRECATED):
+        section = violation.meant
+        if section == path[:-1] and section in config.mapped and section[:-1] == violation.path[:-1]:
+            return _write_section(config, violation.path, section, path[-1], literal)
+    return write(config, path, literal, Applicability.SAFE)
+
+
+def _is_compared(config: Config, path: Path) -> bool:
+    """Whether the Hugging Face Trainer loads the config and compares the key with its arguments."""
+    return config.facts.integration is Integration.TRANSFORMERS and dotted(path) in MISMATCH_CHECKED[Integration.TRANSFORMERS.value]
+
+
+def _write_section(config: Config, deprecated: Path, section: Path, name: str | int, literal: str) -> FixPlan | None:
+    """Write the section that a deprecated key stands for, with one more setting: DeepSpeed accepts only one of the two."""
+    value = config.mapped[section].value
+    if not isinstance(value, dict):
+        return None
+    inside = ", ".join([*(f"{json_text(key)}: {json_text(held)}" for key, held in value.items()), f'"{name}": {literal}'])
+    changes = (Rename(deprecated, str(section[-1])), Set(deprecated, f"{{{inside}}}"))
+    return FixPlan(f'write "{section[-1]}": {{{inside}}}', changes, Applicability.SAFE)
 
 
 @rule("DS117", "value-read-differently", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
@@ -67,7 +103,7 @@ def value_read_differently(config: Config) -> Iterator[Finding]:
             before, after = shown_value(old.value), shown_value(new.value)
             message = f"{new.key} is {new.written}: DeepSpeed {old_release} reads it as {before}, {config.release} as {after}."
             yield Finding(new.path, message, help=f"Write {before} or {after}, whichever you mean.", on="value")
-        elif old.lost and new.origin in READ:
+        elif old.lost and new.origin in READ and not _replaces_known_key(new.key, config.facts.upgrade_from):
             since = _added_in(new.key) or config.release
             message = f"DeepSpeed {old_release} silently ignores {new.key}; {since} and newer releases use {shown_value(new.value)}."
             yield Finding(new.path, message, help="Check that you still mean this value.", severity=Severity.WARNING)
@@ -78,12 +114,27 @@ def _pairs(config: Config) -> Iterator[tuple[EffectiveEntry, EffectiveEntry]]:
     start = config.facts.upgrade_from
     if start is None:
         return
-    before = {entry.path: entry for entry in effective(resolve(config.document, config.context.but(deepspeed=start, upgrade_from=None)))}
-    for new in effective(config):
+    before = {entry.path: entry for entry in _compared(resolve(config.document, config.context.but(deepspeed=start, upgrade_from=None)))}
+    for new in _compared(config):
         old = before.get(new.path)
         since = _added_in(new.key)
         if old is not None and (new.written is not None or since is None or since <= start):
             yield old, new
+
+
+def _compared(config: Config) -> list[EffectiveEntry]:
+    """The entries that an upgrade may change. Only DeepSpeed itself logs by default; the loaders tell it what to log."""
+    entries = effective(config)
+    if config.facts.integration not in (None, Integration.DEEPSPEED):
+        return entries
+    known = {entry.key for entry in entries}
+    return [*entries, *(entry for entry in effective(config, everything=True) if entry.key in OF_THE_LOG and entry.key not in known)]
+
+
+def _replaces_known_key(key: str, start: Release | None) -> bool:
+    """Whether a key replaces one that the older release reads: a config with it is migrated already."""
+    ends = (spec["until"] for spec in KEYS.values() if spec.get("until", {}).get("use") == key)
+    return any(start is not None and Release.parse(until["release"]) >= start for until in ends)
 
 
 def _added_in(key: str) -> Release | None:

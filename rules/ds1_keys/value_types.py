@@ -12,7 +12,7 @@ from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.fixes import closest, removed, write
+from dslint.rules.helpers.fixes import closest, without, write
 from dslint.rules.helpers.intended_section import intended_value
 from dslint.rules.helpers.json_syntax import PYTHON_WORDS, intended_json
 from dslint.rules.helpers.messages import expected, raises, shown_value
@@ -278,4 +278,4 @@ def null_value(config: Config) -> Iterator[Finding]:
     """
     for violation in config.violations_of(ViolationKind.NULL):
         if violation.raises:
-            yield _rejected(config, violation, help="Remove the key to use its default.", fix=removed(violation.path))
+            yield _rejected(config, violation, help="Remove the key to use its default.", fix=without(config, violation.path))

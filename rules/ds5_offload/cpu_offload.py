@@ -10,6 +10,7 @@ from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.model import counted
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import cpu_adam
 from dslint.rules.helpers.zero import STAGE, local_ranks
@@ -81,8 +82,6 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     memory is needed.
     """
     from dslint.facts.gpus import in_words
-    from dslint.memory.families import read_shape
-    from dslint.memory.reader import ShapeError
 
     model, memory, ranks = config.facts.model, config.facts.host_memory, config.facts.world_size
     local = local_ranks(config)
@@ -91,10 +90,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
         return
     if cpu_adam(config) is False or (config.facts.tensor_parallel or 1) > 1 or config.value(f"{OFFLOAD_OPTIMIZER}.ratio") < 1:
         return
-    try:
-        parameters = read_shape(model.data, model.path).size
-    except ShapeError:
-        return
+    parameters = counted(model).size
     needed = parameters * local // ranks * ADAM_BYTES
     if needed > memory:
         share = f" x {local}/{ranks} ranks on a node" if local != ranks else ""

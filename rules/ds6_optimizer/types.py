@@ -16,7 +16,7 @@ from dslint.rules.helpers.parameters import implementation, in_release, type_in_
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.typed import find_type, registry
-from dslint.source.change import Rename
+from dslint.source.change import Remove, Rename, Set
 from dslint.source.similar import similar
 from dslint.source.tree import Mapping, Scalar
 
@@ -221,10 +221,21 @@ def type_not_in_release(config: Config) -> Iterator[Finding]:
             help="Use AdamW (Lamb instead of OneBitLamb), with the parameters of that type."
             if until
             else f"Upgrade DeepSpeed to {entry['since']} or newer, or use another type.",
-            fix=write(config, key, json_text(full))
-            if section == "optimizer" and (full := FULL_PRECISION.get(lower_type(config)))
-            else None,
+            fix=_in_full_precision(config) if section == "optimizer" else None,
         )
+
+
+def _in_full_precision(config: Config) -> FixPlan | None:
+    """Replace a 1-bit optimizer by its full-precision form, without the parameters that only the 1-bit form takes."""
+    full = FULL_PRECISION.get(lower_type(config))
+    if full is None:
+        return None
+    entry, params = find_type("optimizer", full), config.node("optimizer.params")
+    names = [member.key.value for member in params.members] if isinstance(params, Mapping) else []
+    left_out = [name for name in names if entry is not None and name not in entry["params"]]
+    title = f'write "type": "{full}"' + (f" and remove {', '.join(left_out)}" if left_out else "")
+    changes = [Remove(("optimizer", "params", name)) for name in left_out]
+    return unsafe(title, Set(("optimizer", "type"), json_text(full)), *changes)
 
 
 @rule(

@@ -10,6 +10,7 @@ from dslint.diagnostics import Effect
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
+from dslint.rules.helpers.model import counted
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -39,16 +40,13 @@ NEEDS = ("model", "gpu_memory", "world_size")
 
 
 def _model(config: Config) -> Model | None:
-    """The model, if the shapes of its weights are known and it trains unquantized."""
-    from dslint.memory.families import ShapeError, read_shape
+    """The model, if it trains unquantized.
 
+    Raises:
+        CannotJudge: its weights cannot be counted.
+    """
     facts = config.facts.model
-    if facts is None or facts.quantization is not None:
-        return None
-    try:
-        return read_shape(facts.data, facts.path)
-    except ShapeError:
-        return None
+    return counted(facts) if facts is not None and facts.quantization is None else None
 
 
 def _plan(config: Config, model: Model, length: int, micro_batch: int | None, **workload: Any) -> Plan | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dslint.config import UNKNOWN, Config, Violation
 from dslint.diagnostics import Applicability
-from dslint.rule import FixPlan, Where, path_of, safe
+from dslint.rule import FixPlan, Where, path_of
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
 from dslint.source.similar import similar
@@ -22,7 +22,7 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
     if violation.meant is None:
         return None
     if violation.raises and violation.path[0] in ("bf16", "bfloat16") and violation.meant[0] == "fp16":
-        return removed(violation.path)  # bf16 has no loss scale
+        return without(config, violation.path)  # bf16 has no loss scale
     if config.has(violation.meant):
         return None
     kind = Applicability.SAFE if violation.raises else Applicability.UNSAFE
@@ -30,11 +30,6 @@ def corrected_key(config: Config, violation: Violation) -> FixPlan | None:
         return FixPlan(f'rename to "{violation.meant[-1]}"', (Rename(violation.path, str(violation.meant[-1])),), kind)
     section = ".".join(map(str, violation.meant[:-1])) or "the top level"
     return FixPlan(f"move to {section}", (Move(violation.path, violation.meant),), kind)
-
-
-def removed(path: Path) -> FixPlan:
-    """Remove a key that DeepSpeed refuses, or that has no effect."""
-    return safe(f'remove "{path[-1]}"', Remove(path))
 
 
 def put(config: Config, where: Where, text: str) -> Change:
@@ -90,15 +85,14 @@ NOTHING_WHEN_EMPTY = ("aio", "data_types", "fp16", "torch_autocast")
 
 
 def without(config: Config, where: Where, kind: Applicability = Applicability.SAFE) -> FixPlan | None:
-    """Remove a key, together with its section if that would be left empty and have no effect. None if that would delete a comment.
+    """Remove a key, together with its section if that would be left empty and have no effect. None for a key that is not written.
 
     Safe by default: for keys that DeepSpeed does not read, or refuses.
     """
     path = path_of(where)
     if len(path) > 1 and path[0] in NOTHING_WHEN_EMPTY and len(getattr(config.node(path[:-1]), "members", ())) == 1:
         path = path[:-1]
-    found = config.document.lookup(path)
-    if found is None or any(found.span.start <= comment.span.start < found.span.end for comment in config.document.comments):
+    if config.document.lookup(path) is None:
         return None
     return FixPlan(f'remove "{path[-1]}"', (Remove(path),), kind)
 
@@ -131,24 +125,34 @@ def closest(config: Config, violation: Violation) -> str | None:
 def replacement(config: Config, violation: Violation) -> FixPlan | None:
     """Replace a deprecated key by its successor, and convert the value."""
     deprecated = violation.spec["deprecated"]
-    use = deprecated.get("use")
-    if not use or not deprecated.get("mapped", True):
-        return removed(violation.path)
+    if not deprecated.get("use") or not deprecated.get("mapped", True):
+        return without(config, violation.path)
     old = config.resolved(violation.path).value
-    if old is UNKNOWN:
-        return None
-    to: Path = tuple(use.split("."))
-    new = dict(deprecated.get("values", ())).get(old, old) if isinstance(old, bool | int | float | str) else old
-    title = f"write {use} instead"
+    return None if old is UNKNOWN else as_successor(config, violation.path, deprecated, old)
+
+
+def as_successor(config: Config, path: Path, said: dict[str, Any], old: Any, kind: Applicability = Applicability.SAFE) -> FixPlan | None:
+    """Write the key that replaces another one, with its value converted.
+
+    None if the value cannot be moved to another section as it is.
+
+    Args:
+        config: the config.
+        path: the key that is replaced.
+        said: what the key table says of its end: `use` is the other key, `values` the former and the current value of each pair.
+        old: the value.
+        kind: whether the fix is safe.
+    """
+    to: Path = tuple(said["use"].split("."))
+    new = dict(said.get("values", ())).get(old, old) if isinstance(old, bool | int | float | str) else old
     if new is None:
-        return safe(f'remove "{violation.path[-1]}"', Remove(violation.path))
-    if to[:-1] != violation.path[:-1]:
-        moved: tuple[Change, ...] = (Move(violation.path, to),) if new == old else ()
-        return FixPlan(title, moved, Applicability.SAFE) if moved else None
-    changes: tuple[Change, ...] = (Rename(violation.path, str(to[-1])),)
+        return without(config, path, kind)
+    if to[:-1] != path[:-1]:
+        return FixPlan(f"write {said['use']} instead", (Move(path, to),), kind) if new == old else None
+    changes: tuple[Change, ...] = (Rename(path, str(to[-1])),)
     if new != old:
-        changes += (Set(violation.path, json_text(new)),)
-    return FixPlan(title, changes, Applicability.SAFE)
+        changes += (Set(path, json_text(new)),)
+    return FixPlan(f"write {said['use']} instead", changes, kind)
 
 
 def json_text(value: Any) -> str:

@@ -56,6 +56,24 @@ def test_json_and_sarif_carry_the_reasons(folder: Folder) -> None:
     assert "not-judged" in kinds
 
 
+def test_a_model_that_cannot_be_counted_is_said_in_one_sentence(folder: Folder) -> None:
+    offload = '"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'
+    folder.write(
+        {
+            "ds.json": f'{{"train_micro_batch_size_per_gpu": 1, "bf16": {{"enabled": true}}, {offload}}}',
+            "model/config.json": '{"model_type": "mamba3", "hidden_size": 4096, "num_hidden_layers": 32}',
+            "known/config.json": '{"model_type": "gpt2", "n_embd": 768, "n_layer": 2, "n_head": 12}',
+        }
+    )
+    facts = ("--gpu", "h100", "--world-size", "8", "--nodes", "1", "--host-memory", "1TiB", "--integration", "deepspeed")
+    code, said = check("ds.json", *facts, "--model", "model")
+    assert code == 0
+    assert "1 file was checked only in part" in said
+    assert said.count("mamba3") == 1
+    assert check("ds.json", *facts, "--model", "model", "--strict")[0] == 1
+    assert "only in part" not in check("ds.json", *facts, "--model", "known")[1]
+
+
 def test_a_template_that_is_found_is_counted(folder: Folder) -> None:
     folder.write({"ds.json": '{"train_batch_size": ${BATCH}, "zero_optimization": {"stage": 2}}'})
     code, text = check(".", "-v", "--strict")
