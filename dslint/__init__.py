@@ -2,7 +2,8 @@
 
 `dslint.check(config)` returns the diagnostics of a dict or a file, `dslint.fix(config)` the config with its mistakes fixed,
 `dslint.check_training_arguments(args)` the diagnostics of a config together with its training arguments, `dslint.load(config)` the typed
-model of the effective config.
+model of the effective config. `dslint.guard(config, model=model)` checks a config in the program that is about to use it, and
+`dslint.estimate(config, model=model)` estimates its memory.
 """
 
 from __future__ import annotations
@@ -14,9 +15,34 @@ __distribution__ = "deepspeed-lint"  # by which its launcher knows the package
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from dslint.api import ConfigError, FixedConfig, check, check_training_arguments, fix, load
+    from dslint.api import (
+        ConfigError,
+        ConfigWarning,
+        Findings,
+        FixedConfig,
+        MemoryEstimate,
+        check,
+        check_training_arguments,
+        estimate,
+        fix,
+        guard,
+        load,
+    )
 
-__all__ = ["ConfigError", "FixedConfig", "__version__", "check", "check_training_arguments", "fix", "load"]
+__all__ = [
+    "ConfigError",
+    "ConfigWarning",
+    "Findings",
+    "FixedConfig",
+    "MemoryEstimate",
+    "__version__",
+    "check",
+    "check_training_arguments",
+    "estimate",
+    "fix",
+    "guard",
+    "load",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -26,6 +52,11 @@ def __getattr__(name: str) -> object:
 
         return getattr(api, name)
     raise AttributeError(f"module 'dslint' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The names of the API, which are imported on first use."""
+    return sorted(__all__)
 
 
 class _Moved:

@@ -10,12 +10,13 @@ import click
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.open_config import open_config, text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color
-from dslint.cli.workload import given_model, planned, workload_options
+from dslint.cli.workload import workload_options
 from dslint.config import Config, resolve
 from dslint.facts.gpus import size
 from dslint.memory.costs import Speeds
 from dslint.memory.fit import Goal, Search
 from dslint.memory.plan import Plan
+from dslint.memory.requests import described_model, planned
 from dslint.report import fit_page
 from dslint.report.style import Style
 from dslint.settings import Finder
@@ -66,7 +67,7 @@ def command(
       4  no change that was tried makes it fit
     """  # noqa: D301 - click needs the character itself
     loaded = open_config(path, finder)
-    found = given_model(said, loaded.context.facts)
+    found = described_model(said, loaded.context.facts)
     context = loaded.context.but(model=found.config or loaded.context.facts.model)
     facts = context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit

@@ -10,16 +10,12 @@ import click
 from dslint.cli.open_config import open_config
 from dslint.cli.options import FACTS, settings_options
 from dslint.config import Config, resolve
-from dslint.facts import Facts, Integration
-from dslint.memory.given import FoundModel, ModelRequest, model_of
-from dslint.memory.plan import STATES, Plan, PlanError, Workload
-from dslint.memory.planning import make_plan, trains_with
+from dslint.memory.plan import STATES, Plan
+from dslint.memory.requests import DEFAULTS, described_model, planned
 from dslint.memory.shapes import Model
 from dslint.settings import Finder
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-DEFAULT_LENGTH = 2048
 
 
 class Number(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
@@ -105,7 +101,7 @@ def workload_options(command: Command) -> Command:
     """Add the facts and the options about model and program to a command, which receives them as `finder` and `said`."""
 
     def with_workload(finder: Finder, **rest: Any) -> Any:
-        said = {option: rest.pop(option) for option in _NAMES}
+        said = {option: rest.pop(option) for option in DEFAULTS}
         return command(finder=finder, said=said, **rest)
 
     with_workload.__doc__ = command.__doc__
@@ -115,83 +111,10 @@ def workload_options(command: Command) -> Command:
     return settings_options(*(name for name in FACTS if name != "model"))(with_workload)  # type: ignore[return-value]
 
 
-_NAMES = (
-    "model",
-    "params",
-    "hidden",
-    "layers",
-    "heads",
-    "kv_heads",
-    "inner",
-    "vocabulary",
-    "lora_rank",
-    "lora_targets",
-    "length",
-    "micro_batch",
-    "accumulation",
-    "checkpoint_every",
-    "eager",
-    "padded",
-    "loss_chunk",
-    "optimizer",
-    "zero_init",
-    "keeps_logits",
-    "expandable",
-)
-
-
-def given_model(said: dict[str, Any], facts: Facts) -> FoundModel:
-    """The model that the options describe; raises `UserError`."""
-    targets = tuple(word.strip() for word in (said["lora_targets"] or "").split(",") if word.strip())
-    given = ModelRequest(
-        name=said["model"],
-        params=said["params"],
-        hidden=said["hidden"],
-        layers=said["layers"],
-        heads=said["heads"],
-        kv_heads=said["kv_heads"],
-        inner=said["inner"],
-        vocabulary=said["vocabulary"],
-        lora_rank=said["lora_rank"],
-        lora_targets=() if targets == ("all-linear",) else targets,
-    )
-    return model_of(given, facts.model)
-
-
 def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, Model, Plan]:
     """The config, the model and the plan for a command; raises `UserError`."""
     loaded = open_config(path, finder)
     context = loaded.context
-    found = given_model(said, context.facts)
+    found = described_model(said, context.facts)
     config = resolve(loaded.document, context.but(model=found.config or context.facts.model))
     return config, found.model, planned(config, found.model, said, found.assumed)
-
-
-def planned(config: Config, model: Model, said: dict[str, Any], assumed: tuple[str, ...] = ()) -> Plan:
-    """The plan of a config for a model; raises `UserError`."""
-    notes = list(assumed)
-    length = said["length"]
-    if length is None:
-        length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)
-        if not model.tokens:
-            notes.append(f"--seq-len is {length:,} (default)")
-    if said["checkpoint_every"] is None:
-        notes.append("the model does not use activation checkpointing (--checkpoint enables it)")
-    zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
-    workload = Workload(
-        length,
-        checkpoint_every=said["checkpoint_every"] or 0,
-        eager=said["eager"],
-        padded=said["padded"],
-        loss_chunk=said["loss_chunk"] or 0,
-        zero_init=zero_init,
-        keeps_logits=config.facts.integration is not Integration.TRANSFORMERS if said["keeps_logits"] is None else said["keeps_logits"],
-        expandable=said["expandable"],
-    )
-    plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
-    if length % plan.sequence:
-        raise PlanError(f"--seq-len {length} is not divisible by the sequence parallel size {plan.sequence}")
-    if said["optimizer"]:
-        notes += [note for note in plan.assumed if "optimizer" not in note]
-        return plan.but(optimizer=said["optimizer"], optimizer_bytes=STATES[said["optimizer"]], assumed=tuple(notes))
-    return plan.but(assumed=(*notes, *plan.assumed))

@@ -114,6 +114,8 @@ class Settings:
     def _model(self) -> ModelConfig | None:
         if self["model"] is None:
             return None
+        if not isinstance(self["model"], str):
+            return self["model"]  # type: ignore[no-any-return] # a program describes it
         from dslint.facts.model_config import load_model
 
         return load_model(self._path("model"), self["model"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,55 @@ def test_fix_writes_a_file_only_where_it_is_told_to(tmp_path: Path) -> None:
     assert dslint.fix(file, integration="deepspeed", write=True).text == file.read_text(encoding="utf-8") == fixed.text
     with pytest.raises(ValueError, match="path"):
         dslint.fix(before, write=True)
+
+
+def test_a_file_and_a_dict_are_checked_with_the_settings_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = {"train_batch_size": 12, "zero_optimisation": {}}
+    (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
+    (tmp_path / "dslint.toml").write_text('world-size = 8\nignore = ["DS102"]\n[severity]\nDS201 = "info"\n', encoding="utf-8")
+    for source in (config, "ds.json"):
+        assert [(d.code, d.severity.value) for d in dslint.check(source)] == [("DS201", "info")]
+    monkeypatch.setenv("DSLINT_WORLD_SIZE", "4")
+    assert dslint.check(config) == []
+    assert [d.code for d in dslint.check(config, world_size=5)] == ["DS201"]
+
+
+def test_a_training_is_checked_with_the_config_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ds.json").write_text('{"train_batch_size": "auto", "zero_optimization": {"stage": 9}}', encoding="utf-8")
+    (tmp_path / "run.sh").write_text("deepspeed train.py --deepspeed_config ds.json\n", encoding="utf-8")
+    assert ("DS107", "ds.json") in [(d.code, d.path) for d in dslint.check("run.sh")]
+
+
+def test_a_model_is_given_as_a_path_or_as_data(tmp_path: Path) -> None:
+    model = {"model_type": "llama", "hidden_size": 4096, "torch_dtype": "bfloat16"}
+    (tmp_path / "config.json").write_text(json.dumps(model), encoding="utf-8")
+    config = {"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": True}}
+    for given in (model, tmp_path, str(tmp_path / "config.json")):
+        assert "DS325" in [d.code for d in dslint.check(config, model=given)]
+
+
+def test_what_is_returned_is_short_and_has_a_table() -> None:
+    found = dslint.check({"train_micro_batch_size_per_gpu": 4, "<b>": 1})
+    assert [line.partition(" ")[0] for line in repr(found).splitlines()] == ["1", "<dict>:3:3:"]
+    assert "<b>" not in found._repr_html_()
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert repr(dslint.fix(BROKEN, integration="deepspeed")).splitlines()[0] == "1 fixed, 1 left"
+    assert repr(dslint.check({"train_micro_batch_size_per_gpu": 4})) == "no findings"
+
+
+def test_names_complete() -> None:
+    assert {"check", "estimate", "fix", "guard", "load"} <= set(dir(dslint))
+
+
+def test_an_estimate() -> None:
+    numbers = {"params": 7e9, "hidden": 4096, "layers": 32, "vocabulary": 32000}
+    config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}
+    found = dslint.estimate(config, world_size=8, workload=numbers)
+    low, high = found.gpu
+    assert 2**30 < low <= high
+    assert dslint.estimate(config, world_size=64, workload=numbers).gpu[1] < high
+    assert "GiB" in repr(found)
+    with pytest.raises(TypeError, match="parms"):
+        dslint.estimate(config, world_size=8, workload={"parms": 7e9})

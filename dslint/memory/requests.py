@@ -1,0 +1,69 @@
+"""The model and the workload of an estimate, from the options of `dslint estimate` and the arguments of `dslint.estimate`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslint.config import Config
+from dslint.facts import Facts, Integration
+from dslint.memory.given import FoundModel, ModelRequest, model_of
+from dslint.memory.plan import STATES, Plan, PlanError, Workload
+from dslint.memory.planning import make_plan, trains_with
+from dslint.memory.shapes import Model
+
+DEFAULT_LENGTH = 2048
+
+DEFAULTS: dict[str, Any] = {
+    **dict.fromkeys(("model", "params", "hidden", "layers", "heads", "kv_heads", "inner", "vocabulary", "lora_rank", "lora_targets")),
+    **dict.fromkeys(("length", "micro_batch", "accumulation", "checkpoint_every", "loss_chunk", "optimizer", "zero_init", "keeps_logits")),
+    **dict.fromkeys(("eager", "padded", "expandable"), False),
+}
+"""What can be said of the model and the program, with what counts where nothing is said. `dslint estimate --help` explains each."""
+
+
+def described_model(said: dict[str, Any], facts: Facts) -> FoundModel:
+    """The model that the options describe; raises `UserError`."""
+    targets = tuple(word.strip() for word in (said["lora_targets"] or "").split(",") if word.strip())
+    given = ModelRequest(
+        name=said["model"],
+        params=said["params"],
+        hidden=said["hidden"],
+        layers=said["layers"],
+        heads=said["heads"],
+        kv_heads=said["kv_heads"],
+        inner=said["inner"],
+        vocabulary=said["vocabulary"],
+        lora_rank=said["lora_rank"],
+        lora_targets=() if targets == ("all-linear",) else targets,
+    )
+    return model_of(given, facts.model)
+
+
+def planned(config: Config, model: Model, said: dict[str, Any], assumed: tuple[str, ...] = ()) -> Plan:
+    """The plan of a config for a model; raises `UserError`."""
+    notes = list(assumed)
+    length = said["length"]
+    if length is None:
+        length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)
+        if not model.tokens:
+            notes.append(f"--seq-len is {length:,} (default)")
+    if said["checkpoint_every"] is None:
+        notes.append("the model does not use activation checkpointing (--checkpoint enables it)")
+    zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
+    workload = Workload(
+        length,
+        checkpoint_every=said["checkpoint_every"] or 0,
+        eager=said["eager"],
+        padded=said["padded"],
+        loss_chunk=said["loss_chunk"] or 0,
+        zero_init=zero_init,
+        keeps_logits=config.facts.integration is not Integration.TRANSFORMERS if said["keeps_logits"] is None else said["keeps_logits"],
+        expandable=said["expandable"],
+    )
+    plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
+    if length % plan.sequence:
+        raise PlanError(f"--seq-len {length} is not divisible by the sequence parallel size {plan.sequence}")
+    if said["optimizer"]:
+        notes += [note for note in plan.assumed if "optimizer" not in note]
+        return plan.but(optimizer=said["optimizer"], optimizer_bytes=STATES[said["optimizer"]], assumed=tuple(notes))
+    return plan.but(assumed=(*notes, *plan.assumed))
