@@ -113,9 +113,7 @@ def load(config: Source, **given: Unpack[Given]) -> DeepSpeedConfig:
 
 def is_training_arguments(value: object) -> bool:
     """Whether a value has the attributes of a `TrainingArguments`."""
-    return (
-        not isinstance(value, Mapping | str | os.PathLike) and hasattr(value, "deepspeed") and hasattr(value, "gradient_accumulation_steps")
-    )
+    return not isinstance(value, Mapping | str | os.PathLike) and hasattr(value, "deepspeed")
 
 
 def here(finder: Finder) -> Settings:
