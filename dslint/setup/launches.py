@@ -22,7 +22,7 @@ from dslint.setup.programs.gather import gather_call, way_of
 from dslint.setup.training import framework_of, read_training
 from dslint.setup.written import written_config
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Document
+from dslint.source.tree import Document, Mapping
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
@@ -43,8 +43,15 @@ def read_launch(command: Command, document: Document, path: str, shown: str, giv
     named = gather_command(command, program, document, path, shown, given)
     if named is not None:
         return ReadLaunch(command, program, [settle(named)])
-    setups = _of_program(command, program, document, shown, given) or _of_flags(command, document, shown, given)
+    setups = _of_program(command, program, document, shown, given)
+    if all(_is_known_in_part(setup) for setup in setups):  # the flags may say what the function that is not in the project does
+        setups = _of_flags(command, document, shown, given) or setups
     return ReadLaunch(command, program, setups, None if setups else why_not(command, program))
+
+
+def _is_known_in_part(setup: LoadedSetup) -> bool:
+    root = setup.config.root if setup.config is not None else None
+    return isinstance(root, Mapping) and root.may_have_more
 
 
 def _of_program(command: Command, program: PythonFile | None, document: Document, shown: str, given: Context) -> list[LoadedSetup]:

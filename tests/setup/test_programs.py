@@ -122,6 +122,8 @@ CALLS = {
     "ds = 'a.json' if compute() else 'b.json'\ndeepspeed.initialize(config=ds)": ["a.json", "b.json"],
     "if compute():\n    ds = {'a': 1}\nelse:\n    ds = elsewhere()\n    ds['b'] = 2\ndeepspeed.initialize(config=ds)": [{"a": 1}, {"b": 2}],
     "deepspeed.initialize(config={'a': 1})\nsys.exit(0)!!": [{"a": 1}],
+    "args = {'output_dir': 'o', 'learning_rate': 1e-4}\nargs['deepspeed'] = 'a.json'\nlaunch(' '.join(args))": ["a.json"],
+    "n = int(os.environ.get('WORLD_SIZE', '1'))\ndeepspeed.initialize(config={'train_batch_size': 4 * n})": [{"train_batch_size": "?"}],
     "from ray.train.torch import TorchTrainer\ndef loop(config):\n    deepspeed.initialize(config=config['ds'])\n"
     "TorchTrainer(loop, train_loop_config={'ds': {'a': 1}})": [{"a": 1}],
 }

@@ -67,8 +67,14 @@ def _dirname(_: Functions, call: CallOf) -> Value:
     return Plain(posixpath.dirname(path) or ".") if isinstance(path, str) else Opaque("it is computed")
 
 
+_SET_BY_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK"})
+"""Variables that are always set where ranks run: the default that a program has for them does not count."""
+
+
 def _environ(_: Functions, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.get("default", 1)
+    if name in _SET_BY_LAUNCHERS:
+        return Opaque(f"the environment variable {name}")
     return soften(default) if isinstance(default, Plain) and default.value is not None else Opaque(f"the environment variable {name}")
 
 

@@ -144,11 +144,18 @@ def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: 
 
 
 def _definitions(parts: list[tuple[Source, ast.Module]], follower: Follower, recorder: Recorder, scope: Scope) -> None:
-    """Note the configs that a program without a call defines: variables and results of functions with a telling name."""
+    """Note the configs that a program without a call defines: variables and results of functions with a telling name, and dicts of
+    training arguments that name one.
+    """
     for source, tree in parts:
         for node in tree.body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _CONFIG.search(node.targets[0].id):
-                recorder.define(node.targets[0].id, follower.variable(node.targets[0].id, scope), source.span(node.value))
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                value = follower.variable(name, scope)
+                if _CONFIG.search(name):
+                    recorder.define(name, value, source.span(node.value))
+                else:
+                    recorder.define_arguments(value)
             elif isinstance(node, ast.FunctionDef) and _CONFIG.search(node.name):
                 function = follower.variable(node.name, scope)
                 if isinstance(function, Function):

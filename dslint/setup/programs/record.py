@@ -13,7 +13,7 @@ from dslint.setup.programs.made import of_name, of_plugin, of_strategy
 from dslint.setup.programs.notes import Call, Facts, Unread
 from dslint.setup.programs.sources import Sources
 from dslint.setup.programs.tree import TreeMaker
-from dslint.setup.programs.values import Function, Object, Opaque, Plain, Table, Value
+from dslint.setup.programs.values import Entry, Function, Object, Opaque, Plain, Table, Value
 from dslint.setup.training import ARGUMENTS, TRAINER
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Span
@@ -88,7 +88,8 @@ class Recorder:
         elif (
             short.endswith("TrainingArguments") or short in _TRAINER_CLASSES or (short.endswith("Config") and "deepspeed" in call.keywords)
         ):
-            self._training_arguments(call, short)
+            sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
+            self.take_arguments(call.keywords, sure=sure, complete=call.complete and not call.arguments)
         elif short == "from_pretrained" and name.startswith("transformers."):
             self._load_model(call, name)
         elif short == "DummyOptim":
@@ -150,16 +151,16 @@ class Recorder:
             return None
         return self.sourced(name, given.span, given.value.made, key=given.key)
 
-    def _training_arguments(self, call: CallOf, short: str) -> None:
+    def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool) -> None:
+        """Note arguments of the Trainer, and the config among them; for `sure` and `complete` see `Arguments`."""
         self.facts.loaders.add("transformers")
         values: dict[str, SourcedValue] = {}
-        for name, given in call.keywords.items():
+        for name, given in keywords.items():
             if name in ARGUMENTS:
                 plain = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
-        sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
-        arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=call.complete and not call.arguments)
-        link = _unless_none(call.argument("deepspeed"))
+        arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=complete)
+        link = _unless_none(keywords.get("deepspeed"))
         taken = self._take("transformers", "deepspeed", link) if link else None
         if taken is not None:
             taken.arguments = arguments
@@ -271,6 +272,13 @@ class Recorder:
             self.calls.append(Call("", self.sourced(name, span, UNKNOWN), TreeMaker(self.sources).config(value)))
         elif isinstance(value, Plain) and isinstance(value.value, str) and value.value.endswith(".json"):
             self.calls.append(Call("", self.sourced(name, span, value.value)))
+
+    def define_arguments(self, value: Value) -> None:
+        """Note a dict of arguments of the Trainer that names a config; the program makes flags or keyword arguments of it."""
+        if isinstance(value, Table) and "deepspeed" in value.cells and len(value.cells.keys() & ARGUMENTS) > 1:
+            entries: dict[str, Entry] = dict(value.cells)
+            given = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in entries.items()}
+            self.take_arguments(given, sure=False, complete=not value.open)
 
     def _leave(self, integration: str, keyword: str, given: Argument, *, is_part: bool = False) -> None:
         value = given.value
