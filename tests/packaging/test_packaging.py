@@ -92,3 +92,41 @@ def test_the_wheel_works_outside_the_checkout(source: Path, tmp_path: Path) -> N
     program = "import dslint, dslint.schemas.root; print(dslint.__file__)"
     where = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert where.stdout.startswith(str(site))
+
+
+def test_the_source_distribution_holds_what_is_tracked_and_nothing_else(source: Path, tmp_path: Path) -> None:
+    build(source, tmp_path, "--sdist")
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        names = {member.name.partition("/")[2] for member in tar if not member.isdir()}
+    listed = subprocess.run(["git", "ls-files"], cwd=source, check=True, capture_output=True, text=True).stdout.splitlines()
+    links = {"dslint/rules", "dslint/schemas"}  # to folders that the distribution holds
+    assert set(listed) - names == links
+    made = {name for name in names - set(listed) if "egg-info/" not in name}
+    assert made <= {"PKG-INFO", "setup.cfg"}
+
+
+def test_tests_pass_in_the_unpacked_source_distribution(source: Path, tmp_path: Path) -> None:
+    build(source, tmp_path, "--sdist")
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    for package in ("rules", "schemas"):  # as an editable installation maps them
+        (unpacked / "dslint" / package).symlink_to(Path("..") / package)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "tests/suppress",
+        "tests/registry",
+        "tests/report/test_golden.py",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(unpacked)}
+    done = subprocess.run(command, cwd=unpacked, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3_000:]
