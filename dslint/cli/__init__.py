@@ -107,9 +107,9 @@ def main() -> None:
     try:
         code = cli.main(prog_name="dslint", standalone_mode=False)
     except click.ClickException as error:
-        from dslint.report.style import visible_lines
+        from dslint.report.style import printable, visible
 
-        error.message = visible_lines(error.message)
+        error.message = printable(visible(error.message))
         error.show()
         sys.exit(2)
     except UserError as error:

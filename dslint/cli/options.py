@@ -168,7 +168,7 @@ def warn(sentence: str) -> None:
     """Print a message that is not part of a report to standard error."""
     from dslint.report.style import visible
 
-    click.echo(f"dslint: {visible(sentence)}", err=True)
+    show_page(f"dslint: {visible(sentence)}", color=False, err=True)
 
 
 def show_page(text: str, *, color: bool, err: bool = False) -> None:

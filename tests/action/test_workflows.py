@@ -37,7 +37,7 @@ def test_jobs_may_write_only_what_they_say(file: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, files", [("github-workflows", WORKFLOWS), ("github-actions", [ROOT / "action.yml"])])
+@pytest.mark.parametrize(("kind", "files"), [("github-workflows", WORKFLOWS), ("github-actions", [ROOT / "action.yml"])])
 def test_github_takes_them(kind: str, files: list[Path]) -> None:
     pytest.importorskip("check_jsonschema")
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{kind}", *map(str, files)]
