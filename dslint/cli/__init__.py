@@ -109,7 +109,7 @@ def main() -> None:
     except click.ClickException as error:
         from dslint.report.style import printable, visible
 
-        error.message = printable(visible(error.message))
+        error.message = printable(visible(error.message))  # type: ignore[misc] # it is not printed yet
         error.show()
         sys.exit(2)
     except UserError as error:

@@ -63,6 +63,12 @@ def is_elsewhere(link: str) -> bool:
     return link.startswith(("/", "~", "\\\\")) or "$" in link or "://" in link or "{{" in link or (len(link) > 1 and link[1] == ":")
 
 
+def is_outside(link: str, named_in: str) -> bool:
+    """Whether a link that `find` does not follow leads out of the project: nothing there is opened."""
+    folders = (os.path.dirname(os.path.abspath(named_in)), os.getcwd())
+    return is_elsewhere(link) or any(os.path.isfile(os.path.join(folder, link)) for folder in folders if "\0" not in link)
+
+
 def _is_below(path: str, folder: str) -> bool:
     return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
 

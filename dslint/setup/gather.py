@@ -12,7 +12,7 @@ from dslint.facts import Facts, Integration
 from dslint.setup.accelerate import made_by
 from dslint.setup.arguments import Arguments, SourcedValue, given_at
 from dslint.setup.built_in import FRAMEWORK, built_in
-from dslint.setup.files import Linked, find, is_elsewhere
+from dslint.setup.files import Linked, find, is_elsewhere, is_outside
 from dslint.setup.hostfile import with_hostfile
 from dslint.setup.model import Setup
 from dslint.source.parse import parse
@@ -78,7 +78,7 @@ def _why(gathered: LoadedSetup) -> NotJudged:
         reason = f"{named}, which is not a DeepSpeed training config."
     elif link.value is UNKNOWN:
         reason = f"{named}, which is only known at run time. Check the config directly."
-    elif is_elsewhere(str(link.value)):
+    elif is_outside(str(link.value), link.path):
         reason = f"{named}, which is outside this project. Check the config directly."
     else:
         reason = f"{named}, which does not exist in this project."
@@ -150,7 +150,7 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
         return
     linked = known or find(word, beside)
     if linked is None:
-        elsewhere = is_elsewhere(word)
+        elsewhere = is_outside(word, beside)
         gathered.setup = replace(
             gathered.setup, link=link, missing=gathered.setup.missing if elsewhere else (*gathered.setup.missing, link)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dslint.setup.arguments import SourcedValue
-from dslint.setup.files import find, is_elsewhere
+from dslint.setup.files import find, is_outside
 from dslint.setup.model import Launch, Setup
 from dslint.source.integers import integer
 from dslint.source.read import ReadError, read
@@ -31,7 +31,7 @@ def with_hostfile(setup: Setup, given: SourcedValue, beside: str, *, decides: bo
     word = str(given.value)
     linked = find(word, beside)
     if linked is None:
-        return setup if is_elsewhere(word) else replace(setup, missing=(*setup.missing, given))
+        return setup if is_outside(word, beside) else replace(setup, missing=(*setup.missing, given))
     try:
         slots = slots_of(read(linked.path))
     except ReadError:
