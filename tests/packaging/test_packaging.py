@@ -123,7 +123,7 @@ def test_tests_pass_in_the_unpacked_source_distribution(source: Path, tmp_path: 
         "0",
         "-p",
         "no:cacheprovider",
-        "tests/suppress",
+        "tests/test_imports.py",
         "tests/registry",
         "tests/report/test_golden.py",
     ]

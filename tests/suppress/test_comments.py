@@ -128,7 +128,13 @@ def test_an_upgrade_reports_no_comments() -> None:
 
 
 def test_a_comment_that_one_training_needs_is_used(tmp_path: Path) -> None:
-    (tmp_path / "ds.hjson").write_text('{train_batch_size: "auto" // dslint: ignore[DS903] the second training\n}', encoding="utf-8")
+    text = '{"gradient_accumulation_steps": 1 // dslint: ignore[DS904] the second training\n, "zero_optimization": {"stage": 2}}'
+    (tmp_path / "ds.hjson").write_text(text, encoding="utf-8")
     for name, steps in (("a", 1), ("b", 2)):
-        (tmp_path / f"{name}.yaml").write_text(f"deepspeed: ds.hjson\ngradient_accumulation_steps: {steps}\n", encoding="utf-8")
-    assert "DS007" not in dslint("check", "--integration", "deepspeed", cwd=tmp_path).stdout
+        training = f"deepspeed: ds.hjson\noutput_dir: x\nper_device_train_batch_size: 4\ngradient_accumulation_steps: {steps}\n"
+        (tmp_path / f"{name}.yaml").write_text(training, encoding="utf-8")
+    arguments = ("check", "--integration", "transformers", "--output-format", "concise")
+    assert "DS904" in dslint(*arguments, "--no-ignores", cwd=tmp_path).stdout
+    done = dslint(*arguments, cwd=tmp_path)
+    assert "DS904" not in done.stdout
+    assert "DS007" not in done.stdout
