@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,6 +28,8 @@ NAMING: dict[str, tuple[str, Callable[[str], str]]] = {
 @pytest.mark.parametrize("named_by", NAMING)
 @pytest.mark.parametrize("way", ["above", "absolute", "by a symbolic link"])
 def test_what_is_outside_is_not_opened(tmp_path: Path, named_by: str, way: str) -> None:
+    if way == "by a symbolic link" and sys.platform == "win32":
+        pytest.skip("only some users may make symbolic links there")
     project, outside = tmp_path / "project", tmp_path / "secret.json"
     (project / ".git").mkdir(parents=True)
     outside.write_text(SECRET, encoding="utf-8")
