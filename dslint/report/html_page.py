@@ -97,7 +97,7 @@ def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 
 
 
 def _page(results: Results) -> Iterator[str]:
-    said = verdict(results)
+    said = verdict(results._replace(verbose=True))  # the page lists what -v lists
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
     yield f'<meta name="viewport" content="width=device-width">\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     yield f"<title>dslint: {_text(said)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>"
