@@ -25,6 +25,10 @@ class End(StrEnum):
     """the log holds nothing of a DeepSpeed job"""
 
 
+DATED = ("cancelled", "time-limit")
+"""Kinds of causes with lines that tell when they happened. Others only follow a line with a time stamp."""
+
+
 class Evidence(NamedTuple):
     """A line of the log that shows something."""
 
@@ -44,7 +48,8 @@ class Outcome(NamedTuple):
 class Cause:
     """A reason for what happened, or something else that is wrong: sentences that explain it, what to change, and the lines that show it.
 
-    `certain` is False if the log suggests it, but does not prove it. `rules` are the codes of rules that find the mistake in a config.
+    `when` is the time, or the last time stamp before. `certain` is False if the log suggests it, but does not prove it. `rules` are the
+    codes of rules that find the mistake in a config.
     """
 
     kind: str
@@ -58,6 +63,15 @@ class Cause:
     certain: bool = True
     rules: tuple[str, ...] = ()
     changes: str = ""
+
+    @property
+    def where(self) -> str:
+        """Which rank, on which machine, and when, as a sentence; empty if the log does not tell."""
+        place = [f"rank {self.rank}"] if self.rank is not None else []
+        place += [f"on {self.host}"] if self.host else []
+        time = [f"at {self.when}" if self.kind in DATED else f"last time stamp before: {self.when}"] if self.when else []
+        text = "; ".join(filter(None, (" ".join(place), *time)))
+        return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 class Measured(NamedTuple):

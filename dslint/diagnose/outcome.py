@@ -75,13 +75,13 @@ def _reached_the_end(job: Job) -> bool:
 
 
 def _progress(job: Job) -> str:
-    """How far the job came."""
-    counted = [event for event in job.steps if event.number("step") is not None and event.kind == "step"]
-    if not counted:
+    """How far the job came. Of progress bars only those over all steps count."""
+    whole = job.get("steps")
+    counted = [event for event in job.steps if event.kind == "step" or (event.kind == "bar" and whole and event.number("steps") == whole)]
+    step = max((event.number("step") or 0 for event in counted), default=0)
+    whole = next((steps for event in reversed(counted) if (steps := event.number("steps"))), whole)
+    if not step:
         return ""
-    last = counted[-1]
-    whole = last.number("steps") or job.get("steps")
-    step = last.number("step") or 0
     return f" after step {step:,}" + (f" of {whole:,}" if whole and whole >= step else "")
 
 

@@ -55,10 +55,7 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
 
 def _cause(kind: str, cause: Cause) -> Iterator[str]:
     yield f'<div class="{kind}"><h2>{_text(cause.title)}</h2>'
-    place = [f"rank {cause.rank}"] if cause.rank is not None else []
-    place += [f"on {cause.host}"] if cause.host else []
-    place += [f"at {cause.when}"] if cause.when else []
-    yield f"<p>{_text(' '.join(place))}</p>" if place else ""
+    yield f"<p>{_text(cause.where)}</p>" if cause.where else ""
     yield from (f"<p>{_text(sentence)}</p>" for sentence in cause.why)
     yield from (f'<p class="todo">&#8594; {_text(advice)}</p>' for advice in cause.advice)
     for block in (cause.changes, "\n".join(clipped(f"{shown.place}: {shown.text}", LONGEST) for shown in cause.evidence)):

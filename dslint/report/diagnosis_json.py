@@ -8,6 +8,7 @@
         "facts": [{"name", "value", "file", "line"}], what ran; file and line are those of the log
         "config": {...},                              the config that the log prints, or null
         "causes": [{"kind", "title", "why", "advice", "changes", "certain", "rank", "host", "when", "rules", "evidence"}],
+                                                      `when` is the last time stamp before the evidence, or the time itself
         "notices": [...],                             what else the log shows, like causes
         "memory": [{"label", "allocated", "peak", "reserved", "host", "estimated", "file", "line"}],   GiB; null is unknown
         "findings": [{"code", "name", "severity", "message", "help", "pointer"}]

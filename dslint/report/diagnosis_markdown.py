@@ -42,11 +42,8 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
 
 def _cause(title: str, cause: Cause) -> Iterator[str]:
     yield from ("", f"#### {title}: {escaped(cause.title)}", "")
-    place = [f"rank {cause.rank}"] if cause.rank is not None else []
-    place += [f"on {cause.host}"] if cause.host else []
-    place += [f"at {cause.when}"] if cause.when else []
-    if place:
-        yield f"- {escaped(' '.join(place))}"
+    if cause.where:
+        yield f"- {escaped(cause.where)}"
     yield from (f"- {escaped(sentence)}" for sentence in cause.why)
     yield from (f"- **To do:** {escaped(advice)}" for advice in cause.advice)
     if cause.changes:

@@ -96,8 +96,7 @@ def _row(name: str, text: str, place: Place | None, style: Style) -> Iterator[st
 def _cause(cause: Cause, style: Style) -> Iterator[str]:
     for line in wrap(clipped(visible(cause.title), 600), style.width - 2):
         yield "  " + style.paint(line, "bold")
-    where = _where(cause)
-    for sentence in filter(None, (where, *cause.why)):
+    for sentence in filter(None, (cause.where, *cause.why)):
         yield from _wrapped(clipped(visible(sentence), 1000), style)
     for advice in cause.advice:
         yield from _wrapped(f"help: {visible(advice)}", style, paint="cyan")
@@ -106,15 +105,6 @@ def _cause(cause: Cause, style: Style) -> Iterator[str]:
         yield "      " + style.paint(visible(line), color)
     for shown in cause.evidence:
         yield from _evidence(shown, style)
-
-
-def _where(cause: Cause) -> str:
-    """Which rank, on which machine, when."""
-    rank = f"rank {cause.rank}" if cause.rank is not None else ""
-    host = f"on {cause.host}" if cause.host else ""
-    place = " ".join(filter(None, (rank, host)))
-    text = ", ".join(filter(None, (place, f"at {cause.when}" if cause.when and place else cause.when or "")))
-    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _wrapped(text: str, style: Style, paint: str = "") -> Iterator[str]:

@@ -251,3 +251,15 @@ def test_host_memory_is_compared_with_the_estimate() -> None:
     assert cause.kind == "host-memory"
     # 8.03e9 parameters x (4 master + 4 gradient + 8 states + 2 buffer) bytes are 135 GiB; loading them takes 4 ranks x 4 bytes
     assert any("4 ranks of a machine need 135 GiB" in sentence for sentence in cause.why), cause.why
+
+
+def test_an_allocator_at_its_limit_is_told_apart_from_one_flush() -> None:
+    flush = "[WARNING] [stage3.py:2274:step] 1 pytorch allocator cache flushes since last step."
+    assert notices(diagnosed(STARTED, steps([2.0, 1.9]), flush, flush, FINISHED)) == ["memory-limit"]
+    assert notices(diagnosed(STARTED, steps([2.0] * 100), flush, FINISHED)) == []
+
+
+def test_progress_counts_the_bar_over_all_steps_only() -> None:
+    trainer = "[INFO|trainer.py:2422] >>   Total optimization steps = 40"
+    bars = " 10%|# | 90/100 [00:01<00:09, 1.0s/it]\r 10%|# | 7/40 [00:01<00:09, 1.0s/it]"
+    assert "after step 7 of 40" in diagnosed(STARTED, trainer, bars).outcome.sentence

@@ -13,7 +13,8 @@ LONGEST = 300
 """The most characters of a message in a title."""
 
 MOST_RULES = 3
-LIBRARIES = ("site-packages", "dist-packages", "/lib/python3")
+LIBRARIES = ("site-packages", "dist-packages", "/lib/python3", "/deepspeed/runtime/", "/deepspeed/utils/", "/src/transformers/")
+"""Parts of the paths of libraries, also of those that run from a checkout."""
 
 
 def crash(job: Job, event: Event) -> Cause:
@@ -53,11 +54,16 @@ def raised_at(frames: tuple[Frame, ...]) -> list[str]:
     if not frames:
         return []
     last = frames[-1]
-    own = [frame for frame in frames if not any(library in frame.file for library in LIBRARIES)]
+    own = [frame for frame in frames if not is_library(frame)]
     told = [f"Raised at {_short(last.file)}:{last.line}" + (f", in {last.function}" if last.function else "")]
     if own and own[-1] is not last:
         told.append(f"called by {_short(own[-1].file)}:{own[-1].line}" + (f" ({own[-1].code})" if own[-1].code else ""))
     return [", ".join(told) + "."]
+
+
+def is_library(frame: Frame) -> bool:
+    """Whether a frame belongs to a library, and not to the program."""
+    return any(part in frame.file for part in LIBRARIES)
 
 
 def _short(path: str) -> str:

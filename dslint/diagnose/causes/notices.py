@@ -110,9 +110,14 @@ def _flushes(job: Job) -> Cause | None:
     events = job.of("flushes")
     if not events:
         return None
+    count = job.counts["flushes"]
+    total = max((event.number("step") or 0 for event in job.steps), default=0)
+    if count < MANY * total:
+        return None
+    times = "a step" if count == 1 else f"{count:,} steps"
     return Cause(
         "memory-limit",
-        f"GPU memory is at its limit: PyTorch emptied its cache before {job.counts['flushes']} steps",
+        f"GPU memory is at its limit: PyTorch emptied its cache before {times}",
         ("Each time it waits for the GPU and requests memory again, which makes the step slower.",),
         ("Free some memory (a smaller micro batch, checkpointing, a higher stage), or set PYTORCH_ALLOC_CONF=expandable_segments:True.",),
         (evidence(events[0]),),

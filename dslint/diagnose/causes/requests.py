@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dslint.diagnose.causes.crash import is_library
 from dslint.diagnose.events import Event, Frame
 from dslint.diagnose.job import Job
 
@@ -105,7 +106,7 @@ def _phase_of(frames: tuple[Frame, ...]) -> str:
 
 def _at(frames: tuple[Frame, ...]) -> str:
     """Where the program was: the innermost frame outside of libraries."""
-    own = [frame for frame in frames if "site-packages" not in frame.file and "dist-packages" not in frame.file]
+    own = [frame for frame in frames if not is_library(frame)]
     if not own:
         return ""
     frame = own[-1]
