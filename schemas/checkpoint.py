@@ -31,7 +31,7 @@ class Writer(HandReadSection):
     ] = "FAST"
     """How files are written: FAST with asynchronous I/O, PYTHON with Python's files, MOCK not at all."""
 
-    io_buffer_size: Annotated[int, Passes("the writer allocates it without a check")] = 67108864
+    io_buffer_size: Annotated[int, Passes("the writer of type FAST allocates it without a check")] = 67108864
     """Bytes of the buffer between GPU and disk."""
 
     io_buffer_double: Annotated[bool, Truthy()] = True

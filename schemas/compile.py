@@ -31,6 +31,7 @@ name for the items of a list of sections) to its entry:
     auto_dropped True if "auto" is dropped although the section is read without a model
     dict_only    the last release that reads the key only from a dict, not from a file
     shadowed_by  the key that overrides it
+    checked_with the key together with which a rule checks it, if both are written
     forbids      ((value, phase, error), ...): values of the right type that raise
     unknown      for a section or dict, what happens to an unknown key: "raise" | "ignore" | "open" (all keys are valid)
     forbids_since  the first release that raises for an unknown key; before it, the section was read without a model
@@ -126,25 +127,27 @@ def _values(shape: Shape) -> dict[str, Any]:
     return spec | _said(shape)
 
 
+FLAGS = {
+    marks.Folded: "folded",
+    marks.FalsyPasses: "falsy",
+    marks.IsPath: "path",
+    marks.AutoDropped: "auto_dropped",
+    marks.AutoIsReal: "auto",
+}
+"""Marks without a value, and their entries."""
+
+
 def _said(shape: Shape) -> dict[str, Any]:
     """The entries that marks add."""
-    spec: dict[str, Any] = {}
+    spec: dict[str, Any] = {FLAGS[type(mark)]: True for mark in shape.marks if type(mark) in FLAGS}
     for mark in shape.marks:
         match mark:
-            case marks.Folded():
-                spec["folded"] = True
-            case marks.FalsyPasses():
-                spec["falsy"] = True
-            case marks.IsPath():
-                spec["path"] = True
-            case marks.AutoDropped():
-                spec["auto_dropped"] = True
             case marks.DictOnly(until):
                 spec["dict_only"] = until
             case marks.ShadowedBy(other):
                 spec["shadowed_by"] = other
-            case marks.AutoIsReal():
-                spec["auto"] = True
+            case marks.CheckedWith(other):
+                spec["checked_with"] = other
             case marks.NoBool(release):
                 spec["no_bool"] = release
             case marks.ExactInt(release):

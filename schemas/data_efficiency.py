@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection
-from dslint.schemas.marks import NullRaises, Passes, Raises, Since, Truthy, Until
+from dslint.schemas.marks import NullRaises, Passes, Raises, ReadWith, Since, Truthy, Until
 
 _NO_GET = Raises("parse", "AttributeError: 'str' object has no attribute 'get'")
 _NULL_NO_GET = NullRaises("parse", "AttributeError: 'NoneType' object has no attribute 'get'")
 _NO_INT = Raises("parse", "ValueError: invalid literal for int() with base 10", lets=("bool", "float", "quoted int"))
+_NULL_NO_INT = NullRaises("parse", "TypeError: int() argument must be a string")
 _LATER = Passes("DeepSpeed reads it when the data pipeline is built")
 
 
@@ -84,7 +85,7 @@ class DynamicBatching(HandReadSection):
     enabled: Annotated[bool, Since("0.16.5"), Truthy()] = False
     """Form batches by tokens. Needs `max_tokens`."""
 
-    max_tokens: Annotated[int | None, Since("0.16.5"), _LATER] = None
+    max_tokens: Annotated[int | None, Since("0.16.5"), ReadWith("enabled"), _NO_INT, _NULL_NO_INT] = None
     """The most tokens in a batch."""
 
     lr_scaling_method: Annotated[str, Since("0.16.5"), _LATER] = "linear"
@@ -93,9 +94,7 @@ class DynamicBatching(HandReadSection):
     min_batch_size: Annotated[int, Since("0.16.5"), _NO_INT] = 1
     """The fewest sequences in a batch."""
 
-    max_batch_size: Annotated[int | None, Since("0.16.5"), _NO_INT, NullRaises("parse", "TypeError: int() argument must be a string")] = (
-        None
-    )
+    max_batch_size: Annotated[int | None, Since("0.16.5"), _NO_INT, _NULL_NO_INT] = None
     """The most sequences in a batch."""
 
     sequence_picking_order: Annotated[str, Since("0.16.5"), _LATER] = "dataloader"

@@ -106,6 +106,20 @@ def _overlap_comm(config: ConfigView) -> Derived:
     return UNKNOWN if stage is UNKNOWN else stage == 3, "true only at ZeRO stage 3"
 
 
+DYNAMIC_SCALE = ("initial_scale_power", "loss_scale_window", "min_loss_scale", "hysteresis", "consecutive_hysteresis")
+"""Settings of the dynamic loss scale."""
+
+
+def _initial_scale_power(config: ConfigView) -> Derived | None:
+    """Up to 0.17.0, ZeRO ignores the default of the key, and starts at 2**32, if no setting of the dynamic loss scale is written."""
+    if config.release > (0, 17, 0) or any(config.has(f"fp16.{name}") for name in DYNAMIC_SCALE):
+        return None
+    stage = config.value("zero_optimization.stage")
+    if stage is UNKNOWN:
+        return UNKNOWN, "32 under ZeRO"
+    return (32, "ZeRO starts there without any setting of the loss scale") if stage >= 1 else None
+
+
 ALWAYS_SHOWN = (
     TRAIN,
     MICRO,
@@ -117,10 +131,15 @@ ALWAYS_SHOWN = (
 )
 """Keys that every training uses, whether they are written or not."""
 
-DERIVED: dict[str, Callable[[ConfigView], Derived]] = {
+OVERRULED = {"wall_clock_breakdown": ("flops_profiler.enabled", "flops_profiler enables it")}
+"""Switches that another switch turns on, whatever is written: the other switch, and the note for users."""
+
+DERIVED: dict[str, Callable[[ConfigView], Derived | None]] = {
     TRAIN: _batch(TRAIN),
     MICRO: _batch(MICRO),
     ACCUMULATION: _batch(ACCUMULATION),
+    "fp16.initial_scale_power": _initial_scale_power,
+    "tensor_parallel.dtype": lambda _: ("torch.float16", "what DeepSpeed makes of \"auto\""),
     "zero_optimization.overlap_comm": _overlap_comm,
 }
-"""How an absent or null key is computed, by path. Used by `Config.value`, which caches the result."""
+"""How an absent or null key is computed, by path; None where it has its default. Used by `Config.value`, which caches the result."""

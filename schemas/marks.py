@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Phase = Literal["parse", "initialize", "step"]
-Kind = Literal["bool", "int", "quoted int", "float", "str", "list", "dict"]
+Kind = Literal["bool", "int", "quoted int", "float", "quoted float", "str", "list", "dict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,13 @@ class DictOnly:
 @dataclass(frozen=True, slots=True)
 class ShadowedBy:
     """Not read if the key `key` is in the same section and not null."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedWith:
+    """Read together with the key `key`, if that is in the same section: a rule checks the two, and no other mark counts."""
 
     key: str
 

@@ -14,7 +14,11 @@ from dslint.schemas.marks import Forbids, NullRaises, OnlyFor, Open, OutOfRange,
 class Optimizer(HandReadSection):
     """The optimizer that DeepSpeed builds over the model's parameters. Without `type` the whole section has no effect."""
 
-    type: Annotated[str | None, Raises("parse", "AttributeError: 'int' object has no attribute 'lower'")] = None
+    type: Annotated[
+        str | None,
+        Raises("parse", "AttributeError: 'int' object has no attribute 'lower'"),
+        Forbids("auto", "initialize", "AssertionError: auto is not a supported DeepSpeed Optimizer"),
+    ] = None
     """One of DeepSpeed's own optimizers, ignoring case (AdamW, Lion, Muon, ...), or a class of `torch.optim` in its exact spelling (SGD)."""
 
     params: Annotated[

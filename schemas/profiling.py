@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, PydanticSection
-from dslint.schemas.marks import NullRaises, Passes, Raises, Since, Truthy
+from dslint.schemas.marks import ExactInt, FalsyPasses, NullRaises, Raises, ReadWith, Since, Truthy
 
 _NOT_A_FLAG = Raises("parse", "TypeError: unsupported operand type(s) for |: 'bool' and 'str'", lets=("int",))
 
@@ -20,22 +20,45 @@ class FlopsProfiler(HandReadSection):
     )
     """Profile the step `profile_step`. It also enables `wall_clock_breakdown`."""
 
-    recompute_fwd_factor: Annotated[float, Since("0.9.3"), Passes("the profiler multiplies with it")] = 0.0
+    recompute_fwd_factor: Annotated[
+        float,
+        Since("0.9.3"),
+        ReadWith("enabled"),
+        Raises("step", "TypeError: unsupported operand type(s) for +: 'int' and '{type}'", lets=("bool",)),
+    ] = 0.0
     """The fraction of the forward pass that is recomputed in the backward pass: 1.0 with activation checkpointing."""
 
-    profile_step: Annotated[int, Passes("the profiler compares the step with it without a check")] = 1
+    profile_step: Annotated[
+        int,
+        ReadWith("enabled"),
+        Raises("step", "TypeError: '>=' not supported between instances of 'int' and '{type}'", lets=("bool", "float")),
+    ] = 1
     """The training step to profile. The first steps warm up and are not typical."""
 
-    module_depth: Annotated[int, Passes("the profiler uses it without a check")] = -1
+    module_depth: Annotated[
+        int,
+        ReadWith("enabled"),
+        ExactInt("0.0.0"),
+        Raises("step", "TypeError: '{type}' object cannot be interpreted as an integer", lets=("bool",)),
+    ] = -1
     """How deep into the tree of modules the summary goes; -1 is all the way."""
 
-    top_modules: Annotated[int, Passes("the profiler uses it without a check")] = 1
+    top_modules: Annotated[
+        int,
+        ReadWith("enabled"),
+        Raises("step", "TypeError: '<' not supported between instances of 'int' and '{type}'", lets=("bool", "float")),
+    ] = 1
     """How many modules the summary names at each depth."""
 
     detailed: Annotated[bool, Truthy()] = True
     """Print the whole tree of modules."""
 
-    output_file: Annotated[str | None, Passes("the profiler opens it without a check")] = None
+    output_file: Annotated[
+        str | None,
+        ReadWith("enabled"),
+        FalsyPasses(),
+        Raises("step", "TypeError: expected str, bytes or os.PathLike object, not {type}"),
+    ] = None
     """The file to write to; absent: standard output."""
 
 

@@ -10,11 +10,19 @@ from dslint.schemas.base import HandReadSection, Parameters
 from dslint.schemas.marks import Bounds, Default, ExactInt, Forbids, NullRaises, Open, OutOfRange, Passes, Raises, Since
 from dslint.schemas.optimizers import Switch, TypeSpec
 
+_STEPS = Raises("initialize", "ValueError: could not convert string to float: 'x'", lets=("bool", "quoted float"))
+_STEPS_KIND = Raises("initialize", "TypeError: float() argument must be a string or a real number, not '{type}'", only=("list", "dict"))
+"""A number of steps, which the schedule converts with `float`: a string with a number is one."""
+
 
 class Scheduler(HandReadSection):
     """The learning rate schedule that DeepSpeed builds and steps. Without `type`, or without an optimizer, the section has no effect."""
 
-    type: Annotated[str | None, Raises("initialize", "AssertionError: DeepSpeed does not recognize LR scheduler x")] = None
+    type: Annotated[
+        str | None,
+        Raises("initialize", "AssertionError: DeepSpeed does not recognize LR scheduler x"),
+        Forbids("auto", "initialize", "AssertionError: DeepSpeed does not recognize LR scheduler auto"),
+    ] = None
     """One of DeepSpeed's schedules or a class of `torch.optim.lr_scheduler`, in its exact spelling."""
 
     params: Annotated[
@@ -185,7 +193,8 @@ class OneCycleParams(Resumed):
     cycle_first_step_size: Annotated[
         float,
         Bounds("0.19.3"),
-        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+        _STEPS,
+        _STEPS_KIND,
         NullRaises("initialize", "TypeError: float() argument must be a string or a real number, not 'NoneType'"),
         OutOfRange("initialize", "ValueError: cycle_first_step_size must be positive, got 0.0"),
     ] = Field(default=2000, gt=0)
@@ -194,7 +203,8 @@ class OneCycleParams(Resumed):
     cycle_second_step_size: Annotated[
         float | None,
         Bounds("0.19.3"),
-        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+        _STEPS,
+        _STEPS_KIND,
         OutOfRange("initialize", "ValueError: cycle_second_step_size must be non-negative, got -1.0"),
     ] = Field(default=None, ge=0)
     """Steps of the fall. Default: as many as of the rise."""
@@ -339,7 +349,11 @@ class StepLRParams(Epoch):
 class MultiStepLRParams(Epoch):
     """Falls by a factor at given steps."""
 
-    milestones: Annotated[list[int], Passes("It is not checked before a milestone is reached.")]
+    milestones: Annotated[
+        list[int],
+        Passes("It is not checked before a milestone is reached."),
+        Raises("initialize", "TypeError: '{type}' object is not iterable", only=("bool", "int", "float")),
+    ]
     """The steps."""
 
     gamma: LateNumber = 0.1
@@ -410,7 +424,8 @@ class CyclicLRParams(Epoch):
 
     step_size_up: Annotated[
         int,
-        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+        _STEPS,
+        _STEPS_KIND,
         NullRaises("initialize", "TypeError: float() argument must be a string or a real number, not 'NoneType'"),
         Forbids(0, "initialize", "ZeroDivisionError: float division by zero"),
     ] = 2000
@@ -418,7 +433,8 @@ class CyclicLRParams(Epoch):
 
     step_size_down: Annotated[
         int | None,
-        Passes("A string is read as a number where it is one, and raises a ValueError otherwise."),
+        _STEPS,
+        _STEPS_KIND,
     ] = None
     """Steps down. Default: as many as up."""
 

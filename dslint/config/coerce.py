@@ -79,6 +79,7 @@ _COERCE: dict[str, Callable[[Any], Any]] = {
     "section": lambda value: value if isinstance(value, dict) else INVALID,
     "null": lambda value: value if value is None else INVALID,
     "quoted int": lambda value: _int_1(value) if isinstance(value, str) else INVALID,
+    "quoted float": lambda value: _float(value) if isinstance(value, str) else INVALID,
 }
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from enum import StrEnum
 
 from dslint.config.sections import children
-from dslint.schemas.recognition import ACCELERATE_KEYS, INFERENCE_KEYS, TELLING_KEYS, TRAINER_KEYS
+from dslint.schemas.recognition import ACCELERATE_KEYS, INFERENCE_KEYS, SECTIONS, TELLING_KEYS, TRAINER_KEYS
 from dslint.source.similar import MANY, similar
-from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence
+from dslint.source.tree import Document, Mapping, Member, Node, Scalar, Sequence
 
 
 class FileKind(StrEnum):
@@ -67,6 +67,19 @@ def detect_kind(document: Document, *, named: bool, templates: bool = True) -> t
     if not names & {"zero", "zero_optimisation", "lr_scheduler"} and _is_foreign(names):
         return FileKind.UNRELATED, "not checked: it has no key of a DeepSpeed config."
     return FileKind.DS_CONFIG, None
+
+
+def wrapper_of(document: Document) -> Member | None:
+    """The member below which a file has a whole config, as in `{"deepspeed": {...}}`; None if the config is not wrapped."""
+    root = document.root
+    if not isinstance(root, Mapping) or {member.key.value for member in root.members} & TELLING_KEYS:
+        return None
+    for member in root.members:
+        if member.key.value in SECTIONS and isinstance(member.value, Mapping):
+            names = {inner.key.value for inner in member.value.members}
+            if names & TELLING_KEYS or len(names & children()[""].keys()) >= 2:
+                return member
+    return None
 
 
 def _hole(document: Document) -> str | None:

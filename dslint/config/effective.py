@@ -55,11 +55,14 @@ def effective(config: Config, *, everything: bool = False) -> list[EffectiveEntr
     stage, clipping).
     """
     sections = {dotted(path[:-1]) for path in config.written if len(path) > 1}
+    replaced = _replaced(config)
     entries: dict[Path, EffectiveEntry] = {}
     for key, spec in KEYS.items():
         if "*" in key or "[]" in key or "until" in spec or "deprecated" in spec or "section" in spec["types"]:
             continue
         parent = key.rpartition(".")[0]
+        if key.partition(".")[0] in replaced and not everything:
+            continue
         path: Path = tuple(key.split("."))
         mapped = any(path[: len(to)] == to for to in config.mapped)
         if everything or key in ALWAYS_SHOWN or config.has(key) or (parent and parent in sections) or mapped:
@@ -71,6 +74,12 @@ def effective(config: Config, *, everything: bool = False) -> list[EffectiveEntr
     return sorted(
         entries.values(), key=lambda entry: (-1 if len(entry.path) == 1 else order.get(str(entry.path[0]), len(order)), len(entry.path))
     )
+
+
+def _replaced(config: Config) -> set[str]:
+    """Sections that an old name stands for: DeepSpeed reads `bfloat16` where `bf16` is not written."""
+    olds = ((key, spec["shadowed_by"]) for key, spec in KEYS.items() if "shadowed_by" in spec)
+    return {new for old, new in olds if config.has(old) and (not config.has(new) or config.is_null(new))}
 
 
 def _entry(config: Config, path: Path) -> EffectiveEntry:

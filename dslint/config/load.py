@@ -6,7 +6,7 @@ from collections.abc import Mapping as Table
 from typing import Any
 
 from dslint.config.context import Context
-from dslint.config.detect import FileKind, detect_kind
+from dslint.config.detect import FileKind, detect_kind, wrapper_of
 from dslint.config.infer import infer
 from dslint.facts import Facts, PassedAs
 from dslint.record import Record
@@ -56,6 +56,11 @@ def load_text(text: str, given: Facts | Context, *, named: bool = True) -> Loade
     decoded = decode_base64(text)
     document = parse(decoded or text)
     kind, note = detect_kind(document, named=named)
+    wrapper = wrapper_of(document) if kind is FileKind.UNRELATED else None
+    if wrapper is not None:
+        from dslint.source.yaml_tree import below  # for JSON, too; few files have a wrapped config
+
+        document, kind, note = below(document, (wrapper.key.value,)) or document, FileKind.DS_CONFIG, None
     context = infer(document, given) if kind is FileKind.DS_CONFIG else Context.of(given)
     return Loaded(document, kind, context, note, encoded=decoded is not None)
 

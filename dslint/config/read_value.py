@@ -132,12 +132,16 @@ def _checked(value: Any, spec: Spec, release: Release) -> Reading:
 
 def _wrong_by_hand(value: Any, spec: Spec, wrong: Consequence | None) -> Reading:
     if wrong == ("truthy",):
+        forbidden = next(((phase, error) for banned, phase, error in spec.get("forbids", ()) if banned is bool(value)), None)
+        if forbidden is not None:
+            return Reading(UNKNOWN, ViolationKind.FORBIDDEN, ("raises", *forbidden))
         return Reading(bool(value), ViolationKind.WRONG_TYPE, wrong)
     for kind, consequence in spec.get("wrong_kinds", {}).items():
         if is_kind(value, kind):
             return Reading(UNKNOWN, ViolationKind.WRONG_TYPE, consequence)
     if any(is_kind(value, kind) and not (kind == "int" and isinstance(value, float)) for kind in spec.get("lets", ())):
-        if "range" in spec and not _is_inside(value, spec):
+        number = coerce(value, "float") if isinstance(value, str) else value
+        if "range" in spec and isinstance(number, int | float) and not _is_inside(number, spec):
             return Reading(UNKNOWN, ViolationKind.OUT_OF_RANGE, spec["range"])
         note = f"DeepSpeed reads it as {int(value)}" if isinstance(value, bool) else "DeepSpeed does not check it and uses it as written"
         return Reading(value, ViolationKind.WRONG_TYPE, ("passes", note))

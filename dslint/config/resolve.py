@@ -16,7 +16,7 @@ from dslint.config.values import UNKNOWN, Doubt, Origin, Value
 from dslint.config.violations import Violation, ViolationKind
 from dslint.facts import Facts, Release
 from dslint.schemas.auto import ACCELERATE_FIELDS
-from dslint.schemas.derive import DERIVED, Derived
+from dslint.schemas.derive import DERIVED, OVERRULED, Derived
 from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Where, dotted, path_of
 
@@ -93,13 +93,15 @@ class Config:
         path = path_of(where)
         written = self._values.get(path) or (self._mapped_to(path) if self.mapped else None)
         key = where if isinstance(where, str) else dotted(path)
+        if key in OVERRULED and self.value(OVERRULED[key][0]) is True and (written is None or written.value is False):
+            return Value(value=True, origin=Origin.DERIVED, note=OVERRULED[key][1])
         if written is not None and written.origin is Origin.FILLED and written.value is UNKNOWN:
             return self._filled(key, written)
         if written is not None and not (written.value is None and key in DERIVED):
             return written
         if key in DERIVED and key not in self._derived:
             self._derived[key] = Value(UNKNOWN, Origin.DERIVED)  # a derivation must not depend on itself
-            self._derived[key] = self._absent(path) or _as_value(DERIVED[key](self))
+            self._derived[key] = self._absent(path) or _as_value(DERIVED[key](self), default_of(KEYS[key], self.release))
         found = self._derived.get(key) or written or self._absent(path)
         if found is None and key not in KEYS and self.has(path):
             return Value(UNKNOWN, Origin.WRITTEN)  # a parameter of a type that is not known
@@ -134,11 +136,19 @@ class Config:
             if path[:length] in self._doubtful:
                 return Value(UNKNOWN, Origin.WRITTEN, Doubt.MISSPELT)
             above = self._values.get(path[:length])
+            if above is not None and self._leaves_defaults(path[:length], above):
+                return None
             if above is not None and above.origin is not Origin.WRITTEN:
                 return Value(UNKNOWN, above.origin)
             if above is not None and length < len(path) and not isinstance(self.node(path[:length]), Mapping) and above.value is UNKNOWN:
                 return Value(UNKNOWN, above.origin)
         return None
+
+    def _leaves_defaults(self, path: Path, value: Value) -> bool:
+        """Whether what is written for a section leaves the keys in it at their defaults: a bare boolean, or an "auto" that is dropped."""
+        if value.origin is Origin.DROPPED:
+            return self.is_auto(path)
+        return "bool_for" in KEYS.get(dotted(path), {}) and isinstance(self.literal(path), bool)
 
     def is_misspelt(self, where: Where) -> bool:
         """Whether a misspelt key stands for a key that is not written."""
@@ -221,8 +231,8 @@ def resolve(document: Document, given: Facts | Context) -> Config:
     return Config(document, context, validator)
 
 
-def _as_value(derived: Derived) -> Value:
-    return Value(derived[0], Origin.DERIVED, derived[1])
+def _as_value(derived: Derived | None, default: Any) -> Value:
+    return Value(default, Origin.DEFAULT) if derived is None else Value(derived[0], Origin.DERIVED, derived[1])
 
 
 def _mapped(validator: Validator) -> dict[Path, Value]:

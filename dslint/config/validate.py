@@ -60,6 +60,8 @@ class Validator:
                 self.values[here] = Value(UNKNOWN, Origin.DROPPED)
             elif self._unread(KEYS[key], members, refuses=refuses):
                 self.values[here] = Value(UNKNOWN, Origin.DROPPED)
+            elif KEYS[key].get("checked_with") in members:
+                self.values[here] = Value(plain(member.value, as_json=bool(self.facts.is_dict)), Origin.WRITTEN)
             else:
                 names[key] = name
                 self._key(member.value, here, key, section)

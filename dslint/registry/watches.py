@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.config.context import NEEDS
+from dslint.config.detect import wrapper_of
 from dslint.config.sections import children
 from dslint.record import Record
 from dslint.rule import RuleInfo
@@ -57,6 +58,8 @@ def signals_of(config: Config) -> Signals:
     present.update(f"fact:{name}" for name in NEEDS if config.context.get(name) is not None)
     present.update(f"violation:{violation.kind}" for violation in config.violations)
     if document.departures or document.comments or document.problems or found.twice or not isinstance(root, Mapping):
+        present.add("text")
+    if wrapper_of(document.whole or document) is not None:
         present.add("text")
     if config.setup is not None:
         present.add("setup")

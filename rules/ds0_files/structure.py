@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase
+from dslint.config.detect import wrapper_of
+from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.json_syntax import STRICT_JSON_LOADERS
 from dslint.source.change import Replace
@@ -84,6 +85,40 @@ def _keep_last(config: Config, node: Mapping, first: int, last: int) -> FixPlan:
     same = text[slice(*node.members[first].value.span)] == text[slice(*node.members[last].value.span)]
     by_json = config.facts.integration in STRICT_JSON_LOADERS
     return (safe if by_json or same else unsafe)(f'remove the first "{node.members[last].key.value}"', *changes)
+
+
+@rule(
+    "DS008",
+    "config-below-a-key",
+    effect=Effect.CRASH,
+    phase=Phase.PARSE,
+    references=("deepspeed/runtime/config.py, DeepSpeedConfig",),
+    watches=("text",),
+)
+@bad('{"deepspeed": {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}}', at="")
+@bad('{"ds_config": {"train_batch_size": 32, "bf16": {"enabled": true}}}', at="")
+@good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}')
+def config_below_a_key(config: Config) -> Iterator[Finding]:
+    """The whole config is below one key, such as `deepspeed` or `ds_config`.
+
+    DeepSpeed looks for its keys at the top level. If this file is passed to it, it finds no batch size and raises `AssertionError: Either
+    train_batch_size or train_micro_batch_size_per_gpu needs to be provided`. dslint checks the object below the key. A program that reads the
+    file and passes only that object is right; the finding is a warning as long as nothing names the file as a config.
+
+    Move the keys to the top level.
+    """
+    wrapper = wrapper_of(config.document.whole or config.document)
+    if wrapper is None or config.document.language not in ("json", "hjson"):
+        return
+    named = config.setup is not None
+    yield Finding(
+        "",
+        f'The config is below "{wrapper.key.value}": {"" if named else "if this file is passed to it, "}DeepSpeed looks for its keys at the top level and raises AssertionError "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+        help=f'Move the keys to the top level, or pass only the object below "{wrapper.key.value}".',
+        span=wrapper.key.span,
+        severity=None if named else Severity.WARNING,
+        certain=named,
+    )
 
 
 @rule(

@@ -18,6 +18,7 @@ from dslint.rules.helpers.json_syntax import PYTHON_WORDS, intended_json
 from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
+from dslint.rules.helpers.precision import model_dtype, steps_in_initialize
 from dslint.source.change import Replace, Set
 from dslint.source.tree import Scalar, is_float_literal, plain
 
@@ -56,6 +57,8 @@ def wrong_type(config: Config) -> Iterator[Finding]:
             continue  # nothing reads the section, which another rule reports
         if violation.key == "steps_per_print" and config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
             continue  # Accelerate overwrites it with infinity
+        if violation.key == "data_types.buffer_dtype" and model_dtype(config) == "fp32":
+            continue  # DeepSpeed reads it only with fp16 or bf16
         if violation.raises and violation.key in RATES and lr_is_replaced(config):
             scheduler = config.value("scheduler.type")
             message = f"DeepSpeed never uses {config.name_of(violation.path)} {config.quote(violation.path)}: {scheduler} sets the rate before the first step."
@@ -76,6 +79,8 @@ def _rejected(config: Config, violation: Violation, *, help: str | None, fix: Fi
     """The finding for a value that makes DeepSpeed raise: what is written, what the key expects, the error and when it comes."""
     assert violation.consequence is not None
     _, phase, error = violation.consequence
+    if phase == "step" and steps_in_initialize(config) and violation.key.startswith("optimizer.params."):
+        phase = "initialize"
     return Finding(
         violation.path,
         f"{config.name_of(violation.path)} is {config.quote(violation.path)}; it expects {expected(violation.spec)}. DeepSpeed {raises(error, phase)}.",
@@ -163,6 +168,8 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
         node = config.node(violation.path)
         if isinstance(node, Scalar) and intended_json(node) is not None:
             continue  # DS005 reports it
+        if violation.key == "checkpoint.writer.io_buffer_size":
+            continue  # DS864 reports it
         depends = violation.consequence is not None and violation.consequence[0] == "depends"
         if violation.consequence == ("truthy",):
             if violation.becomes is _meant_boolean(config, violation):
@@ -251,6 +258,8 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
     Write one of the values that the message lists.
     """
     for violation in config.violations_of(ViolationKind.NOT_A_CHOICE):
+        if violation.key == "data_types.buffer_dtype" and model_dtype(config) == "fp32":
+            continue  # DeepSpeed reads it only with fp16 or bf16
         if violation.raises:
             close = closest(config, violation)
             make_fix = unsafe if close == "none" else safe  # the writer of "gpu" may want another device than "none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
+from dslint.config.detect import wrapper_of
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
@@ -48,7 +49,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         return
     if elasticity_computes_batch(config) or any(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)):
         return
-    if any(config.is_misspelt(key) for key in (TRAIN, MICRO)):
+    if any(config.is_misspelt(key) for key in (TRAIN, MICRO)) or wrapper_of(config.document) is not None:
         return
     known_loader = config.facts.integration is not None
     hugging_face = config.facts.integration in HUGGING_FACE

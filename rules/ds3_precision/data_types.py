@@ -101,6 +101,32 @@ def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
 
 
 @rule(
+    "DS335",
+    "accumulates-in-int8",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    references=("deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer.get_flat_partition",),
+    watches=(ACCUMULATION_DTYPE,),
+)
+@bad(trained('"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "int8"}'), at=ACCUMULATION_DTYPE)
+@good(trained('"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}'))
+def accumulates_in_int8(config: Config) -> Iterator[Finding]:
+    """ZeRO stage 1 cannot accumulate gradients in int8.
+
+    DeepSpeed accepts the type, and torch raises a `RuntimeError` when the first gradient is added.
+
+    Write "fp32", or remove the key.
+    """
+    if dtype_of(config, ACCUMULATION_DTYPE) == "int8" and config.value(STAGE) == 1:
+        yield Finding(
+            ACCUMULATION_DTYPE,
+            f'grad_accum_dtype {config.quote(ACCUMULATION_DTYPE)} cannot hold gradients: at ZeRO stage 1 torch raises RuntimeError "result type Float can\'t be cast to the desired output type Char" at the first step.',
+            help='Write "fp32", or remove it.',
+            fix=write(config, ACCUMULATION_DTYPE, '"fp32"'),
+        )
+
+
+@rule(
     "DS317",
     "accumulates-in-fp16",
     effect=Effect.SILENT,
@@ -126,7 +152,7 @@ def accumulates_in_fp16(config: Config) -> Iterator[Finding]:
     requested, dtype = dtype_of(config, ACCUMULATION_DTYPE), model_dtype(config)
     if not config.value(STAGE) > 0:
         return
-    if requested == "int8":
+    if requested == "int8" and config.value(STAGE) > 1:
         consequence = "accumulates gradients in 8-bit integers: every gradient between -1 and 1 becomes 0, and the model does not learn"
     elif dtype in ("bf16", "fp32") and requested == "fp16":
         consequence = f"accumulates the gradients of a {dtype} run in fp16, without a loss scale: those below 6e-8 become 0"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import Config, Origin
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.precision import DEFAULT_SCALE_POWER, DYNAMIC_SCALER, FP16_DOCS, has_dynamic_loss_scale
+from dslint.rules.helpers.zero import STAGE
 
 POWER = "fp16.initial_scale_power"
 
@@ -19,13 +20,23 @@ HIGH_POWER = 24
 LOW_POWER = 4
 """Below this power the initial loss scale loses small gradients for thousands of steps."""
 
-BEYOND_FP32 = 128
-"""From this power on fp32 cannot hold the loss scale."""
+BEYOND_UNDER_ZERO, BEYOND_ALONE = 64, 1024
+"""The powers from which torch cannot multiply the loss with the loss scale: under ZeRO it is an integer, without ZeRO a float."""
+
+LONGEST_POWER = 14_284
+"""Above this power the loss scale has more digits than Python prints, and stage 3 prints it."""
 
 
-@rule("DS302", "initial-scale-power-too-high", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER,))
+def beyond(config: Config) -> int:
+    """The power from which the loss scale is too large to use. Where the stage is unknown, the larger one."""
+    return BEYOND_UNDER_ZERO if config.value(STAGE) >= 1 else BEYOND_ALONE
+
+
+@rule("DS302", "initial-scale-power-too-high", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER, "fp16"))
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 32}}', at=POWER)
+@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', at=POWER, deepspeed="0.17.0")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}')
+@good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', deepspeed="0.17.1")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "initial_scale_power": 32}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 32}}')
 def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
@@ -33,14 +44,17 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
 
     fp16 holds numbers up to 65504. While loss scale times gradient is larger, DeepSpeed skips the optimizer step and halves the scale, once
     per step; with `hysteresis` 2, the first overflow skips a step without halving it. The parameters do not change, the data of those steps
-    is wasted, and the learning rate schedule loses them. 32 was the default until DeepSpeed 0.8.0, and many guides still show it.
+    is wasted, and the learning rate schedule loses them. 32 was the default until DeepSpeed 0.8.0, and many guides still show it. Up to 0.17.0, ZeRO still starts at
+    2**32 if `fp16` has no setting of the dynamic loss scale at all, although the default of the key is 16.
 
-    The finding is a warning if fp16 is enabled. Where only the run decides, such as with `"enabled": "auto"`, it is an info.
+    The finding is a warning if fp16 is enabled and the key is written. Where only the run decides, such as with `"enabled": "auto"`, it is an info.
 
     Write 16, the current default, or remove the key. With a static `loss_scale` DeepSpeed does not read the key.
     """
     power = config.value(POWER)
-    if config.enabled("fp16") is False or not HIGH_POWER < power < BEYOND_FP32 or not config.has(POWER):
+    if config.enabled("fp16") is False or not HIGH_POWER < power < beyond(config):
+        return
+    if not config.has(POWER) and config.resolved(POWER).origin is not Origin.DERIVED:
         return
     if config.value("fp16.loss_scale") > 0:
         return
@@ -48,13 +62,18 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     steps = skipped_steps(power, hysteresis if isinstance(hysteresis, int) else 2)
     when = "" if config.enabled("fp16") is True else ", once fp16 is enabled,"
     scale = f"2**{power}" + (f" = {2**power:,}" if power <= 64 else "")
+    name = (
+        f"initial_scale_power {config.quote(POWER)}"
+        if config.has(POWER)
+        else f"Without a setting of the loss scale, DeepSpeed {config.release}"
+    )
     yield Finding(
         POWER,
-        f"initial_scale_power {config.quote(POWER)} starts at a loss scale of {scale}{when} and wastes about {steps} optimizer steps: "
+        f"{name} starts at a loss scale of {scale}{when} and wastes about {steps} optimizer steps: "
         f"each one overflows and is skipped, until the scale is down to 2**{DEFAULT_SCALE_POWER}.",
-        help="Write 16, the default, or remove the key.",
+        help="Write 16, the default, or remove the key." if config.has(POWER) else 'Write "initial_scale_power": 16.',
         fix=write(config, POWER, "16"),
-        severity=Severity.WARNING if config.enabled("fp16") is True else None,
+        severity=Severity.WARNING if config.enabled("fp16") is True and config.has(POWER) else None,
     )
 
 
@@ -75,23 +94,34 @@ def skipped_steps(power: int, hysteresis: int) -> int:
     references=("deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler",),
     watches=(POWER,),
 )
-@bad(trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 128}'), at=POWER)
+@bad(trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 64}'), at=POWER)
+@bad(trained('"zero_optimization": {"stage": 3}, "fp16": {"enabled": true, "initial_scale_power": 20000}'), at=POWER)
+@bad(trained('"fp16": {"enabled": true, "initial_scale_power": 1024}'), at=POWER)
+@good(trained('"fp16": {"enabled": true, "initial_scale_power": 1000}'))
 @good(trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 16}'))
 def loss_scale_beyond_float(config: Config) -> Iterator[Finding]:
-    """The dynamic loss scale starts beyond the range of fp32.
+    """The dynamic loss scale starts at a number that torch cannot multiply the loss with.
 
-    DeepSpeed multiplies the loss by 2 to the power of `initial_scale_power`. From 128 on, that is more than the largest fp32 number, and the
-    first backward pass raises an `OverflowError`.
+    DeepSpeed computes 2 to the power of `initial_scale_power` in `deepspeed.initialize`, as an integer of any size, and the first backward
+    pass multiplies the loss by it. Under ZeRO, torch takes integers below 2**64; without ZeRO, numbers below 2**1024. Above that it raises an
+    `OverflowError`. Stage 3 also prints the number, and raises a `ValueError` in `deepspeed.initialize` if it has more than 4,300 digits.
 
     Write 16, the default.
     """
-    if has_dynamic_loss_scale(config) and config.value(POWER) >= BEYOND_FP32:
-        yield Finding(
-            POWER,
-            f"initial_scale_power {config.quote(POWER)} is a loss scale of 2**{config.value(POWER)}, more than fp32 can hold: the first backward pass raises OverflowError.",
-            help="Write 16, the default.",
-            fix=write(config, POWER, "16"),
-        )
+    power = config.value(POWER)
+    if not has_dynamic_loss_scale(config) or not power >= beyond(config):
+        return
+    printed = config.value(STAGE) == 3 and power > LONGEST_POWER
+    error = (
+        'ValueError "Exceeds the limit (4300 digits)" in deepspeed.initialize' if printed else "OverflowError in the first backward pass"
+    )
+    yield Finding(
+        POWER,
+        f"initial_scale_power {config.quote(POWER)} is a loss scale of 2**{power}, a number too large to multiply the loss with: DeepSpeed raises {error}.",
+        help="Write 16, the default.",
+        fix=write(config, POWER, "16"),
+        phase=Phase.INITIALIZE if printed else None,
+    )
 
 
 @rule(
@@ -118,7 +148,7 @@ def min_loss_scale_above_start(config: Config) -> Iterator[Finding]:
     """
     key = "fp16.min_loss_scale"
     minimum, power = config.value(key), config.value(POWER)
-    if has_dynamic_loss_scale(config) and isinstance(power, int) and 0 <= power < BEYOND_FP32 and minimum > 2**power:
+    if has_dynamic_loss_scale(config) and isinstance(power, int) and 0 <= power < beyond(config) and minimum > 2**power:
         yield Finding(
             key,
             f"min_loss_scale {config.quote(key)} is above the initial loss scale, 2**{power} = {2**power:,}: an overflow raises the scale to {minimum:,} instead of halving it.",

@@ -53,6 +53,38 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
 
 
 @rule(
+    "DS531",
+    "offload-ratio-with-nvme",
+    effect=Effect.IGNORED,
+    watches=("zero_optimization.offload_optimizer.ratio",),
+    references=("deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._create_fp32_partitions",),
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "ratio": 0.5}}'),
+    at=RATIO,
+)
+@good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}'))
+@good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "ratio": 1.0}}'))
+def offload_ratio_with_nvme(config: Config) -> Iterator[Finding]:
+    """With the device nvme, `offload_optimizer.ratio` keeps nothing on the GPU.
+
+    The ratio divides the optimizer between GPU and CPU. With nvme, DeepSpeed swaps all parts to NVMe that are large enough. Those that the
+    ratio assigns to the GPU are still updated by torch's AdamW, on the CPU, and their moments stay in host memory instead of on NVMe.
+
+    Remove the ratio, or offload to the CPU.
+    """
+    device = config.value(f"{OFFLOAD_OPTIMIZER}.device")
+    if device == "nvme" and config.value(STAGE) == 3 and config.has(RATIO) and config.value(RATIO) < 1:
+        yield Finding(
+            RATIO,
+            f"ratio {config.quote(RATIO)} keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, updates {1 - config.value(RATIO):.0%} of them with torch's AdamW, and keeps their moments in host memory.",
+            help='Remove the ratio, or write "device": "cpu".',
+            fix=without(config, RATIO, Applicability.UNSAFE),
+            related=((f"{OFFLOAD_OPTIMIZER}.device", "the device is set here"),),
+        )
+
+
+@rule(
     "DS520",
     "offload-ratio-without-cpu-adam",
     effect=Effect.CRASH,

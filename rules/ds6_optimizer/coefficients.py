@@ -18,6 +18,10 @@ UNCHECKED = ("FusedAdam", "DeepSpeedCPUAdam", "ZenFlowCPUAdam", "FusedLion", "De
 """DeepSpeed's own classes, which do not check the values that they get."""
 
 
+UNCHECKED_BETAS = (*UNCHECKED, "MuonWithAuxAdam")
+"""Classes that do not check the betas."""
+
+
 @rule(
     "DS628",
     "betas-out-of-range",
@@ -49,7 +53,7 @@ def betas_out_of_range(config: Config) -> Iterator[Finding]:
         if not (beta < 0 or beta >= 1):
             continue
         found = f"betas[{index}] is {beta:g}, outside 0 <= beta < 1"
-        if built in UNCHECKED:
+        if built in UNCHECKED_BETAS:
             averages = "never include a gradient" if beta == 1 else "grow without bound" if beta > 1 else "change sign at every step"
             yield Finding(
                 key,
@@ -133,6 +137,71 @@ def weight_decay_out_of_range(config: Config) -> Iterator[Finding]:
             f"weight_decay {config.quote(key)} with the learning rate {rate:g} multiplies every weight "
             f"by 1 - {rate:g} * {decay:g} = {1 - rate * decay:g} at each step.",
             help="Write a value such as 0.01 or 0.1.",
+        )
+
+
+@rule(
+    "DS651",
+    "nesterov-without-momentum",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.params.nesterov",),
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html",),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "nesterov": true}}}}}}', at="optimizer.params.nesterov")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "nesterov": true}}}}}}',
+    at="optimizer.params.nesterov",
+)
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9, "nesterov": true}}}}}}')
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "nesterov": false}}}}}}')
+def nesterov_without_momentum(config: Config) -> Iterator[Finding]:
+    """SGD with `nesterov` requires a `momentum` above 0, and no `dampening`.
+
+    torch raises `ValueError: Nesterov momentum requires a momentum and zero dampening` when DeepSpeed builds the optimizer.
+
+    Write a momentum such as 0.9 and remove the dampening, or remove `nesterov`.
+    """
+    key = "optimizer.params.nesterov"
+    if implementation(config) != "torch.optim.SGD" or not config.has(key) or config.value(key) is not True:
+        return
+    momentum, dampening = (parameter(config, "optimizer", name) for name in ("momentum", "dampening"))
+    if momentum <= 0 or (dampening is not UNKNOWN and dampening != 0):
+        found = "momentum is 0" if momentum <= 0 else f"dampening is {config.quote('optimizer.params.dampening')}"
+        yield Finding(
+            key,
+            f'nesterov requires a momentum and no dampening, and {found}: SGD raises ValueError "Nesterov momentum requires a momentum and zero dampening" in deepspeed.initialize.',
+            help='Add "momentum": 0.9, or remove "nesterov".' if momentum <= 0 else 'Remove "dampening", or "nesterov".',
+        )
+
+
+@rule(
+    "DS652",
+    "rprop-factors",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("optimizer.params.etas",),
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Rprop.html",),
+)
+@bad(f'{{{MINIMAL}, "optimizer": {{"type": "Rprop", "params": {{"lr": 0.01, "etas": [0.9, 0.99]}}}}}}', at="optimizer.params.etas")
+@good(f'{{{MINIMAL}, "optimizer": {{"type": "Rprop", "params": {{"lr": 0.01, "etas": [0.5, 1.2]}}}}}}')
+def rprop_factors(config: Config) -> Iterator[Finding]:
+    """The `etas` of Rprop are the factors that shrink and grow a step: one between 0 and 1, and one above 1.
+
+    torch raises `ValueError: Invalid eta values` when DeepSpeed builds the optimizer.
+
+    Write them in this order, such as `[0.5, 1.2]`.
+    """
+    key = "optimizer.params.etas"
+    etas = written(config, "etas")
+    if implementation(config) != "torch.optim.Rprop" or not isinstance(etas, list) or len(etas) != 2:
+        return
+    shrink, grow = map(number, etas)
+    if shrink is not UNKNOWN and grow is not UNKNOWN and not 0 < shrink < 1 < grow:
+        yield Finding(
+            key,
+            f'etas {config.quote(key)} are not 0 < shrink < 1 < grow: Rprop raises ValueError "Invalid eta values" in deepspeed.initialize.',
+            help="Write factors such as [0.5, 1.2].",
         )
 
 

@@ -9,9 +9,11 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
-from dslint.rules.helpers.examples import ADAMW
+from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.optimizer import lower_type
 from dslint.rules.helpers.parameters import number, parameter, runs_scheduler
+from dslint.rules.helpers.precision import model_dtype
 from dslint.rules.helpers.schedule import PARAMS, SCHEDULES_SOURCE, schedule_param, schedule_type
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.typed import find_type
@@ -62,6 +64,44 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
         help="Use one of DeepSpeed's schedules, such as WarmupCosineLR, or build this one in the program.",
         related=((at, "this wraps the optimizer"),) if config.has(at) else (),
     )
+
+
+@rule(
+    "DS653",
+    "momentum-cycle-without-momentum",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("scheduler.type",),
+    references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.lr_scheduler.CyclicLR.html",),
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Adagrad", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type": "CyclicLR", "params": {{"base_lr": 1e-5, "max_lr": 1e-3}}}}}}',
+    at="scheduler.type",
+)
+@good(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Adagrad", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type": "CyclicLR", "params": {{"base_lr": 1e-5, "max_lr": 1e-3, "cycle_momentum": false}}}}}}'
+)
+@good(f'{{{ADAMW}, "scheduler": {{"type": "OneCycleLR", "params": {{"max_lr": 1e-3, "total_steps": 100}}}}}}')
+def momentum_cycle_without_momentum(config: Config) -> Iterator[Finding]:
+    """CyclicLR and OneCycleLR cycle the momentum by default, and the optimizer has none.
+
+    Both change `momentum` or the first of the `betas`. For an optimizer without either, torch raises a `ValueError` when DeepSpeed builds the
+    schedule.
+
+    Write `"cycle_momentum": false`.
+    """
+    schedule, entry = schedule_type(config), find_type("optimizer", config.value("optimizer.type"))
+    if schedule not in ("CyclicLR", "OneCycleLR") or entry is None or parameter(config, "scheduler", "cycle_momentum") is not True:
+        return
+    if not (config.value(STAGE) == 0 and model_dtype(config) == "fp32"):
+        return  # DS633 reports it: the optimizer is wrapped
+    if not entry["params"].keys() & {"momentum", "betas"} or lower_type(config) == "muon":
+        yield Finding(
+            "scheduler.type",
+            f'{schedule} cycles the momentum, and {config.value("optimizer.type")} has none: torch raises ValueError "optimizer must support momentum or beta1" in deepspeed.initialize.',
+            help='Add "cycle_momentum": false to the params of the schedule.',
+            fix=write(config, f"{PARAMS}.cycle_momentum", "false"),
+        )
 
 
 @rule(

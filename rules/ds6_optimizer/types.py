@@ -13,6 +13,7 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import Spelling, json_text, spelling, write
 from dslint.rules.helpers.optimizer import ONE_BIT, OPTIMIZER_SOURCE, OPTIMIZERS_DOCS, lower_type
 from dslint.rules.helpers.parameters import implementation, in_release, type_in_release
+from dslint.rules.helpers.precision import steps_in_initialize
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.typed import find_type, registry
@@ -313,8 +314,9 @@ def optimizer_cannot_step(config: Config) -> Iterator[Finding]:
     if entry is None or "step" not in entry or not (stage == 0 or config.value("zero_allow_untested_optimizer") is True):
         return
     error, _, message = entry["step"].partition(": ")
-    half = any(config.value(f"{section}.enabled") is True for section in ("fp16", "bf16"))
-    early = half and stage == 0
+    if stage >= 1 and config.has("zero_optimization.zenflow") and not config.is_null("zero_optimization.zenflow"):
+        return  # ZenFlow steps with an optimizer of its own
+    early = steps_in_initialize(config)
     yield Finding(
         "optimizer.type",
         f"DeepSpeed cannot take a step with {config.quote('optimizer.type')}: it raises "

@@ -12,12 +12,15 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.zero import STAGE
 from dslint.schemas.derive import MICRO, TRAIN
-from dslint.source.tree import Scalar
+from dslint.source.tree import Mapping, Scalar, plain
+from dslint.source.unknown import Unknown
 
 GATHER = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
 GATHER_OTHER_NAME = "zero_optimization.gather_16bit_weights_on_model_save"
 TENSOR_PARALLEL = "tensor_parallel.autotp_size"
 WRITER = "checkpoint.writer"
+DATA_PARALLEL = "checkpoint.writer.data_parallel"
+BUFFER_SIZE = "checkpoint.writer.io_buffer_size"
 PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
 
 
@@ -118,6 +121,8 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     node = config.node(key)
     if node is None or any(violation.path == (key,) and violation.kind is ViolationKind.TOO_NEW for violation in config.violations):
         return
+    if isinstance(config.node(WRITER), Mapping):
+        return  # the engine of the writer is chosen first
     enabled = config.node(f"{key}.enabled")
     switch = node if enabled is None else enabled
     if not isinstance(switch, Scalar) or switch.value not in (None, False, "false", 0):
@@ -139,7 +144,9 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     watches=(WRITER,),
     references=("deepspeed/runtime/model_checkpointing/utils.py", "deepspeed/launcher/launch.py"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "FAST"}}}', at="checkpoint.writer")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "FAST", "data_parallel": "REPLICA"}}}', at="checkpoint.writer"
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"tag_validation": "WARN"}}')
 def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
     """`checkpoint.writer` requires environment variables that only the `deepspeed` launcher sets.
@@ -151,7 +158,7 @@ def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
     """
     if not config.has(WRITER) or config.is_null(WRITER) or config.is_auto(WRITER):
         return
-    if any(violation.path == ("checkpoint", "writer") for violation in config.violations):
+    if any(violation.path == ("checkpoint", "writer") for violation in config.violations) or _has_no_ranks(config):
         return
     yield Finding(
         WRITER,
@@ -159,6 +166,82 @@ def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
         help="Start the run with deepspeed, export both variables (number of machines, index of this machine), or remove the writer.",
         severity=Severity.WARNING,
         certain=False,
+    )
+
+
+def _has_no_ranks(config: Config) -> bool:
+    """Whether a writer does not say which ranks write, where that is read."""
+    silent = not config.has(DATA_PARALLEL) or config.is_null(DATA_PARALLEL)
+    return isinstance(config.node(WRITER), Mapping) and silent and bool(config.value(STAGE) < 3)
+
+
+@rule(
+    "DS863",
+    "writer-without-data-parallel",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=(WRITER,),
+    references=("deepspeed/runtime/model_checkpointing/data_parallel_writer_factory.py, DataParallelWriterFactory",),
+)
+@bad('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "PYTHON"}}}', at="checkpoint.writer")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": null}}, "zero_optimization": {"stage": 2}}', at=WRITER
+)
+@good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": null}}')
+def writer_without_data_parallel(config: Config) -> Iterator[Finding]:
+    """Below ZeRO stage 3, `checkpoint.writer` requires `data_parallel`.
+
+    `data_parallel` says which ranks write a part of the checkpoint. Without it DeepSpeed looks for the data-parallel rank in an object that
+    has none, and raises an `AttributeError`. Only programs that pass their own `mpu`, or models with experts, get past it. At stage 3 every
+    rank writes its own part, and the key is not read.
+
+    Write `"data_parallel": "REPLICA"` (all ranks), `"MACHINE"` or `"SOCKET"` (one rank of each), or remove the writer.
+    """
+    if _has_no_ranks(config):
+        yield Finding(
+            WRITER,
+            "checkpoint.writer has no data_parallel: below ZeRO stage 3 DeepSpeed raises AttributeError \"'UniversalParallelInfo' object has no attribute 'dp_rank'\" in deepspeed.initialize.",
+            help='Add "data_parallel": "REPLICA", or remove the writer.',
+            fix=write(config, DATA_PARALLEL, '"REPLICA"'),
+        )
+
+
+@rule(
+    "DS864",
+    "writer-buffer-not-a-size",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=(BUFFER_SIZE,),
+    references=("deepspeed/runtime/model_checkpointing/writer_factory.py, CheckpointWriterFactory._setup_for_aio",),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": "REPLICA", "io_buffer_size": "64MB"}}}',
+    at=BUFFER_SIZE,
+)
+@bad('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": "REPLICA", "io_buffer_size": -1}}}', at=BUFFER_SIZE)
+@good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"tag_validation": "WARN"}}')
+def writer_buffer_not_a_size(config: Config) -> Iterator[Finding]:
+    """The fast checkpoint writer allocates a buffer of `io_buffer_size` bytes, which has to be an integer.
+
+    DeepSpeed does not check the value, and torch raises a `TypeError` or a `RuntimeError` that does not name the key. A float such as `64e6`
+    is an integer in a file that DeepSpeed reads, and a float in a dict. Only the type FAST, the default, has the buffer.
+
+    Write the number of bytes as an integer.
+    """
+    node, kind = config.node(BUFFER_SIZE), config.value(f"{WRITER}.type")
+    if node is None or not isinstance(kind, str) or kind.upper() != "FAST":
+        return
+    size = plain(node, as_json=bool(config.facts.is_dict))
+    if isinstance(size, list | Unknown) or (isinstance(size, int) and not isinstance(size, bool) and size >= 0):
+        return
+    error = f"TypeError \"empty(): argument 'size' must be tuple of ints, not {type(size).__name__}\""
+    if isinstance(size, int) and size < 0:
+        error = 'RuntimeError "Trying to create tensor with negative dimension"'
+    yield Finding(
+        BUFFER_SIZE,
+        f"io_buffer_size {config.quote(BUFFER_SIZE)} is not a number of bytes: DeepSpeed raises {error} in deepspeed.initialize.",
+        help="Write the number of bytes as an integer, such as 67108864.",
+        on="value",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import Config, Origin
 from dslint.diagnostics import Applicability, Effect
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
@@ -42,7 +42,7 @@ def measuring_left_on(config: Config) -> Iterator[Finding]:
     if config.enabled("autotuning") is True:
         return
     for key, cost in MEASUREMENTS.items():
-        if config.has(key) and config.value(key) is True:
+        if config.has(key) and config.value(key) is True and config.origin(key) is not Origin.DERIVED:
             yield Finding(
                 key, f"{key.removesuffix('.enabled')} {cost}.", help="Disable it for the real run.", fix=write(config, key, "false")
             )

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import GROUPED_QUERY_MODEL, MINIMAL
 from dslint.rules.helpers.fixes import write
+from dslint.source.tree import plain
+from dslint.source.unknown import Unknown
 
 SIZE = "sequence_parallel_size"
 DATA_PARALLEL = "data_parallel_size"
 INITIALIZE = "deepspeed/__init__.py, initialize"
+
+
+def reads_sizes(config: Config) -> bool:
+    """Whether DeepSpeed reads the sizes: up to 0.18.5 it reads them in a dict, but not in a file."""
+    return config.release > (0, 18, 5) or config.facts.is_dict is not False
 
 
 @rule(
@@ -70,6 +77,8 @@ def mesh_larger_than_world(config: Config) -> Iterator[Finding]:
     data, size, ranks = config.value(DATA_PARALLEL), config.value(SIZE), config.facts.world_size
     if ranks is None or not isinstance(data, int) or not isinstance(size, int) or not config.has(SIZE):
         return
+    if not reads_sizes(config) or isinstance(data, bool) or isinstance(size, bool) or min(data, size) < 1:
+        return  # another rule reports sizes that are not numbers of ranks
     if data * size > ranks:
         possible = str(ranks // size) if ranks % size == 0 else None
         yield Finding(
@@ -79,6 +88,42 @@ def mesh_larger_than_world(config: Config) -> Iterator[Finding]:
             related=((SIZE, "the other size"),),
             fix=write(config, DATA_PARALLEL, possible) if possible else None,
         )
+
+
+@rule(
+    "DS865",
+    "mesh-size-not-an-integer",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=(SIZE,),
+    references=(INITIALIZE,),
+)
+@bad(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": null}}', at=DATA_PARALLEL)
+@bad(f'{{{MINIMAL}, "sequence_parallel_size": "2", "data_parallel_size": 1}}', at=SIZE)
+@bad(f'{{{MINIMAL}, "sequence_parallel_size": 0, "data_parallel_size": 1}}', at=SIZE)
+@good(f'{{{MINIMAL}, "sequence_parallel_size": 1, "data_parallel_size": 1}}')
+def mesh_size_not_an_integer(config: Config) -> Iterator[Finding]:
+    """`sequence_parallel_size` and `data_parallel_size` together make a device mesh, and are not integers above 0.
+
+    DeepSpeed passes both to torch before it parses the config. torch raises a `TypeError` or a `ValueError` that names neither key. In a
+    dict, `2.0` is a float and raises as well.
+
+    Write integers with the world size as their product, or remove `data_parallel_size`.
+    """
+    if not (config.has(SIZE) and config.has(DATA_PARALLEL)) or not reads_sizes(config):
+        return
+    for key in (SIZE, DATA_PARALLEL):
+        node = config.node(key)
+        size = plain(node, as_json=bool(config.facts.is_dict)) if node is not None else UNKNOWN
+        if size == "auto" or isinstance(size, Unknown) or (isinstance(size, int) and not isinstance(size, bool) and size > 0):
+            continue
+        yield Finding(
+            key,
+            f"{key} is {config.quote(key)}, and together with {DATA_PARALLEL if key == SIZE else SIZE} it is the size of a device mesh: torch raises an error in deepspeed.initialize, before DeepSpeed parses the config.",
+            help="Write an integer above 0.",
+            on="value",
+        )
+        return
 
 
 @rule(

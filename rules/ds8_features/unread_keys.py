@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
+from dslint.config.sections import default_of
 from dslint.diagnostics import Effect
 from dslint.facts import Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without
+from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Mapping
 
 UNREAD = {
@@ -21,6 +23,11 @@ UNREAD = {
 }
 """Keys that DeepSpeed parses and does not use, with what decides instead."""
 
+ALLGATHER_SIZE = "allgather_size"
+"""Read only where `zero_optimization` is a bare true, the oldest form."""
+
+_NO_BARE_TRUE = "DeepSpeed reads it only if zero_optimization is true, without braces"
+
 HARMLESS = ("pipeline.seed_layers", "vocabulary_size", "disable_allgather")
 """Those of the keys that, ignored, do not change what is trained, or on which ranks."""
 
@@ -29,12 +36,18 @@ HARMLESS = ("pipeline.seed_layers", "vocabulary_size", "disable_allgather")
     "DS855",
     "key-without-a-reader",
     effect=Effect.IGNORED,
-    watches=tuple(UNREAD),
-    references=("deepspeed/runtime/config.py", "deepspeed/runtime/pipe/module.py, PipelineModule"),
+    watches=(*UNREAD, ALLGATHER_SIZE),
+    references=(
+        "deepspeed/runtime/config.py",
+        "deepspeed/runtime/zero/config.py, read_zero_config_deprecated",
+        "deepspeed/runtime/pipe/module.py, PipelineModule",
+    ),
 )
 @bad(f'{{{MINIMAL}, "pipeline": {{"stages": 4}}}}', at="pipeline.stages")
 @bad(f'{{{MINIMAL}, "vocabulary_size": 50257}}', at="vocabulary_size")
 @bad(f'{{{MINIMAL}, "disable_allgather": true}}', at="disable_allgather")
+@bad(f'{{{MINIMAL}, "allgather_size": 200000000, "zero_optimization": {{"stage": 2}}}}', at="allgather_size")
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": 200000000}}}}')
 @good(f'{{{MINIMAL}, "pipeline": {{"activation_checkpoint_interval": 1}}, "disable_allgather": false}}')
 def key_without_a_reader(config: Config) -> Iterator[Finding]:
     """DeepSpeed accepts this key but never uses its value.
@@ -44,15 +57,15 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
 
     Remove the key, and set the value where it is read.
     """
-    for key, reason in UNREAD.items():
+    unread = {**UNREAD, **({ALLGATHER_SIZE: _NO_BARE_TRUE} if config.literal("zero_optimization") is not True else {})}
+    for key, reason in unread.items():
         if not config.has(key) or config.is_null(key) or config.is_auto(key) or config.literal(key) is False:
             continue
         if any(violation.path == tuple(key.split(".")) for violation in config.violations):
             continue
-        effect = Effect.ADVICE if key in HARMLESS else None
-        yield Finding(
-            key, f"{key} {config.quote(key)} has no effect: {reason}.", help="Remove it.", fix=without(config, key), effect=effect
-        )
+        effect = Effect.ADVICE if key in HARMLESS or config.value(key) == default_of(KEYS[key], config.release) else None
+        advice = 'Write "allgather_bucket_size" in zero_optimization.' if key == ALLGATHER_SIZE else "Remove it."
+        yield Finding(key, f"{key} {config.quote(key)} has no effect: {reason}.", help=advice, fix=without(config, key), effect=effect)
 
 
 @rule(

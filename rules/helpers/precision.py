@@ -30,6 +30,11 @@ def model_dtype(config: Config) -> str | None:
     return "fp32" if fp16 is False and bf16 is False else None
 
 
+def steps_in_initialize(config: Config) -> bool:
+    """Whether the optimizer takes its first step in `deepspeed.initialize`: fp16 and bf16 without ZeRO make its states that way."""
+    return bool(config.value(STAGE) == 0) and model_dtype(config) in ("fp16", "bf16")
+
+
 def dtype_of(config: Config, key: str) -> str | None:
     """The short name of the type that is written at a key, in any spelling; None if the key holds no type that DeepSpeed knows."""
     value = config.value(key) if config.has(key) else None

@@ -35,6 +35,7 @@ OF_THE_MACHINE = (
     "DataStates",
     "No module named",
     "No such file",
+    "Is a directory",
     "NCCL",
     "Torch not compiled with CUDA",
     "Unable to JIT load",
