@@ -30,6 +30,8 @@ _DERIVED = {
     "train_batch_size": "micro batch size x accumulation steps x data-parallel ranks",
     "train_micro_batch_size_per_gpu": "train batch size / data-parallel ranks / accumulation steps",
     "gradient_accumulation_steps": "train batch size / micro batch size / data-parallel ranks; 1 if only one batch size is written",
+    "fp16.initial_scale_power": "16; 32 up to 0.17.0 under ZeRO if no setting of the dynamic loss scale is written",
+    "tensor_parallel.dtype": "torch.float16",
     "zero_optimization.overlap_comm": "true at ZeRO stage 3, false below",
 }
 """How absent keys are computed, for those in `dslint.schemas.derive`."""
