@@ -139,7 +139,7 @@ DERIVED: dict[str, Callable[[ConfigView], Derived | None]] = {
     MICRO: _batch(MICRO),
     ACCUMULATION: _batch(ACCUMULATION),
     "fp16.initial_scale_power": _initial_scale_power,
-    "tensor_parallel.dtype": lambda _: ("torch.float16", "what DeepSpeed makes of \"auto\""),
+    "tensor_parallel.dtype": lambda _: ("torch.float16", 'what DeepSpeed makes of "auto"'),
     "zero_optimization.overlap_comm": _overlap_comm,
 }
 """How an absent or null key is computed, by path; None where it has its default. Used by `Config.value`, which caches the result."""
