@@ -16,7 +16,7 @@ from typing import TextIO
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report import full
-from dslint.report.paths import from_root
+from dslint.report.paths import file_and_cell, from_root
 from dslint.report.style import Style, visible, visible_lines
 from dslint.report.words import count, said
 
@@ -54,14 +54,18 @@ def _file(file: FileResult, root: str | None) -> Iterator[tuple[Severity, str]]:
 
 
 def _annotation(diagnostic: Diagnostic, root: str | None) -> str:
-    properties = _where(diagnostic.path, root)
-    if diagnostic.range is not None:
+    file, cell = file_and_cell(diagnostic.path)
+    properties = _where(file, root)
+    if diagnostic.range is not None and not cell:
         start, end = diagnostic.range.start, diagnostic.range.end
         properties |= {"line": str(start.line), "endLine": str(end.line)}
         if start.line == end.line:  # with columns over several lines GitHub shows nothing
             properties |= {"col": str(start.column), "endColumn": str(end.column)}
     properties["title"] = visible(f"{diagnostic.code} {diagnostic.name}")
-    return command(COMMANDS[diagnostic.severity], properties, "\n".join(visible_lines(part) for part in said(diagnostic)))
+    parts = said(diagnostic)
+    if cell:
+        parts = [f"{cell}, line {diagnostic.range.start.line}:" if diagnostic.range else f"{cell}:", *parts]
+    return command(COMMANDS[diagnostic.severity], properties, "\n".join(visible_lines(part) for part in parts))
 
 
 def _where(path: str, root: str | None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import TextIO
 from dslint.diagnostics import Diagnostic, Effect, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.json_format import portable
-from dslint.report.paths import from_root
+from dslint.report.paths import file_and_cell, from_root
 from dslint.report.style import Style, visible
 from dslint.suppress.fingerprints import fingerprints
 
@@ -33,15 +33,16 @@ def _unreadable(file: FileResult, error: str) -> Diagnostic:
 
 
 def _entry(diagnostic: Diagnostic, fingerprint: str, root: str) -> dict[str, object]:
-    sentences = " ".join(part for part in (diagnostic.message, diagnostic.help) if part)
+    file, cell = file_and_cell(diagnostic.path)
+    sentences = " ".join(part for part in (cell and f"({cell})", diagnostic.message, diagnostic.help) if part)
     return {
         "description": visible(f"{diagnostic.code}: {sentences}"),
         "check_name": visible(diagnostic.name),
         "fingerprint": fingerprint,
         "severity": _severity(diagnostic),
         "location": {
-            "path": from_root(diagnostic.path, root) or diagnostic.path,
-            "lines": {"begin": max(diagnostic.range.start.line, 1) if diagnostic.range else 1},
+            "path": from_root(file, root) or file,
+            "lines": {"begin": max(diagnostic.range.start.line, 1) if diagnostic.range and not cell else 1},
         },
     }
 

@@ -24,7 +24,7 @@ from dslint import __version__, project
 from dslint.diagnostics import Applicability, Diagnostic, Fix, Place, Range, Severity
 from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.report.json_format import fingerprinted, portable
-from dslint.report.paths import from_root
+from dslint.report.paths import file_and_cell, from_root
 from dslint.report.style import Style, clipped, visible, visible_lines
 from dslint.report.words import consequence, count, inferred_facts, said, skipped_rules
 from dslint.source.tree import Document
@@ -171,7 +171,11 @@ def _fix(fix: Fix, path: str, document: Document, root: str) -> Data:
 
 
 def _location(path: str, of: Range | None, root: str) -> Data:
-    place: Data = {"artifactLocation": artifact(path, root)}
+    file, cell = file_and_cell(path)
+    place: Data = {"artifactLocation": artifact(file, root)}
+    if cell:  # its lines are not those of the file
+        name = f"{cell}, line {of.start.line}" if of is not None else cell
+        return {"physicalLocation": place, "logicalLocations": [{"fullyQualifiedName": name}]}
     if of is not None:
         place["region"] = _region(of)
     return {"physicalLocation": place}

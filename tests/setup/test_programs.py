@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from dslint.cli import cli
 from dslint.config.context import Context
 from dslint.facts import Facts
 from dslint.setup.programs import read_python
@@ -200,6 +202,19 @@ def test_a_config_that_a_cell_writes(folder: Folder, name: str) -> None:
         cells = [{"cell_type": "code", "source": source} for source in (WRITING[name], use)]
         folder.write({"run.ipynb": json.dumps({"cells": cells})})
         assert ("DS101", "run.ipynb:cell 1", 3) in folder.found("run.ipynb")
+
+
+def test_reports_for_code_hosts_name_the_file_of_a_cell(folder: Folder) -> None:
+    source = "import deepspeed\ndeepspeed.initialize(model=m, config={'zero_optimization': {'stagee': 3}})"
+    folder.write({"one.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": source}]})})
+    log = json.loads(CliRunner().invoke(cli, ["check", "one.ipynb", "--output-format", "sarif"]).stdout)
+    (place,) = next(one for one in log["runs"][0]["results"] if one["ruleId"] == "DS101")["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == "one.ipynb"
+    assert place["logicalLocations"] == [{"fullyQualifiedName": "cell 1, line 2"}]
+    annotations = CliRunner().invoke(cli, ["check", "one.ipynb", "--output-format", "github"]).stdout
+    assert "file=one.ipynb,title=DS101" in annotations
+    gitlab = json.loads(CliRunner().invoke(cli, ["check", "one.ipynb", "--output-format", "gitlab"]).stdout)
+    assert {one["location"]["path"] for one in gitlab} == {"one.ipynb"}
 
 
 def test_magics_are_left_out(folder: Folder) -> None:
