@@ -16,7 +16,7 @@ from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.full import excerpts, remarks
 from dslint.report.html_memory import memory_table
-from dslint.report.style import Style, visible, visible_lines
+from dslint.report.style import Style, printable, visible, visible_lines
 from dslint.report.words import count, fixable, hidden, inferred_facts, skipped_rules, verdict
 from dslint.source.tree import Document
 
@@ -93,7 +93,7 @@ show();
 
 def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 - a page has neither colours nor a width
     """Write the results as a page."""
-    out.writelines(f"{line}\n" for line in _page(results))
+    out.writelines(f"{printable(line)}\n" for line in _page(results))
 
 
 def _page(results: Results) -> Iterator[str]:
