@@ -59,7 +59,7 @@ def command(
     \b
     Exit codes:
       0  the job finished, and nothing was found
-      1  a cause or a finding
+      1  the job did not finish, or something was found
       2  usage error, an unreadable log, or no DeepSpeed job in the log
     """  # noqa: D301 - click needs the character itself
     given = _given(config, program, model)

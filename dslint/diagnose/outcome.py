@@ -10,7 +10,21 @@ FATAL = frozenset(
     {"worker_failed", "worker_signal", "child_failed", "cancelled", "host_kill", "shell_killed", "interrupted", "signal_received"}
 )
 ERRORS = frozenset({"raised", "error", "oom", "host_allocation", "watchdog", "minimum_scale"})
-ALIVE = ("launch", "ranks", "release", "allocated", "label", "config", "attribute", "zero", "step", "throughput", "parallel", "trainer")
+ALIVE = (
+    "launch",
+    "ranks",
+    "release",
+    "allocated",
+    "label",
+    "config",
+    "attribute",
+    "zero",
+    "overflow",
+    "step",
+    "throughput",
+    "parallel",
+    "trainer",
+)
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 
 

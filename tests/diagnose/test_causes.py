@@ -263,3 +263,10 @@ def test_progress_counts_the_bar_over_all_steps_only() -> None:
     trainer = "[INFO|trainer.py:2422] >>   Total optimization steps = 40"
     bars = " 10%|# | 90/100 [00:01<00:09, 1.0s/it]\r 10%|# | 7/40 [00:01<00:09, 1.0s/it]"
     assert "after step 7 of 40" in diagnosed(STARTED, trainer, bars).outcome.sentence
+
+
+def test_one_skipped_step() -> None:
+    line = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4294967296, reducing to 2147483648"
+    found = diagnosed(line)
+    assert (found.outcome.end, notices(found)) == (End.UNFINISHED, ["overflow"])
+    assert found.notices[0].title.startswith("A step was skipped")

@@ -19,7 +19,7 @@ FORMATS = ("text", "json", "markdown", "html")
 def run(*arguments: str | Path, stdin: str | None = None) -> tuple[int, str]:
     done = CliRunner().invoke(command, [str(argument) for argument in arguments], input=stdin)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done.exit_code, done.output
+    return done.exit_code, done.stdout
 
 
 def test_json_says_everything() -> None:
@@ -148,3 +148,15 @@ def test_the_config_and_the_model_may_be_given(tmp_path: Path) -> None:
     assert [finding["code"] for finding in job["findings"]] == ["DS501"]
     assert [row["estimated"] is not None for row in job["memory"]] == [True]
     assert run(log, "--config", config, "--program", config)[0] == 2
+
+
+def test_a_program_leads_to_the_config(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(
+        '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}'
+    )
+    script = tmp_path / "train.sh"
+    script.write_text("deepspeed --num_gpus 4 train.py --deepspeed ds.json\n")
+    log = tmp_path / "job.log"
+    log.write_text("\n".join([STARTED, FINISHED]))
+    (job,) = json.loads(run(log, "--output-format", "json", "--program", script)[1])["jobs"]
+    assert "DS501" in [finding["code"] for finding in job["findings"]]

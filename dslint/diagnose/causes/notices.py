@@ -12,6 +12,11 @@ from dslint.diagnose.job import Job, losses
 HIGH_START = 2.0**24
 """Loss scales above this at the start cost many skipped steps."""
 
+AT_THE_START = (
+    "Skipped steps at the start are normal: the first scale is only too high. They advance the scheduler of the program, not the weights."
+)
+LOWER = "Start lower: fp16.initial_scale_power 16, which is the default."
+
 MANY = 0.05
 """The share of skipped steps above which a job loses much training."""
 
@@ -77,16 +82,16 @@ def _overflows(job: Job) -> Cause | None:
     count = job.counts["overflow"]
     first, last = (scales[0], scales[-1]) if scales else (0.0, 0.0)
     total = max((event.number("step") or 0 for event in job.steps), default=0)
+    if count == 1 and first >= HIGH_START:
+        return Cause("overflow", f"A step was skipped at the loss scale {first:,.0f}", (AT_THE_START,), (LOWER,), (evidence(skipped[0]),))
     falling = scales == sorted(scales, reverse=True)
     line = (evidence(skipped[0]), evidence(skipped[-1])) if count > 1 else (evidence(skipped[0]),)
     if falling and first >= HIGH_START and last > 1:
         return Cause(
             "overflow",
             f"{count} steps were skipped while the loss scale came down from {first:,.0f} to {last:,.0f}",
-            (
-                "Skipped steps at the start are normal: the first scale is only too high. They advance the scheduler of the program, not the weights.",
-            ),
-            ("Start lower: fp16.initial_scale_power 16, which is the default.",),
+            (AT_THE_START,),
+            (LOWER,),
             line,
         )
     if total and count / total < MANY and last >= 128:
