@@ -328,4 +328,6 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS948", "llama-factory-refuses-stage-3", "crash", "load", (), (), ("setup",), "ds9_integrations.model_loading", "llama_factory_refuses_stage_3"),
     ("DS949", "resume-without-optimizer-state", "crash", "resume", (), ("setup",), ("setup",), "ds9_integrations.model_loading", "resume_without_optimizer_state"),
     ("DS950", "accelerate-block-unused", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.accelerate_file", "accelerate_block_unused"),
+    ("DS951", "launcher-slot-missing", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.launcher", "launcher_slot_missing"),
+    ("DS952", "known-bad-releases", "crash", "initialize", (), (), ("fact:integration",), "ds9_integrations.known_bad_releases", "known_bad_releases"),
 )

@@ -37,7 +37,8 @@ def from_arguments(key: str, arguments: Arguments, facts: Facts) -> Filled:
     said = {name: arguments.said(name) for name in filling.arguments}
     value = _computed(filling.way, [one.value for one in said.values()], facts)
     givens = tuple(one.given for one in said.values() if one.given is not None)
-    return Filled(value, givens, sure=all(one.sure for one in said.values()))
+    decided = filling.way is Way.ANY and any(one.sure and one.value is True for one in said.values())  # one true value decides
+    return Filled(value, givens, sure=decided or all(one.sure for one in said.values()))
 
 
 def _computed(way: Way, values: list[Any], facts: Facts) -> Any:

@@ -274,7 +274,8 @@ class _Reader:
         if launcher == "deepspeed":
             given = flags.get("include") or flags.get("i")
             if given is not None and isinstance(given.value, str):
-                return Launch(launcher, _included(given.value), None, given)
+                each = None if {"hostfile", "H"} & flags.keys() else gpus_per_node(slurm)
+                return Launch(launcher, _included(given.value), None, given, hosts={"localhost": each} if each else {})
             gpus, nodes = _number(flags, "num_gpus"), _number(flags, "num_nodes")
             if gpus and ("num_nodes" in flags or not {"hostfile", "H"} & flags.keys()):
                 return Launch(launcher, gpus * (nodes or 1), nodes or 1, flags["num_gpus"])

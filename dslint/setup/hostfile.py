@@ -11,9 +11,9 @@ from dslint.source.integers import integer
 from dslint.source.read import ReadError, read
 
 
-def slots_of(text: str) -> list[int] | None:
-    """The number of GPUs of each machine; None if the launcher cannot read a line."""
-    slots: list[int] = []
+def slots_of(text: str) -> dict[str, int] | None:
+    """The number of GPUs of each machine, by its name; None if the launcher cannot read a line."""
+    slots: dict[str, int] = {}
     for line in text.splitlines():
         words = line.partition("#")[0].split()
         if not words:
@@ -22,7 +22,7 @@ def slots_of(text: str) -> list[int] | None:
         slot = integer(number)
         if len(words) != 2 or name != "slots" or not equals or slot is None:
             return None
-        slots.append(slot)
+        slots[words[0]] = slot
     return slots
 
 
@@ -40,5 +40,5 @@ def with_hostfile(setup: Setup, given: SourcedValue, beside: str, *, decides: bo
         return setup
     launch = setup.launch or Launch("accelerate")
     if decides:
-        launch = replace(launch, world_size=sum(slots), nodes=len(slots), given=given)
-    return replace(setup, launch=replace(launch, gpus=sum(slots), gpus_given=given))
+        launch = replace(launch, world_size=sum(slots.values()), nodes=len(slots), given=given)
+    return replace(setup, launch=replace(launch, gpus=sum(slots.values()), gpus_given=given, hosts=slots))

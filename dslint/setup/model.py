@@ -15,7 +15,7 @@ class Launch:
     """A launch command: the launcher and the number of ranks. None means unknown; `world_size` is `processes` x `nodes`.
 
     `given` is the flag or line that the number of ranks comes from. `gpus` is the total number of GPUs of the job, from a hostfile or
-    from Slurm options, and `gpus_given` the place of that number.
+    from Slurm options, and `gpus_given` the place of that number. `hosts` are the GPUs of each machine, as far as they are known.
     """
 
     launcher: str
@@ -24,6 +24,7 @@ class Launch:
     given: SourcedValue | None = None
     gpus: int | None = None
     gpus_given: SourcedValue | None = None
+    hosts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

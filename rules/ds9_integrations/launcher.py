@@ -9,6 +9,8 @@ from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import accelerate_file
+from dslint.setup.arguments import SourcedValue
+from dslint.setup.model import Launch
 
 _TWO_MACHINES = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 2\n"
@@ -80,8 +82,8 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
     ranks, given = launch.world_size, launch.given
     if ranks is None and setup.accelerate is not None:
         ranks, given = setup.accelerate.number("num_processes"), setup.accelerate.top.get("num_processes")
-    if ranks is None or given is None or ranks == launch.gpus:
-        return
+    if ranks is None or given is None or ranks == launch.gpus or (launch.hosts and _selection(launch) is not None):
+        return  # --include selects some of the GPUs on purpose
     more = ranks > launch.gpus
     idle = launch.gpus - ranks
     outcome = (
@@ -101,3 +103,67 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
         severity=Severity.WARNING,
         certain=False,
     )
+
+
+def _selection(launch: Launch) -> SourcedValue | None:
+    """The flag of DeepSpeed's launcher that selects GPUs by their numbers."""
+    given = launch.given
+    return given if launch.launcher == "deepspeed" and given is not None and given.name.lstrip("-") in ("include", "i") else None
+
+
+@rule(
+    "DS951",
+    "launcher-slot-missing",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("deepspeed/launcher/runner.py, parse_resource_filter",),
+    untried="raised by DeepSpeed's launcher, before the engine exists",
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="#SBATCH --gres=gpu:2\ndeepspeed --include localhost:4,5 train.py --deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+)
+@good(
+    BF16_ZERO_2,
+    launch="#SBATCH --gres=gpu:2\ndeepspeed --include localhost:0,1 train.py --deepspeed_config ds_config.json\n",
+    integration="deepspeed",
+)
+@good(BF16_ZERO_2, launch="deepspeed --include localhost:4,5 train.py --deepspeed_config ds_config.json\n", integration="deepspeed")
+def launcher_slot_missing(config: Config) -> Iterator[Finding]:
+    """`--include` names a machine or a GPU that the job does not have.
+
+    The launcher numbers the GPUs of a machine from 0 to one less than the `slots` of its line in the hostfile, or the GPUs that it finds.
+    It ignores `CUDA_VISIBLE_DEVICES` if `--include` is given. For another number it raises "No slot '4' specified on host 'localhost'", and for
+    another machine "Hostname 'worker-9' not found in hostfile". With Slurm options only, the node may have more GPUs than the job requests:
+    the finding is then a warning.
+
+    Use the numbers from 0 on, and the names in the hostfile.
+    """
+    launch = config.setup.launch if config.setup else None
+    given = _selection(launch) if launch is not None else None
+    if launch is None or given is None or not launch.hosts or not isinstance(given.value, str):
+        return
+    for node in given.value.split("@"):
+        host, _, numbers = node.strip().partition(":")
+        slots = launch.hosts.get(host)
+        missing = next((one for one in numbers.split(",") if slots is not None and one.strip().isdecimal() and int(one) >= slots), None)
+        if slots is not None and missing is None:
+            continue
+        if slots is None:
+            error, found = f"Hostname '{host}' not found in hostfile", f"the hostfile has {', '.join(sorted(launch.hosts))}"
+        else:
+            error, found = f"No slot '{missing.strip() if missing else ''}' specified on host '{host}'", f"{host} has {slots} GPUs"
+        of_hostfile = launch.gpus_given is not None
+        yield Finding(
+            "",
+            f'{given.shown}: the launcher {"raises" if of_hostfile else "may raise"} "{error}", because {found}.',
+            help="Number the GPUs of each machine from 0 on." if slots is not None else "Use a name in the hostfile.",
+            elsewhere=given.related(""),
+            severity=None if of_hostfile else Severity.WARNING,
+            certain=of_hostfile,
+        )
+        return

@@ -8,6 +8,7 @@ import pytest
 
 from dslint.config.detect import FileKind
 from dslint.facts import Facts, Integration
+from dslint.facts.model_config import describe
 from dslint.registry.rules import loaded_rules
 from tests.setup.folder import Folder, folder
 
@@ -347,3 +348,25 @@ def test_findings_in_a_config_that_accelerate_builds_use_the_names_of_its_fields
     assert "stage3_gather" not in text
     assert "zero_optimization" not in text
     assert "offload_param_device" in text
+
+
+def test_slots_that_the_hostfile_does_not_have(folder: Folder) -> None:
+    folder.write({"ds.json": AGREEING, "hosts": "work1 slots=2\nwork2 slots=2\n"})
+    launch = "deepspeed --hostfile hosts --include=%s train.py --deepspeed ds.json"
+    assert [d.message.split('"')[1] for d in folder.diagnostics(command=launch % "work1:2,3") if d.code == "DS951"] == [
+        "No slot '2' specified on host 'work1'"
+    ]
+    assert [d.message.split('"')[1] for d in folder.diagnostics(command=launch % "work9:0") if d.code == "DS951"] == [
+        "Hostname 'work9' not found in hostfile"
+    ]
+    for selected in ("work1:0,1", "work1@work2:1"):
+        assert [code for code, *_ in folder.found(command=launch % selected) if code in ("DS951", "DS930")] == []
+
+
+def test_a_flag_for_fp16_decides_whatever_the_other_flag_says(folder: Folder) -> None:
+    model = {"model_type": "llama", "hidden_size": 64, "torch_dtype": "bfloat16"}
+    folder.write({"ds.json": '{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}'})
+    command = "deepspeed --num_gpus 8 train.py --deepspeed ds.json --output_dir o --learning_rate 2e-5 %s"
+    facts = Facts(model=describe(model))
+    assert "DS325" in [code for code, *_ in folder.found(command=command % "--fp16", facts=facts)]
+    assert "DS325" not in [code for code, *_ in folder.found(command=command % "--bf16", facts=facts)]
