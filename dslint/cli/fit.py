@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
-from dslint.cli.open_config import open_config, text_of
+from dslint.cli.open_config import text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color
-from dslint.cli.workload import workload_options
+from dslint.cli.workload import open_workload, workload_options
 from dslint.config import Config, resolve
 from dslint.facts.gpus import size
 from dslint.memory.costs import Speeds
 from dslint.memory.fit import Goal, Search
 from dslint.memory.plan import Plan
-from dslint.memory.requests import described_model, planned
+from dslint.memory.requests import planned
 from dslint.report import fit_page
 from dslint.report.style import Style
 from dslint.settings import Finder
@@ -66,9 +66,8 @@ def command(
       2  usage error, or an unreadable config or model
       4  no change that was tried makes it fit
     """  # noqa: D301 - click needs the character itself
-    loaded = open_config(path, finder)
-    found = described_model(said, loaded.context.facts)
-    context = loaded.context.but(model=found.config or loaded.context.facts.model)
+    opened = open_workload(path, finder, said)
+    loaded, found, context = opened.loaded, opened.found, opened.context
     facts = context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
     if not isinstance(memory, int):
@@ -76,7 +75,7 @@ def command(
 
     def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
         config = resolve(parse(text), context)
-        return config, planned(config, found.model, {**said, **otherwise}, found.assumed)
+        return config, planned(config, found.model, {**opened.said, **otherwise}, found.assumed)
 
     speeds = Speeds()._replace(pcie=pcie, nvme=nvme)
     fit = Search(text_of(loaded.document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))

@@ -12,6 +12,7 @@ from dslint.errors import UserError
 from dslint.lint.discovery import shown
 from dslint.report.style import visible
 from dslint.settings import Finder
+from dslint.setup.arguments import Arguments
 from dslint.setup.files import is_setup
 from dslint.setup.read import read_setups
 from dslint.source.read import ReadError, read
@@ -25,11 +26,20 @@ def open_config(path: str, finder: Finder) -> Loaded:
 
     Exits with 2 where there is none, or it has syntax errors; standard error says why.
     """
+    return open_training(path, finder)[0]
+
+
+def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
+    """Open a config as `open_config` does, with the training arguments beside it, if a training file or command was named."""
+    arguments = None
     try:
         text = read_stdin() if path == "-" else read(path)
     except ReadError as error:
         raise UserError(f"{shown(path)}: {error}") from None
-    loaded = _of_setup(text, path, finder) if is_setup(path) else load_text(text, finder.for_file(path).context)
+    if is_setup(path):
+        loaded, arguments = _of_setup(text, path, finder)
+    else:
+        loaded = load_text(text, finder.for_file(path).context)
     for problem in loaded.document.problems:
         place = loaded.document.position(problem.span.start)
         show_page(visible(f"{shown(path)}:{place.line}:{place.column}: {problem.message}"), color=False, err=True)
@@ -37,11 +47,11 @@ def open_config(path: str, finder: Finder) -> Loaded:
         warn(f"{shown(path)}: {loaded.unusable}")
     if loaded.unusable or loaded.document.problems:
         sys.exit(UNUSABLE)
-    return loaded
+    return loaded, arguments
 
 
-def _of_setup(text: str, path: str, finder: Finder) -> Loaded:
-    """The config of a training setup, with its context."""
+def _of_setup(text: str, path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
+    """The config of a training setup with its context, and its training arguments."""
     found = read_setups(text, path, shown(path), finder.for_file(path).context, named=True)
     assert found is not None, "what is named is always read"
     for gathered in found.setups:
@@ -50,7 +60,7 @@ def _of_setup(text: str, path: str, finder: Finder) -> Loaded:
                 warn(f"{shown(path)}: {found.note}")
             if len(found.setups) > 1:
                 warn(f"{shown(path)}: {len(found.setups)} trainings are in it; this is the config of the first.")
-            return Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context)
+            return Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context), gathered.setup.arguments
     warn(f"{shown(path)}: {found.note}")
     for gathered in found.setups:
         for linked, error in gathered.errors.items():

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from dslint.cli.open_config import open_config
+from dslint.cli.open_config import open_training
 from dslint.cli.options import FACTS, settings_options
 from dslint.config import Config, resolve
+from dslint.config.context import Context
+from dslint.config.load import Loaded
+from dslint.memory.given import FoundModel
 from dslint.memory.plan import STATES, Plan
 from dslint.memory.requests import DEFAULTS, described_model, planned
 from dslint.memory.shapes import Model
 from dslint.settings import Finder
+from dslint.setup.workload import told_by
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -111,10 +115,42 @@ def workload_options(command: Command) -> Command:
     return settings_options(*(name for name in FACTS if name != "model"))(with_workload)  # type: ignore[return-value]
 
 
+class Opened(NamedTuple):
+    """A config with its model, and the options given or implied by the training that was named."""
+
+    loaded: Loaded
+    found: FoundModel
+    said: dict[str, Any]
+
+    @property
+    def context(self) -> Context:
+        """The context, with the model."""
+        return self.loaded.context.but(model=self.found.config or self.loaded.context.facts.model)
+
+
+def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> Opened:
+    """Open the config of a command; options that are not given come from the training file or command that was named, if any. Raises
+    `UserError`.
+    """
+    loaded, arguments = open_training(path, finder)
+    facts, notes = loaded.context.facts, list[str]()
+    if arguments is not None:
+        told = told_by(arguments)
+        for option, (value, place) in told.options.items():
+            if said[option] in (None, False) and not (option == "model" and (said["params"] or facts.model)):
+                said = {**said, option: value}
+                notes.append(f"--{_FLAGS.get(option, option.replace('_', '-'))} is {value}, from {place}")
+        notes += told.notes
+    found = described_model(said, facts)
+    return Opened(loaded, found._replace(assumed=(*notes, *found.assumed)), said)
+
+
+_FLAGS = {"length": "seq-len", "checkpoint_every": "checkpoint", "eager": "eager-attention"}
+"""Options with a flag of another name."""
+
+
 def question(path: str, finder: Finder, said: dict[str, Any]) -> tuple[Config, Model, Plan]:
     """The config, the model and the plan for a command; raises `UserError`."""
-    loaded = open_config(path, finder)
-    context = loaded.context
-    found = described_model(said, context.facts)
-    config = resolve(loaded.document, context.but(model=found.config or context.facts.model))
-    return config, found.model, planned(config, found.model, said, found.assumed)
+    opened = open_workload(path, finder, said)
+    config = resolve(opened.loaded.document, opened.context)
+    return config, opened.found.model, planned(config, opened.found.model, opened.said, opened.found.assumed)

@@ -133,6 +133,7 @@ STATES = {
     "onebitadam": 16.0,
     "onebitlamb": 16.0,
     "zerooneadam": 16.0,
+    "adafactor": 4.0,
     "lion": 4.0,
     "adagrad": 4.0,
     "muon": 4.0,
@@ -141,4 +142,5 @@ STATES = {
     "adam8bit": 2.0 + 2 * 4 / 256,
 }
 """Bytes of optimizer states per trained element in fp32. 8-bit Adam keeps one byte for each of two moments and a scale per 256 of them.
-Muon keeps one momentum for matrices; Adam's states for other weights are added from the model."""
+
+Adafactor factors only matrices; DeepSpeed passes it flat weights, so that it keeps its second moment whole. Muon keeps one momentum for matrices; Adam's states for other weights are added from the model."""

@@ -37,10 +37,16 @@ DEFAULTS: dict[str, Any] = {
 FLOATS = frozenset(
     {"max_grad_norm", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "warmup_ratio", "warmup_steps"}
 )
-INTEGERS = frozenset({"per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "num_processes", "quantization_bit"})
+INTEGERS = frozenset(
+    {"per_device_train_batch_size", "gradient_accumulation_steps", "max_steps", "num_processes", "quantization_bit"}
+    | {"cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length"}
+    | {"lora_rank", "lora_r", "lora_dim"}
+)
 BOOLEANS = frozenset(
     {"fp16", "bf16", "fp16_full_eval", "bf16_full_eval", "auto_find_batch_size", "save_only_model", "load_best_model_at_end"}
     | {"do_train", "do_eval", "gradient_checkpointing", "predict_with_generate", "ds3_gather_for_generation"}
+    | {"disable_gradient_checkpointing", "lora_enable", "use_peft", "use_lora", "sample_packing"}
+    | {"enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_fused_linear_cross_entropy"}
     | {"load_in_4bit", "load_in_8bit", "use_unsloth", "pure_bf16", "pissa_init"}
 )
 

@@ -14,7 +14,7 @@ from dslint.setup.model import Launch
 from dslint.setup.shell.pieces import Piece, Text, key, known, place_of
 from dslint.setup.shell.script import Script, gpus_per_node
 from dslint.setup.shell.state import Launched
-from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL
+from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
@@ -326,4 +326,4 @@ def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
 
 def training_flags(command: Command) -> dict[str, SourcedValue]:
     """The training arguments among the program's flags."""
-    return {name: given for name, given in command.flags.items() if name in ARGUMENTS}
+    return {name: given for name, given in command.flags.items() if name in ARGUMENTS | WORKLOAD}

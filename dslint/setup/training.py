@@ -31,6 +31,16 @@ ARGUMENTS = frozenset(
 )
 """The arguments that dslint reads."""
 
+WORKLOAD = frozenset(
+    """
+    model cutoff_len sequence_len max_seq_length max_length model_max_length block_size max_source_length disable_gradient_checkpointing
+    lora_rank lora_r lora_dim lora_target target_modules lora_target_modules lora_enable use_peft use_lora adapter train_type tuner_type
+    sft_type enable_liger_kernel use_liger_kernel use_liger liger_fused_linear_cross_entropy flash_attn attn_impl attn_implementation
+    sample_packing
+    """.split()
+)
+"""The arguments that only the estimate reads."""
+
 _TRL_KEYS = frozenset(
     "dataset_mixer dataset_mixture dataset_name dataset_text_field max_seq_length max_length torch_dtype use_peft beta".split()
 )
@@ -60,7 +70,7 @@ def read_training(document: Document, shown: str, framework: str) -> Arguments:
     for member in root.members if isinstance(root, Mapping) else ():
         written = member.key.value
         name = _AXOLOTL_NAMES.get(written, written) if framework == AXOLOTL else written
-        if name not in ARGUMENTS:
+        if name not in ARGUMENTS | WORKLOAD:
             continue
         value = plain(member.value) if isinstance(member.value, Scalar) else UNKNOWN
         if framework == AXOLOTL and name in ("bf16", "fp16"):

@@ -14,7 +14,7 @@ from dslint.setup.programs.notes import Call, Facts, Unread
 from dslint.setup.programs.sources import Sources
 from dslint.setup.programs.tree import TreeMaker
 from dslint.setup.programs.values import Entry, Function, Object, Opaque, Plain, Table, Value
-from dslint.setup.training import ARGUMENTS, TRAINER
+from dslint.setup.training import ARGUMENTS, TRAINER, WORKLOAD
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Span
 from dslint.source.unknown import UNKNOWN
@@ -156,7 +156,7 @@ class Recorder:
         self.facts.loaders.add("transformers")
         values: dict[str, SourcedValue] = {}
         for name, given in keywords.items():
-            if name in ARGUMENTS:
+            if name in ARGUMENTS | WORKLOAD:
                 plain = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
         arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=complete)

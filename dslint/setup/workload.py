@@ -1,0 +1,127 @@
+"""What training arguments say about memory: the model, the length of samples, adapters, checkpointing, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dslint.setup.arguments import Arguments
+from dslint.setup.training import AXOLOTL, LLAMA_FACTORY, SWIFT
+from dslint.source.unknown import UNKNOWN
+
+
+class Told(NamedTuple):
+    """Options of `dslint estimate` that training arguments imply, with the place of each; and what they say that no option expresses."""
+
+    options: dict[str, tuple[Any, str]]
+    notes: tuple[str, ...]
+
+
+LENGTHS = ("cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length")
+"""Arguments for the tokens per sample, of LLaMA-Factory, axolotl, TRL and transformers' examples."""
+
+CHECKPOINTS_BY_DEFAULT = frozenset({LLAMA_FACTORY, SWIFT})
+"""Frameworks that checkpoint activations unless told otherwise."""
+
+_OPTIMIZERS = {
+    "adafactor": "adafactor",
+    "adamw_8bit": "adam8bit",
+    "adamw_bnb_8bit": "adam8bit",
+    "paged_adamw_8bit": "adam8bit",
+    "lion_32bit": "lion",
+    "sgd": "sgd",
+    "adagrad": "adagrad",
+    "muon": "muon",
+}
+"""Values of `optim` by the optimizer of the estimate. Every other value is an AdamW with two fp32 states."""
+
+_CHUNK = 1024
+"""The tokens per chunk that stand for a fused loss, such as Liger's."""
+
+
+def told_by(arguments: Arguments) -> Told:
+    """The options that training arguments imply. Values that cannot be read imply nothing."""
+    reading = _Reading(arguments)
+    for name in ("model_name_or_path", "base_model", "model"):
+        reading.take("model", name, str)
+    for name in LENGTHS:
+        reading.take("length", name, _positive)
+    reading.take("micro_batch", "per_device_train_batch_size", _positive)
+    reading.take("accumulation", "gradient_accumulation_steps", _positive)
+    reading.take("checkpoint_every", "gradient_checkpointing", lambda value: 1 if value is True else None)
+    if (
+        arguments.framework in CHECKPOINTS_BY_DEFAULT
+        and "gradient_checkpointing" not in arguments
+        and not _on(arguments, "disable_gradient_checkpointing")
+    ):
+        reading.options["checkpoint_every"] = 1, f"the default of {arguments.framework}"
+    reading.take("optimizer", "optim", lambda value: _OPTIMIZERS.get(str(value)))
+    for name in ("enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_fused_linear_cross_entropy"):
+        reading.take("loss_chunk", name, lambda value: _CHUNK if value is True else None)
+    for name in ("flash_attn", "attn_impl", "attn_implementation"):
+        reading.take("eager", name, lambda value: True if value in ("eager", "disabled") else None)
+    if _trains_adapters(arguments):
+        _adapters(arguments, reading)
+    return Told(reading.options, tuple(_notes(arguments)))
+
+
+class _Reading:
+    """Collects options; the first argument that implies one wins."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.arguments = arguments
+        self.options: dict[str, tuple[Any, str]] = {}
+
+    def take(self, option: str, name: str, read: Callable[[Any], Any]) -> None:
+        given = self.arguments.get(name)
+        if given is None or given.value is UNKNOWN or given.value is None or option in self.options:
+            return
+        value = read(given.value)
+        if value is not None:
+            self.options[option] = value, given.where
+
+
+def _positive(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _on(arguments: Arguments, name: str) -> bool:
+    given = arguments.get(name)
+    return given is not None and given.value is True
+
+
+def _trains_adapters(arguments: Arguments) -> bool:
+    """Whether only LoRA adapters are trained."""
+    if any(_on(arguments, name) for name in ("use_peft", "use_lora", "lora_enable")):
+        return True
+    for name in ("finetuning_type", "adapter", "train_type", "tuner_type", "sft_type"):
+        given = arguments.get(name)
+        if given is not None:
+            return str(given.value) in ("lora", "qlora", "dora")
+    return arguments.framework in (LLAMA_FACTORY, SWIFT)
+
+
+_RANKS = {LLAMA_FACTORY: 8, SWIFT: 8}
+"""The default rank of adapters; 16 for TRL."""
+
+
+def _adapters(arguments: Arguments, reading: _Reading) -> None:
+    for name in ("lora_rank", "lora_r", "lora_dim"):
+        reading.take("lora_rank", name, _positive)
+    if "lora_rank" not in reading.options:
+        reading.options["lora_rank"] = _RANKS.get(arguments.framework, 16), f"the default of {arguments.framework}"
+    for name in ("lora_target", "target_modules", "lora_target_modules"):
+        reading.take("lora_targets", name, lambda value: value if isinstance(value, str) and value not in ("all", "all-linear") else None)
+
+
+def _notes(arguments: Arguments) -> list[str]:
+    """What changes memory, and no option expresses."""
+    bits = arguments.get("quantization_bit")
+    four = _on(arguments, "load_in_4bit") or (bits is not None and bits.value == 4)
+    eight = _on(arguments, "load_in_8bit") or (bits is not None and bits.value == 8)
+    notes = []
+    if four or eight:
+        notes.append(f"the base model is quantized to {4 if four else 8} bits, which is not modelled: it needs less memory than this")
+    if arguments.framework == AXOLOTL and _on(arguments, "sample_packing"):
+        notes.append("samples are packed: every sample has the full length")
+    return notes
