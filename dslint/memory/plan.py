@@ -142,5 +142,5 @@ STATES = {
     "adam8bit": 2.0 + 2 * 4 / 256,
 }
 """Bytes of optimizer states per trained element in fp32. 8-bit Adam keeps one byte for each of two moments and a scale per 256 of them.
-
-Adafactor factors only matrices; DeepSpeed passes it flat weights, so that it keeps its second moment whole. Muon keeps one momentum for matrices; Adam's states for other weights are added from the model."""
+Adafactor factors only matrices; DeepSpeed passes it flat weights, so that it keeps its second moment whole. Muon keeps one momentum for
+matrices; Adam's states for other weights are added from the model."""
