@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from dslint.cli.estimate import DOES_NOT_FIT
 from dslint.cli.options import FACTS, settings_options, show_page, terminal_width, warn
 from dslint.cli.workload import Number
 from dslint.errors import UserError
@@ -21,6 +22,7 @@ from dslint.registry.rules import all_rules
 from dslint.report.style import wrap
 from dslint.settings import Finder
 from dslint.settings.kinds import Count, GpuName, Size, Wrong
+from dslint.starter.choice import Wanted
 from dslint.starter.contents import Starter, start
 from dslint.starter.text import as_hjson, as_json
 
@@ -31,6 +33,9 @@ from dslint.starter.text import as_hjson, as_json
 @click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b).")
 @click.option("--params", type=Number(), help="The number of parameters, such as 7B, instead of --model.")
 @click.option("--stage", type=click.IntRange(0, 3), help="The ZeRO stage.  [default: the fastest one at which the model fits]")
+@click.option("--seq-len", "length", type=click.IntRange(min=1), metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]")
+@click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The micro batch size.  [default: the largest that fits]")
+@click.option("--lora-rank", type=click.IntRange(min=1), metavar="N", help="Train only LoRA adapters, of this rank.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
     "--output-format",
@@ -43,6 +48,9 @@ def command(
     model: str | None,
     params: float | None,
     stage: int | None,
+    length: int | None,
+    micro_batch: int | None,
+    lora_rank: int | None,
     force: bool,  # noqa: FBT001 - click passes it by name
     output_format: str | None,
 ) -> None:
@@ -50,13 +58,19 @@ def command(
 
     In a terminal, init prompts for missing facts. It chooses ZeRO stage and offload so that the model fits, if the model, the GPU and the
     number of GPUs are known. The default FILE is ds_config.json, or ds_config.hjson with --integration deepspeed; "-" is standard output.
-    """
+
+    \b
+    Exit codes:
+      0  the config was written
+      2  usage error, or an unreadable model
+      4  the config was written, but does not fit in the GPU or in --host-memory
+    """  # noqa: D301 - click needs the character itself
     if model is not None and params is not None:
         raise click.UsageError("--model and --params cannot be combined.")
     if path not in (None, "-"):
         _refuse(path, force=force)
     facts = finder.for_file(path or "ds_config.json").facts
-    given = ModelRequest(model, params)
+    given = ModelRequest(model, params, lora_rank=lora_rank)
     if sys.stdin.isatty():
         facts, given = _prompt_for_missing(facts, given)
     if facts.integration is None:
@@ -66,11 +80,12 @@ def command(
     _refuse(path, force=force)
     found = model_of(given, facts.model) if given.name or given.params or facts.model else None
     facts = facts._replace(model=found.config if found else None, upgrade_from=None)
-    starter = start(facts, found.model if found else None, stage)
+    starter = start(facts, found.model if found else None, Wanted(stage, length, micro_batch))
     text = as_hjson(starter) if commented else as_json(starter)
     _write(path, text)
     _report(path, starter, facts, found)
     _check(path, text, facts)
+    sys.exit(DOES_NOT_FIT if starter.fits is False else 0)
 
 
 def _commented(integration: Integration, path: str | None, output_format: str | None) -> bool:
@@ -109,7 +124,8 @@ def _report(path: str, starter: Starter, facts: Facts, found: FoundModel | None)
     ranks = f", {facts.world_size} GPU{'s' if facts.world_size != 1 else ''}" if facts.world_size else ""
     memory = f" of {in_words(facts.gpu_memory)}" if facts.gpu_memory and ranks else ""
     name = "" if path == "-" else f"{shown(path)}: "
-    lines = wrap(f"{name}a config for {facts.integration.label}, DeepSpeed {facts.deepspeed}{ranks}{memory}", width)
+    lines = ["This config does not fit: see the reason of zero_optimization.stage.", ""] if starter.fits is False else []
+    lines += wrap(f"{name}a config for {facts.integration.label}, DeepSpeed {facts.deepspeed}{ranks}{memory}", width)
     for key, why in starter.reasons.items():
         lines += ["", f"  {key}: {_literal(starter.config, key)}", *("    " + line for line in wrap(why, width - 4))]
     notes = [*starter.notes, *(f"Assumption: {assumed}." for assumed in (found.assumed if found else ()))]

@@ -25,6 +25,10 @@ LARGE = 13e9
 """The number of parameters from which stage 3 is the default: at stage 2 each GPU holds 4 bytes per parameter, half of its memory."""
 
 
+Written = Callable[["Choice"], dict[str, Any]]
+"""Returns the config of a choice."""
+
+
 class Choice(NamedTuple):
     """A combination of stage and offload. `why` is the reason for it; `checkpointing`: whether it needs activation checkpointing (None:
     unknown); `largest` is the largest micro batch size that fits (None: unknown).
@@ -46,6 +50,18 @@ class Choice(NamedTuple):
         return f"stage {self.stage}" + (f" with {' and '.join(offloaded)} offload" if offloaded else "")
 
 
+class Wanted(NamedTuple):
+    """What the user wants: ZeRO stage, tokens per sample, micro batch size. None: dslint chooses."""
+
+    stage: int | None = None
+    length: int | None = None
+    micro_batch: int | None = None
+
+    def tokens(self, model: Model) -> int:
+        """Tokens per sample for a model."""
+        return model.tokens or self.length or min(LENGTH, model.positions or LENGTH)
+
+
 class Tried(NamedTuple):
     """A choice and its estimate."""
 
@@ -54,25 +70,28 @@ class Tried(NamedTuple):
     fits: bool | None
 
 
-def choose(facts: Facts, model: Model | None, stage: int | None, written: Callable[[Choice], dict[str, Any]]) -> Choice:
+def choose(facts: Facts, model: Model | None, wanted: Wanted, written: Written) -> Choice:
     """The fastest choice with which the model certainly fits; else one with which it may fit; else the one that needs the least memory.
 
     Args:
         facts: the facts. Without world size and GPU memory nothing is computed, and a common default is chosen.
         model: the model, if known.
-        stage: the ZeRO stage, if given.
+        wanted: what the user wants.
         written: returns the config of a choice.
     """
     memory = facts.gpu_memory
     if model is None or memory is None or facts.world_size is None:
-        return _usual(facts, model, stage)
-    tried = [_try(choice, facts, model, memory, written) for choice in _ways(facts.world_size, stage)]
+        return _usual(facts, model, wanted.stage)
+    ways = (choice._replace(micro_batch=wanted.micro_batch or 1) for choice in _ways(facts.world_size, wanted.stage))
+    tried = [_try(choice, facts, model, memory, wanted, written) for choice in ways]
     best = next((one for one in tried if one.fits), None) or next((one for one in tried if one.fits is None), None)
     if best is None:
         best = min(tried, key=lambda one: one.needs.device.expected)
-    largest = _largest(best, facts, model, memory, written) if best.fits else 1
+    largest = wanted.micro_batch or (_largest(best, facts, model, memory, wanted, written) if best.fits else 1)
     why = _why(best, tried, facts, memory)
-    return best.choice._replace(micro_batch=largest, largest=largest if best.fits else None, why=why, fits=best.fits)
+    return best.choice._replace(
+        micro_batch=largest, largest=largest if best.fits and wanted.micro_batch is None else None, why=why, fits=best.fits
+    )
 
 
 def _usual(facts: Facts, model: Model | None, stage: int | None) -> Choice:
@@ -104,20 +123,19 @@ def _ways(world_size: int, stage: int | None) -> Iterator[Choice]:
         yield Choice(3, offload_optimizer=True, offload_param=True)
 
 
-def _try(choice: Choice, facts: Facts, model: Model, memory: int, written: Callable[[Choice], dict[str, Any]]) -> Tried:
+def _try(choice: Choice, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> Tried:
     """The estimate of a choice; with activation checkpointing if it does not fit without."""
-    plain = _needs(choice._replace(checkpointing=False), facts, model, written)
+    plain = _needs(choice._replace(checkpointing=False), facts, model, wanted, written)
     if _fits(plain, facts, memory):
         return Tried(choice._replace(checkpointing=False), plain, fits=True)
     choice = choice._replace(checkpointing=True)
-    needs = _needs(choice, facts, model, written)
+    needs = _needs(choice, facts, model, wanted, written)
     return Tried(choice, needs, _fits(needs, facts, memory))
 
 
-def _needs(choice: Choice, facts: Facts, model: Model, written: Callable[[Choice], dict[str, Any]]) -> Estimate:
+def _needs(choice: Choice, facts: Facts, model: Model, wanted: Wanted, written: Written) -> Estimate:
     config = resolve(parse(json.dumps(written(choice))), facts)
-    length = model.tokens or min(LENGTH, model.positions or LENGTH)
-    workload = Workload(length, checkpoint_every=int(bool(choice.checkpointing)), zero_init=choice.stage == 3)
+    workload = Workload(wanted.tokens(model), checkpoint_every=int(bool(choice.checkpointing)), zero_init=choice.stage == 3)
     return estimate(model, make_plan(config, workload, model.hidden, micro_batch=choice.micro_batch, accumulation=1))
 
 
@@ -131,28 +149,29 @@ def _fits(needs: Estimate, facts: Facts, memory: int) -> bool | None:
     return None if all(verdict in (Verdict.FITS, Verdict.LIKELY) for verdict in verdicts) else False
 
 
-def _largest(best: Tried, facts: Facts, model: Model, memory: int, written: Callable[[Choice], dict[str, Any]]) -> int:
+def _largest(best: Tried, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> int:
     for micro_batch in MICRO_BATCHES:
-        if _fits(_needs(best.choice._replace(micro_batch=micro_batch), facts, model, written), facts, memory):
+        if _fits(_needs(best.choice._replace(micro_batch=micro_batch), facts, model, wanted, written), facts, memory):
             return micro_batch
     return 1
 
 
 def _why(best: Tried, tried: list[Tried], facts: Facts, memory: int) -> str:
     device = best.needs.device
-    length = best.needs.plan.workload.length
+    length, samples = best.needs.plan.workload.length, best.choice.micro_batch
     gpu = f"{facts.gpu}" if facts.gpu else "GPU"
     checked = " with activation checkpointing" if best.choice.checkpointing else ""
     takes = (
         f"with {best.needs.model.name} each {gpu} needs {_gib(device.expected)} (up to {_gib(device.high)}) of {in_words(memory)}"
-        f", for one sample of {length:,} tokens{checked}"
+        f", for {f'{samples} samples' if samples > 1 else 'one sample'} of {length:,} tokens{checked}"
     )
     if best.needs.host_of_node:
-        takes += f"; each machine needs {_gib(best.needs.host_of_node)} of host memory"
+        takes += f"; each machine needs about {_gib(best.needs.host_range.expected)} of host memory"
+        takes += f" and has {in_words(facts.host_memory)}" if facts.host_memory is not None else ""
     before = tried[: tried.index(best)]
     if best.fits is False:
         least = "even the choice with the lowest memory does not fit" if len(tried) > 1 else "it does not fit"
-        return f"{least}: {takes}. Use more GPUs, or train adapters (dslint estimate --lora-rank)"
+        return f"{least}: {takes}. Use more GPUs, or train adapters (--lora-rank)"
     said = f"{takes}{'' if best.fits else '; it may not fit'}"
     if before:
         last = before[-1]

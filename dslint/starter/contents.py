@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from dslint.facts import Facts, Integration
 from dslint.memory.shapes import Model
 from dslint.schemas.auto import FILLED
-from dslint.starter.choice import Choice, choose
+from dslint.starter.choice import Choice, Wanted, choose
 
 LEARNING_RATE = 2e-5
 """A common value for fine-tuning."""
@@ -18,22 +18,23 @@ BUCKET, LARGE_BUCKET = 500_000_000, 0.1
 
 
 class Starter(NamedTuple):
-    """A config, the reasons for its values by dotted path, and notes about the program."""
+    """A config, the reasons for its values by dotted path, and notes about the program. `fits`: whether the model fits (None: unknown)."""
 
     config: dict[str, Any]
     reasons: dict[str, str]
     notes: tuple[str, ...]
+    fits: bool | None = None
 
 
-def start(facts: Facts, model: Model | None = None, stage: int | None = None) -> Starter:
+def start(facts: Facts, model: Model | None = None, wanted: Wanted = Wanted()) -> Starter:  # noqa: B008 - it is immutable
     """A starter config.
 
     Args:
         facts: the facts; `integration` is required.
         model: the model, if known.
-        stage: the ZeRO stage, if given.
+        wanted: ZeRO stage, tokens per sample and micro batch size, if given.
     """
-    choice = choose(facts, model, stage, lambda one: contents(facts, one).config)
+    choice = choose(facts, model, wanted, lambda one: contents(facts, one).config)
     return contents(facts, choice)
 
 
@@ -67,7 +68,7 @@ def contents(facts: Facts, choice: Choice) -> Starter:
         notes.append(f"Enable activation checkpointing: {_CHECKPOINTING[integration]}.")
     if choice.stage == 3 and integration in _PARTITIONED:
         notes.append(f"Build the model {_PARTITIONED[integration]}, so that no GPU needs to hold the whole model.")
-    return Starter(config, reasons, tuple(notes))
+    return Starter(config, reasons, tuple(notes), choice.fits)
 
 
 _CHECKPOINTING = {
@@ -91,7 +92,8 @@ def _about_batch(choice: Choice) -> list[str]:
 
 def _batch(put: Any, choice: Choice) -> None:
     fits = f"the largest power of two up to 16 that fits{' with activation checkpointing' if choice.checkpointing else ''}"
-    why = fits if choice.largest else "the smallest; raise it while it fits, because larger ones use the GPU better"
+    smallest = "the smallest; raise it while it fits, because larger ones use the GPU better"
+    why = fits if choice.largest else smallest if choice.micro_batch == 1 else "as given"
     put("train_micro_batch_size_per_gpu", choice.micro_batch, f"samples per GPU at a time: {why}")
     put("gradient_accumulation_steps", 1, "raise it for a larger batch: train_batch_size is micro batch size x this x number of GPUs")
     put("gradient_clipping", 1.0, "gradients above this norm are scaled down, so that a bad batch does not damage the weights")

@@ -24,6 +24,7 @@ from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
 from dslint.registry.rules import loaded_rules
 from dslint.source.parse import parse
+from dslint.starter.choice import Wanted
 from dslint.starter.contents import start
 from dslint.starter.text import as_hjson, as_json
 from tests.command import ROOT, dslint
@@ -74,7 +75,7 @@ def test_check_finds_nothing(
 def test_a_given_stage_is_kept(integration: Integration, stage: int) -> None:
     for model, (world_size, gpu) in product(MODELS, MACHINES):
         given = facts(integration, NEWEST, world_size, gpu)
-        config = start(given, model_of(ModelRequest(model)).model if model else None, stage).config
+        config = start(given, model_of(ModelRequest(model)).model if model else None, Wanted(stage)).config
         assert config["zero_optimization"]["stage"] == stage
         result = lint_text(json.dumps(config), "ds_config.json", given, RULES)
         assert result is not None
@@ -89,7 +90,7 @@ def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size
     assert given.gpu_memory is not None
 
     def fits(stage: int | None) -> tuple[int, bool]:
-        starter = start(given, shape, stage)
+        starter = start(given, shape, Wanted(stage))
         config = resolve(parse(as_json(starter)), given)
         checkpointed = any("checkpoint" in note for note in starter.notes)
         workload = Workload(min(2048, shape.positions or 2048), checkpoint_every=int(checkpointed), zero_init=True)
@@ -100,9 +101,33 @@ def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size
     chosen, chosen_fits = fits(None)
     if chosen_fits:
         assert "offload_optimizer" in start(given, shape).config["zero_optimization"] or not any(
-            fits(stage)[1] and "offload_optimizer" not in start(given, shape, stage).config["zero_optimization"]
+            fits(stage)[1] and "offload_optimizer" not in start(given, shape, Wanted(stage)).config["zero_optimization"]
             for stage in range(1, chosen)
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--gpu=a100", "--world-size=8"), 0),
+        (("--gpu=t4", "--world-size=1", "--host-memory=64GiB"), 4),
+        (("--gpu=rtx4090", "--world-size=1", "--host-memory=32GiB"), 4),
+        (("--gpu=rtx4090", "--world-size=1", "--lora-rank=16", "--host-memory=64GiB"), 0),
+        (("--gpu=a100", "--world-size=8", "--seq-len=131072", "--micro-batch=64"), 4),
+    ],
+)
+def test_what_does_not_fit_is_said_first_and_by_the_exit_code(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
+    done = dslint("init", tmp_path / "ds.json", "--isolated", "--integration=transformers", "--model=llama-3-8b", *options)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("This config does not fit") is (code == 4)
+
+
+def test_the_samples_that_are_given_are_estimated(tmp_path: Path) -> None:
+    options = ("--integration=deepspeed", "--model=gpt2", "--gpu=a100", "--world-size=8", "--seq-len=512", "--micro-batch=3")
+    done = dslint("init", tmp_path / "ds.json", "--isolated", *options)
+    assert done.returncode == 0
+    assert json.loads((tmp_path / "ds.json").read_text(encoding="utf-8"))["train_micro_batch_size_per_gpu"] == 3
+    assert "3 samples of 512 tokens" in " ".join(done.stderr.split())
 
 
 def test_host_memory_bounds_the_offload() -> None:
