@@ -13,7 +13,7 @@ from dslint.cli.options import color_option, show_page, terminal_width, wants_co
 from dslint.cli.workload import open_workload, workload_options
 from dslint.config import Config, resolve
 from dslint.facts.gpus import size
-from dslint.memory.costs import Speeds
+from dslint.memory.costs import speeds_of
 from dslint.memory.fit import Goal, Search
 from dslint.memory.plan import Plan
 from dslint.memory.requests import planned
@@ -42,6 +42,12 @@ class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click
 @workload_options
 @click.option("--limit", type=LimitType(), metavar="SIZE", help="The memory limit of a GPU.  [default: the memory of the GPU]")
 @click.option("--pcie", type=Rate(), default="25GB/s", show_default=True, help="The bandwidth between GPU and host.")
+@click.option(
+    "--interconnect",
+    type=Rate(),
+    metavar="RATE",
+    help="The bandwidth between the GPUs of a machine.  [default: 200GB/s for GPUs with NVLink, else that of --pcie]",
+)
 @click.option("--nvme", type=Rate(), default="6GB/s", show_default=True, help="The bandwidth of a machine's NVMe disks.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
 @color_option
@@ -51,6 +57,7 @@ def command(
     said: dict[str, Any],
     limit: int | str | None,
     pcie: float,
+    interconnect: float | None,
     nvme: float,
     output_format: str,
     color: str,
@@ -77,7 +84,7 @@ def command(
         config = resolve(parse(text), context)
         return config, planned(config, found.model, {**opened.said, **otherwise}, found.assumed)
 
-    speeds = Speeds()._replace(pcie=pcie, nvme=nvme)
+    speeds = speeds_of(facts.gpu, pcie, nvme, interconnect)
     fit = Search(text_of(loaded.document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))
     if output_format == "json":
         click.echo(fit_page.as_json(fit, facts, speeds))

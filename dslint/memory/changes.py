@@ -36,7 +36,7 @@ ON_HOST = ("adam", "adamw", "adagrad", "lion")
 class Change:
     """One change. `values` are written into the config, by path; `said` are options of the command that change with it, by name;
     `program` is what to do in the program. `tiles` is the number of pieces of large layers. `changes_training`: results differ, not only
-    the speed.
+    the speed. `rebuilds`: the model itself must be built in another way.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Change:
     note: str = ""
     tiles: int = 1
     changes_training: bool = False
+    rebuilds: bool = False
 
 
 def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterator[Change]:
@@ -63,6 +64,7 @@ def possible(config: Config, plan: Plan, model: Model, tiles: int = 1) -> Iterat
             f"memory-centric tiling, {TILES} pieces",
             program=f"replace the largest linear layers with deepspeed.zero.TiledLinear(..., in_splits=1, out_splits={TILES})",
             tiles=TILES,
+            rebuilds=True,
         )
 
 
@@ -142,6 +144,10 @@ def _stages(config: Config, plan: Plan) -> Iterator[Change]:
         for stage in stages:
             if stage > 1:
                 yield Change(f"ZeRO stage {stage} with optimizer offload to CPU", (("zero_optimization.stage", stage), *to_host))
+    elif plan.stage < 3:
+        # Parameter offload requires stage 3.
+        to_host = tuple(_section(config, "zero_optimization.offload_param", device=HOST, pin_memory=True))
+        yield Change("ZeRO stage 3 with parameter offload to CPU", (("zero_optimization.stage", 3), *to_host))
 
 
 def _offload(config: Config, plan: Plan) -> Iterator[Change]:
@@ -201,4 +207,4 @@ def _tensor(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
         if plan.local % size or plan.replicas % size or any(number % size for number in heads):
             continue
         program = f"model = deepspeed.tp_model_init(model, tp_size={size}, dtype=...), and the same batch for the {size} ranks of a group"
-        yield Change(f"tensor parallel {size}", (("tensor_parallel.autotp_size", size),), program=program)
+        yield Change(f"tensor parallel {size}", (("tensor_parallel.autotp_size", size),), program=program, rebuilds=True)

@@ -28,6 +28,18 @@ class Speeds(NamedTuple):
     memory: float = 150e9
 
 
+LINKED = frozenset(
+    {"p100", "v100", "v100-16gb", "a100", "a100-40gb", "a800", "h100", "h800", "h20", "gh200", "h200", "b200", "mi250x", "mi300x"}
+)
+"""GPUs that are usually sold with a direct link between those of a machine (NVLink, Infinity Fabric). The others use PCIe."""
+
+
+def speeds_of(gpu: Gpu | None, pcie: float, nvme: float, within: float | None = None) -> Speeds:
+    """The speeds of machines with this GPU. `within` is the speed between the GPUs of a machine, if it is known."""
+    linked = gpu is None or gpu.name in LINKED
+    return Speeds(pcie=pcie, nvme=nvme, within=within or (Speeds().within if linked else pcie))
+
+
 class Work(NamedTuple):
     """The work of one rank for one optimizer step: operations (`again` of them recomputed), collective operations, and bytes over each
     link. `adam` is the bytes that the CPU optimizer reads and writes.

@@ -136,10 +136,11 @@ class Search:
         fit.tried = len(self.known)
         return fit
 
-    def _rank(self, way: Variant, goal: Goal) -> tuple[bool, bool, float]:
-        """The sort key: unchanged training first, then certain fit, then speed; each further change must gain 5 %."""
+    def _rank(self, way: Variant, goal: Goal) -> tuple[bool, bool, bool, float]:
+        """The sort key: unchanged training first, then the same model, then certain fit, then speed; each further change must gain 5 %."""
         slow = way.lasts.total * (1 + 0.05 * (len(way.changes) - 1))
-        return way.changes_training, not goal.certain(way.found), slow
+        rebuilds = any(change.rebuilds for change in way.changes)
+        return way.changes_training, rebuilds, not goal.certain(way.found), slow
 
     def _helps(self, after: Variant, before: Variant) -> bool:
         return after.peak < before.peak - 2**20 or after.found.host_of_node < before.found.host_of_node

@@ -119,6 +119,8 @@ def _batch(r: _Reading, world: int, micro_batch: int | None, accumulation: int |
 def _offload(r: _Reading, stage: int) -> dict[str, Any]:
     """Where optimizer and parameters are, and the buffers of offload."""
     optimizer = _device(r, "offload_optimizer") if stage else None
+    if optimizer == NVME and stage < 3:
+        optimizer = HOST  # stages 1 and 2 offload to the host, whatever the device
     parameters = _device(r, "offload_param") if stage == 3 else None
     return {
         "optimizer_device": optimizer,

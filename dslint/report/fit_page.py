@@ -138,7 +138,8 @@ def _table(fit: Fit, style: Style) -> list[str]:
 
 def _small_print(fit: Fit, speeds: Speeds, style: Style) -> list[str]:
     words = (
-        "Ranking: first changes that keep training the same, then those that fit even at the high end of their range, then the fastest. "
+        "Ranking: first changes that keep training the same, then those that keep the model as it is built, then those that fit even at "
+        "the high end of their range, then the fastest. "
         "Peaks are those of dslint estimate, with its allowance for context and fragmentation; host memory is per machine, in GiB. Step "
         f"times assume 40 % of the GPU's peak FLOPS, {speeds.pcie / 1e9:g} GB/s over PCIe, {speeds.nvme / 1e9:g} GB/s of NVMe per machine, "
         f"{speeds.within / 1e9:g} GB/s between GPUs of a machine and {speeds.between / 1e9:g} GB/s between machines. "

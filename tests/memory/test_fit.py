@@ -12,7 +12,7 @@ from dslint.config import Config, resolve
 from dslint.facts import Facts
 from dslint.facts.gpus import GIB, GPUS
 from dslint.facts.known_models import preset
-from dslint.memory.costs import Speeds
+from dslint.memory.costs import Speeds, speeds_of
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape
 from dslint.memory.fit import ENOUGH_ROOM, Fit, Goal, Search, written
@@ -80,6 +80,42 @@ def test_combinations_where_one_change_is_not_enough() -> None:
             rest = tuple(other for other in way.changes if other is not change)
             shorter = search(BASE, name="llama-3-70b").make(rest)
             assert shorter is None or shorter.found.verdict(80 * GIB) not in ENOUGH_ROOM
+
+
+def test_one_gpu_is_no_dead_end(tmp_path: Path) -> None:
+    """At stage 2 with the optimizer offloaded, only stage 3 frees more; NVMe holds what the host cannot."""
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    (tmp_path / "ds.json").write_text(
+        json.dumps({**BASE, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "zero_optimization": zero}),
+        encoding="utf-8",
+    )
+    options = ("--world-size=1", "--gpu=rtx4090", "--host-memory=128GiB", "--seq-len=2048", "--output-format=json")
+    done = dslint("fit", tmp_path / "ds.json", "--isolated", "--model=qwen2.5-7b", *options)
+    assert done.returncode == 0
+    best = json.loads(done.stdout)["ways"][0]
+    assert "ZeRO stage 3 with parameter offload to CPU" in best["changes"]
+    assert "optimizer offload to NVMe" in best["changes"]
+    assert best["host_node"] < 128 * GIB
+
+
+def test_stages_below_3_offload_to_the_host_even_if_nvme_is_written() -> None:
+    def planned(device: str) -> Plan:
+        zero = {"stage": 2, "offload_optimizer": {"device": device, "nvme_path": "/local"}}
+        return search({**BASE, "zero_optimization": zero}).base.found.plan
+
+    assert planned("nvme").optimizer_device == planned("cpu").optimizer_device == "cpu"
+
+
+def test_changes_that_rebuild_the_model_come_last() -> None:
+    ways = fit(BASE).ways
+    order = [(way.changes_training, any(change.rebuilds for change in way.changes)) for way in ways]
+    assert order == sorted(order)
+
+
+def test_gpus_without_a_direct_link_talk_over_pcie() -> None:
+    assert speeds_of(GPUS["a6000"], 25e9, 6e9).within == 25e9
+    assert speeds_of(GPUS["a100"], 25e9, 6e9).within == Speeds().within
+    assert speeds_of(GPUS["a6000"], 25e9, 6e9, 56e9).within == 56e9
 
 
 def test_what_is_not_needed() -> None:
