@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from difflib import unified_diff
 from typing import Any
 
 from dslint.facts import Facts
 from dslint.facts.gpus import in_words
 from dslint.memory.costs import Speeds, differences
-from dslint.memory.fit import Fit, Variant
+from dslint.memory.fit import Fit, Room, Variant
 from dslint.report.estimate_page import gib, verdict
 from dslint.report.style import Style, visible_lines, wrap
 
@@ -28,6 +29,8 @@ def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str
     ]
     for sentence in _not_needed(fit):
         lines += ["", *wrap(sentence, style.width)]
+    if fit.room is not None:
+        lines += ["", *wrap(_room(fit.room, fit), style.width)]
     if not fit.fits:
         for number, way in enumerate(fit.ways[:SHOWN], 1):
             lines += ["", *_way(number, way, fit, speeds, path, style)]
@@ -47,6 +50,15 @@ def _verdict(fit: Fit, facts: Facts) -> str:
             f"{in_words(goal.host or 0)}: the kernel would kill the job with exit code -9."
         )
     return words
+
+
+def _room(room: Room, fit: Fit) -> str:
+    """What free memory allows, as sentences."""
+    plan = fit.base.found.plan
+    batch = f"The largest micro batch size that certainly fits is {room.micro_batch:,}"
+    if room.micro_batch > plan.micro_batch:
+        batch += f" (instead of {plan.micro_batch:,}: about {100 * room.faster:.0f} % more tokens per second)"
+    return f"{batch}; the longest samples, with micro batch size {plan.micro_batch:,}, have {room.length:,} tokens."
 
 
 def _not_needed(fit: Fit) -> list[str]:
@@ -163,6 +175,7 @@ def as_json(fit: Fit, facts: Facts, speeds: Speeds) -> str:
         "ways": [_variant(way, fit, speeds) for way in fit.ways],
         "singles": [_variant(way, fit, speeds) for way in fit.singles],
         "not_needed": [_variant(way, fit, speeds) for way in fit.lesser],
+        "room": None if fit.room is None else asdict(fit.room),
         "tried": fit.tried,
     }
     return json.dumps(data, indent=2)

@@ -82,6 +82,21 @@ def test_combinations_where_one_change_is_not_enough() -> None:
             assert shorter is None or shorter.found.verdict(80 * GIB) not in ENOUGH_ROOM
 
 
+def test_free_memory_is_room_for_more() -> None:
+    looked = search(BASE, name="llama-3.2-1b", checkpoint_every=1, loss_chunk=1024)
+    goal = Goal(80 * GIB)
+    room = looked.run(goal).room
+    assert room is not None
+    plan = looked.base.found.plan
+    assert room.micro_batch > plan.micro_batch
+    assert room.faster >= 0
+    for name, value in (("micro_batch", room.micro_batch), ("length", room.length)):
+        assert goal.certain(estimate(looked.model, plan.but(**{name: value})))
+        more = estimate(looked.model, plan.but(**{name: 2 * value}))
+        assert not goal.certain(more) or 2 * value > (looked.model.positions or 0)
+    assert fit(BASE).room is None
+
+
 def test_one_gpu_is_no_dead_end(tmp_path: Path) -> None:
     """At stage 2 with the optimizer offloaded, only stage 3 frees more; NVMe holds what the host cannot."""
     zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
