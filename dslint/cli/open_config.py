@@ -30,7 +30,7 @@ def open_config(path: str, finder: Finder) -> Loaded:
 
 
 def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
-    """Open a config as `open_config` does, with the training arguments beside it, if a training file or command was named."""
+    """Open a config as `open_config` does, with its training arguments, if a training file or command was named."""
     arguments = None
     try:
         text = read_stdin() if path == "-" else read(path)

@@ -51,7 +51,7 @@ class Choice(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What the user wants: ZeRO stage, tokens per sample, micro batch size. None: dslint chooses."""
+    """Choices of the user: ZeRO stage, tokens per sample, micro batch size. None: dslint chooses."""
 
     stage: int | None = None
     length: int | None = None
@@ -76,7 +76,7 @@ def choose(facts: Facts, model: Model | None, wanted: Wanted, written: Written) 
     Args:
         facts: the facts. Without world size and GPU memory nothing is computed, and a common default is chosen.
         model: the model, if known.
-        wanted: what the user wants.
+        wanted: choices of the user.
         written: returns the config of a choice.
     """
     memory = facts.gpu_memory
