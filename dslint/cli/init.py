@@ -124,7 +124,7 @@ def _report(path: str, starter: Starter, facts: Facts, found: FoundModel | None)
     ranks = f", {facts.world_size} GPU{'s' if facts.world_size != 1 else ''}" if facts.world_size else ""
     memory = f" of {in_words(facts.gpu_memory)}" if facts.gpu_memory and ranks else ""
     name = "" if path == "-" else f"{shown(path)}: "
-    lines = ["This config does not fit: see the reason of zero_optimization.stage.", ""] if starter.fits is False else []
+    lines = ["This config does not fit in memory: see the reason of the stage.", ""] if starter.fits is False else []
     lines += wrap(f"{name}a config for {facts.integration.label}, DeepSpeed {facts.deepspeed}{ranks}{memory}", width)
     for key, why in starter.reasons.items():
         lines += ["", f"  {key}: {_literal(starter.config, key)}", *("    " + line for line in wrap(why, width - 4))]
