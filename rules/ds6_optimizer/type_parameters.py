@@ -15,8 +15,11 @@ from dslint.rules.helpers.parameters import implementation, meant_parameter, res
 from dslint.rules.helpers.schedule import SCHEDULERS_DOCS
 from dslint.schemas.auto import FILLED
 from dslint.schemas.typed import find_type
-from dslint.source.change import Rename
+from dslint.source.change import Rename, Set
 from dslint.source.tree import Mapping
+
+RATES_OF_WARMUP = ("warmup_min_lr", "warmup_max_lr")
+"""Parameters of WarmupLR and WarmupDecayLR that are rates."""
 
 OTHER_NAMES = {"learning_rate": "lr", "epsilon": "eps", "wd": "weight_decay", "beta1": "betas", "beta2": "betas"}
 """Names of parameters in other libraries, with their names here."""
@@ -60,6 +63,9 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
                 if other in entry["params"]:
                     yield _named_otherwise(config, section, name, str(other))
                     continue
+                if config.value("scheduler.type") == "WarmupCosineLR" and section == "scheduler" and name in RATES_OF_WARMUP:
+                    yield _rate_of_cosine(config, name)
+                    continue
                 yield Finding(
                     (section, "params", name),
                     _no_such_parameter(config, section, name),
@@ -69,6 +75,24 @@ def unknown_parameter(config: Config) -> Iterator[Finding]:
                     if close is None or close.sure
                     else None,
                 )
+
+
+def _rate_of_cosine(config: Config, name: str) -> Finding:
+    """The finding for a learning rate among the parameters of WarmupCosineLR, which takes shares of the optimizer's rate instead."""
+    path = ("scheduler", "params", name)
+    peak, rate = config.literal("optimizer.params.lr"), config.literal(path)
+    known = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (peak, rate)) and peak > 0
+    fix = None
+    if name == "warmup_max_lr":
+        advice = 'Write the peak as "lr" of the optimizer.'
+        fix = without(config, path) if known and rate == peak else None
+    else:
+        ratio = f"{rate / peak:.6g}" if known else "its share of the peak"
+        advice = f'Write "warmup_min_ratio": {ratio}.'
+        if known and not config.has("scheduler.params.warmup_min_ratio"):
+            changes = (Rename(path, "warmup_min_ratio"), Set(path, ratio))
+            fix = FixPlan(f'write "warmup_min_ratio": {ratio}', changes, Applicability.SAFE)
+    return Finding(path, _no_such_parameter(config, "scheduler", name), help=advice, on="key", fix=fix)
 
 
 def _no_such_parameter(config: Config, section: str, name: str) -> str:

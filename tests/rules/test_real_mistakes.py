@@ -78,6 +78,16 @@ def test_the_norm_of_clipping_is_written_once() -> None:
     assert fixed(twice, Applicability.SAFE) == BATCH | {"gradient_clipping": 1.0, "optimizer": ADAMW}
 
 
+def test_rates_of_a_cosine_schedule_become_shares_of_the_optimizers_rate() -> None:
+    def schedule(**params: float) -> dict[str, Any]:
+        return {"optimizer": ADAMW, "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 9000, **params}}}
+
+    shares = BATCH | schedule(warmup_min_ratio=0.1)
+    assert fixed(schedule(warmup_min_lr=1e-5, warmup_max_lr=1e-4), Applicability.SAFE) == shares
+    other = schedule(warmup_max_lr=3e-4)
+    assert fixed(other, Applicability.SAFE, Applicability.UNSAFE) == BATCH | other  # which of the two rates is meant?
+
+
 def test_one_disk_device_for_both_sections_is_one_finding() -> None:
     disk = {"device": "nvme", "nvme_path": "/dev/nvme1n1"}
     (found,) = of_rule("DS506", {"optimizer": ADAMW, "zero_optimization": {"stage": 3, "offload_optimizer": disk, "offload_param": disk}})
