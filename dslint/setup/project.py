@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 
 from dslint.setup.files import SKIPPED_DIRECTORIES
 from dslint.source.read import ReadError, read
@@ -13,6 +13,9 @@ from dslint.source.read import ReadError, read
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
 _MOST_FILES = 10_000
 _LARGEST = 400_000
+
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)\b([^\n#]*)", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 
 
 class Project:
@@ -47,9 +50,17 @@ class Project:
 
     def importers_of(self, path: str) -> list[str]:
         """The programs that may import a program: its module is named in a line that imports."""
-        module = _module(path)
-        line = re.compile(rf"^[ \t]*(?:from|import)\b[^\n#]*\b{re.escape(module)}\b", re.MULTILINE)
-        return [one for one in self.programs if one != path and module in self.text(one) and line.search(self.text(one))]
+        return [one for one in self._importers.get(_module(path), ()) if one != path]
+
+    @cached_property
+    def _importers(self) -> dict[str, list[str]]:
+        """The programs by each word in their lines that import."""
+        found: dict[str, list[str]] = {}
+        for path in self.programs:
+            words = {word for line in _IMPORT.findall(self.text(path)) for word in _WORD.findall(line)}
+            for word in words:
+                found.setdefault(word, []).append(path)
+        return found
 
 
 def _module(path: str) -> str:

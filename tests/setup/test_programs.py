@@ -239,6 +239,7 @@ REASONS = {
     "from elsewhere import make\ndeepspeed.initialize(config=make())": "elsewhere.make",
     "from elsewhere import make\nds = make()\nds['a'] = 1\ndeepspeed.initialize(config=ds)": "a part of the DeepSpeed config",
     "deepspeed.initialize(config={'a': 1})\nsys.exit(0)!!": "line 4 is not Python",
+    "import transformers as t\nclass A(t.TrainingArguments):\n    x: int = 1\nt.HfArgumentParser((A,)).parse_args_into_dataclasses()": "--deepspeed",
 }
 
 

@@ -30,6 +30,8 @@ def read_program(text: str, path: str, shown: str, given: Context, *, named: boo
     if not found.calls:
         if not not_judged and not named:
             return None
+        if found.parses_arguments and not found.unread:
+            not_judged.append(NotJudged("the DeepSpeed config, if any, is given at launch with --deepspeed. Check the launch script."))
         note = not_judged[0].reason if not_judged else "no call in this program passes a DeepSpeed config; not checked."
         return Read(FileKind.UNRELATED, found.document, note=note, not_judged=not_judged)
     setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in found.calls]

@@ -100,8 +100,10 @@ OF_PARSER: dict[str, Callable[[Functions, Object, CallOf], Value]] = {
 
 def class_parser(follower: Functions, call: CallOf) -> Value:
     """`HfArgumentParser(classes)`."""
-    kinds = call.get("dataclass_types", 0)
-    return Object("classes", follower.journal.cells(), about=[one.value for one in kinds.items] if isinstance(kinds, Row) else [kinds])
+    given = call.get("dataclass_types", 0)
+    kinds = [one.value for one in given.items] if isinstance(given, Row) else [given]
+    follower.parsed += [kind for kind in kinds if kind is not None]
+    return Object("classes", follower.journal.cells(), about=kinds)
 
 
 def _parse_classes(follower: Functions, parser: Object, call: CallOf) -> Value:

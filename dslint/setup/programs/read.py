@@ -15,9 +15,9 @@ from dslint.setup.programs.cells import DATABRICKS, Cell, as_python, cells_of
 from dslint.setup.programs.expressions import Exhausted
 from dslint.setup.programs.follow import Follower
 from dslint.setup.programs.notes import Call, Unread
-from dslint.setup.programs.record import Recorder
+from dslint.setup.programs.record import TRAINER_CLASSES, Recorder
 from dslint.setup.programs.sources import Source, Sources
-from dslint.setup.programs.values import Flag, Function, Opaque, Plain, Scope, Table
+from dslint.setup.programs.values import Class, Flag, Function, Library, Opaque, Plain, Scope, Table, Value
 from dslint.source.ranges import range_of
 from dslint.source.tree import Comment, Document, Mapping, Span
 from dslint.source.unknown import UNKNOWN
@@ -27,6 +27,7 @@ _CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
 
 _STEPS_PER_NODE = 20
 _FEWEST_STEPS = 20_000
+_DEEPEST = 10
 
 
 Flags: TypeAlias = dict[str, Flag]
@@ -49,6 +50,8 @@ class PythonFile:
     sources: Sources = field(default_factory=Sources)
     broken: list[SourcedValue] = field(default_factory=list)
     """The first line that is not Python, of the program or of each cell."""
+    parses_arguments: bool = False
+    """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
 
     def program_of(self, call: Call | Unread) -> Program:
         """The program as it is for one of its calls."""
@@ -103,13 +106,23 @@ def read_python(text: str, shown: str, path: str | None = None, flags: Flags | N
             parts.append((source, tree))
     if not parts:
         return None
-    _follow(parts, sources, recorder, flags or {})
+    parsed = _follow(parts, sources, recorder, flags or {})
     documents = {one.shown: Document(one.original, None, comments=one.comments(), language=_language(one)) for one in sources.all}
     first = sources.all[0]
     document = documents[first.shown] if not first.is_cell else Document(text, None, language="text")
     broken = [_broken(one, documents[one.shown]) for one in sources.all if one.broken and one.path == path]
     program = _program(recorder, shown)
-    return PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, documents, sources, broken)
+    found = PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, documents, sources, broken)
+    found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
+    return found
+
+
+def _is_trainers(kind: Value, depth: int = 0) -> bool:
+    """Whether a class is the Trainer's `TrainingArguments`, or inherits from it."""
+    if isinstance(kind, Library):
+        name = kind.name.rpartition(".")[2]
+        return name.endswith("TrainingArguments") or name in TRAINER_CLASSES
+    return isinstance(kind, Class) and depth < _DEEPEST and any(_is_trainers(base, depth + 1) for base in kind.bases)
 
 
 def _broken(source: Source, document: Document) -> SourcedValue:
@@ -123,7 +136,8 @@ def _language(source: Source) -> str:
     return "json" if source.shown.endswith(".json") else "python"
 
 
-def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder, flags: Flags) -> None:
+def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder, flags: Flags) -> list[Value]:
+    """Follow a program. Returns the classes that it parses the command line into."""
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(1 for _, tree in parts for _ in ast.walk(tree))
     follower = Follower(sources, recorder.receive, steps)
     recorder.enter = follower.enter
@@ -141,6 +155,7 @@ def _follow(parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: 
             _definitions(parts, follower, recorder, Scope(cells, parts[0][0]))
     except (Exhausted, RecursionError):
         recorder.finish()
+    return follower.parsed
 
 
 def _definitions(parts: list[tuple[Source, ast.Module]], follower: Follower, recorder: Recorder, scope: Scope) -> None:

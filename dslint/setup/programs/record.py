@@ -33,9 +33,10 @@ STRATEGY = frozenset(
 )
 """The arguments from which Lightning's strategy builds a config if it is given none."""
 
-_TRAINER_CLASSES = frozenset(
+TRAINER_CLASSES = frozenset(
     "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
 )
+"""TRL's classes of training arguments."""
 _TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer RewardTrainer".split())
 _MODEL_CLASS = re.compile(r"Model|For[A-Z]")
 """What the names of transformers' model classes contain, and those of tokenizers and configs do not."""
@@ -85,9 +86,7 @@ class Recorder:
             given = call.argument(_READERS[short], 0)
             self._tell_model(given, _READERS[short], "deepspeed" if short == "DeepSpeedConfig" else "transformers")
             return given.value if given else None
-        elif (
-            short.endswith("TrainingArguments") or short in _TRAINER_CLASSES or (short.endswith("Config") and "deepspeed" in call.keywords)
-        ):
+        elif short.endswith("TrainingArguments") or short in TRAINER_CLASSES or (short.endswith("Config") and "deepspeed" in call.keywords):
             sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
             self.take_arguments(call.keywords, sure=sure, complete=call.complete and not call.arguments)
         elif short == "from_pretrained" and name.startswith("transformers."):

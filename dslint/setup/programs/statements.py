@@ -42,6 +42,8 @@ class Statements(Expressions):
         """How many conditions that only the run knows are around the statement."""
         self.flags: dict[str, Flag] = {}
         """The flags that the program is launched with, by the names of their arguments."""
+        self.parsed: list[Value] = []
+        """The classes that the program parses the command line into."""
 
     def lookup_import(self, name: str, level: int, scope: Scope) -> Value:
         """The module that an import names."""
