@@ -65,7 +65,7 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
         if refused:
             outcome = 'LLaMA-Factory raises "Only 4-bit quantized model can use fsdp+qlora or auto device map"'
         elif eight:
-            outcome = "it cannot partition 8-bit weights"
+            outcome = "DeepSpeed cannot partition 8-bit weights"
         else:
             outcome = (
                 "it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type"
