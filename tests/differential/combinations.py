@@ -43,7 +43,7 @@ OF_THE_MACHINE = (
     "no answer in",
 )
 """Words of errors that depend on the machine, and on what is installed there."""
-OF_THE_MODEL = ("no attention projection", "not associated with a value")
+OF_THE_MODEL = ("no attention projection", "not associated with a value", "determine model policy")
 """Words of errors that depend on the model of the suite: three linear layers."""
 CLIENT = "with a client provided optimizer"
 """Words of the error that the suite's own optimizer brings about, where the config has none."""
