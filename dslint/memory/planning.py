@@ -154,8 +154,8 @@ def _buffers(r: _Reading, stage: int) -> dict[str, Any]:
 
 
 def _unmodelled(r: _Reading, stage: int) -> Iterator[tuple[str, float]]:
-    """Features that the estimate leaves out, and the share by which the peak may be higher: for Muon and ZenFlow rounded up from runs of
-    the real engine on a device that counts bytes, for torch_autocast a guess.
+    """Features that the estimate leaves out, and the share by which the peak may be higher: for Muon and ZenFlow rounded up from
+    differences to the real engine, for torch_autocast a guess.
     """
     if stage == 3 and str(r.config.value("optimizer.type")).lower() == "muon":
         yield "the buffers of Muon at stage 3", 0.6

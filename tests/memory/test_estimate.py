@@ -281,7 +281,7 @@ def test_a_png(config: Path, tmp_path: Path) -> None:
 
 def test_a_png_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(NoRenderer, match=r"dslint\[plot\]"):
+    with pytest.raises(NoRenderer, match=r"deepspeed-lint\[plot\]"):
         png("<svg/>")
 
 
