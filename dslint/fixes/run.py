@@ -87,13 +87,9 @@ def fix_files(targets: Sequence[Target], finder: Finder, options: FixOptions) ->
     """
     leading = [target for target in targets if is_setup(target.path)]
     others = [target for target in targets if not is_setup(target.path)]
-    files = {target: _fix_file(target, finder, options, ()) for target in leading}
+    files = {target: _fix_file(target, finder, options, {}) for target in leading}
     led = _led(leading, finder)
-    for target in others:
-        contexts: Sequence[Context] = led.get(normpath(shown(target.path)), ())
-        if not contexts and target.named:
-            contexts = contexts_of(target.path, finder.for_file(target.path).context)
-        files[target] = _fix_file(target, finder, options, contexts)
+    files |= {target: _fix_file(target, finder, options, led) for target in others}
     changed = options.write and any(file.fixed for target in others if isinstance(file := files[target], FixedFile))
     results: list[FileResult] = []
     for target in targets:
@@ -121,10 +117,18 @@ def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Context]]:
     return found
 
 
-def _fix_file(target: Target, finder: Finder, options: FixOptions, led: Sequence[Context]) -> FixedFile | list[FileResult]:
+def _contexts(target: Target, finder: Finder, led: dict[str, list[Context]]) -> Sequence[Context]:
+    """What is known in the trainings that lead to a target; those near a config that is named."""
+    found = led.get(normpath(shown(target.path)), [])
+    if found or not target.named or is_setup(target.path):
+        return found
+    return contexts_of(target.path, finder.for_file(target.path).context)
+
+
+def _fix_file(target: Target, finder: Finder, options: FixOptions, led: dict[str, list[Context]]) -> FixedFile | list[FileResult]:
     """The file with its fixes made, and written; only the results of linting it where it cannot be fixed."""
     try:
-        return _fix_readable(target, finder, options, led)
+        return _fix_readable(target, finder, options, _contexts(target, finder, led))
     except UserError:
         raise
     except Exception as error:  # noqa: BLE001 - as in `guarded`: the other files are still fixed

@@ -172,17 +172,22 @@ def as_read(name: str, value: Any) -> Any:
     return value
 
 
+def in_short(raw: str) -> str:
+    """A value as written, for messages: of a long one its beginning and its end, which for a path is the name of the file."""
+    if "\n" in raw:
+        return "..."
+    return raw if len(raw) <= 60 else f"{raw[:20]}...{raw[-37:]}"
+
+
 def given_at(document: Document, shown: str, path: Path, name: str, value: Any) -> SourcedValue | None:
     """The value at a path of a tree, read as the argument `name`."""
     found = document.lookup(path)
     if not isinstance(found, Member):
         return None
-    raw = found.value.raw if isinstance(found.value, Scalar) else "..."
-    written = raw if len(raw) <= 60 and "\n" not in raw else "..."
     return SourcedValue(
         as_read(name, value),
         found.key.value,
-        written,
+        in_short(found.value.raw) if isinstance(found.value, Scalar) else "...",
         shown,
         range_of(document, found.span),
         pointer(document.in_file(path)),

@@ -77,12 +77,21 @@ def _why(gathered: LoadedSetup) -> NotJudged:
     elif setup.config is not None:
         reason = f"{named}, which is not a DeepSpeed training config."
     elif link.value is UNKNOWN:
-        reason = f"{named}, which is only known at run time. Check the config directly."
+        reason = f"{named}, which is only known at run time. {_what_to_do(link.raw)}"
     elif is_outside(str(link.value), link.path):
         reason = f"{named}, which is outside this project. Check the config directly."
     else:
         reason = f"{named}, which does not exist in this project."
     return NotJudged(reason, link.range)
+
+
+def _what_to_do(raw: str) -> str:
+    """How to judge a config that a variable names: `$DS_CONFIG`, `${DS_CONFIG}/ds.json`."""
+    variable = raw.partition("$")[2].lstrip("{")
+    length = next((at for at, letter in enumerate(variable) if not (letter.isalnum() or letter == "_")), len(variable))
+    if not variable[:length].isidentifier():
+        return "Check the config directly."
+    return f"Pass --env {variable[:length]}=VALUE, or check the config directly."
 
 
 def follow_accelerate(gathered: LoadedSetup, path: str) -> None:

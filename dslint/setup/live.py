@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from dslint.setup.arguments import DEFAULTS, Arguments, SourcedValue
+from dslint.setup.arguments import DEFAULTS, Arguments, SourcedValue, in_short
 from dslint.setup.model import Setup
 from dslint.setup.training import ARGUMENTS, TRAINER
 from dslint.source.unknown import UNKNOWN
@@ -22,8 +22,8 @@ def arguments_of(args: object) -> Arguments:
         value = _as_in_a_file(getattr(args, name, UNKNOWN if name in DEFAULTS else None))
         if value is None or (name not in DEFAULTS and name in fields and value == _as_in_a_file(fields[name].default)):
             continue
-        raw = repr(value) if value is not UNKNOWN else "..."
-        values[name] = SourcedValue(value, name, raw if len(raw) <= 60 else "...", LIVE, empty=value in ("", 0, False))
+        raw = in_short(repr(value)) if value is not UNKNOWN else "..."
+        values[name] = SourcedValue(value, name, raw, LIVE, empty=value in ("", 0, False))
     return Arguments(TRAINER, LIVE, values, sure=True, complete=True)
 
 

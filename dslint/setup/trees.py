@@ -13,7 +13,7 @@ from dslint.facts import Integration
 from dslint.schemas.recognition import SECTIONS
 from dslint.setup.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.setup.arguments import NUMBERS_AND_SWITCHES, given_at
-from dslint.setup.files import find
+from dslint.setup.files import find, is_outside
 from dslint.setup.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setup.interpolation import interpolated
 from dslint.setup.model import Setup
@@ -235,4 +235,5 @@ def _said(gathered: LoadedSetup, what: str) -> str:
         return f"{what}; DeepSpeed config: {setup.link.raw}, which is only known at run time."
     if setup.config is not None:
         return f"{what}; DeepSpeed config: {setup.config}."
-    return f"{what}; DeepSpeed config: {setup.link.raw}, not found and not checked."
+    where = "outside this project" if is_outside(str(setup.link.value), setup.link.path) else "not found"
+    return f"{what}; DeepSpeed config: {setup.link.raw}, {where} and not checked."

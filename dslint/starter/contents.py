@@ -107,6 +107,7 @@ def _precision(put: Any, facts: Facts, notes: list[str]) -> None:
     if integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
         for one in ("bf16", "fp16"):
             put(f"{one}.enabled", "auto", f"filled by {integration.label}: {FILLED[integration][f'{one}.enabled']}")
+        _scale(put, facts)
     if old:
         notes.append(f"A {gpu} has a compute capability below 7.0, on which DeepSpeed trains only in fp32.")
         return
@@ -117,8 +118,17 @@ def _precision(put: Any, facts: Facts, notes: list[str]) -> None:
     )
     if integration is Integration.DEEPSPEED:
         put(f"{name}.enabled", True, why)  # noqa: FBT003 - a value
+        if name == "fp16":
+            _scale(put, facts)
     else:
         notes.append(f"Train in {name}: {_PRECISION[integration](name)}.")
+
+
+def _scale(put: Any, facts: Facts) -> None:
+    """The first loss scale, where ZeRO would start too high without it (`schemas/derive.py`)."""
+    if facts.deepspeed <= (0, 17, 0):
+        why = f"the first loss scale is 2**16; without the key, ZeRO of DeepSpeed {facts.deepspeed} starts at 2**32 and skips steps"
+        put("fp16.initial_scale_power", 16, why)
 
 
 _PRECISION: dict[Integration | None, Any] = {

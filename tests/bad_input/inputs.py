@@ -22,7 +22,8 @@ from dslint.lint.files import lint_given
 from dslint.lint.results import FileResult
 from dslint.memory.estimate import estimate
 from dslint.memory.numbers import of_numbers
-from dslint.memory.plan import Workload, make_plan
+from dslint.memory.plan import Workload
+from dslint.memory.planning import make_plan
 from dslint.settings import Finder, Layer, Settings
 from dslint.settings.sources import read_file
 from dslint.setup.hostfile import slots_of

@@ -132,9 +132,10 @@ def test_an_upgrade_says_only_what_changes(tmp_path: Path) -> None:
         done = dslint("check", "ds.json", "--deepspeed", upgrade, "--output-format", "json", cwd=tmp_path)
         return [d["code"] for d in json.loads(done.stdout)["diagnostics"]]
 
-    assert codes("0.14.5..0.19.8") == ["DS109"]
-    assert codes("0.14.5..") == ["DS109"]
-    assert codes("0.14.5..0.19.7") == []
+    assert codes("0.14.5..0.19.8") == ["DS109", "DS116"]
+    assert codes("0.14.5..") == ["DS109", "DS116"]
+    assert codes("0.14.5..0.19.7") == ["DS116"]
+    assert codes("0.16.9..0.19.7") == []
     assert dslint("check", "ds.json", "--deepspeed", "0.19.8..0.14.5", cwd=tmp_path).returncode == 2
     assert dslint("check", "ds.json", "--deepspeed", "0.8.0..0.14.5", cwd=tmp_path).returncode == 2
 

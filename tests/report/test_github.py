@@ -69,7 +69,7 @@ def test_the_log_is_the_full_report_and_holds_no_commands() -> None:
     commands, log = read(written(hostile(), "github"))
     assert {c.name for c in commands} == {"warning"}
     assert "\n".join(log) == written(hostile(), "full")
-    assert "::set-env name=X::y" in log
+    assert any(line.endswith("set-env name=X::y") and not line.startswith("::") for line in log)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dslint.schemas.recognition import TELLING_KEYS
-from dslint.setup.arguments import Arguments, SourcedValue, as_read
+from dslint.setup.arguments import Arguments, SourcedValue, as_read, in_short
 from dslint.setup.programs.calls import Argument, CallOf
 from dslint.setup.programs.made import of_name, of_plugin, of_strategy
 from dslint.setup.programs.notes import Call, Facts, Unread
@@ -308,7 +308,7 @@ class Recorder:
         if "\n" in source.written(Span(begin, span.start)):
             begin = span.start
         place = Span(begin - source.base, span.end - source.base)
-        return SourcedValue(value, name, raw if len(raw) <= 60 and "\n" not in raw else "...", source.shown, range_of(document, place))
+        return SourcedValue(value, name, in_short(raw), source.shown, range_of(document, place))
 
 
 def _known_options(value: Value) -> list[Value]:
