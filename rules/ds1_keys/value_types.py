@@ -27,6 +27,7 @@ MODEL = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"
 NO_WORDS = ("false", "no", "off", "none", "null", "never", "disabled", "auto", "f", "n")
 """Words that say no, and "auto", which leaves the choice to a loader."""
 
+SAFE_MODULES = "torch_autocast.lower_precision_safe_modules"
 CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
 
 
@@ -44,6 +45,7 @@ CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
 @bad(f'{{{MINIMAL}, "zero_optimization": "stage2"}}', at="zero_optimization")
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": ["0.9", "0.999"]}}}}}}', at="optimizer.params.betas")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
+@good(f'{{{MINIMAL}, "torch_autocast": {{"enabled": false, "lower_precision_safe_modules": "torch.nn.Linear"}}}}')
 def wrong_type(config: Config) -> Iterator[Finding]:
     """A value has a type that DeepSpeed cannot use.
 
@@ -59,6 +61,12 @@ def wrong_type(config: Config) -> Iterator[Finding]:
             continue  # Accelerate overwrites it with infinity
         if violation.key == "data_types.buffer_dtype" and model_dtype(config) == "fp32":
             continue  # DeepSpeed reads it only with fp16 or bf16
+        if (
+            violation.key == SAFE_MODULES
+            and isinstance(config.literal(violation.path), str)
+            and config.value("torch_autocast.enabled") is False
+        ):
+            continue  # DeepSpeed imports the modules only with autocast
         if violation.raises and violation.key in RATES and lr_is_replaced(config):
             scheduler = config.value("scheduler.type")
             message = f"DeepSpeed never uses {config.name_of(violation.path)} {config.quote(violation.path)}: {scheduler} sets the rate before the first step."
@@ -260,6 +268,12 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of(ViolationKind.NOT_A_CHOICE):
         if violation.key == "data_types.buffer_dtype" and model_dtype(config) == "fp32":
             continue  # DeepSpeed reads it only with fp16 or bf16
+        if (
+            violation.key == SAFE_MODULES
+            and isinstance(config.literal(violation.path), str)
+            and config.value("torch_autocast.enabled") is False
+        ):
+            continue  # DeepSpeed imports the modules only with autocast
         if violation.raises:
             close = closest(config, violation)
             make_fix = unsafe if close == "none" else safe  # the writer of "gpu" may want another device than "none"
