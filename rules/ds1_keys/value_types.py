@@ -9,7 +9,7 @@ from dslint.config import Config, Violation, ViolationKind
 from dslint.config.coerce import is_kind
 from dslint.config.sections import default_of
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import closest, without, write
@@ -54,7 +54,7 @@ def wrong_type(config: Config) -> Iterator[Finding]:
 
     Write numbers without quotes. `5e8` is valid for an integer.
     """
-    for violation in config.violations_of(ViolationKind.WRONG_TYPE):
+    for violation in _violations(config, ViolationKind.WRONG_TYPE):
         if violation.key.startswith("aio.") and not any(to_nvme(config, section) for section in OFFLOAD_SECTIONS):
             continue  # nothing reads the section, which another rule reports
         if violation.key == "steps_per_print" and config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
@@ -81,6 +81,14 @@ def wrong_type(config: Config) -> Iterator[Finding]:
                 or (f"{meant.title[:1].upper()}{meant.title[1:]}." if meant else _whole_number(config, violation)),
                 fix=safe(f"write {word}", Set(violation.path, word)) if word else meant,
             )
+
+
+def _violations(config: Config, *kinds: ViolationKind) -> Iterator[Violation]:
+    """The violations of these kinds that the release does not suppress."""
+    for violation in config.violations_of(*kinds):
+        if violation.key == "sequence_parallel_size" and config.release < Release(0, 19, 3):
+            continue  # DeepSpeed goes on with a world size of 1
+        yield violation
 
 
 def _rejected(config: Config, violation: Violation, *, help: str | None, fix: FixPlan | None = None) -> Finding:  # noqa: A002 - the name that Finding has
@@ -170,7 +178,7 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
 
     Write `true` and `false` without quotes, and whole numbers for counts.
     """
-    for violation in config.violations_of(ViolationKind.WRONG_TYPE, ViolationKind.NULL):
+    for violation in _violations(config, ViolationKind.WRONG_TYPE, ViolationKind.NULL):
         if violation.raises or (violation.kind is ViolationKind.NULL and violation.consequence != ("truthy",)):
             continue
         node = config.node(violation.path)
@@ -237,7 +245,7 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
 
     Write a number in the range that the message gives, or remove the key to use its default.
     """
-    for violation in config.violations_of(ViolationKind.OUT_OF_RANGE, ViolationKind.FORBIDDEN):
+    for violation in _violations(config, ViolationKind.OUT_OF_RANGE, ViolationKind.FORBIDDEN):
         if violation.raises:
             default = default_of(violation.spec, config.release)
             known = is_kind(default, "int") or is_kind(default, "float")
@@ -265,7 +273,7 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
 
     Write one of the values that the message lists.
     """
-    for violation in config.violations_of(ViolationKind.NOT_A_CHOICE):
+    for violation in _violations(config, ViolationKind.NOT_A_CHOICE):
         if violation.key == "data_types.buffer_dtype" and model_dtype(config) == "fp32":
             continue  # DeepSpeed reads it only with fp16 or bf16
         if (
@@ -299,6 +307,6 @@ def null_value(config: Config) -> Iterator[Finding]:
 
     Remove the key to use its default.
     """
-    for violation in config.violations_of(ViolationKind.NULL):
+    for violation in _violations(config, ViolationKind.NULL):
         if violation.raises:
             yield _rejected(config, violation, help="Remove the key to use its default.", fix=without(config, violation.path))

@@ -45,7 +45,7 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
     size, passes = config.value(SIZE), config.value("compile.passes")
     if isinstance(passes, list) and "autosp" in passes:
         return  # this pass creates the groups
-    if config.has(SIZE) and size > 1 and not config.has(DATA_PARALLEL):
+    if isinstance(size, int) and size > 1 and config.has(SIZE) and not config.has(DATA_PARALLEL):
         ranks = config.facts.world_size
         data_parallel = str(ranks // size) if ranks and ranks % size == 0 else None
         yield Finding(

@@ -264,6 +264,8 @@ BY_HAND = [
 @pytest.mark.parametrize("key", BY_HAND, ids=dotted)
 def test_hand_read_keys_raise_while_parsing_exactly_where_the_table_says(deepspeed: Any, key: Key) -> None:
     spec = key_table.KEYS[dotted(key)]
+    if "read_with" in spec:
+        return  # nothing reads it here, without the key that it is read with
     for value in ("x", None, True, 2, 1.5, ["x"]):
         if isinstance(value, bool) and "bool_for" in spec:
             continue

@@ -63,8 +63,8 @@ def test_a_rule_page_shows_its_example_and_what_dslint_says(show: Open) -> None:
     assert '"offload_param": {"device": "cpu"}' in blocks[0]
     assert blocks[1].startswith("warning[DS501] offload-param-below-stage-3")
     assert page.locator("article pre").first.is_visible()
-    page.locator("article a", has_text="zero_optimization.stage").click()
-    page.locator("#zero_optimizationstage").wait_for(state="visible")
+    page.locator("article a", has_text="zero_optimization.offload_param").click()
+    page.locator("#zero_optimizationoffload_param").wait_for(state="visible")
 
 
 def test_day_and_night(show: Open) -> None:
