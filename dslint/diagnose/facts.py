@@ -219,7 +219,7 @@ def _label(job: Job, event: Event) -> None:
 
 
 def _oom(job: Job, event: Event) -> None:
-    match = re.search(r"(?:total capacity of |; )([\d.]+) GiB(?: total capacity)?", event.values.get("rest", ""))
+    match = re.search(r"(?:total capacity of |; )(\d+(?:\.\d+)?) GiB(?: total capacity)?", event.values.get("rest", ""))
     if match:
         job.learn("gpu_capacity", float(match[1]), event.place)
 

@@ -49,7 +49,7 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
         "",
         f"num_processes ({processes}) is not a multiple of num_machines ({machines}): "
         f"Accelerate starts {each} processes on each machine, {each * machines} in total.",
-        help=f"Write a multiple of {machines}, such as {max(1, round(processes / machines)) * machines}: "
+        help=f"Write a multiple of {machines}, such as {max(1, (2 * processes + machines - 1) // (2 * machines)) * machines}: "
         "num_processes counts the processes of all machines.",
         elsewhere=file.top["num_processes"].related(""),
         related=(file.top["num_machines"].related("the number of machines"),),

@@ -136,6 +136,10 @@ def test_no_rule_fails_on(name: str, world_size: int | None) -> None:
 DIGITS = "9" * 5_000
 AROUND = {
     "braces in the name of a requirements file": {"requirements{x}.txt": "deepspeed==0.16.9\n"},
+    "more processes than a float can count": {
+        "accelerate.yaml": f"compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: {'9' * 400}\nnum_machines: 2\n"
+        "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n"
+    },
     "digits in a Poetry constraint": {"pyproject.toml": f'[tool.poetry.dependencies]\ndeepspeed = "^{DIGITS}"\n'},
     "digits in #SBATCH": {
         "run.sh": f"#SBATCH --nodes={DIGITS}\n#SBATCH --gres=gpu:{DIGITS}\ndeepspeed train.py --deepspeed ds_config.json\n"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.events import Event, EventReader
 from dslint.diagnose.reading import BLOCK, Source, rank_of
 from tests.diagnose.logs import OOM, STARTED, all_diagnosed, traceback
@@ -160,3 +161,9 @@ def test_time_grows_with_the_length(line: str) -> None:
 def test_one_line_that_never_ends() -> None:
     for text in ("{" * 400_000, "> " * 200_000, "[rank1]: " * 50_000, "a" * 400_000 + ": Error: "):
         assert_linear(lambda count, text=text: lambda: all_diagnosed(text[:count]), 40_000)  # type: ignore[misc]
+
+
+def test_a_size_that_is_no_number_is_not_read() -> None:
+    line = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.159.159.15 GiB total capacity)\n"
+    (found,) = diagnose([Source("job.log", io.BytesIO(line))])
+    assert found.job.get("gpu_capacity") is None

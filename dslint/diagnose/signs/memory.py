@@ -29,18 +29,18 @@ SIGNS = (
     sign(
         "allocated",
         "Max_MA",
-        r"MA (?P<now>[\d.]+) GB +Max_MA (?P<most>[\d.]+) GB +CA (?P<reserved>[\d.]+) GB +Max_CA (?P<most_reserved>[\d.]+) GB",
+        r"MA (?P<now>\d+(?:\.\d+)?) GB +Max_MA (?P<most>\d+(?:\.\d+)?) GB +CA (?P<reserved>\d+(?:\.\d+)?) GB +Max_CA (?P<most_reserved>\d+(?:\.\d+)?) GB",
     ),
-    sign("host", "CPU Virtual Memory", r"CPU Virtual Memory: +used = (?P<used>[\d.]+) GB, percent = (?P<percent>[\d.]+)%"),
+    sign("host", "CPU Virtual Memory", r"CPU Virtual Memory: +used = (?P<used>\d+(?:\.\d+)?) GB, percent = (?P<percent>\d+(?:\.\d+)?)%"),
     sign(
         "allocated_mb",
         "memory (MB)",
-        r"memory \(MB\) \| allocated: (?P<now>[\d.]+) \| max allocated: (?P<most>[\d.]+) \| reserved: (?P<reserved>[\d.]+) \| max reserved: (?P<most_reserved>[\d.]+)",
+        r"memory \(MB\) \| allocated: (?P<now>\d+(?:\.\d+)?) \| max allocated: (?P<most>\d+(?:\.\d+)?) \| reserved: (?P<reserved>\d+(?:\.\d+)?) \| max reserved: (?P<most_reserved>\d+(?:\.\d+)?)",
     ),
     sign(
         "peak",
         ("MaxMemAllocated=", "peak_mem=", "Peak Memory consumed"),
-        r"(?:MaxMemAllocated=|peak_mem=) ?(?P<gib>[\d.]+) ?GB|Peak Memory consumed.*?: (?P<mb>\d+)",
+        r"(?:MaxMemAllocated=|peak_mem=) ?(?P<gib>\d+(?:\.\d+)?) ?GB|Peak Memory consumed.*?: (?P<mb>\d+)",
     ),
     sign("flushes", "allocator cache flushes", r"(?P<flushes>\d+) pytorch allocator cache flushes"),
 )

@@ -11,23 +11,29 @@ SIGNS = (
     sign(
         "step",
         "elapsed time per iteration",
-        r"iteration +(?P<step>\d+)/ *(?P<steps>\d+) \|.*?elapsed time per iteration \(ms\): (?P<ms>[\d.]+)(?:.*?lm[ -]loss: "
+        r"iteration +(?P<step>\d+)/ *(?P<steps>\d+) \|.*?elapsed time per iteration \(ms\): (?P<ms>\d+(?:\.\d+)?)(?:.*?lm[ -]loss: "
         + LOSS
-        + r")?(?:.*?loss scale: (?P<scale>-?[\d.eE+]+))?(?:.*?nan iterations: +(?P<nan>\d+))?(?:.*?samples per second: (?P<rate_per_second>[\d.]+))?",
+        + r")?(?:.*?loss scale: (?P<scale>-?[\d.eE+]+))?(?:.*?nan iterations: +(?P<nan>\d+))?(?:.*?samples per second: (?P<rate_per_second>\d+(?:\.\d+)?))?",
     ),
     sign("step", "'loss': ", r"\{'loss': '?" + LOSS),
     sign(
         "step",
         "iter time (s): ",
-        r"steps: (?P<step>\d+) loss: " + LOSS + r" iter time \(s\): (?P<seconds>[\d.]+) samples/sec: (?P<rate_per_second>[\d.]+)",
+        r"steps: (?P<step>\d+) loss: "
+        + LOSS
+        + r" iter time \(s\): (?P<seconds>\d+(?:\.\d+)?) samples/sec: (?P<rate_per_second>\d+(?:\.\d+)?)",
     ),
     sign(
         "step",
         ("Iteration ", "Step ", "Epoch "),
         r"(?:Iteration|Step|Epoch)[ :\[]*(?P<step>\d+)(?:/(?P<steps>\d+))?\b.{0,60}?\b[lL]oss[ =:]+" + LOSS,
     ),
-    sign("bar", ("it/s", "s/it"), r"(?P<step>\d+)/(?P<steps>\d+) \[(?P<time>[\d:]+)<(?:[\d:]+|\?), +(?P<rate>[\d.]+)(?P<unit>it/s|s/it)"),
-    sign("throughput", "SamplesPerSec=", r"SamplesPerSec=(?P<rate_per_second>[\d.]+)"),
+    sign(
+        "bar",
+        ("it/s", "s/it"),
+        r"(?P<step>\d+)/(?P<steps>\d+) \[(?P<time>[\d:]+)<(?:[\d:]+|\?), +(?P<rate>\d+(?:\.\d+)?)(?P<unit>it/s|s/it)",
+    ),
+    sign("throughput", "SamplesPerSec=", r"SamplesPerSec=(?P<rate_per_second>\d+(?:\.\d+)?)"),
     sign(
         "overflow",
         "OVERFLOW!",
