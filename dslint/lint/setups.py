@@ -76,7 +76,9 @@ def lint_read(found: Read, shown: str, given: Context, rules: Sequence[RuleInfo]
     """Lint a file that was read: one result for the file itself, and one for each file that it names."""
     if found.kind is FileKind.UNREADABLE:
         return [FileResult(shown, FileKind.UNREADABLE, error=found.note, context=given)]
-    not_judged = [*found.not_judged, *(gathered.not_judged for gathered in found.setups if gathered.not_judged)]
+    # What the reader said of a part says more than that there is a part.
+    without = [one for one in found.setups if not (one.is_in_part and found.not_judged)]
+    not_judged = [*found.not_judged, *(reason for one in without if (reason := one.not_judged) is not None)]
     if not found.setups and not not_judged and found.note and not found.without_deepspeed:
         not_judged = [NotJudged(found.note)]
     first = FileResult(shown, found.kind, found.document, note=found.note, context=given, not_judged=tuple(dict.fromkeys(not_judged)))

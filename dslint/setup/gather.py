@@ -41,8 +41,18 @@ class LoadedSetup:
 
     @property
     def not_judged(self) -> NotJudged | None:
-        """Why there is no config to judge; None if there is one."""
-        return None if self.config is not None else self.reason or _why(self)
+        """Why there is no config to judge, or only a part of one; None if there is a whole one."""
+        if self.config is None:
+            return self.reason or _why(self)
+        if not self.is_in_part:
+            return None
+        return NotJudged(f"{self.setup.config} completes the DeepSpeed config at run time; only the keys that it sets itself were checked.")
+
+    @property
+    def is_in_part(self) -> bool:
+        """Whether a program completes the config at run time."""
+        root = self.config.root if self.config is not None else None
+        return isinstance(root, Mapping) and root.may_have_more
 
     @property
     def facts(self) -> Facts:

@@ -51,6 +51,8 @@ def read_launches(script: Script, path: str, given: Context, *, named: bool) -> 
 def _said(command: Command, gathered: LoadedSetup) -> str:
     setup = gathered.setup
     program = command.program.raw if command.program else f"a training with {command.framework}"
-    ranks = f" on {gathered.facts.world_size:,} ranks" if gathered.facts.world_size else ""
-    config = f" with DeepSpeed config {setup.config}" if setup.config else ""
+    world_size = gathered.facts.world_size
+    ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}" if world_size else ""
+    made = "the DeepSpeed config of" if gathered.is_in_part else "DeepSpeed config"
+    config = f" with {made} {setup.config}" if setup.config else ""
     return f"{command.launcher} launches {program}{ranks}{config}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from click.testing import CliRunner
 
 from dslint.cli import cli
+from tests.command import dslint
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]
@@ -79,3 +81,27 @@ def test_a_template_that_is_found_is_counted(folder: Folder) -> None:
     code, text = check(".", "-v", "--strict")
     assert code == 1
     assert "ds.json: a template" in text
+
+
+PROGRAM = """\
+import json
+import deepspeed
+
+def train(args, model):
+    with open(args.deepspeed_config) as file:
+        config = json.load(file)
+    config["checkpoint"] = {"load_universal": True}
+    deepspeed.initialize(model=model, config=config)
+"""
+
+
+def test_a_launch_of_a_program_that_completes_its_config_is_judged_in_part(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM, encoding="utf-8")
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 1 train.py --fp16\n", encoding="utf-8")
+    done = dslint("check", "run.sh", "-v", cwd=tmp_path)
+    said = " ".join(done.stdout.split())
+    assert done.returncode == 0
+    assert "1 file was checked only in part" in said
+    assert "run.sh: train.py completes the DeepSpeed config at run time" in said
+    assert "on 1 rank with the DeepSpeed config of train.py" in said
+    assert dslint("check", "run.sh", "--strict", cwd=tmp_path).returncode == 1
