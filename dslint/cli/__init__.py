@@ -84,6 +84,12 @@ def _version(ctx: click.Context, _param: click.Parameter, given: bool) -> None: 
     ctx.exit()
 
 
+def _verbose(_ctx: click.Context, _param: click.Parameter, given: bool) -> None:  # noqa: FBT001 - click's signature
+    """Refuse a -v that would do nothing: --version, which it goes with, has exited before."""
+    if given:
+        raise click.UsageError("-v goes with --version, or behind the name of a command: dslint check -v.")
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "-V",
@@ -94,7 +100,7 @@ def _version(ctx: click.Context, _param: click.Parameter, given: bool) -> None: 
     callback=_version,
     help="Print the version; with -v, what it knows.",
 )
-@click.option("-v", "--verbose", is_flag=True, expose_value=False, hidden=True)
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, hidden=True, callback=_verbose)
 def cli() -> None:
     """Find mistakes in DeepSpeed configs before the job is queued."""
 

@@ -94,6 +94,9 @@ def test_the_version_and_what_it_knows() -> None:
     assert COMPARED in said
     assert "0.9.0 to 0.19.8" in said
     assert "plug-ins" in said
+    done = dslint("-v", "check", "x.json")
+    assert done.returncode == 2
+    assert "dslint check -v" in done.stderr
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
