@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The second step of action.yml: runs `dslint check` with what the inputs say. They come as variables, so that no input is ever a command.
+# Python runs isolated (-I): it imports nothing from the checkout, whatever PYTHONPATH says.
 set -euo pipefail
 set -f # words are split at blanks, and no pattern is expanded: dslint does that
 
@@ -25,7 +26,7 @@ if [ "$CHANGED_ONLY" = true ] && [ -n "$BASE" ]; then
 fi
 
 code=0
-"$PROGRAM" check "${options[@]}" ${more[@]+"${more[@]}"} -- ${paths[@]+"${paths[@]}"} || code=$?
+"$PYTHON" -I -m deepspeed_lint check "${options[@]}" ${more[@]+"${more[@]}"} -- ${paths[@]+"${paths[@]}"} || code=$?
 if [ "$SUMMARY" = true ] && [ -f "$RUNNER_TEMP/dslint-summary.md" ]; then
   cat "$RUNNER_TEMP/dslint-summary.md" >> "$GITHUB_STEP_SUMMARY"
 fi

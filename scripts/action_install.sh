@@ -1,12 +1,17 @@
 #!/usr/bin/env bash
 # The environment of action.yml. `name` prints the key of its cache; `install` makes the environment unless the cache has brought it.
+#
+# The working directory is the checkout, which may be a stranger's. So Python imports nothing from there (-I), and what pip starts,
+# which has no -I, runs in another folder and without the variables that name places to import from.
 set -euo pipefail
+unset PYTHONPATH PYTHONHOME PYTHONSTARTUP
+cd "$RUNNER_TEMP"
 
 environment=$RUNNER_TEMP/dslint
 
 name() {
     # A virtual environment works only where it was made: with the same Python, in the same folder. Files of dslint are named by what they say.
-    "$PYTHON" - "$ACTION" "$environment" >> "$GITHUB_OUTPUT" << 'PROGRAM'
+    "$PYTHON" -I - "$ACTION" "$environment" >> "$GITHUB_OUTPUT" << 'PROGRAM'
 import hashlib, pathlib, platform, sys
 
 root, environment = map(pathlib.Path, sys.argv[1:])
@@ -20,13 +25,12 @@ PROGRAM
 }
 
 install() {
-    local programs
-    if ! "$(programs)/dslint" --version > /dev/null 2>&1; then
+    if ! "$(programs)/python" -I -m deepspeed_lint --version > /dev/null 2>&1; then
         rm -rf "$environment"
-        "$PYTHON" -m venv "$environment"
-        "$(programs)/python" -m pip install --quiet --disable-pip-version-check "$ACTION"
+        "$PYTHON" -I -m venv "$environment"
+        "$(programs)/python" -I -m pip install --quiet --disable-pip-version-check "$ACTION"
     fi
-    echo "DSLINT=$(programs)/dslint" >> "$GITHUB_OUTPUT"
+    echo "python=$(programs)/python" >> "$GITHUB_OUTPUT"
 }
 
 programs() {

@@ -90,7 +90,7 @@ def test_every_hook_is_whole() -> None:
     for hook in HOOKS:
         assert hook.keys() >= {"id", "name", "description", "entry", "language", "files"}
         assert hook["language"] == "python"
-        assert shlex.split(hook["entry"])[0] == "dslint"
+        assert shlex.split(hook["entry"])[:5] == ["python", "-I", "-m", "deepspeed_lint", "check"]
 
 
 def tracked(target: Path) -> Path:
@@ -152,7 +152,7 @@ def test_the_hook_works_from_a_clone(installed: Path, tmp_path: Path) -> None:
     environment = {**os.environ, "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": ""}
 
     def hook(*names: str) -> subprocess.CompletedProcess[str]:
-        command = [str(installed / "dslint"), *shlex.split(HOOK["entry"])[1:], *names]
+        command = [str(installed / "python"), *shlex.split(HOOK["entry"])[1:], *names]
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
     failed = hook("ds_config.json", "zero2.json", "stage1.json")

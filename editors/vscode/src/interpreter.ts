@@ -1,5 +1,8 @@
 // Which Python runs the server, and whether dslint is in it.
 import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { homedir } from "node:os";
+import { delimiter, isAbsolute, join } from "node:path";
 import { promisify } from "node:util";
 import * as vscode from "vscode";
 
@@ -23,7 +26,13 @@ export async function interpreter(): Promise<string> {
   }
   const environments = (await pythonApi())?.environments;
   const chosen = environments && (await environments.resolveEnvironment(environments.getActiveEnvironmentPath(folder)));
-  return chosen?.executable.uri?.fsPath ?? (process.platform === "win32" ? "python" : "python3");
+  return chosen?.executable.uri?.fsPath ?? onPath(process.platform === "win32" ? "python.exe" : "python3");
+}
+
+/** The program of this name in an absolute folder of PATH. Windows would first take one from the folder that is open. */
+function onPath(name: string): string {
+  const folders = (process.env.PATH ?? "").split(delimiter).filter((folder) => isAbsolute(folder));
+  return folders.map((folder) => join(folder, name)).find((path) => existsSync(path)) ?? join(homedir(), name);
 }
 
 /** Calls back when another environment is chosen in the Python extension. */
@@ -35,8 +44,11 @@ async function pythonApi(): Promise<PythonApi | undefined> {
   return vscode.extensions.getExtension<PythonApi>("ms-python.python")?.activate();
 }
 
-/** Options of Python with which it imports nothing from the folder that it runs in, where a project may have a `json.py` of its own. */
-export const SAFE = ["-P"];
+/**
+ * Options of Python with which it imports nothing from the folder that it runs in, where a project may have a `json.py` of its own, nor from
+ * where PYTHONPATH says. That is -I, except that packages which the user installed for themselves (`pip install --user`) are found.
+ */
+export const SAFE = ["-E", "-P"];
 
 /** Why this interpreter cannot run the server; undefined if it can. */
 export async function obstacle(python: string): Promise<string | undefined> {

@@ -102,7 +102,7 @@ export class Server implements vscode.Disposable {
     if (answer === install) {
       const terminal = vscode.window.createTerminal("dslint");
       terminal.show();
-      terminal.sendText(`"${python}" -m pip install "deepspeed-lint[server]"`);
+      terminal.sendText(`"${python}" ${SAFE.join(" ")} -m pip install "deepspeed-lint[server]"`);
     } else if (answer === choose) {
       await vscode.commands.executeCommand("workbench.action.openSettings", "dslint.interpreter");
     } else if (answer === showLog) {
