@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dslint.diagnostics import Effect, Phase, Severity
+from dslint.evaluate.files import is_setup
 from dslint.facts import Facts, Integration
 from dslint.lint.discovery import discover
 from dslint.lint.document import lint_text
@@ -30,7 +31,6 @@ from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_setup_text
 from dslint.registry.rules import default_rules
 from dslint.settings import Finder
-from dslint.setup.files import is_setup
 from dslint.source.read import read
 
 

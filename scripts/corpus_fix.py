@@ -16,6 +16,7 @@ from pathlib import Path
 
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Applicability
+from dslint.evaluate.files import is_setup
 from dslint.facts import Facts, Integration
 from dslint.fixes.apply import fix
 from dslint.lint.discovery import discover
@@ -23,7 +24,6 @@ from dslint.lint.document import lint_text
 from dslint.lint.results import FileResult
 from dslint.registry.rules import default_rules
 from dslint.settings import Finder
-from dslint.setup.files import is_setup
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, decode_base64, read
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from dslint.config.arguments import DEFAULTS  # noqa: E402
 from dslint.config.context import Context  # noqa: E402
 from dslint.config.infer import infer  # noqa: E402
 from dslint.config.values import UNKNOWN  # noqa: E402
@@ -34,7 +35,6 @@ from dslint.registry.rules import loaded_rules  # noqa: E402
 from dslint.rule import Example, Rule, path_of  # noqa: E402
 from dslint.schemas.auto import FILLED  # noqa: E402
 from dslint.schemas.key_table import KEYS  # noqa: E402
-from dslint.setup.arguments import DEFAULTS  # noqa: E402
 from dslint.source.parse import parse  # noqa: E402
 from dslint.source.tree import Member, plain  # noqa: E402
 from tests.engine.harness import Case, Engine, Upto  # noqa: E402

@@ -70,24 +70,24 @@ LAYERS = (
     ("dslint.source",),
     ("dslint.facts",),
     ("dslint.schemas",),
-    ("dslint.setup",),
+    ("dslint.setups",),
     ("dslint.config",),
     (
-        "dslint.setup.gather",
-        "dslint.setup.jobs",
-        "dslint.setup.launch_accelerate",
-        "dslint.setup.launched_by",
-        "dslint.setup.launches",
-        "dslint.setup.neox_files",
-        "dslint.setup.notebooks",
-        "dslint.setup.only_config",
-        "dslint.setup.program_files",
-        "dslint.setup.programs.gather",
-        "dslint.setup.read",
-        "dslint.setup.scripts",
-        "dslint.setup.trees",
-        "dslint.setup.unknown_config",
-        "dslint.setup.xtuner",
+        "dslint.setups.gather",
+        "dslint.setups.job",
+        "dslint.setups.launch_accelerate",
+        "dslint.setups.launched_by",
+        "dslint.setups.launches",
+        "dslint.setups.neox_files",
+        "dslint.setups.notebook",
+        "dslint.setups.only_config",
+        "dslint.setups.program_files",
+        "dslint.setups.program",
+        "dslint.setups.read",
+        "dslint.setups.script",
+        "dslint.setups.yaml",
+        "dslint.setups.unknown_config",
+        "dslint.setups.xtuner",
     ),
     ("dslint.rule", "dslint.memory"),
     ("dslint.rules",),
@@ -181,7 +181,7 @@ def test_a_plain_check_imports_nothing_heavy(tmp_path: Path, path: str, needed: 
     imported = imported_by_check(str(alone))
     assert "dslint.report.full" in imported
     assert (HEAVY | SLOW) & {name.split(".")[0] for name in imported} == needed
-    assert not [name for name in imported if name.startswith(("dslint.memory", "dslint.setup.model", "dslint.facts.model_config"))]
+    assert not [name for name in imported if name.startswith(("dslint.memory", "dslint.setups.model", "dslint.facts.model_config"))]
 
 
 @pytest.mark.parametrize("path", [CLEAN, WITH_A_FIX])

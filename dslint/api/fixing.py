@@ -10,6 +10,7 @@ from dslint.api.given import Given, Source, files
 from dslint.api.results import FixedConfig
 from dslint.api.subject import Subject, here, is_training_arguments, named, subject_of
 from dslint.config.load import load_data, load_text
+from dslint.evaluate.files import is_setup
 from dslint.fixes.apply import fix as apply_fixes
 from dslint.fixes.atomic_write import write_whole
 from dslint.fixes.run import ALL, SAFE, FixOptions, fix_text
@@ -17,7 +18,6 @@ from dslint.lint.document import lint_loaded
 from dslint.lint.evidence import contexts_of
 from dslint.lint.files import rules_for, with_severities
 from dslint.lint.results import FileResult
-from dslint.setup.files import is_setup
 from dslint.source.read import read
 from dslint.suppress.comments import apply_comments
 from dslint.suppress.run import suppress

@@ -14,9 +14,9 @@ from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_data
 from dslint.config.load import load as load_config
 from dslint.errors import UserError
+from dslint.evaluate.files import is_setup
 from dslint.facts import Integration
 from dslint.settings import Finder, Settings
-from dslint.setup.files import is_setup
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Mapping as Tree
 
@@ -52,7 +52,7 @@ class Subject(NamedTuple):
             ReadError: the file cannot be read.
             UserError: no config was found.
         """
-        from dslint.setup.read import read_setups  # `guard` reads none
+        from dslint.setups.read import read_setups  # `guard` reads none
 
         path = None if isinstance(self.source, Mapping) else os.fspath(self.source)
         if path is None or not is_setup(path):
@@ -83,7 +83,7 @@ def subject_of(config: Source | object, given: Given) -> Subject:
 
 def of_training(args: object, config: Source, given: Given) -> Subject:
     """A config with the training arguments that name it."""
-    from dslint.setup.live import arguments_of, setup_of
+    from dslint.frameworks.live import arguments_of, setup_of
 
     if given.get("world_size") is None and (size := getattr(args, "world_size", None)) is not None:
         given = {**given, "world_size": size}

@@ -6,16 +6,16 @@ import json
 import sys
 
 from dslint.cli.options import read_stdin, show_page, warn
+from dslint.config.arguments import Arguments
 from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_text
 from dslint.errors import UserError
+from dslint.evaluate.files import is_setup
 from dslint.lint.discovery import shown
 from dslint.report.style import visible
 from dslint.settings import Finder
-from dslint.setup.arguments import Arguments
-from dslint.setup.files import is_setup
-from dslint.setup.gather import reasons_of
-from dslint.setup.read import read_setups
+from dslint.setups.gather import reasons_of
+from dslint.setups.read import read_setups
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Mapping, plain
 

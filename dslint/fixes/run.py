@@ -11,6 +11,7 @@ from os.path import normpath
 from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.errors import UserError
+from dslint.evaluate.files import is_setup
 from dslint.fixes.apply import fix
 from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import Target, shown
@@ -19,7 +20,6 @@ from dslint.lint.files import combined, lint_given, lint_target, unasked
 from dslint.lint.guard import failed, guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
-from dslint.setup.files import is_setup
 from dslint.source.read import ReadError, decode, decode_base64, read_bytes
 from dslint.suppress.run import suppress
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+from dslint.evaluate.files import SKIPPED_DIRECTORIES, is_setup
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
-from dslint.setup.files import SKIPPED_DIRECTORIES, is_setup
 
 CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
 """Extensions of configs in directories, where trainings, programs and scripts are found, too; a named file may have any name."""

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 
 from dslint.config.context import Context
-from dslint.setup.files import folders_above, is_setup, may_concern_deepspeed
+from dslint.evaluate.files import folders_above, is_setup, may_concern_deepspeed
 from dslint.source.read import ReadError, read_bytes
 
 LARGEST = 256 * 1024

@@ -11,6 +11,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load_text, take
 from dslint.diagnostics import Applicability, NotJudged
+from dslint.evaluate.files import is_setup, may_concern_deepspeed
 from dslint.lint.discovery import CONFIGS, Target, shown
 from dslint.lint.document import lint_loaded, lint_opened
 from dslint.lint.evidence import contexts_of
@@ -20,7 +21,6 @@ from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
-from dslint.setup.files import is_setup, may_concern_deepspeed
 from dslint.source.read import ReadError, decode, read_bytes
 
 PARALLEL_FROM = 400
@@ -152,7 +152,7 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
         progress: called with the number of additional finished files.
     """
     if any(is_setup(target.path) for target in targets):
-        from dslint.setup.project import forget_projects
+        from dslint.setups.project import forget_projects
 
         forget_projects()
     if jobs is None:

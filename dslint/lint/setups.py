@@ -9,16 +9,16 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, NotJudged
+from dslint.evaluate.files import concerns_deepspeed
 from dslint.facts import Facts
 from dslint.lint.completed import completed_files
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 from dslint.rule import RuleInfo
-from dslint.setup.files import concerns_deepspeed
-from dslint.setup.gather import LoadedSetup, Read, reasons_of
-from dslint.setup.model import Setup
-from dslint.setup.read import read_setups
+from dslint.setups.gather import LoadedSetup, Read, reasons_of
+from dslint.setups.model import Setup
+from dslint.setups.read import read_setups
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
 
@@ -44,7 +44,7 @@ def lint_tree(
     document: Document, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True
 ) -> list[FileResult]:
     """Lint a JSON file with training arguments or with settings of Accelerate, and the configs that it names."""
-    from dslint.setup.trees import read_tree
+    from dslint.setups.yaml import read_tree
 
     context = Context.of(given)
     found = read_tree(document, path, shown, context, named=named)
@@ -68,7 +68,7 @@ def links_of(path: str, shown: str, given: Context) -> Iterator[tuple[str, Conte
 
 def lint_command(text: str, given: Facts | Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
     """Lint the setup of a launch command, given as text."""
-    from dslint.setup.scripts import read_shell
+    from dslint.setups.script import read_shell
 
     context = Context.of(given)
     found = read_shell(text, "command", COMMAND, context, named=True)

@@ -9,6 +9,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load_text
 from dslint.errors import UserError
+from dslint.evaluate.files import concerns_deepspeed, is_setup
 from dslint.lint.discovery import Target, is_excluded, shown
 from dslint.lint.files import FOREIGN, combined, lint_given
 from dslint.lint.guard import failed, guarded
@@ -17,7 +18,6 @@ from dslint.record import Record
 from dslint.server.files import OpenFile
 from dslint.server.workspace import Workspace
 from dslint.settings import Finder, Settings
-from dslint.setup.files import concerns_deepspeed, is_setup
 from dslint.source.read import ReadError, read
 from dslint.suppress.run import suppress
 

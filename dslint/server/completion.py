@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from lsprotocol import types
 
 from dslint.config import Config
+from dslint.evaluate.files import is_setup
 from dslint.facts import NEWEST, Release
 from dslint.record import Record
 from dslint.registry.rules import all_rules
@@ -18,7 +19,6 @@ from dslint.server.cursor import Cursor, json_cursor, yaml_cursor
 from dslint.server.inside import Training
 from dslint.server.keys import Known, gone_keys, keys_of, known, status
 from dslint.server.writing import Writer
-from dslint.setup.files import is_setup
 from dslint.source.tree import Mapping, Member, Path, dotted
 
 _OPENING = re.compile(r"(?:[=(,:]|^)[ \t]*(\{)", re.MULTILINE)

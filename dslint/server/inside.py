@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config, resolve
+from dslint.config.arguments import Arguments, SourcedValue
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
 from dslint.lint.results import FileResult
 from dslint.record import Record
 from dslint.server.checking import Checked
 from dslint.server.workspace import Workspace
-from dslint.setup.arguments import Arguments, SourcedValue
-from dslint.setup.gather import Read
-from dslint.setup.read import read_setups
-from dslint.setup.trees import read_tree
+from dslint.setups.gather import Read
+from dslint.setups.read import read_setups
+from dslint.setups.yaml import read_tree
 from dslint.source.tree import Mapping, Member, Path
 
 

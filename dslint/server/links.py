@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
+from dslint.config.arguments import SourcedValue
 from dslint.config.detect import FileKind
 from dslint.server.checking import Checked
 from dslint.server.files import uri_of
 from dslint.server.inside import Training
 from dslint.server.positions import Positions
 from dslint.server.workspace import Workspace
-from dslint.setup.arguments import SourcedValue
 from dslint.source.read import ReadError, read
 
 

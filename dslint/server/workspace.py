@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dslint.config.context import Context
+from dslint.evaluate.files import is_setup
 from dslint.facts.find_loader import forget_loaders
 from dslint.facts.find_release import forget_releases, names_release
 from dslint.lint.evidence import contexts_of
@@ -17,8 +18,7 @@ from dslint.settings import Finder, Layer, SettingsError, from_environment
 from dslint.settings.kinds import Wrong
 from dslint.settings.sources import FILES as SETTINGS_FILES
 from dslint.settings.table import FACTS, SETTINGS
-from dslint.setup.files import is_setup
-from dslint.setup.project import forget_projects
+from dslint.setups.project import forget_projects
 from dslint.source.read import UNSAVED
 
 EDITOR = "the editor"

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.config.detect import wrapper_of
 from dslint.diagnostics import Effect, Phase, Severity
+from dslint.evaluate.interpolation import is_for_omegaconf
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.json_syntax import STRICT_JSON_LOADERS
-from dslint.setup.interpolation import is_for_omegaconf
 from dslint.source.change import Replace
 from dslint.source.tree import Mapping, Member, Node, Path, Sequence, Span
 

@@ -137,7 +137,7 @@ def _rounding(config: Config, parameters: int) -> int:
 
 def _trains_adapters(config: Config) -> bool:
     """Whether the training arguments say that only adapters are trained."""
-    from dslint.setup.workload import told_by
+    from dslint.frameworks.workload import told_by
 
     return config.arguments is not None and "lora_rank" in told_by(config.arguments).options
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
+from dslint.config.arguments import Arguments
 from dslint.config.fill import Filled, from_arguments
 from dslint.diagnostics import Effect, Phase, Related, Severity
 from dslint.facts import Integration
+from dslint.frameworks.training import TRAINER, TRL
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
 from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.schemas.trainer import FILLINGS
-from dslint.setup.arguments import Arguments
-from dslint.setup.training import TRAINER, TRL
 from dslint.source.change import Set
 from dslint.source.tree import plain
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Cause, Effect, Phase, Severity
+from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
-from dslint.setup.files import is_in_repository
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
+from dslint.config.arguments import SourcedValue
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
-from dslint.setup.arguments import SourcedValue
 
 STAGE = "zero_optimization.stage"
 LLAMA_FACTORY_SOURCE = "LLaMA-Factory, hparams/parser.py, get_train_args, and model/model_utils/quantization.py"

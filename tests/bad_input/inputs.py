@@ -26,7 +26,7 @@ from dslint.memory.plan import Workload
 from dslint.memory.planning import make_plan
 from dslint.settings import Finder, Layer, Settings
 from dslint.settings.sources import read_file
-from dslint.setup.hostfile import read_hostfile
+from dslint.setups.hostfile import read_hostfile
 from dslint.source.parse import parse
 from dslint.source.read import decode_base64
 from dslint.suppress.run import suppress

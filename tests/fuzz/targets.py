@@ -36,7 +36,7 @@ from dslint.report.style import Style, printable
 from dslint.settings import Finder, Settings, from_environment
 from dslint.settings.sources import read_file
 from dslint.settings.table import FORMATS, SETTINGS
-from dslint.setup.hostfile import read_hostfile
+from dslint.setups.hostfile import read_hostfile
 from dslint.source.parse import parse
 from dslint.source.tree import Document, plain
 from dslint.source.yaml_tree import parse_yaml

@@ -23,7 +23,7 @@ from dslint.lint.run import IGNORES
 from dslint.registry.rules import loaded_rules
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import Finding, Rule
-from dslint.setup.model import Setup
+from dslint.setups.model import Setup
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping
 from tests.rules.test_no_rule_fails import odd_config

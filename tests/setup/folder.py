@@ -9,13 +9,13 @@ import pytest
 
 from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic
+from dslint.evaluate.files import is_setup
 from dslint.facts import Facts
 from dslint.lint.discovery import Target
 from dslint.lint.files import lint_config
 from dslint.lint.results import FileResult
 from dslint.lint.setups import lint_command, lint_setup_text, merged
 from dslint.registry.rules import loaded_rules
-from dslint.setup.files import is_setup
 from dslint.source.read import ReadError, read
 from dslint.suppress.comments import apply_comments
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dslint.config.context import Context
+from dslint.evaluate.python import read_python
 from dslint.facts import Facts, Integration
-from dslint.setup.programs import read_python
-from dslint.setup.programs.gather import read_program
+from dslint.setups.program import read_program
 from tests.setup.folder import Folder, folder
 from tests.setup.test_programs import HEAD, configs
 from tests.setup.unknown_values import shown

@@ -9,10 +9,10 @@ import pytest
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
+from dslint.evaluate.interpolation import interpolated
 from dslint.facts import Facts, Integration
-from dslint.setup.gather import LoadedSetup
-from dslint.setup.interpolation import interpolated
-from dslint.setup.read import read_setups
+from dslint.setups.gather import LoadedSetup
+from dslint.setups.read import read_setups
 from dslint.source.tree import plain
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.setup.project import forget_projects
+from dslint.setups.project import forget_projects
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]

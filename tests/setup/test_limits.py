@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dslint.config.context import Context
-from dslint.setup.read import read_setups
+from dslint.setups.read import read_setups
 from tests.command import dslint
 
 GIB = 2**30

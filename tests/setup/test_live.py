@@ -104,7 +104,7 @@ def test_a_plain_check_reads_no_yaml(folder: Folder) -> None:
         "import sys\nsys.argv = ['dslint', 'check', 'ds.json']\nfrom dslint.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "heavy = [name for name in sys.modules if name.split('.')[0] in ('yaml', 'pydantic')]\n"
-        "assert not heavy, heavy\nassert not any(name.startswith('dslint.setup.gather') for name in sys.modules)\n"
+        "assert not heavy, heavy\nassert not any(name.startswith('dslint.setups.gather') for name in sys.modules)\n"
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(root)})

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from dslint.cli import cli
 from dslint.config.context import Context
+from dslint.evaluate.python import read_python
 from dslint.facts import Facts
-from dslint.setup.programs import read_python
-from dslint.setup.programs.gather import read_program
-from dslint.setup.read import read_setups
+from dslint.setups.program import read_program
+from dslint.setups.read import read_setups
 from dslint.source.tree import plain
 from tests.setup.folder import Folder, folder
 from tests.setup.unknown_values import shown

@@ -9,7 +9,7 @@ import pytest
 
 from dslint.config.context import Context
 from dslint.facts import Integration
-from dslint.setup.scripts import read_shell
+from dslint.setups.script import read_shell
 from dslint.source.tree import plain
 from dslint.source.unknown import UNKNOWN
 from tests.setup.folder import Folder, folder
@@ -212,7 +212,7 @@ def test_hostile_scripts_end(folder: Folder, text: str) -> None:
 
 
 def test_without_tree_sitter_a_script_says_that_it_is_not_read(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dslint.setup.shell import syntax
+    from dslint.evaluate.shell import syntax
 
     syntax._parser.cache_clear()
     monkeypatch.setitem(sys.modules, "tree_sitter", None)

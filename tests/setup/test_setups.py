@@ -13,7 +13,7 @@ from dslint.facts.gpus import GPUS
 from dslint.facts.model_config import describe
 from dslint.registry.rules import loaded_rules
 from dslint.rules.ds9_integrations.accelerate_file import UNKNOWN_TO_ACCELERATE
-from dslint.setup.project import forget_projects
+from dslint.setups.project import forget_projects
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dslint.setup.arguments import Arguments, SourcedValue, as_read
-from dslint.setup.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD
-from dslint.setup.workload import told_by
+from dslint.config.arguments import Arguments, SourcedValue, as_read
+from dslint.frameworks.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD
+from dslint.frameworks.workload import told_by
 from tests.command import dslint
 
 

@@ -1,0 +1,168 @@
+"""Calls: of functions, methods and classes of the project, of functions of libraries that are known, and of all others."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import reduce
+
+from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
+from dslint.evaluate.python.dicts import OF_TABLE
+from dslint.evaluate.python.evaluate import State, evaluate, expression
+from dslint.evaluate.python.expressions import attribute_of
+from dslint.evaluate.python.files import json_file, method_of_file
+from dslint.evaluate.python.functions import enter, instance, library_base
+from dslint.evaluate.python.library import FUNCTIONS
+from dslint.evaluate.python.nodes import is_literal
+from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER
+from dslint.evaluate.python.statements import opened
+from dslint.evaluate.python.strings import method_of_string
+from dslint.evaluate.python.tables import table_of, whole
+from dslint.evaluate.python.values import (
+    COMPUTED,
+    NONE,
+    Class,
+    Function,
+    Library,
+    Object,
+    Opaque,
+    Plain,
+    Row,
+    Scope,
+    Table,
+    Value,
+    member,
+    tables_of,
+)
+from dslint.source.tree import Span
+
+_PARSERS = {"HfArgumentParser": "transformers.HfArgumentParser", "TrlParser": "trl.TrlParser", "H4ArgumentParser": "trl.TrlParser"}
+_OF_ROW = frozenset("append extend insert remove pop clear sort reverse".split())
+_AS_DICT = frozenset("dict model_dump to_dict asdict _asdict as_dict".split())
+
+
+@expression(ast.Call)
+def _call(state: State, node: ast.Call, scope: Scope) -> Value:
+    owner: Value | None = None
+    if isinstance(node.func, ast.Attribute):
+        owner = (opened if node.func.attr == "update" else evaluate)(state, node.func.value, scope)
+        called = attribute_of(state, owner, node.func.attr)
+    else:
+        called = evaluate(state, node.func, scope)
+    call = _with_arguments(state, node, scope, called.name if isinstance(called, Library) else "")
+    if owner is not None and not isinstance(called, Function | Class | Library) and isinstance(node.func, ast.Attribute):
+        return _method(state, owner, node.func.attr, call)
+    if isinstance(called, Object):
+        called, call = _callable(called, call)
+    if isinstance(called, Function):
+        return enter(state, called, *_values(call), complete=call.complete, call=call)
+    if isinstance(called, Class):
+        return _construct(state, called, call)
+    if not isinstance(called, Library):
+        return Opaque(called.why) if isinstance(called, Opaque) and called.why else COMPUTED
+    return call_library(state, call, owner)
+
+
+def call_library(state: State, call: CallOf, owner: Value | None = None) -> Value:
+    """A call of a library's function, or of `super().__init__` for the class of a library."""
+    if isinstance(owner, Object) and owner.kind == "super" and call.name.endswith(".__init__"):
+        call.name = call.name.removesuffix(".__init__")
+        state.receive(call)
+        return NONE
+    known = FUNCTIONS.get(call.name) or FUNCTIONS.get(_PARSERS.get(call.name.rpartition(".")[2], ""))
+    if known is not None:
+        return known(state, call)
+    return state.receive(call) or Opaque(f"the function {call.name}, which is not in the project, returns it", call.name, call.span)
+
+
+def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> CallOf:
+    """A call with its arguments."""
+    call = CallOf(node, scope, name, scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
+    for one in node.args:
+        span = scope.source.span(one)
+        if isinstance(one, ast.Starred):
+            found = evaluate(state, one.value, scope)
+            call.complete = call.complete and isinstance(found, Row) and not found.changed
+            items = found.items if isinstance(found, Row) else []
+            call.arguments += [Argument(item.value, item.span if item.span.end else span, span, item.literal) for item in items]
+        else:
+            call.arguments.append(Argument(evaluate(state, one, scope), span, span, is_literal(one), one))
+    for keyword in node.keywords:
+        found = evaluate(state, keyword.value, scope)
+        found = found if keyword.arg is not None else whole(state, found)
+        if keyword.arg is not None:
+            start = scope.source.offset(keyword.lineno, keyword.col_offset)
+            at = Span(start, start + len(keyword.arg))
+            call.keywords[keyword.arg] = Argument(found, scope.source.span(keyword.value), at, is_literal(keyword.value), keyword.value)
+        elif isinstance(found, Table):
+            call.keywords.update({key: Argument(one.value, one.span, one.key_span, one.literal) for key, one in found.cells.items()})
+            call.complete = call.complete and not found.open
+        else:
+            call.complete = False
+    return call
+
+
+def _values(call: CallOf) -> tuple[list[Value], dict[str, Value]]:
+    return [one.value for one in call.arguments], {name: one.value for name, one in call.keywords.items()}
+
+
+def _callable(thing: Object, call: CallOf) -> tuple[Value, CallOf]:
+    """What a call of an object calls, with the arguments: the function of `functools.partial`, or `__call__`."""
+    if isinstance(thing.about, CallOf) and thing.kind == "partial":
+        first, *rest = thing.about.arguments
+        call.arguments = [*rest, *call.arguments]
+        call.keywords = {**thing.about.keywords, **call.keywords}
+        call.complete = call.complete and thing.about.complete
+        call.name = first.value.name if isinstance(first.value, Library) else ""
+        return first.value, call
+    method = member(thing.type, "__call__")
+    return method.bound(thing) if isinstance(method, Function) else COMPUTED, call
+
+
+def _construct(state: State, made: Class, call: CallOf) -> Value:
+    """A new object. A class that it inherits from a library gets the same arguments, unless its own `__init__` passes others on."""
+    base = library_base(made)
+    is_plain = not isinstance(member(made, "__init__"), Function)
+    if base and is_plain:
+        call.name = base
+        state.receive(call)
+    thing = instance(state, made, *_values(call), complete=call.complete, call=call)
+    if base and is_plain:
+        thing.cells.update({name: one.value for name, one in call.keywords.items()})
+    return thing
+
+
+def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
+    """A method of a value that dslint knows, or knows nothing about."""
+    if tables := tables_of(owner):
+        method = OF_TABLE.get(name)
+        results = [method(state, one, call) for one in tables] if method else [COMPUTED]
+        return reduce(state.journal.joined, results)
+    if isinstance(owner, Row) and name in _OF_ROW:
+        owner.items, owner.changed = [], True
+        return COMPUTED
+    if isinstance(owner, Plain) and isinstance(owner.value, str):
+        return _of_path(state, owner, name, call) or method_of_string(owner, name, call)
+    if isinstance(owner, Object):
+        table = {"argparse": OF_PARSER, "classes": OF_CLASSES}.get(owner.kind, {})
+        if name in table:
+            return table[name](state, owner, call)
+        if owner.kind == "file":
+            return method_of_file(state, owner, name, call)
+        if name in _AS_DICT and owner.type is not None and owner.type.dataclass:
+            return table_of(state, owner, call.span)
+    if isinstance(owner, Opaque):
+        if f"{owner.made}.{name}" == ENGINE_BACKWARD:
+            state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
+        return Opaque(owner.why, owner.made, owner.span)
+    return Opaque(f".{name}() returns it")
+
+
+def _of_path(state: State, owner: Plain, name: str, call: CallOf) -> Value | None:
+    """A method of a path that reads or writes the file there."""
+    here = Argument(owner, call.span, call.span)
+    if name in ("read_text", "read_bytes"):
+        return json_file(state, str(owner.value))
+    if name == "write_text":
+        return FUNCTIONS["write_text"](state, replace(call, arguments=[here, *call.arguments]))
+    return FUNCTIONS["os.path.exists"](state, replace(call, arguments=[here])) if name in ("exists", "is_file") else None

@@ -1,0 +1,58 @@
+"""A call in a program with its evaluated arguments."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.evaluate.python.values import Plain, Scope, Value
+from dslint.source.tree import Span
+
+ENGINE_BACKWARD = "deepspeed.initialize.backward"
+"""The name under which a call of the method `backward` of DeepSpeed's engine is received; its place is that of `initialize`."""
+
+
+@dataclass(slots=True)
+class Argument:
+    """An argument of a call: its value, and where it is written; `key` is the place of its keyword."""
+
+    value: Value
+    span: Span
+    key: Span
+    literal: bool = False
+    node: ast.expr | None = None
+
+
+@dataclass(slots=True)
+class CallOf:
+    """A call with its evaluated arguments. `complete` is False if there may be more of them (`*args`, `**kwargs`).
+
+    `chosen` says that the call is in a branch of a condition that only the run knows, `unlikely` that the default of a flag takes another.
+    """
+
+    node: ast.Call
+    scope: Scope
+    name: str
+    span: Span
+    arguments: list[Argument] = field(default_factory=list)
+    keywords: dict[str, Argument] = field(default_factory=dict)
+    complete: bool = True
+    chosen: bool = False
+    unlikely: bool = False
+
+    def get(self, name: str, index: int | None = None) -> Value | None:
+        """The value of an argument by its name or position."""
+        found = self.argument(name, index)
+        return found.value if found else None
+
+    def argument(self, name: str, index: int | None = None) -> Argument | None:
+        """An argument by its name or position."""
+        if name in self.keywords:
+            return self.keywords[name]
+        return self.arguments[index] if index is not None and index < len(self.arguments) else None
+
+    def plain(self, name: str, index: int | None = None) -> Any:
+        """The plain value of an argument; None if it is not known."""
+        value = self.get(name, index)
+        return value.value if isinstance(value, Plain) else None

@@ -1,0 +1,31 @@
+"""Commands that a program runs: a launch is a setup of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.given import quoted
+from dslint.evaluate.python.notes import Command
+from dslint.evaluate.python.sources import Sources
+from dslint.evaluate.python.values import Row, text_of
+from dslint.source.tree import Span
+
+RUN_COMMANDS = frozenset(
+    "os.system os.popen subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.Popen".split()
+)
+"""Functions that run a command: a string or a list of words."""
+_LAUNCHERS = re.compile(r"\b(deepspeed|torchrun|torch\.distributed|accelerate( launch|\.commands)|llamafactory-cli|axolotl|swift|trl)\b")
+
+
+def command_of(call: CallOf, sources: Sources) -> Iterator[Command]:
+    """The command that a call runs, if it may launch a training."""
+    given = call.argument("args", 0) or call.argument("command")
+    if given is None:
+        return
+    words = given.value.items if isinstance(given.value, Row) else None
+    text = text_of(given.value) if words is None else " ".join(quoted(one.value) for one in words)
+    if _LAUNCHERS.search(text):
+        source = sources.at(given.span.start)
+        yield Command(text, source.shown, Span(given.span.start - source.base, given.span.end - source.base))

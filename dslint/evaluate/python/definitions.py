@@ -1,0 +1,98 @@
+"""Definitions of functions and classes, and imports."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.evaluate.python.decorators import given_by
+from dslint.evaluate.python.evaluate import State, block, evaluate, statement
+from dslint.evaluate.python.expressions import attribute_of
+from dslint.evaluate.python.modules import module_named
+from dslint.evaluate.python.nodes import annotated_names, is_dataclass
+from dslint.evaluate.python.values import Class, Function, Library, Module, Object, Opaque, Scope, Value
+
+_LIKE_DATACLASSES = ("BaseModel", "BaseSettings", "NamedTuple")
+
+
+@statement(ast.FunctionDef, ast.AsyncFunctionDef)
+def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
+    function = Function(node, scope.source, scope)
+    for decorator in node.decorator_list:
+        function.given.update(given_by(state, decorator, node, scope))
+        evaluate(state, decorator, scope)
+    state.functions.append(function)
+    state.journal.write(scope.cells, node.name, function)
+
+
+@statement(ast.ClassDef)
+def _class(state: State, node: ast.ClassDef, scope: Scope) -> None:
+    for decorator in node.decorator_list:
+        evaluate(state, decorator, scope)
+    bases = [evaluate(state, base, scope) for base in node.bases]
+    inside = Scope(state.journal.cells(), scope.source, scope)
+    made = Class(node.name, inside.cells, bases, annotated_names(node), is_dataclass(node))
+    made.fields[:0] = [name for base in bases if isinstance(base, Class) for name in base.fields]
+    made.dataclass = made.dataclass or any(_is_like_dataclass(base) for base in bases)
+    state.journal.write(scope.cells, node.name, made)
+    first = len(state.functions)
+    block(state, node.body, inside)
+    for function in state.functions[first:]:
+        function.scope = scope
+        function.this = function.owner = made
+
+
+def _is_like_dataclass(base: Value) -> bool:
+    if isinstance(base, Library):
+        return base.name.endswith(_LIKE_DATACLASSES)
+    return isinstance(base, Class) and base.dataclass
+
+
+@statement(ast.Import)
+def _import(state: State, node: ast.Import, scope: Scope) -> None:
+    for alias in node.names:
+        found = module_named(state, alias.name, 0, scope)
+        first, *rest = alias.name.split(".")
+        if alias.asname or not rest:
+            state.journal.write(scope.cells, alias.asname or first, found)
+        elif isinstance(found, Library):
+            state.journal.write(scope.cells, first, Library(first))
+        else:
+            state.journal.write(scope.cells, first, _package(state, first, rest, found, scope))
+
+
+def _package(state: State, first: str, rest: list[str], found: Value, scope: Scope) -> Value:
+    """What `import first.a.b` binds to `first`: the package, with the module in it."""
+    before = scope.cells.get(first)
+    outer = module_named(state, first, 0, scope)
+    owner: Value = (
+        before if isinstance(before, Object | Module) else outer if isinstance(outer, Module) else Object(first, state.journal.cells())
+    )
+    here = owner
+    for name in rest[:-1]:
+        cells = here.scope.cells if isinstance(here, Module) else here.cells if isinstance(here, Object) else {}
+        inner = cells.get(name)
+        if not isinstance(inner, Object | Module):
+            inner = cells[name] = Object(name, state.journal.cells())
+        here = inner
+    cells = here.scope.cells if isinstance(here, Module) else here.cells if isinstance(here, Object) else {}
+    cells[rest[-1]] = found
+    return owner
+
+
+@statement(ast.ImportFrom)
+def _import_from(state: State, node: ast.ImportFrom, scope: Scope) -> None:
+    for alias in node.names:
+        owner = module_named(state, node.module or "", node.level, scope)
+        if alias.name != "*":
+            state.journal.write(scope.cells, alias.asname or alias.name, _imported(state, owner, alias.name, node, scope))
+        elif isinstance(owner, Module):
+            for name, found in owner.scope.cells.items():
+                state.journal.write(scope.cells, name, found)
+
+
+def _imported(state: State, owner: Value, name: str, node: ast.ImportFrom, scope: Scope) -> Value:
+    """`from owner import name`."""
+    if not isinstance(owner, Module) or name in owner.scope.cells:
+        return attribute_of(state, owner, name)
+    inner = module_named(state, f"{node.module}.{name}" if node.module else name, node.level, scope)
+    return inner if isinstance(inner, Module) else Opaque(f"{name} is not defined in {owner.source.shown}")

@@ -1,0 +1,120 @@
+"""Follow a program: `evaluate` an expression, follow a `block` of statements.
+
+Each kind of expression and statement has a function of its own, registered by `@expression` and `@statement` in the modules next to this
+one. They share one `State`. Nothing is executed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.journal import Journal
+from dslint.evaluate.python.sources import Source, Sources
+from dslint.evaluate.python.values import COMPUTED, NONE, Flag, Function, Module, Object, Scope, Table, Value
+from dslint.source.tree import Span
+
+
+class Exhausted(Exception):
+    """The program is too large to be followed to its end."""
+
+
+@dataclass(slots=True)
+class State:
+    """What is known while a program is followed. `receive` is called with each call of a library's function."""
+
+    sources: Sources
+    receive: Callable[[CallOf], Value | None]
+    steps: int
+    """How many expressions may still be evaluated."""
+    flags: dict[str, Flag] = field(default_factory=dict)
+    """The flags that the program is launched with, by the names of their arguments."""
+    journal: Journal = field(default_factory=Journal)
+    functions: list[Function] = field(default_factory=list)
+    followed: set[ast.AST] = field(default_factory=set)
+    """The functions that were entered."""
+    active: list[ast.AST] = field(default_factory=list)
+    """The functions that are being followed, from the outermost."""
+    undecided: int = 0
+    """How many conditions that only the run knows are around the statement."""
+    unlikely: int = 0
+    """How many of them a flag decides the other way by its default."""
+    at: tuple[Source, ast.stmt] | None = None
+    """The statement that is being followed, with its file."""
+    flow: int = 0
+    """Which of the functions that nothing calls is followed; 0 for what the program runs from its first statement on."""
+    modules: dict[str, Module | None] = field(default_factory=dict)
+    folders: list[str] = field(default_factory=list)
+    """The folders that the program adds to `sys.path`."""
+    written: dict[str, Table] = field(default_factory=dict)
+    """The JSON files that the program writes."""
+    environment: dict[str, Value] = field(default_factory=dict)
+    """The environment variables that the program sets."""
+    parsed: list[Value] = field(default_factory=list)
+    """The classes that the program parses the command line into."""
+    plugins: dict[Span, Object] = field(default_factory=dict)
+    """Accelerate's plugins for DeepSpeed, by the places of the calls that make them."""
+    instances: dict[int, Object] = field(default_factory=dict)
+    """An object of each class, for methods that no call reaches."""
+
+
+_Evaluates: TypeAlias = Callable[[State, Any, Scope], Value]
+_Follows: TypeAlias = Callable[[State, Any, Scope], bool | None]
+_E = TypeVar("_E", bound=_Evaluates)
+_S = TypeVar("_S", bound=_Follows)
+
+_EXPRESSIONS: dict[type[ast.expr], _Evaluates] = {}
+_STATEMENTS: dict[type[ast.stmt], _Follows] = {}
+
+
+def expression(*kinds: type[ast.expr]) -> Callable[[_E], _E]:
+    """Register the function that evaluates kinds of expressions."""
+
+    def register(function: _E) -> _E:
+        _EXPRESSIONS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+def statement(*kinds: type[ast.stmt]) -> Callable[[_S], _S]:
+    """Register the function that follows kinds of statements. It returns False if the next statement is not reached."""
+
+    def register(function: _S) -> _S:
+        _STATEMENTS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+def evaluate(state: State, node: ast.expr | None, scope: Scope) -> Value:
+    """The value of an expression.
+
+    Raises:
+        Exhausted: the program is too large.
+    """
+    state.steps -= 1
+    if state.steps < 0:
+        raise Exhausted
+    if node is None:
+        return NONE
+    known = _EXPRESSIONS.get(type(node))
+    if known is not None:
+        return known(state, node, scope)
+    for inner in ast.iter_child_nodes(node):
+        if isinstance(inner, ast.expr):
+            evaluate(state, inner, scope)
+    return COMPUTED
+
+
+def block(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:
+    """Follow statements. Returns whether the statement behind them is reached."""
+    for node in body:
+        state.at = (scope.source, node)
+        known = _STATEMENTS.get(type(node))
+        if known is not None and known(state, node, scope) is False:
+            return False
+    return True

@@ -1,0 +1,316 @@
+"""Expressions: names, attributes, dicts and lists, operators. Calls are in `calling`, comprehensions in `repetition`."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+
+from dslint.evaluate.python.evaluate import State, evaluate, expression
+from dslint.evaluate.python.functions import above, enter
+from dslint.evaluate.python.nodes import is_decorated, is_literal
+from dslint.evaluate.python.operators import LONGEST, compared, operated
+from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
+from dslint.evaluate.python.strings import as_text
+from dslint.evaluate.python.tables import copied, merge, new_table, options_of, table_of, whole
+from dslint.evaluate.python.values import (
+    COMPUTED,
+    HOLE,
+    NONE,
+    Class,
+    Entry,
+    Function,
+    Library,
+    Module,
+    Object,
+    Opaque,
+    Plain,
+    Row,
+    Scope,
+    Table,
+    Value,
+    is_soft,
+    member,
+    text_of,
+    truth,
+)
+from dslint.source.tree import Span
+
+_CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
+"""Flags that name a config."""
+
+# ---------------------------------------------------------------------- names
+
+
+@expression(ast.Constant)
+def _constant(_: State, node: ast.Constant, __: Scope) -> Value:
+    found = node.value
+    return Plain(found) if isinstance(found, str | int | float) or found is None else COMPUTED
+
+
+@expression(ast.Name)
+def _name(_: State, node: ast.Name, scope: Scope) -> Value:
+    return variable(node.id, scope)
+
+
+def variable(name: str, scope: Scope) -> Value:
+    """The value of a variable in a scope or around it."""
+    here: Scope | None = scope
+    while here is not None:
+        if name in here.cells:
+            found: Value = here.cells[name]
+            return found
+        here = here.above
+    return Library(name)
+
+
+@expression(ast.Attribute)
+def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
+    owner = evaluate(state, node.value, scope)
+    if node.attr == "__dict__" and isinstance(owner, Object):
+        return table_of(state, owner, scope.source.span(node))
+    if isinstance(owner, Opaque) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
+        return Plain(given)  # the object is not known; one with such an attribute holds the arguments of the program
+    if isinstance(owner, Opaque) and owner.why and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
+        return Opaque(f"{node.value.id}.{node.attr}: {owner.why}" if ": " not in owner.why else owner.why)
+    return attribute_of(state, owner, node.attr)
+
+
+def attribute_of(state: State, owner: Value, name: str) -> Value:
+    """The attribute of a value."""
+    owner = whole(state, owner)
+    if isinstance(owner, Library):
+        return Library(f"{owner.name}.{name}")
+    if isinstance(owner, Module):
+        found: Value | None = owner.scope.cells.get(name)
+        return Opaque(f"{name} is not defined in {owner.source.shown}") if found is None else found
+    if isinstance(owner, Object):
+        return _of_object(state, owner, name)
+    if isinstance(owner, Class):
+        method = member(owner, name)
+        return method.bound(owner) if isinstance(method, Function) else method or Opaque(f"{owner.name}.{name}")
+    if isinstance(owner, Table) and name in owner.cells:
+        return _entry(owner, name).value
+    if isinstance(owner, Plain):
+        return _of_plain(owner, name)
+    why = owner.why if isinstance(owner, Opaque) else ""
+    return plugin_in_use(state, why) if name == PLUGIN else Opaque(why or f".{name}")
+
+
+def _of_object(state: State, owner: Object, name: str) -> Value:
+    if owner.kind == "super":
+        return above(owner, name)
+    if name in owner.cells:
+        found: Value = owner.cells[name]
+        return found
+    method = member(owner.type, name)
+    if isinstance(method, Function):
+        method = method.bound(owner)
+        return enter(state, method, [], {}) if is_decorated(method.node, "property", "cached_property") else method
+    if method is not None:
+        return method
+    if owner.kind == KIND and name in CONFIGS:
+        return config_attribute(state, owner, name)
+    if name == PLUGIN and owner.kind != "command line":
+        return plugin_in_use(state, owner.why)
+    return Opaque(f"--{name}" if owner.kind == "command line" else owner.why or f"{owner.kind}.{name}")
+
+
+def _of_plain(owner: Plain, name: str) -> Value:
+    """An attribute of a path, or the value of a member of an enumeration."""
+    if isinstance(owner.value, str) and name == "parent":
+        return Plain(posixpath.dirname(owner.value) or ".", owner.soft)
+    if isinstance(owner.value, str) and name == "parents":
+        folders, path = [], owner.value
+        while path not in ("", ".", "/"):
+            path = posixpath.dirname(path)
+            folders.append(Entry(Plain(path or ".", owner.soft), Span(0, 0), Span(0, 0)))
+        return Row(folders, Span(0, 0))
+    return owner if name == "value" else Opaque(f".{name}")
+
+
+# ---------------------------------------------------------------------- containers
+
+
+@expression(ast.Dict)
+def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
+    made = new_table(state, scope.source.span(node))
+    for key, given in zip(node.keys, node.values, strict=True):
+        found = evaluate(state, given, scope)
+        if key is None:
+            merge(state, made, found)
+            continue
+        name = evaluate(state, key, scope)
+        if isinstance(name, Plain) and isinstance(name.value, str):
+            made.cells[name.value] = Entry(found, scope.source.span(key), scope.source.span(given), is_literal(given))
+        else:
+            made.open["more"] = True
+    return made
+
+
+@expression(ast.List, ast.Tuple, ast.Set)
+def _row(state: State, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
+    items: list[Entry] = []
+    is_known = not isinstance(node, ast.Set)
+    for one in node.elts:
+        if isinstance(one, ast.Starred):
+            inner = evaluate(state, one.value, scope)
+            is_known = is_known and isinstance(inner, Row) and not inner.changed
+            items += inner.items if isinstance(inner, Row) else []
+        else:
+            items.append(Entry(evaluate(state, one, scope), Span(0, 0), scope.source.span(one), is_literal(one)))
+    return Row(items, scope.source.span(node)) if is_known else COMPUTED
+
+
+@expression(ast.Subscript)
+def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:
+    owner, index = evaluate(state, node.value, scope), evaluate(state, node.slice, scope)
+    return item_of(state, owner, index)
+
+
+def item_of(state: State, owner: Value, index: Value) -> Value:
+    """An item of a dict or a list."""
+    owner = whole(state, owner)
+    at = index.value if isinstance(index, Plain) else None
+    if isinstance(owner, Table) and isinstance(at, str):
+        return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Opaque(f'["{at}"]')
+    if isinstance(owner, Table):
+        return options_of(owner, index.why if isinstance(index, Opaque) and index.why else "it is computed")
+    if isinstance(owner, Row) and isinstance(at, int) and not owner.changed:
+        return owner.items[at].value if -len(owner.items) <= at < len(owner.items) else Opaque()
+    if isinstance(owner, Object) and isinstance(at, str):
+        return attribute_of(state, owner, at)
+    if isinstance(owner, Library) and owner.name == "os.environ" and isinstance(at, str):
+        return state.environment.get(at, Opaque(f"the environment variable {at}"))
+    if isinstance(owner, Library) and owner.name == "sys.argv":
+        return Opaque("an argument of the command line (sys.argv)")
+    if isinstance(owner, Opaque) and at == 0:  # the first of several results is what the call makes
+        return Opaque(owner.why or "it is computed", owner.made, owner.span)
+    return Opaque(owner.why if isinstance(owner, Opaque) and owner.why else "it is computed")
+
+
+def _entry(table: Table, name: str) -> Entry:
+    found: Entry = table.cells[name]
+    return found
+
+
+# ---------------------------------------------------------------------- operators
+
+
+@expression(ast.IfExp)
+def _conditional(state: State, node: ast.IfExp, scope: Scope) -> Value:
+    """`a if c else b`: the one that the condition selects, or both joined."""
+    test = evaluate(state, node.test, scope)
+    holds = truth(test)
+    left, right = evaluate(state, node.body, scope), evaluate(state, node.orelse, scope)
+    chosen = left if holds else right
+    if holds is None or (is_soft(test) and chosen == NONE):  # a flag that is not given leaves None; the other one is what it is for
+        return state.journal.joined(left, right)
+    return _tinted(chosen, soft=is_soft(test))
+
+
+@expression(ast.UnaryOp)
+def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
+    found = evaluate(state, node.operand, scope)
+    if isinstance(node.op, ast.Not):
+        holds = truth(found)
+        return COMPUTED if holds is None else Plain(not holds, is_soft(found))
+    if isinstance(node.op, ast.USub) and isinstance(found, Plain) and isinstance(found.value, int | float):
+        return Plain(-found.value, found.soft)
+    return COMPUTED
+
+
+@expression(ast.BinOp)
+def _binary(state: State, node: ast.BinOp, scope: Scope) -> Value:
+    return operate(state, node.op, evaluate(state, node.left, scope), evaluate(state, node.right, scope))
+
+
+def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
+    """The result of an operator: of arithmetic, of joined strings, paths and lists, and of `|` of dicts."""
+    left = whole(state, left)
+    if isinstance(op, ast.BitOr) and isinstance(left, Table):
+        made = copied(state, left)
+        merge(state, made, right)
+        return made
+    if isinstance(left, Row):
+        return _joined_rows(op, left, right)
+    if isinstance(op, ast.Mod) and isinstance(left, Plain) and isinstance(left.value, str):
+        return as_text(left, right)
+    if not isinstance(left, Plain) or not isinstance(right, Plain):
+        known = next((one for one in (left, right) if isinstance(one, Opaque) and one.why), COMPUTED)
+        text = (text_of(left) + text_of(right))[:LONGEST] if isinstance(op, ast.Add) else ""
+        return Opaque(known.why, text=text if text.strip(HOLE) else "")
+    result = operated(op, left.value, right.value)
+    return COMPUTED if result is None else Plain(result, left.soft or right.soft)
+
+
+def _joined_rows(op: ast.operator, left: Row, right: Value) -> Value:
+    if left.changed or (isinstance(right, Row) and right.changed):
+        return COMPUTED
+    if isinstance(op, ast.Add) and isinstance(right, Row) and len(left.items) + len(right.items) <= LONGEST:
+        return Row([*left.items, *right.items], left.span)
+    times = right.value if isinstance(op, ast.Mult) and isinstance(right, Plain) else None
+    return Row(left.items * times, left.span) if isinstance(times, int) and 0 <= times * len(left.items) <= LONGEST else COMPUTED
+
+
+@expression(ast.BoolOp)
+def _boolean(state: State, node: ast.BoolOp, scope: Scope) -> Value:
+    """`a and b`, `a or b`."""
+    result: Value = Plain(isinstance(node.op, ast.And))
+    soft = False
+    candidates: list[Value] = []
+    for part in node.values:
+        result = evaluate(state, part, scope)
+        holds = truth(result)
+        soft = soft or is_soft(result)
+        if holds is None:
+            candidates.append(result)
+        elif holds is isinstance(node.op, ast.Or):
+            break
+    for one in candidates:
+        result = state.journal.joined(result, one)
+    return _tinted(result, soft=soft)
+
+
+@expression(ast.Compare)
+def _comparison(state: State, node: ast.Compare, scope: Scope) -> Value:
+    values = [evaluate(state, one, scope) for one in (node.left, *node.comparators)]
+    return compared(node.ops[0], *values) if len(values) == 2 else COMPUTED
+
+
+@expression(ast.JoinedStr)
+def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
+    parts: list[Value] = []
+    for part in node.values:
+        found = evaluate(state, part.value if isinstance(part, ast.FormattedValue) else part, scope)
+        if isinstance(part, ast.FormattedValue) and (part.format_spec or part.conversion != -1):
+            spec = evaluate(state, part.format_spec, scope)
+            pattern = f"{{:{spec.value or ''}}}" if isinstance(spec, Plain) and part.conversion in (-1, ord("s")) else ""
+            found = as_text(Plain(pattern), found, braces=True) if pattern else COMPUTED
+        parts.append(found)
+    text = "".join(map(text_of, parts))
+    unknown = [part for part in parts if not isinstance(part, Plain)]
+    if unknown or len(text) >= LONGEST:
+        why = next((part.why for part in unknown if isinstance(part, Opaque) and part.why), COMPUTED.why)
+        return Opaque(why, text=text[:LONGEST] if text.strip(HOLE) else "")
+    return Plain(text, any(is_soft(part) for part in parts))
+
+
+@expression(ast.NamedExpr)
+def _named(state: State, node: ast.NamedExpr, scope: Scope) -> Value:
+    found = evaluate(state, node.value, scope)
+    state.journal.write(scope.cells, node.target.id, found)
+    return found
+
+
+@expression(ast.Lambda)
+def _lambda(_: State, node: ast.Lambda, scope: Scope) -> Value:
+    return Function(node, scope.source, scope)
+
+
+@expression(ast.Await)
+def _await(state: State, node: ast.Await, scope: Scope) -> Value:
+    return evaluate(state, node.value, scope)
+
+
+def _tinted(found: Value, *, soft: bool) -> Value:
+    return Plain(found.value, soft=True) if soft and isinstance(found, Plain) else found

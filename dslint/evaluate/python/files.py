@@ -1,0 +1,116 @@
+"""JSON and YAML files that a program reads and writes."""
+
+from __future__ import annotations
+
+import posixpath
+
+from dslint.evaluate.files import find, find_checkout
+from dslint.evaluate.interpolation import interpolated, with_floats
+from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.sources import moved, tree_of
+from dslint.evaluate.python.tables import copied, of_tree, whole
+from dslint.evaluate.python.values import COMPUTED, Object, Opaque, Plain, Row, Table, Value
+from dslint.source.parse import parse
+from dslint.source.read import ReadError, read
+from dslint.source.tree import Mapping, Span
+from dslint.source.yaml_tree import parse_yaml
+
+TEMPORARY = "<temporary file"
+"""How the path of a temporary file begins: the system chooses its name."""
+
+
+def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
+    """The dict in a JSON file of the project, or one that the program writes; without `as_json` the program reads it with hjson."""
+    made = written_at(state, path)
+    if made is not None:
+        return copied(state, made)
+    beside = state.sources.all[0].path
+    linked = find(path, beside) or (find_checkout(path, beside) if path.startswith("/") else None)
+    text = text_of(linked.path) if linked else None
+    if linked is None or text is None:
+        return Opaque(f"{path}, which is not there")
+    source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
+    root = tree_of(source, parse(source.text))
+    if not isinstance(root, Mapping):
+        return Opaque(f"{linked.shown} cannot be read")
+    file = state.journal.cells()
+    file["path"] = path
+    if not as_json:
+        file["hjson"] = True
+    return of_tree(state, root, file, as_json=as_json)
+
+
+def yaml_file(state: State, path: str, *, beside: str | None = None, interpolates: bool = False) -> Value:
+    """The value in a YAML file of the project. With `interpolates` `${a.b}` is the value at that path."""
+    linked = find(path, beside or state.sources.all[0].path)
+    text = text_of(linked.path) if linked else None
+    if linked is None or text is None:
+        return Opaque(f"{path}, which is not there")
+    document = parse_yaml(text)
+    if document.problems or document.root is None:
+        return Opaque(f"{linked.shown} cannot be read")
+    source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
+    root = document.root if not interpolates else with_floats(interpolated(document, {}).root or document.root)
+    return of_tree(state, moved(root, source.base))
+
+
+def written_at(state: State, path: str) -> Table | None:
+    """The dict that the program writes to a file."""
+    return state.written.get(posixpath.normpath(path))
+
+
+def json_text(state: State, text: str, written: Span) -> Value:
+    """The dict in a JSON text: every value is placed at the text."""
+    document = parse(text)
+    if document.problems or not isinstance(document.root, Mapping):
+        return COMPUTED
+    table = of_tree(state, document.root)
+    if isinstance(table, Table):
+        _place(table, written)
+    return table
+
+
+def _place(table: Table, span: Span) -> None:
+    table.span = span
+    for entry in table.cells.values():
+        entry.key_span = entry.span = span
+        entry.literal = False
+        if isinstance(entry.value, Table):
+            _place(entry.value, span)
+        elif isinstance(entry.value, Row):
+            entry.value.span = span
+
+
+def write_file(state: State, path: Value, content: Value | None, written: Span) -> None:
+    """Note what the program writes to a file, if it is a dict or its text."""
+    if not isinstance(path, Plain) or not isinstance(path.value, str):
+        return
+    if isinstance(content, Plain) and isinstance(content.value, str):
+        content = json_text(state, content.value, written)
+    content = whole(state, content) if content is not None else None
+    if isinstance(content, Table):
+        state.written[posixpath.normpath(path.value)] = copied(state, content)
+
+
+def method_of_file(state: State, file: Object, name: str, call: CallOf) -> Value:
+    """The result of a method of an open file."""
+    path = file.cells.get("path")
+    if not isinstance(path, Plain) or not isinstance(path.value, str):
+        return Opaque(path.why) if isinstance(path, Opaque) and path.why else Opaque("it is read from a file")
+    if name == "write":
+        write_file(state, path, call.get("s", 0), call.span)
+    return json_file(state, path.value) if name == "read" else COMPUTED
+
+
+def exists(state: State, path: str) -> bool:
+    """Whether a path names a file of the project, or one that the program writes."""
+    return written_at(state, path) is not None or find(path, state.sources.all[0].path) is not None
+
+
+def text_of(path: str) -> str | None:
+    """The text of a file; None if it cannot be read."""
+    try:
+        return read(path)
+    except ReadError:
+        return None

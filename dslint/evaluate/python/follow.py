@@ -1,0 +1,72 @@
+"""Follow a program from its first statement on, and note the calls that concern DeepSpeed."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dslint.evaluate.python import calling, definitions, repetition
+from dslint.evaluate.python.evaluate import Exhausted, State, block
+from dslint.evaluate.python.expressions import variable
+from dslint.evaluate.python.functions import enter, follow_rest
+from dslint.evaluate.python.record import Recorder
+from dslint.evaluate.python.sources import Source, Sources
+from dslint.evaluate.python.values import Flag, Function, Opaque, Plain, Scope, Table, Value
+
+FOLLOWS = (calling, definitions, repetition)
+"""The modules that register what `evaluate` and `block` know, with those that they import."""
+
+_CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
+"""Names of variables and functions that hold or return a config."""
+
+_OF_MMENGINE = ("strategy", "optim_wrapper", "train_dataloader")
+"""The variables with which a file for MMEngine describes a training with DeepSpeed."""
+
+_STEPS_PER_NODE = 20
+_FEWEST_STEPS = 20_000
+
+
+def follow(
+    parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder, flags: dict[str, Flag]
+) -> tuple[list[Value], tuple[Source, ast.stmt] | None]:
+    """Follow a program. Returns the classes that it parses the command line into, and of one that is too large the last statement."""
+    steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(1 for _, tree in parts for _ in ast.walk(tree))
+    state = State(sources, recorder.receive, steps, flags)
+    recorder.state = state
+    cells = state.journal.cells()
+    cells["__file__"] = Plain(parts[0][0].path)
+    cells["__name__"] = Opaque("__name__")
+    try:
+        for source, tree in parts:
+            block(state, tree.body, Scope(cells, source))
+        for source, _ in parts:
+            follow_rest(state, source)
+        recorder.finish()
+        if not recorder.calls and not recorder.unread and "strategy" in cells:
+            recorder.describe({name: variable(name, Scope(cells, parts[0][0])) for name in _OF_MMENGINE})
+        if not recorder.calls and not recorder.unread:
+            _definitions(parts, state, recorder, Scope(cells, parts[0][0]))
+    except (Exhausted, RecursionError):
+        recorder.finish()
+        return state.parsed, state.at
+    return state.parsed, None
+
+
+def _definitions(parts: list[tuple[Source, ast.Module]], state: State, recorder: Recorder, scope: Scope) -> None:
+    """Note the configs that a program without a call defines: variables and results of functions with a telling name, and dicts of
+    training arguments that name one.
+    """
+    for source, tree in parts:
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                value = variable(name, scope)
+                if _CONFIG.search(name):
+                    recorder.define(name, value, source.span(node.value))
+                else:
+                    recorder.define_arguments(value)
+            elif isinstance(node, ast.FunctionDef) and _CONFIG.search(node.name):
+                function = variable(node.name, scope)
+                if isinstance(function, Function):
+                    result = enter(state, function, [], {}, complete=False)
+                    recorder.define(node.name, result, result.span if isinstance(result, Table) else source.span(node))

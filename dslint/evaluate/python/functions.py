@@ -1,0 +1,197 @@
+"""Follow calls of the project's own functions and classes into their bodies."""
+
+from __future__ import annotations
+
+import ast
+
+from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.evaluate import State, block, evaluate
+from dslint.evaluate.python.nodes import is_decorated
+from dslint.evaluate.python.sources import Source
+from dslint.evaluate.python.tables import copied, new_table
+from dslint.evaluate.python.values import NONE, Class, Entry, Function, Library, Object, Opaque, Row, Scope, Table, Value, member, soften
+from dslint.source.tree import Span
+
+_DEEPEST_CALL = 15
+_NOWHERE = Span(0, 0)
+
+
+def enter(
+    state: State,
+    function: Function,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    *,
+    complete: bool = True,
+    call: CallOf | None = None,
+) -> Value:
+    """Follow a call of a function of the project. With `complete` False there are more arguments than are known."""
+    node = function.node
+    if state.active.count(node) > 2 or (node in state.active and not complete) or len(state.active) >= _DEEPEST_CALL:
+        return Opaque("a recursive function computes it")
+    scope = Scope(state.journal.cells(), function.source, function.scope, [], function)
+    _bind(state, function, scope, arguments, keywords, complete=complete, call=call)
+    state.followed.add(node)
+    if isinstance(node, ast.Lambda):
+        return evaluate(state, node.body, scope)
+    if any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield | ast.YieldFrom) for one in node.body):
+        return Opaque("a generator")
+    state.active.append(node)
+    try:
+        ends = block(state, node.body, scope)
+    finally:
+        state.active.pop()
+    assert scope.returns is not None
+    values = [*scope.returns, NONE] if ends else scope.returns
+    result = values[0] if values else NONE
+    for one in values[1:]:
+        result = state.journal.joined(result, one)
+    return result
+
+
+def _bind(
+    state: State,
+    function: Function,
+    scope: Scope,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    *,
+    complete: bool,
+    call: CallOf | None,
+) -> None:
+    """Give the parameters of a function their values."""
+    given = function.node.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args)]
+    if function.this is not None and names and _takes_itself(function):
+        arguments = [function.this, *arguments]
+    defaults = dict(zip(reversed(names), reversed(given.defaults), strict=False))
+    defaults |= {one.arg: default for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default}
+    every = [*names, *(one.arg for one in given.kwonlyargs)]
+    for number, name in enumerate(every):
+        if number < min(len(arguments), len(names)):
+            scope.cells[name] = arguments[number]
+        elif name in keywords:
+            scope.cells[name] = keywords[name]
+        elif name in function.given:
+            scope.cells[name] = function.given[name]
+        elif name in defaults and complete:
+            scope.cells[name] = evaluate(state, defaults[name], function.scope)
+        else:
+            scope.cells[name] = _annotated(state, function, name) or Opaque(f"{name} is an argument of {_named(function)}")
+    if given.vararg:
+        more = Row([Entry(one, _NOWHERE, _NOWHERE) for one in arguments[len(names) :]], _NOWHERE)
+        scope.cells[given.vararg.arg] = more if complete else Opaque(f"*{given.vararg.arg} of {_named(function)}")
+    if given.kwarg:
+        rest = {name: one for name, one in keywords.items() if name not in every}
+        scope.cells[given.kwarg.arg] = _rest(state, rest, call, f"**{given.kwarg.arg} of {_named(function)}", complete=complete)
+
+
+def _annotated(state: State, function: Function, name: str) -> Object | None:
+    """The object of a class of the project that an argument is said to be, if nothing is known about the argument itself."""
+    given = function.node.args
+    annotation = next((one.annotation for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg == name), None)
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str) and annotation.value.isidentifier():
+        annotation = ast.Name(annotation.value)
+    kind = evaluate(state, annotation, function.scope) if isinstance(annotation, ast.Name | ast.Attribute) else None
+    return some_instance(state, kind) if isinstance(kind, Class) and not library_base(kind) else None
+
+
+def some_instance(state: State, made: Class) -> Object:
+    """The object of a class that another file makes, with arguments that are not known: of a dataclass it has the defaults."""
+    thing = state.instances.get(id(made))
+    if thing is None:
+        state.instances[id(made)] = Object(made.name, state.journal.cells(), made)  # for an `__init__` that takes one of its own kind
+        thing = state.instances[id(made)] = instance(state, made, [], {}, complete=False)
+        for name in made.fields if made.dataclass else ():
+            default = member(made, name)
+            thing.cells.setdefault(name, Opaque(f"{name} of {made.name}") if default is None else soften(default))
+    return thing
+
+
+def _named(function: Function) -> str:
+    name = getattr(function.node, "name", "a lambda")
+    return f"{function.owner.name}.{name}" if function.owner else name
+
+
+def _takes_itself(function: Function) -> bool:
+    """Whether a method gets its object or its class as the first argument."""
+    if isinstance(function.this, Class):
+        return is_decorated(function.node, "classmethod")
+    return not is_decorated(function.node, "staticmethod")
+
+
+def _rest(state: State, keywords: dict[str, Value], call: CallOf | None, why: str, *, complete: bool) -> Value:
+    """What `**kwargs` holds."""
+    if not complete and not keywords:
+        return Opaque(why)
+    written = call.keywords if call is not None else {}
+    made = new_table(state, call.span if call is not None else _NOWHERE)
+    for name, one in keywords.items():
+        at = written.get(name)
+        made.cells[name] = Entry(one, at.key, at.span, at.literal) if at else Entry(one, made.span, made.span)
+    if not complete:
+        made.open["more"] = True
+    return made
+
+
+def above(owner: Object, name: str) -> Value:
+    """What `super()` finds under a name: a method of the project, or one of a library's class."""
+    kind, this = owner.about
+    found = next((one for base in kind.bases if isinstance(base, Class) and (one := member(base, name)) is not None), None)
+    if isinstance(found, Function):
+        return found.bound(this)
+    if found is not None:
+        return found
+    base = library_base(kind)
+    return Library(f"{base}.{name}") if base else Opaque(f".{name}")
+
+
+def library_base(made: Class, depth: int = 0) -> str:
+    """The class of a library that a class inherits from; "" if there is none."""
+    for base in made.bases:
+        found = base.name if isinstance(base, Library) else library_base(base, depth + 1) if isinstance(base, Class) and depth < 10 else ""
+        if found:
+            return found
+    return ""
+
+
+def instance(
+    state: State,
+    made: Class,
+    arguments: list[Value],
+    keywords: dict[str, Value],
+    *,
+    complete: bool = True,
+    call: CallOf | None = None,
+) -> Object:
+    """A new object of a class of the project."""
+    thing = Object(made.name, state.journal.cells(), made)
+    if made.dataclass:
+        for name in made.fields:
+            default = member(made, name)
+            if isinstance(default, Table):
+                thing.cells[name] = copied(state, default)
+        thing.cells.update(zip(made.fields, arguments, strict=False))
+        thing.cells.update({name: one for name, one in keywords.items() if name in made.fields})
+    start = member(made, "__init__")
+    if isinstance(start, Function):
+        enter(state, start.bound(thing), arguments, keywords, complete=complete, call=call)
+    then = member(made, "__post_init__")
+    if isinstance(then, Function):
+        enter(state, then.bound(thing), [], {})
+    return thing
+
+
+def follow_rest(state: State, source: Source) -> None:
+    """Follow the functions of a file that no call in it reaches; their arguments are not known."""
+    for function in list(state.functions):
+        if function.source.shown != source.shown or function.node in state.followed:
+            continue
+        owner = function.this
+        this: Value | None = owner
+        if isinstance(owner, Class) and not is_decorated(function.node, "classmethod"):
+            this = some_instance(state, owner)
+        if function.node not in state.followed:
+            state.flow += 1
+            reached = Function(function.node, function.source, function.scope, this, function.owner, function.given)
+            enter(state, reached, [], {}, complete=False)

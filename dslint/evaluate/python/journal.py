@@ -1,0 +1,188 @@
+"""The memory of a followed program: writes can be undone, so that both branches of a condition start alike and then join."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+from dslint.evaluate.python.values import NONE, Cells, Entry, Object, Opaque, Plain, Row, Table, Value, member, same
+
+_ABSENT: Final = object()
+
+Changes: TypeAlias = dict[tuple[int, str], tuple[Cells, str, Any]]
+
+CONDITION: Final = "a condition decides it"
+
+_DEEPEST = 20
+_MOST_OPTIONS = 8
+
+
+class Journal:
+    """Every write to `Cells`, in order."""
+
+    def __init__(self) -> None:
+        self._log: list[tuple[Cells, str, Any]] = []
+        self._age = 0
+
+    def cells(self, *, optional: bool = False) -> Cells:
+        """New cells."""
+        self._age += 1
+        return Cells(self._age, optional=optional)
+
+    def write(self, cells: Cells, name: str, value: Any) -> None:
+        """Set a cell."""
+        self._log.append((cells, name, cells.get(name, _ABSENT)))
+        cells[name] = value
+
+    def erase(self, cells: Cells, name: str) -> None:
+        """Delete a cell, if it is there."""
+        if name in cells:
+            self._log.append((cells, name, cells.pop(name)))
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """A point to return to."""
+        return len(self._log), self._age
+
+    def undo(self, mark: tuple[int, int]) -> Changes:
+        """Undo the writes since a mark, except those to cells made since. Returns the values that the writes left."""
+        length, age = mark
+        changes: Changes = {}
+        for cells, name, before in reversed(self._log[length:]):
+            if cells.born > age:
+                continue
+            changes.setdefault((id(cells), name), (cells, name, cells.get(name, _ABSENT)))
+            if before is _ABSENT:
+                cells.pop(name, None)
+            else:
+                cells[name] = before
+        del self._log[length:]
+        return changes
+
+    def redo(self, changes: Changes) -> None:
+        """Make changes that were undone."""
+        for cells, name, value in changes.values():
+            if value is _ABSENT:
+                self.erase(cells, name)
+            else:
+                self.write(cells, name, value)
+
+    def adopt(self, changes: Changes, scope: Cells) -> None:
+        """Take over of changes that were undone what nothing else says: names of the scope that are not set now, and what is None now.
+
+        A key of a dict stays absent.
+        """
+        for cells, name, value in changes.values():
+            now = cells.get(name, _ABSENT)
+            if value is _ABSENT or cells.optional:
+                continue
+            if now is _ABSENT and cells is scope:
+                self.write(cells, name, value)
+            elif now == NONE and isinstance(value, Table | Opaque | Plain) and _is_config(value):
+                self.write(cells, name, self.joined(value, NONE))
+
+    def join(self, one: Changes, other: Changes) -> None:
+        """Make the changes of two branches: a cell that differs between them is unknown."""
+        for key in {**one, **other}:
+            cells, name, _ = one.get(key) or other[key]
+            now = cells.get(name, _ABSENT)
+            left = one[key][2] if key in one else now
+            right = other[key][2] if key in other else now
+            if left is _ABSENT and right is _ABSENT:
+                self.erase(cells, name)
+            elif left is _ABSENT or right is _ABSENT:
+                there = right if left is _ABSENT else left
+                self.write(cells, name, _perhaps(there) if cells.optional else there)
+            else:
+                self.write(cells, name, self._joined(left, right))
+
+    def _joined(self, left: Any, right: Any) -> Any:
+        if isinstance(left, Entry) and isinstance(right, Entry):
+            value = self.joined(left.value, right.value)
+            return Entry(value, left.key_span, left.span, left.literal and value is left.value, left.perhaps or right.perhaps)
+        return left if isinstance(left, bool) else self.joined(left, right)
+
+    def joined(self, left: Value, right: Value, depth: int = 0) -> Value:
+        """The value that is one of two."""
+        if same(left, right):
+            return left
+        if isinstance(left, Table) and isinstance(right, Table) and _is_same_display(left, right) and depth < _DEEPEST:
+            return self.flattened((left, right), depth)
+        left, right = self._alike(left, right), self._alike(right, left)
+        if isinstance(left, Object) and isinstance(right, Object) and left.kind == right.kind and left.type is right.type:
+            return self._joined_objects(left, right, depth)
+        if isinstance(left, Row) and isinstance(right, Row) and left.pairs_with(right) and depth < _DEEPEST:
+            values = [self.joined(one.value, other.value, depth + 1) for one, other in zip(left.items, right.items, strict=True)]
+            pairs = zip(left.items, values, strict=True)
+            return Row([Entry(value, one.key_span, one.span, one.literal and value is one.value) for one, value in pairs], left.span)
+        known = left if isinstance(left, Opaque) and left.why else right
+        why = known.why if isinstance(known, Opaque) else CONDITION
+        options = (*_options(left), *_options(right))
+        closed = _is_closed(left) and _is_closed(right) and len(options) <= _MOST_OPTIONS
+        return Opaque(why, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right))
+
+    def flattened(self, tables: Sequence[Table], depth: int = 0) -> Table:
+        """One dict for several of which a value is one: what they have in common is known."""
+        made = Table(self.cells(optional=True), tables[0].span)
+        for name in dict.fromkeys(name for one in tables for name in one.cells):
+            entries = [one.cells[name] for one in tables if name in one.cells]
+            value = entries[0].value
+            for one in entries[1:]:
+                value = self.joined(value, one.value, depth + 1)
+            first, perhaps = entries[0], any(one.perhaps for one in entries)
+            entry = Entry(value, first.key_span, first.span, first.literal and value is first.value, perhaps)
+            made.cells[name] = entry if len(entries) == len(tables) else _perhaps(entry)
+        for table in tables:
+            made.open.update(table.open)
+        return made
+
+    def _alike(self, value: Value, other: Value) -> Value:
+        """A value that is not known, as the object with unknown attributes that the other one is."""
+        if isinstance(value, Opaque) and isinstance(other, Object) and other.kind == "unknown" and other.why == value.why:
+            return Object(other.kind, self.cells(), why=other.why)
+        return value
+
+    def _joined_objects(self, left: Object, right: Object, depth: int) -> Object:
+        """An object that is one of two. An attribute that only one of them has is inherited in the other, not known, or missing."""
+        made = Object(left.kind, self.cells(), left.type, left.about, left.why)
+        for name in dict.fromkeys([*left.cells, *right.cells]):
+            inherited = member(left.type, name) or Opaque(left.why or CONDITION)
+            one, other = left.cells.get(name, inherited), right.cells.get(name, inherited)
+            made.cells[name] = self.joined(one, other, depth + 1) if depth < _DEEPEST else Opaque(CONDITION)
+        return made
+
+
+def _options(value: Value) -> tuple[Value, ...]:
+    """The dicts and paths that a value can be; at most `_MOST_OPTIONS`."""
+    if isinstance(value, Opaque):
+        return value.options[:_MOST_OPTIONS]
+    return (value,) if isinstance(value, Table) or (isinstance(value, Plain) and isinstance(value.value, str)) else ()
+
+
+def _is_config(value: Value) -> bool:
+    """Whether a value may be a config: a dict, a path, or one that is not known."""
+    return isinstance(value, Table | Opaque) or (isinstance(value, Plain) and isinstance(value.value, str))
+
+
+def _is_same_display(left: Table, right: Table) -> bool:
+    """Whether two dicts are what one place of the program makes, under different conditions."""
+    return bool(left.span == right.span and left.open.get("why") == right.open.get("why"))
+
+
+def _is_closed(value: Value) -> bool:
+    """Whether the options of a value are all that it can be, besides None."""
+    if isinstance(value, Opaque):
+        return value.closed
+    return isinstance(value, Table) or (isinstance(value, Plain) and (value.value is None or isinstance(value.value, str)))
+
+
+def _can_be_none(value: Value) -> bool:
+    return value.or_none if isinstance(value, Opaque) else isinstance(value, Plain) and value.value is None
+
+
+def _perhaps(entry: Any) -> Any:
+    """A key that may be absent: its value is not known."""
+    if not isinstance(entry, Entry):
+        return entry
+    value = Opaque(CONDITION, options=_options(entry.value), closed=_is_closed(entry.value), or_none=_can_be_none(entry.value))
+    return Entry(value, entry.key_span, entry.span, perhaps=True)

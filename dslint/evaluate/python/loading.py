@@ -1,0 +1,96 @@
+"""How a program loads its model: with a device map, quantized, or before transformers is told of the DeepSpeed config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from dslint.config.arguments import SourcedValue
+from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.python.given import unless_none
+from dslint.evaluate.python.notes import Facts
+from dslint.evaluate.python.values import Opaque, Plain
+from dslint.source.tree import Span
+from dslint.source.unknown import UNKNOWN
+
+_MODEL_CLASS = re.compile(r"Model|For[A-Z]")
+"""What the names of transformers' model classes contain, and those of tokenizers and configs do not."""
+
+
+class _Event(NamedTuple):
+    """A call that loads a model, or with `loads` None one that tells transformers of the config; `flow` is that of `State`."""
+
+    span: Span
+    flow: int
+    loads: SourcedValue | None = None
+
+
+class Loading:
+    """Takes note of calls that load models. `sourced` gives a named argument its place, as `Recorder.sourced` does."""
+
+    def __init__(self, sourced: Callable[[str, Argument], SourcedValue]) -> None:
+        self._sourced = sourced
+        self._device_maps: list[tuple[SourcedValue, bool]] = []
+        self._loads_without_map = False
+        self._quantizations: dict[Span, CallOf] = {}
+        self._events: list[_Event] = []
+
+    def load(self, call: CallOf, flow: int, facts: Facts) -> None:
+        """A `from_pretrained` of transformers. One that a flag has to select does not count."""
+        if call.unlikely:
+            return
+        is_model = _MODEL_CLASS.search(call.name.split(".")[-2]) is not None
+        given = unless_none(call.argument("device_map"))
+        if given is not None and not (isinstance(given.value, Opaque) and given.value.or_none):
+            value = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+            self._device_maps.append((replace(self._sourced("device_map", given), value=value), call.chosen))
+        elif is_model:
+            self._loads_without_map = True
+        if call.chosen:
+            return
+        self._note_quantization(call, facts)
+        if is_model:
+            self._events.append(_Event(call.span, flow, self._sourced("from_pretrained", Argument(Opaque(), call.span, call.span))))
+
+    def quantization(self, call: CallOf, facts: Facts) -> None:
+        """A `BitsAndBytesConfig`, which a later call loads a model with."""
+        self._quantizations[call.span] = call
+        facts.quantized_storage |= unless_none(call.argument("bnb_4bit_quant_storage")) is not None
+
+    def _note_quantization(self, call: CallOf, facts: Facts) -> None:
+        """A model is loaded with `load_in_4bit=True`, or with a `BitsAndBytesConfig` that says so."""
+        given = call.get("quantization_config")
+        made = self._quantizations.get(given.span) if isinstance(given, Opaque) and given.span is not None else None
+        for source in (call, made):
+            if source is None or source.chosen:
+                continue
+            for name in ("load_in_4bit", "load_in_8bit"):
+                found = source.keywords.get(name)
+                if found is not None and isinstance(found.value, Plain) and found.value.value is True and not found.value.soft:
+                    facts.quantized = replace(self._sourced(name, found), value=True)
+
+    def tell(self, call: CallOf, flow: int) -> None:
+        """A call that tells transformers of a config, or that uses one."""
+        self._events.append(_Event(call.span, flow))
+
+    def finish(self, facts: Facts) -> None:
+        """Note the device map and the early load. A device map counts unless another branch loads the model without one."""
+        maps = [given for given, chosen in self._device_maps if not (chosen and self._loads_without_map)]
+        facts.device_map = maps[-1] if maps else None
+        facts.loaded_early = self._early()
+
+    def _early(self) -> SourcedValue | None:
+        """A load that certainly comes before transformers is told of the config, if no load comes after that.
+
+        Certain is only the order in what the program runs from its first statement on, and in one function with the calls in it.
+        """
+        spans = {one.span for one in self._events}
+        for flow in dict.fromkeys(one.flow for one in self._events):
+            events = [one for one in self._events if one.flow in (0, flow)]
+            told = next((index for index, one in enumerate(events) if one.loads is None), None)
+            before = [one.loads for one in events[:told] if one.loads is not None]
+            if told is not None and before and spans == {one.span for one in events} and all(one.loads is None for one in events[told:]):
+                return before[0]
+        return None

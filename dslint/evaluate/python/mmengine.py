@@ -1,0 +1,103 @@
+"""The config of MMEngine's DeepSpeed strategy, from a Python file with the settings of a training, as MMEngine and xtuner read them.
+
+Source: mmengine/_strategy/deepspeed.py, DeepSpeedStrategy; mmengine/runner/_flexible_runner.py, FlexibleRunner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Tables
+from typing import NamedTuple
+
+from dslint.evaluate.python.tree import TreeMaker
+from dslint.evaluate.python.values import Entry, Library, Opaque, Plain, Table, Value
+from dslint.source.tree import Key, Mapping, Member, Scalar, Span
+from dslint.source.unknown import UNKNOWN
+
+_ARGUMENTS = (
+    "zero_optimization",
+    "gradient_clipping",
+    "fp16",
+    "bf16",
+    "amp",
+    "activation_checkpointing",
+    "aio",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+)
+"""The arguments of the strategy that take the place of what its `config` says."""
+
+_BATCH = "train_micro_batch_size_per_gpu"
+_STEPS = "gradient_accumulation_steps"
+_OVERWRITTEN = "steps_per_print"
+
+_TORCH = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax ASGD Rprop".split())
+_DEEPSPEED = {"DeepSpeedCPUAdam": "deepspeed.ops.adam", "FusedAdam": "deepspeed.ops.adam", "FusedLamb": "deepspeed.ops.lamb"}
+
+
+class Described(NamedTuple):
+    """What a file describes: the config, or the path of one; and the full name of the class of its optimizer with its place."""
+
+    at: Span
+    config: Mapping | None
+    path: Entry | None
+    optimizer: tuple[str, Span] | None
+
+
+def described(variables: Tables[str, Value], maker: TreeMaker) -> Described | None:
+    """The strategy that a file assigns to the variable `strategy`; None for any other file."""
+    strategy = variables.get("strategy")
+    if not isinstance(strategy, Table) or _name(strategy.cells.get("type")).rpartition(".")[2] != "DeepSpeedStrategy":
+        return None
+    optimizer = _optimizer(variables.get("optim_wrapper"))
+    given = strategy.cells.get("config")
+    if given is not None and not isinstance(given.value, Table) and not _is_none(given):
+        return Described(strategy.span, None, given, optimizer)
+    inner = given.value if given is not None and isinstance(given.value, Table) else None
+    return Described(strategy.span, _built(strategy, inner, variables.get("train_dataloader"), maker), None, optimizer)
+
+
+def _built(strategy: Table, config: Table | None, loader: Value | None, maker: TreeMaker) -> Mapping:
+    """The config: that of the argument `config`, with the other arguments in its place, and the batch size of the data loader."""
+    own = maker.config(strategy)
+    written = maker.config(config).members if config is not None else []
+    over = {one.key.value: one for one in own.members if one.key.value in _ARGUMENTS and not _is_none(strategy.cells[one.key.value])}
+    members = [one for one in written if one.key.value not in over and one.key.value != _OVERWRITTEN]
+    members += over.values()
+    names = {one.key.value for one in members}
+    filled = {_BATCH: _batch_size(loader, strategy.span), _STEPS: Scalar(strategy.span, 1, "1", "computed")}
+    members += [Member(Key(strategy.span, name, name), value) for name, value in filled.items() if name not in names]
+    return Mapping(strategy.span, members, may_have_more=bool(strategy.open) or (config is not None and bool(config.open)))
+
+
+def _batch_size(loader: Value | None, at: Span) -> Scalar:
+    given = loader.cells.get("batch_size") if isinstance(loader, Table) else None
+    value = given.value.value if given is not None and isinstance(given.value, Plain) else UNKNOWN
+    return Scalar(at, value, "..." if value is UNKNOWN else repr(value), "computed")
+
+
+def _optimizer(wrapper: Value | None) -> tuple[str, Span] | None:
+    """The full name of the class of the optimizer and the place of its name; None if it is not known."""
+    given = wrapper.cells.get("optimizer") if isinstance(wrapper, Table) else None
+    kind = given.value.cells.get("type") if given is not None and isinstance(given.value, Table) else None
+    if kind is None:
+        return None
+    name = _name(kind)
+    short = name.rpartition(".")[2]
+    if "." in name:
+        return name, kind.span
+    module = "torch.optim" if short in _TORCH else _DEEPSPEED.get(short)
+    return (f"{module}.{short}", kind.span) if module else None
+
+
+def _name(entry: Entry | None) -> str:
+    """The name of a class that a file gives as text or imports."""
+    value = entry.value if entry is not None else None
+    if isinstance(value, Plain):
+        return value.value if isinstance(value.value, str) else ""
+    if isinstance(value, Library):
+        return value.name
+    return value.made if isinstance(value, Opaque) else ""
+
+
+def _is_none(entry: Entry) -> bool:
+    return isinstance(entry.value, Plain) and entry.value.value is None

@@ -1,0 +1,97 @@
+"""Operators and comparisons of values, as far as their results are certain."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import posixpath
+from collections.abc import Callable
+from typing import Any
+
+from dslint.evaluate.python.values import COMPUTED, Class, Function, Object, Opaque, Plain, Row, Value, is_soft, same, tables_of
+
+LONGEST = 10_000
+"""The longest string that is built."""
+
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def operated(op: ast.operator, left: object, right: object) -> str | int | float | None:
+    """The result on plain values, None if it is not followed. The size of the result is bounded."""
+    if isinstance(left, str) and isinstance(right, str):
+        if isinstance(op, ast.Add) and len(left) + len(right) < LONGEST:
+            return left + right
+        return posixpath.join(left, right) if isinstance(op, ast.Div) else None
+    if not isinstance(left, int | float) or not isinstance(right, int | float) or abs(left) > 1e15 or abs(right) > 1e15:
+        return None
+    if isinstance(op, ast.Pow):
+        return left**right if 0 < abs(left) <= 10 and abs(right) <= 60 and isinstance(right, int) else None
+    if isinstance(op, ast.LShift):
+        return left << right if isinstance(left, int) and isinstance(right, int) and 0 <= right < 50 else None
+    apply = _ARITHMETIC.get(type(op))
+    if apply is None or (right == 0 and isinstance(op, ast.Div | ast.FloorDiv | ast.Mod)):
+        return None
+    result: int | float = apply(left, right)
+    return result
+
+
+_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
+def compared(op: ast.cmpop, left: Value, right: Value) -> Value:
+    """The result of a comparison."""
+    soft = is_soft(left) or is_soft(right)
+    answer: bool | None = None
+    if isinstance(op, ast.In | ast.NotIn):
+        answer = _contains(right, left)
+    elif isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
+        answer = _equal(left, right)
+    elif isinstance(left, Plain) and isinstance(right, Plain) and _ordered(left.value, right.value):
+        answer = _ORDER[type(op)](left.value, right.value)
+    if answer is None:
+        return COMPUTED
+    return Plain(answer is not isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn), soft)
+
+
+def _ordered(left: object, right: object) -> bool:
+    numbers = isinstance(left, int | float) and isinstance(right, int | float)
+    return numbers or (isinstance(left, str) and isinstance(right, str))
+
+
+def _equal(left: Value, right: Value) -> bool | None:
+    if isinstance(left, Plain) and isinstance(right, Plain):
+        return bool(left.value == right.value)
+    if same(left, right):
+        return True
+    none = [one for one in (left, right) if isinstance(one, Plain) and one.value is None]
+    other = [one for one in (left, right) if isinstance(one, Row | Function | Class | Object) or _is_dict(one)]
+    return False if none and other else None
+
+
+def _is_dict(value: Value) -> bool:
+    return bool(tables_of(value)) and not (isinstance(value, Opaque) and value.or_none)
+
+
+def _contains(owner: Value, item: Value) -> bool | None:
+    if (tables := tables_of(owner)) and isinstance(item, Plain):
+        answers = [True if item.value in one.cells else None if one.open else False for one in tables]
+        return answers[0] if len(set(answers)) == 1 else None
+    if isinstance(owner, Row) and not owner.changed:
+        answers = [_equal(one.value, item) for one in owner.items]
+        return True if True in answers else None if None in answers else False
+    if isinstance(owner, Plain) and isinstance(item, Plain) and isinstance(owner.value, str) and isinstance(item.value, str):
+        return item.value in owner.value
+    return None

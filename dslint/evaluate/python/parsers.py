@@ -1,0 +1,241 @@
+"""Parsers of the command line: argparse, and those of dataclasses. A flag has its default until the launch gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dslint.config.arguments import as_read
+from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.files import json_file, yaml_file
+from dslint.evaluate.python.functions import enter, instance, library_base
+from dslint.evaluate.python.tables import new_table, whole
+from dslint.evaluate.python.values import (
+    NONE,
+    Class,
+    Entry,
+    Flag,
+    Function,
+    Library,
+    Object,
+    Opaque,
+    Plain,
+    Row,
+    Table,
+    Value,
+    converted,
+    soften,
+)
+from dslint.frameworks.training import ARGUMENTS
+
+TRAINER_CLASSES = frozenset(
+    "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
+)
+"""TRL's classes of training arguments."""
+
+
+def argument_parser(state: State, _: CallOf) -> Value:
+    """`argparse.ArgumentParser()`."""
+    return Object("argparse", state.journal.cells())
+
+
+def config_arguments(state: State, call: CallOf) -> Value:
+    """`deepspeed.add_config_arguments(parser)`."""
+    parser = call.get("parser", 0)
+    if isinstance(parser, Object):
+        for name in ("deepspeed_config", "deepscale_config"):
+            state.journal.write(parser.cells, name, Opaque(f"--{name}"))
+        state.journal.write(parser.cells, "deepspeed", Plain(value=False, soft=True))
+    return parser or Opaque()
+
+
+def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
+    names = [argument.value.value for argument in call.arguments if isinstance(argument.value, Plain)]
+    flags = [name for name in names if isinstance(name, str)]
+    if not flags:
+        return NONE
+    flag = next((name for name in flags if name.startswith("--")), flags[0])
+    name = call.plain("dest") or flag.lstrip("-").replace("-", "_")
+    state.journal.write(parser.cells, str(name), _default(call, flag))
+    return NONE
+
+
+def _default(call: CallOf, flag: str) -> Value:
+    action, default = call.plain("action"), call.get("default")
+    if default is None and action in ("store_true", "store_false"):
+        return Plain(action == "store_false", soft=True)
+    if not isinstance(default, Plain) or default.value in (None, ""):
+        return Opaque(flag)
+    kind = getattr(call.get("type"), "name", "")
+    if isinstance(default.value, str) and kind in ("int", "float"):
+        return soften(converted(default, kind))
+    return soften(default)
+
+
+def _set_defaults(state: State, parser: Object, call: CallOf) -> Value:
+    for name, given in call.keywords.items():
+        known = isinstance(given.value, Plain) and given.value.value is not None
+        state.journal.write(parser.cells, name, soften(given.value) if known else Opaque(f"--{name}"))
+    return NONE
+
+
+def _parse_args(state: State, parser: Object, call: CallOf) -> Value:
+    cells = state.journal.cells()
+    cells.update(parser.cells)
+    words = call.get("args", 0)
+    given = _flags_in(words, cells) if isinstance(words, Row) and not words.changed else state.flags
+    for name in given if isinstance(words, Row) else cells.keys() & given.keys():
+        cells[name] = _given_flag(cells.get(name, Opaque()), given[name])
+    return Object("command line", cells)
+
+
+def _flags_in(words: Row, known: Mapping[str, Value]) -> dict[str, Flag]:
+    """The flags in a list of words that the program parses instead of the command line."""
+    found: dict[str, Flag] = {}
+    waiting: str | None = None
+    for word in [one.value.value if isinstance(one.value, Plain) else None for one in words.items]:
+        if isinstance(word, str) and word.startswith("--"):
+            name, equals, value = word.lstrip("-").partition("=")
+            waiting = name.replace("-", "_")
+            found[waiting] = value if equals else True
+        elif waiting is not None and found[waiting] is True:
+            found[waiting] = str(word) if word is not None else None
+    return {name: given for name, given in found.items() if given is not True or isinstance(known.get(name), Plain)}
+
+
+def _given_flag(default: Value, given: Flag) -> Value:
+    """The value of a flag that the launch gives; None is a value that only the run knows."""
+    if given is None:
+        return Opaque("the command line")
+    if isinstance(given, bool):
+        return Plain(not default.value) if isinstance(default, Plain) and isinstance(default.value, bool) else Opaque("the command line")
+    kind = type(default.value) if isinstance(default, Plain) else None
+    try:
+        return Plain(kind(given)) if kind in (int, float, str) else _number_or_text(given)
+    except ValueError:
+        return Opaque("the command line")
+
+
+def _number_or_text(given: str) -> Value:
+    """A value for a flag of unknown type: text that reads as a number could be either."""
+    try:
+        float(given)
+    except ValueError:
+        return Plain(given)
+    return Opaque("the command line")
+
+
+def _parse_known(state: State, parser: Object, call: CallOf) -> Value:
+    return Row([Entry(_parse_args(state, parser, call), call.span, call.span), Entry(Opaque(), call.span, call.span)], call.span)
+
+
+def _itself(_: State, parser: Object, __: CallOf) -> Value:
+    return parser
+
+
+OF_PARSER: dict[str, Callable[[State, Object, CallOf], Value]] = {
+    "add_argument": _add_argument,
+    "add_argument_group": _itself,
+    "add_mutually_exclusive_group": _itself,
+    "set_defaults": _set_defaults,
+    "parse_args": _parse_args,
+    "parse_known_args": _parse_known,
+}
+"""Methods of `argparse.ArgumentParser`."""
+
+
+def class_parser(state: State, call: CallOf) -> Value:
+    """`HfArgumentParser(classes)`."""
+    given = call.get("dataclass_types", 0)
+    kinds = [one.value for one in given.items] if isinstance(given, Row) else [given]
+    state.parsed += [kind for kind in kinds if kind is not None]
+    return Object("classes", state.journal.cells(), about=kinds)
+
+
+def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
+    return _parsed(state, parser, call, None)
+
+
+def _parse_dict(state: State, parser: Object, call: CallOf) -> Value:
+    return _parsed(state, parser, call, call.get("args", 0))
+
+
+def _parse_json_file(state: State, parser: Object, call: CallOf) -> Value:
+    path = call.get("json_file", 0)
+    return _parsed(state, parser, call, json_file(state, path.value) if isinstance(path, Plain) and isinstance(path.value, str) else path)
+
+
+def _parse_yaml_file(state: State, parser: Object, call: CallOf) -> Value:
+    path = call.get("yaml_file", 0)
+    return _parsed(state, parser, call, yaml_file(state, path.value) if isinstance(path, Plain) and isinstance(path.value, str) else path)
+
+
+def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> Value:
+    """The objects that a parser makes, of the flags or of a dict with the same names."""
+    given = whole(state, given) if given is not None else None
+    values: dict[str, Entry] = dict(given.cells) if isinstance(given, Table) else {}
+    made = [_from_flags(state, kind, call, values) for kind in parser.about]
+    return Row([Entry(one, call.span, call.span) for one in made], call.span)
+
+
+def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
+    """An object of a dataclass with its defaults, which flags can override. Training arguments that name a config are received."""
+    thing = Object("command line", state.journal.cells(), kind if isinstance(kind, Class) else None)
+    arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
+    for base in reversed(_line(kind)) if isinstance(kind, Class) else ():
+        for name in base.fields:
+            if name in base.cells:
+                default = base.cells[name]
+                known = isinstance(default, Plain) and default.value is not None
+                thing.cells[name] = soften(default) if known else Opaque(f"--{name}")
+                if known:
+                    arguments.setdefault(name, Argument(soften(default), call.span, call.span))
+            else:
+                thing.cells.setdefault(name, Opaque(f"--{name}"))
+    for flag in thing.cells.keys() & state.flags.keys():
+        thing.cells[flag] = _given_flag(thing.cells[flag], state.flags[flag])
+    name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
+    if is_trainers(name):
+        for flag in state.flags.keys() & ARGUMENTS:
+            read = as_read(flag, state.flags[flag])
+            thing.cells[flag] = Plain(read) if isinstance(read, str | int | float) else Opaque(f"--{flag}")
+        received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False)
+        thing.about = received
+        if "deepspeed" in arguments:
+            state.receive(received)
+    thing.cells.update({name: one.value for name, one in given.items() if isinstance(kind, Library) or name in thing.cells})
+    return thing
+
+
+def is_trainers(name: str) -> bool:
+    """Whether a class of a library holds the Trainer's arguments."""
+    short = name.rpartition(".")[2]
+    return short.endswith(("TrainingArguments", *TRAINER_CLASSES))
+
+
+def _line(kind: Class, depth: int = 0) -> list[Class]:
+    above = [one for base in kind.bases if isinstance(base, Class) and depth < 10 for one in _line(base, depth + 1)]
+    return [kind, *above]
+
+
+def field_of(state: State, call: CallOf) -> Value:
+    """The default of a field of a dataclass."""
+    factory = call.get("default_factory")
+    if isinstance(factory, Function):
+        return enter(state, factory, [], {})
+    if isinstance(factory, Class):
+        return instance(state, factory, [], {})
+    if isinstance(factory, Library) and factory.name in ("dict", "list"):
+        return new_table(state, call.span) if factory.name == "dict" else Row([], call.span)
+    return call.get("default") or Opaque("it has no default")
+
+
+OF_CLASSES: dict[str, Callable[[State, Object, CallOf], Value]] = {
+    "parse_args_into_dataclasses": _parse_classes,
+    "parse_args_and_config": _parse_classes,
+    "parse_args": _parse_classes,
+    "parse_dict": _parse_dict,
+    "parse_json_file": _parse_json_file,
+    "parse_yaml_file": _parse_yaml_file,
+}
+"""Methods of `transformers.HfArgumentParser` and `trl.TrlParser`."""

@@ -1,0 +1,105 @@
+"""Accelerate's `DeepSpeedPlugin` holds the config, and a program may change it until Accelerate prepares the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.evaluate.python.calls import Argument
+from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.files import json_file
+from dslint.evaluate.python.tables import copied, new_table
+from dslint.evaluate.python.values import Object, Opaque, Plain, Table, Value
+from dslint.source.tree import Mapping, Member, Span
+
+KIND = "DeepSpeedPlugin"
+PLUGIN = "deepspeed_plugin"
+"""The attribute of Accelerate's state, and of training arguments, that holds the plugin."""
+
+CONFIGS = ("deepspeed_config", "hf_ds_config")
+"""The attributes of the plugin that hold the config: a dict, and an object with this dict as its `config`."""
+
+LAUNCHED = Span(0, 0)
+"""The place of the plugin that no call of the program makes, but the launcher or the Trainer."""
+
+_DEEPEST = 10
+
+
+def new_plugin(state: State, at: Span, given: Argument | None = None) -> Object:
+    """The plugin that a call makes, with the config that it is given."""
+    made = Object(KIND, state.journal.cells(), about=given)
+    state.plugins[at] = made
+    return made
+
+
+def plugin_in_use(state: State, why: str) -> Value:
+    """The plugin of Accelerate's state. `why` says where the object comes from that the program finds it in."""
+    if len(state.plugins) > 1:
+        return Opaque(why or f".{PLUGIN}")
+    known = next(iter(state.plugins.values()), None)
+    return known or new_plugin(state, LAUNCHED, Argument(Opaque(why), LAUNCHED, LAUNCHED))
+
+
+def config_attribute(state: State, plugin: Object, name: str) -> Value:
+    """One of the attributes that hold the config."""
+    config = _config(state, plugin)
+    if name == CONFIGS[0]:
+        return config
+    held = Object("HfDeepSpeedConfig", state.journal.cells())
+    held.cells["config"] = config
+    return held
+
+
+def _config(state: State, plugin: Object) -> Table:
+    """The config of a plugin: a copy of the dict that it is given, or the file; an open dict if it is not known."""
+    known = plugin.cells.get(CONFIGS[0])
+    if isinstance(known, Table):
+        return known
+    given = plugin.about.value if plugin.about is not None else Opaque()
+    if isinstance(given, Plain) and isinstance(given.value, str):
+        given = json_file(state, given.value)
+    if isinstance(given, Table):
+        made = copied(state, given)
+    else:
+        made = new_table(state, plugin.about.span if plugin.about is not None else LAUNCHED)
+        made.open["more"] = True
+        made.open["why"] = given.why if isinstance(given, Opaque) else ""
+    _predate(made, plugin.cells.born)
+    plugin.cells[CONFIGS[0]] = made
+    return made
+
+
+def _predate(table: Table, born: int) -> None:
+    """Make a dict that is read late as old as its plugin, so that what a branch changes in it is undone and joined."""
+    table.cells.born = table.open.born = born
+    if table.file is not None:
+        table.file.born = born
+    for entry in table.cells.values():
+        if isinstance(entry.value, Table):
+            _predate(entry.value, born)
+
+
+def changed_config(plugin: Object | None) -> Table | None:
+    """The config of a plugin if the program may have changed it; None if it is what the plugin is given."""
+    config = plugin.cells.get(CONFIGS[0]) if plugin is not None else None
+    return config if isinstance(config, Table) and config.cells and config.path is None else None
+
+
+def written_paths(table: Table, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The keys that a program sets in a dict of which it knows nothing else."""
+    for name, entry in table.cells.items():
+        if isinstance(entry.value, Table) and entry.value.open and len(above) < _DEEPEST:
+            yield from written_paths(entry.value, (*above, name))
+        else:
+            yield (*above, name)
+
+
+def overlaid(root: Mapping, changes: Mapping) -> Mapping:
+    """A tree with the values of another one in the place of its own."""
+    members = {one.key.value: one for one in root.members}
+    for one in changes.members:
+        before = members.get(one.key.value)
+        if before is not None and isinstance(before.value, Mapping) and isinstance(one.value, Mapping) and one.value.may_have_more:
+            members[one.key.value] = Member(before.key, overlaid(before.value, one.value))
+        else:
+            members[one.key.value] = one
+    return Mapping(root.span, list(members.values()))

@@ -1,0 +1,174 @@
+"""Read a Python program or a notebook. It is followed as far as it is static, and never executed."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from dataclasses import dataclass, field, replace
+
+from dslint.config.arguments import Arguments, SourcedValue, in_short
+from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cells_of
+from dslint.evaluate.python.follow import follow
+from dslint.evaluate.python.functions import library_base
+from dslint.evaluate.python.notes import Call, Command, Unread
+from dslint.evaluate.python.parsers import is_trainers
+from dslint.evaluate.python.record import Recorder
+from dslint.evaluate.python.sources import Source, Sources
+from dslint.evaluate.python.values import Class, Flag, Library, Value
+from dslint.facts import Integration
+from dslint.setups.model import Program
+from dslint.source.ranges import range_of
+from dslint.source.tree import Comment, Document, Mapping, Span
+from dslint.source.unknown import UNKNOWN
+
+_SAVES = re.compile(r"\b(?!save_state\b|load_state_dict\b)\w*(save|state_dict)\w*\s*\(")
+"""A call that may collect the weights. Accelerate's `save_state` does not: every rank saves its part."""
+
+_MAKES_RANKS = re.compile(
+    r"""environ\[["'](?:LOCAL_)?RANK["']\]\s*=|environ\.(?:setdefault|update)\(|MASTER_(?:ADDR|PORT)|init_process_group|init_dist\w*\(|mpi4py"""
+    r"|auto_mpi_discovery|subprocess|multiprocessing|\bspawn\b|os\.(?:system|exec|popen)|notebook_launcher|elastic_launch|torch\.distributed\.run"
+    r"|Distributor|\b(?:ray|submitit|horovod|lightning|pytorch_lightning|sagemaker)\b"
+)
+"""What starts processes, initializes the process group, or sets the variables that a launcher sets."""
+
+
+@dataclass(slots=True)
+class PythonFile:
+    """A program that was read. `calls` take a config; `unread` are calls with a config that is not in the program.
+
+    `documents` are the files that the program consists of. `loose` are arguments of the Trainer in a call without a config.
+    """
+
+    document: Document
+    program: Program
+    calls: list[Call] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    loose: Arguments | None = None
+    documents: dict[str, Document] = field(default_factory=dict)
+    sources: Sources = field(default_factory=Sources)
+    broken: list[SourcedValue] = field(default_factory=list)
+    """The first line that is not Python, of the program or of each cell."""
+    commands: list[Command] = field(default_factory=list)
+    """The commands that the program runs and that may launch a training."""
+    cut_off: SourcedValue | None = None
+    """The statement up to which a program is followed that is too large for more."""
+    parses_arguments: bool = False
+    """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
+
+    def program_of(self, call: Call | Unread) -> Program:
+        """The program as it is for one of its calls."""
+        program = replace(self.program, loader=call.integration or None)
+        objects = replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
+        return replace(
+            objects, passed=call.passed, config_in_args=call.in_args, pipeline=call.pipeline, engine_backward=call.engine_backward
+        )
+
+    def place(self, source: Source, span: Span) -> SourcedValue:
+        """A place in one of the files of the program."""
+        own = Span(span.start - source.base, span.end - source.base)
+        return SourcedValue(UNKNOWN, "", in_short(source.written(span)), source.shown, range_of(self.documents[source.shown], own))
+
+    def consists_of(self, path: str) -> bool:
+        """Whether a file is the program or a module that it imports; `path` is absolute."""
+        return any(os.path.abspath(one.path) == path for one in self.sources.all)
+
+    @property
+    def launched(self) -> Program:
+        """The program as it is for a config that its launch gives: with the objects of its only call of `deepspeed.initialize`."""
+        noted: list[Call | Unread] = [*self.calls, *self.unread]
+        calls = [call for call in noted if call.integration == Integration.DEEPSPEED]
+        places = {(call.given.path, call.given.range) for call in calls}
+        return self.program_of(calls[0]) if len(places) == 1 else self.program
+
+    @property
+    def arguments(self) -> Arguments | None:
+        """The arguments of the Trainer that the program sets itself, if it sets them in one place."""
+        found = [call.arguments for call in self.calls if call.arguments is not None]
+        return found[0] if len(found) == 1 else self.loose if not found else None
+
+    def config(self, root: Mapping) -> Document:
+        """A config that the program builds, as a document over all its files."""
+        first = self.sources.all[0]
+        own = [Comment(Span(one.span.start + first.base, one.span.end + first.base), one.text) for one in self.document.comments]
+        return self.sources.document(root, own)
+
+
+def read_python(text: str, shown: str, path: str | None = None, flags: dict[str, Flag] | None = None) -> PythonFile | None:
+    """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed.
+
+    `flags` are those that the program is launched with; see `State.flags`.
+    """
+    sources = Sources()
+    path = path or shown
+    is_notebook = path.endswith(".ipynb") or text.startswith(DATABRICKS)
+    cells = cells_of(text) if is_notebook else []
+    if cells is None:
+        return None
+    recorder = Recorder(sources)
+    parts: list[tuple[Source, ast.Module]] = []
+    for cell in cells or ([Cell("cell 1", "")] if is_notebook else ()):
+        sources.add(as_python(cell.text) if cell.is_code else blank(cell.text), path, f"{shown}:{cell.name}", cell=cell.text)
+    if not is_notebook:
+        sources.add(text, path, shown)
+    for source in list(sources.all):
+        tree = source.parse()
+        if tree is not None:
+            parts.append((source, tree))
+    if not parts:
+        return None
+    parsed, cut_off = follow(parts, sources, recorder, flags or {})
+    documents = {one.shown: Document(one.original, None, comments=one.comments(), language=_language(one)) for one in sources.all}
+    first = sources.all[0]
+    document = documents[first.shown] if not first.is_cell else Document(text, None, language="text")
+    broken = [_broken(one, documents[one.shown]) for one in sources.all if one.broken and one.path == path]
+    program = _program(recorder, shown)
+    found = PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, documents, sources, broken)
+    found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
+    found.commands = list(dict.fromkeys(recorder.commands))
+    found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
+    return found
+
+
+def _is_trainers(kind: Value) -> bool:
+    """Whether a class is the Trainer's `TrainingArguments`, or inherits from it."""
+    name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
+    return is_trainers(name)
+
+
+def _broken(source: Source, document: Document) -> SourcedValue:
+    assert source.broken is not None
+    start = source.lines[source.broken - 1]
+    raw = source.text[start:].partition("\n")[0].strip()
+    return SourcedValue(UNKNOWN, "line", raw, source.shown, range_of(document, Span(start, start + len(raw))))
+
+
+def _language(source: Source) -> str:
+    return "json" if source.shown.endswith(".json") else "python"
+
+
+def _program(recorder: Recorder, shown: str) -> Program:
+    facts = recorder.facts
+    loaders = facts.loaders - {"accelerate"} if "transformers" in facts.loaders else facts.loaders
+    if "deepspeed" in loaders and not facts.makes_trainer:
+        loaders = loaders - {"transformers"}  # its arguments are read, but only the Trainer acts on them
+    loader = next(iter(loaders)) if len(loaders) == 1 else None
+    return Program(
+        shown,
+        loader,
+        facts.dummy_optimizer,
+        facts.optimizer,
+        facts.legacy,
+        facts.accumulation,
+        facts.trainer,
+        facts.strategy,
+        device_map=facts.device_map,
+        makes_ranks=any(_MAKES_RANKS.search(one.text) for one in recorder.sources.all),
+        saves=any(_SAVES.search(one.text) for one in recorder.sources.all),
+        quantized=facts.quantized,
+        quantized_storage=facts.quantized_storage,
+        mixed_precision=facts.mixed_precision,
+        loaded_early=facts.loaded_early,
+        fabric=facts.fabric,
+        sets=frozenset(facts.sets),
+    )

@@ -1,0 +1,437 @@
+"""The calls of a program that concern DeepSpeed: which config each takes, and what else they say about the training."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dslint.config.arguments import Arguments, SourcedValue, as_read, in_short
+from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
+from dslint.evaluate.python.commands import RUN_COMMANDS, command_of
+from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.files import TEMPORARY, written_at
+from dslint.evaluate.python.functions import enter, library_base
+from dslint.evaluate.python.given import (
+    as_object,
+    is_dict,
+    known_options,
+    of_arguments,
+    once,
+    possible,
+    says_anything,
+    unless_none,
+    why_nothing_is_known,
+)
+from dslint.evaluate.python.loading import Loading
+from dslint.evaluate.python.made import LIGHTNING_TRAINER, STRATEGY, of_name, of_plugin, of_strategy
+from dslint.evaluate.python.mmengine import described
+from dslint.evaluate.python.notes import Call, Command, Facts, Unread
+from dslint.evaluate.python.parsers import is_trainers
+from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid, written_paths
+from dslint.evaluate.python.sources import Sources
+from dslint.evaluate.python.tree import TreeMaker
+from dslint.evaluate.python.values import COMPUTED, Entry, Function, Object, Opaque, Plain, Table, Value
+from dslint.frameworks.training import ARGUMENTS, TRAINER, WORKLOAD
+from dslint.schemas.recognition import TELLING_KEYS
+from dslint.source.ranges import range_of
+from dslint.source.tree import Document, Span
+from dslint.source.unknown import UNKNOWN
+
+_TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer RewardTrainer".split())
+_LIGHTNING = ("lightning.", "pytorch_lightning.", "pl.")
+_TORCH_OPTIMIZERS = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax Lion".split())
+_STRATEGIES = ("DeepSpeedStrategy", "RayDeepSpeedStrategy")
+_CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"
+"""The environment variable that names the config to Accelerate."""
+
+_IMPORTS_DEEPSPEED = re.compile(r"^\s*(from deepspeed\b|import [^#\n]*\bdeepspeed\b)", re.MULTILINE)
+
+_READERS = {
+    "HfDeepSpeedConfig": "config_file_or_dict",
+    "HfTrainerDeepSpeedConfig": "config_file_or_dict",
+    "DeepSpeedConfig": "config",
+}
+"""Classes that read a config, with the argument that holds it."""
+
+
+_TELLING = frozenset({"HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "DeepSpeedPlugin", "Accelerator", "Init"})
+"""Classes that tell transformers of a config, and `deepspeed.zero.Init`, which partitions a model without them."""
+
+_INITIALIZE = "args model optimizer model_parameters training_data lr_scheduler".split()
+"""The first arguments of `deepspeed.initialize`, by their positions."""
+
+
+def _arguments_of_initialize(call: CallOf) -> Iterator[str]:
+    """The names of the arguments that a call of `deepspeed.initialize` passes and that are not None."""
+    names = (*_INITIALIZE[: len(call.arguments)], *call.keywords)
+    return (name for index, name in enumerate(names) if unless_none(call.argument(name, index)) is not None)
+
+
+class Recorder:
+    """Takes note of calls while a program is followed."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self.calls: list[Call] = []
+        self.unread: list[Unread] = []
+        self.commands: list[Command] = []
+        self.facts = Facts()
+        self.state: State | None = None
+        self._hints: list[Call] = []
+        self._unread_hints: list[Unread] = []
+        self._plugins: list[CallOf] = []
+        self._given_to: dict[Span, Call] = {}
+        self._strategies: list[CallOf] = []
+        self._lightning: CallOf | None = None
+        self._pipelines: dict[Span, CallOf] = {}
+        self._engines: list[tuple[Call | Unread, Span]] = []
+        self._with_backward: set[Span] = set()
+        self._precision: Argument | None = None
+        self._documents: dict[str, Document] = {}
+        self._seen: dict[tuple[int, str], Call] = {}
+        self._loading = Loading(self._placed)
+
+    def receive(self, call: CallOf) -> Value | None:
+        """Note a call of a library's function. Returns its value, if that matters."""
+        name, short = call.name, call.name.rpartition(".")[2]
+        if is_trainers(name) or short in _TELLING or name == "deepspeed.initialize":
+            self._loading.tell(call, self._flow)
+        if short in _STRATEGIES or (short == "DeepSpeedPlugin" and name.startswith(_LIGHTNING)):
+            return self._strategy(call)
+        if short == "DeepSpeedPlugin":
+            return self._plugin(call)
+        if short in _READERS:
+            given = call.argument(_READERS[short], 0)
+            self._tell_model(given, _READERS[short], "deepspeed" if short == "DeepSpeedConfig" else "transformers")
+            return given.value if given else None
+        if is_trainers(name) or (short.endswith("Config") and "deepspeed" in call.keywords):
+            sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
+            self.take_arguments(call.keywords, sure=sure, complete=call.complete and not call.arguments)
+            return as_object(call)
+        if name == "deepspeed.initialize":
+            self._initialize(call)
+        elif name == ENGINE_BACKWARD:
+            self._with_backward.add(call.span)
+        elif name == "os.environ":
+            if _CONFIG_FILE in call.keywords:
+                self._take("accelerate", _CONFIG_FILE, call.keywords[_CONFIG_FILE])
+        elif short == "DeepspeedTorchDistributor":
+            self._distribute(call)
+        elif name in RUN_COMMANDS:
+            self.commands += command_of(call, self.sources)
+        else:
+            self._note_training(call, name, short)
+        return None
+
+    def _note_training(self, call: CallOf, name: str, short: str) -> None:
+        """Note what a call says about the training: its model, its optimizer, its trainer."""
+        facts = self.facts
+        if short == "from_pretrained" and name.startswith("transformers."):
+            self._loading.load(call, self._flow, facts)
+        elif short == "BitsAndBytesConfig" and name.startswith("transformers."):
+            self._loading.quantization(call, facts)
+        elif short == "PipelineModule" and name.startswith("deepspeed."):
+            self._pipelines[call.span] = call
+        elif short == "DummyOptim":
+            facts.dummy_optimizer = True
+        elif short in _TORCH_OPTIMIZERS and name.startswith(("torch.optim.", "transformers.")):
+            facts.optimizer = facts.optimizer or self.sourced(short, call.span, UNKNOWN)
+        elif short == "Accelerator" and name.startswith("accelerate"):
+            self._accelerator(call)
+        elif name.startswith(_LIGHTNING) and short in ("Trainer", "Fabric"):
+            self._lightning = call
+            facts.fabric |= short == "Fabric"
+            facts.trainer |= self._asked(call, *LIGHTNING_TRAINER)
+        elif name.startswith("ray.train") and short.endswith("Trainer"):
+            self._ray(call)
+        elif short.endswith("Trainer"):
+            facts.loaders |= {"transformers"} if short in _TRAINERS else set()
+            facts.makes_trainer = True  # a class that is not in the project can be a subclass of Trainer
+
+    def _tell_model(self, given: Argument | None, keyword: str, integration: str) -> None:
+        """`HfDeepSpeedConfig` tells only `from_pretrained` of the config: another call hands it to DeepSpeed."""
+        calls, unread = len(self.calls), len(self.unread)
+        self._take(integration, keyword, given)
+        self._hints += self.calls[calls:]
+        known = {(one.given.path, one.given.range) for one in self._unread_hints}
+        self._unread_hints += [one for one in self.unread[unread:] if (one.given.path, one.given.range) not in known]
+        del self.calls[calls:], self.unread[unread:]
+
+    # ------------------------------------------------------------------ the calls
+
+    def _initialize(self, call: CallOf) -> None:
+        self.facts.loaders.add("deepspeed")
+        legacy = call.argument("config_params")
+        if legacy is not None:
+            self.facts.legacy = self.sourced("config_params", legacy.span, UNKNOWN)
+        keyword, given = "config", unless_none(call.argument("config", 10))
+        if given is None and legacy is not None:
+            keyword, given = "config_params", legacy
+        arguments = call.argument("args", 0)
+        named = of_arguments(arguments) if arguments else None
+        in_args = self._certain(named, call) if named and given else None
+        if given is None:
+            keyword, given = "deepspeed_config", named
+        unread = len(self.unread)
+        taken = self._take("deepspeed", keyword, given or Argument(Opaque("the call passes none"), call.span, call.span))
+        noted: list[Call | Unread] = [*self.unread[unread:], *taken]
+        for one in noted:
+            one.optimizer = self._object(call, "optimizer", 2)
+            one.scheduler = self._object(call, "lr_scheduler", 5)
+            one.passed = frozenset(_arguments_of_initialize(call)) if call.complete else None
+            one.in_args = in_args
+            one.pipeline = self._pipeline(call)
+            self._engines.append((one, call.span))
+
+    def _certain(self, given: Argument, call: CallOf) -> SourcedValue | None:
+        """The path of a config that a call gets for certain."""
+        path = given.value.value if isinstance(given.value, Plain) and not (call.chosen or call.unlikely) else None
+        return self.sourced("deepspeed_config", given.span, path, key=given.key) if isinstance(path, str) and path else None
+
+    def _object(self, call: CallOf, name: str, index: int) -> SourcedValue | None:
+        """An object that the program passes instead of a section of the config."""
+        given = call.argument(name, index)
+        value = given.value if given is not None else None
+        made = value.made if isinstance(value, Opaque) else ""
+        if name == "lr_scheduler" and isinstance(value, Object) and value.type is not None:
+            made = value.type.name  # of a class of the project
+        return self.sourced(name, given.span, made, key=given.key) if given is not None and made else None
+
+    def _pipeline(self, call: CallOf) -> SourcedValue | None:
+        """The pipeline that the program passes as its model; its value is the number of stages, `UNKNOWN` if that is not certain."""
+        given = call.argument("model", 1)
+        model = given.value if given is not None else None
+        if given is not None and isinstance(model, Object) and model.type is not None:
+            return self._placed("model", given) if library_base(model.type).endswith(".PipelineModule") else None
+        made = self._pipelines.get(model.span) if isinstance(model, Opaque) and model.span is not None else None
+        if made is None:
+            return None
+        stages = self._asked(made, "num_stages").get("num_stages")
+        return stages or self.sourced("PipelineModule", self._function(made), UNKNOWN)
+
+    def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool) -> None:
+        """Note arguments of the Trainer, and the config among them; for `sure` and `complete` see `Arguments`."""
+        self.facts.loaders.add("transformers")
+        values: dict[str, SourcedValue] = {}
+        for name, given in keywords.items():
+            if name in ARGUMENTS | WORKLOAD:
+                plain = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+                values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
+        arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=complete)
+        link = unless_none(keywords.get("deepspeed"))
+        for one in self._take("transformers", "deepspeed", link) if link else ():
+            one.arguments = arguments
+        if link is None:
+            self.facts.loose = arguments
+
+    def _plugin(self, call: CallOf) -> Value | None:
+        self.facts.loaders.add("accelerate")
+        given = unless_none(call.argument("hf_ds_config", 0))
+        if given is not None:
+            taken = self._take("accelerate", "hf_ds_config", given)
+            if len(taken) == 1:
+                self._given_to[call.span] = taken[0]
+        else:
+            self._plugins.append(call)
+        return new_plugin(self.state, call.span, given) if self.state is not None else None
+
+    def _accelerator(self, call: CallOf) -> None:
+        self.facts.loaders.add("accelerate")
+        self._precision = call.argument("mixed_precision") or self._precision
+        asked = self._asked(call, "gradient_accumulation_steps")
+        self.facts.accumulation = asked.get("gradient_accumulation_steps", self.facts.accumulation)
+        self.facts.mixed_precision = self._asked(call, "mixed_precision").get("mixed_precision", self.facts.mixed_precision)
+
+    def _strategy(self, call: CallOf) -> Value | None:
+        self.facts.loaders.add("lightning")
+        given = unless_none(call.argument("config"))
+        if given is None and call.complete:
+            self._strategies.append(call)
+        if given is not None and self._take("lightning", "config", given):
+            own = (name for name in call.keywords if name in STRATEGY)
+            self.facts.strategy += tuple(one for name in own for one in self._asked(call, name).values())
+        return None
+
+    def _distribute(self, call: CallOf) -> None:
+        """The function that Spark's distributor runs on the workers decides who loads the config."""
+        for one in self._take("deepspeed", "deepspeedConfig", call.argument("deepspeedConfig", 5)):
+            one.integration = ""
+
+    def _ray(self, call: CallOf) -> None:
+        """Ray calls the training function with the dict `train_loop_config`."""
+        function, config = call.get("train_loop_per_worker", 0), call.get("train_loop_config")
+        if isinstance(function, Function) and self.state is not None:
+            takes = bool(function.node.args.args)
+            enter(self.state, function, [config or Opaque()] if takes else [], {})
+
+    def finish(self) -> None:
+        """Note the configs that plugins and strategies build, once the precision of the trainer is known."""
+        self._loading.finish(self.facts)
+        plugins = self.state.plugins if self.state is not None else {}
+        self._note_changes(plugins)
+        for one, span in self._engines:
+            one.engine_backward |= span in self._with_backward
+        for call in once(self._plugins):
+            changed = changed_config(plugins.get(call.span))
+            if not call.keywords and changed is None:
+                continue
+            at = self._function(call)
+            plugin = of_plugin(call, at, self._precision)
+            plugin = overlaid(plugin, TreeMaker(self.sources).config(changed)) if changed is not None else plugin
+            self.calls.append(Call("accelerate", self.sourced("DeepSpeedPlugin", at, UNKNOWN), plugin))
+        trainer = self._lightning
+        precision = trainer.argument("precision") if trainer else None
+        for call in once(self._strategies):
+            at = self._function(call)
+            built = of_strategy(call, at, precision)
+            self.calls.append(Call("lightning", self.sourced("DeepSpeedStrategy", at, UNKNOWN), built))
+        named = trainer.argument("strategy") if trainer else None
+        for option in possible(named.value) if named else ():
+            assert named is not None
+            config = of_name(replace(named, value=option), precision)
+            if config is not None:
+                self.facts.loaders.add("lightning")
+                self.calls.append(Call("lightning", self.sourced("strategy", named.span, UNKNOWN, key=named.key), config))
+        if not self.calls and (self._hints or not self.unread):
+            self._use_hints()
+
+    def _note_changes(self, plugins: Mapping[Span, Object]) -> None:
+        """Use the configs of plugins as the program leaves them. Of a config that is not known here the changed keys are noted."""
+        for at, plugin in plugins.items():
+            changed = changed_config(plugin)
+            taken = self._given_to.get(at)
+            if changed is None:
+                continue
+            if changed.open and at not in {call.span for call in self._plugins}:
+                self.facts.sets |= set(written_paths(changed))
+            elif taken is not None:
+                taken.config, taken.given = TreeMaker(self.sources).config(changed), replace(taken.given, value=UNKNOWN)
+
+    def _use_hints(self) -> None:
+        """Take the configs that only `from_pretrained` is told of: without a Trainer, a program with DeepSpeed hands them to it itself."""
+        imports = any(_IMPORTS_DEEPSPEED.search(source.text) for source in self.sources.all)
+        if imports and not self.facts.makes_trainer and not (self.state is not None and self.state.parsed):
+            hints: list[Call | Unread] = [*self._hints, *self._unread_hints]
+            for hint in hints:
+                hint.integration = "deepspeed"
+        self.calls = self._hints
+        self.unread += self._unread_hints
+
+    def describe(self, variables: Mapping[str, Value]) -> None:
+        """Note the config of a file with settings for MMEngine."""
+        found = described(variables, TreeMaker(self.sources))
+        if found is None:
+            return
+        self.facts.loaders.add("deepspeed")
+        path = found.path.value.value if found.path is not None and isinstance(found.path.value, Plain) else UNKNOWN
+        if found.path is not None and path is UNKNOWN:
+            self.unread.append(Unread("deepspeed", self.sourced("config", found.path.span, UNKNOWN), COMPUTED.why))
+            return
+        given = self.sourced("strategy", found.path.span if found.path is not None else found.at, path)
+        call = Call("deepspeed", given, found.config, passed=frozenset(("model", "optimizer", "config")), as_dict=True)
+        if found.optimizer is not None:
+            name, at = found.optimizer
+            call.optimizer = self.sourced("optimizer", at, name)
+        self.calls.append(call)
+
+    @staticmethod
+    def _function(call: CallOf) -> Span:
+        """The place of the name of the called function."""
+        return call.scope.source.span(call.node.func)
+
+    # ------------------------------------------------------------------ configs
+
+    def _take(self, integration: str, keyword: str, given: Argument | None) -> list[Call]:
+        """Note the config that a call takes, or each of those that it may take. [] if the program contains none."""
+        self.facts.loaders.add(integration)
+        if given is None:
+            return []
+        value = given.value
+        taken = [one for option in known_options(value) for one in self._take(integration, keyword, replace(given, value=option))]
+        if taken:
+            if not (isinstance(value, Opaque) and value.closed):
+                self._leave(integration, keyword, given, is_part=True)
+            return taken
+        if isinstance(value, Plain) and isinstance(value.value, str) and self.state is not None:
+            value = written_at(self.state, value.value) or value
+            if isinstance(value, Plain) and str(value.value).startswith(TEMPORARY):
+                value = Opaque("a temporary file that the program writes")
+                given = replace(given, value=value)
+        path = value.path if isinstance(value, Table) else value.value if isinstance(value, Plain) else None
+        made: Call | None = None
+        if isinstance(path, str) and path.strip():
+            made = Call(integration, self.sourced(keyword, given.span, path, key=given.key), as_dict=is_dict(value))
+        elif isinstance(value, Table) and says_anything(value):
+            config = TreeMaker(self.sources).config(value)
+            made = Call(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config, as_dict=True)
+            why = value.open.get("why") or why_nothing_is_known(value)
+            if why:
+                self._leave(integration, keyword, replace(given, value=Opaque(why)), is_part=True)
+        if made is None:
+            self._leave(integration, keyword, given)
+            return []
+        key = (id(given.node) if given.node is not None else given.span.start, repr(path) if path else str(len(self.calls)))
+        if key in self._seen and path:
+            return [self._seen[key]]
+        self._seen[key] = made
+        self.calls.append(made)
+        return [made]
+
+    def define(self, name: str, value: Value, span: Span) -> None:
+        """Note a config that a program defines for another file to use."""
+        for option in known_options(value):
+            self.define(name, option, option.span if isinstance(option, Table) else span)
+        if isinstance(value, Table) and value.path is None and value.cells.keys() & TELLING_KEYS:
+            config = TreeMaker(self.sources).config(value)
+            config.may_have_more = True  # the file that uses it may add keys
+            self.calls.append(Call("", self.sourced(name, span, UNKNOWN), config))
+        elif isinstance(value, Plain) and isinstance(value.value, str) and value.value.endswith(".json"):
+            self.calls.append(Call("", self.sourced(name, span, value.value)))
+
+    def define_arguments(self, value: Value) -> None:
+        """Note a dict of arguments of the Trainer that names a config; the program makes flags or keyword arguments of it."""
+        if isinstance(value, Table) and "deepspeed" in value.cells and len(value.cells.keys() & ARGUMENTS) > 1:
+            entries: dict[str, Entry] = dict(value.cells)
+            given = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in entries.items()}
+            self.take_arguments(given, sure=False, complete=not value.open)
+
+    def _leave(self, integration: str, keyword: str, given: Argument, *, is_part: bool = False) -> None:
+        value = given.value
+        known = value.why if isinstance(value, Opaque) else value.open.get("why") if isinstance(value, Table) else None
+        why = known or "it is computed"
+        if isinstance(value, Plain) and not value.value:
+            return
+        sourced = self.sourced(keyword, given.span, UNKNOWN, key=given.key)
+        if all((one.given.range, one.given.path) != (sourced.range, sourced.path) for one in self.unread):
+            self.unread.append(Unread(integration, sourced, why, is_part))
+
+    def _asked(self, call: CallOf, *names: str) -> dict[str, SourcedValue]:
+        """Keyword arguments of a call."""
+        found: dict[str, SourcedValue] = {}
+        for name in names:
+            given = call.keywords.get(name)
+            if given is not None:
+                value = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+                found[name] = self.sourced(name, given.span, value, key=given.key)
+        return found
+
+    @property
+    def _flow(self) -> int:
+        return self.state.flow if self.state is not None else 0
+
+    def _placed(self, name: str, given: Argument) -> SourcedValue:
+        """A named argument with its place; its value is left out."""
+        return self.sourced(name, given.span, UNKNOWN, key=given.key)
+
+    def sourced(self, name: str, span: Span, value: Any, *, key: Span | None = None) -> SourcedValue:
+        """A value with its place in the file that it is written in."""
+        source = self.sources.at(span.start)
+        document = self._documents.setdefault(source.shown, Document(source.text, None, language="python"))
+        raw = source.written(span)
+        begin = key.start if key and key.start < span.start and self.sources.at(key.start) is source else span.start
+        if "\n" in source.written(Span(begin, span.start)):
+            begin = span.start
+        place = Span(begin - source.base, span.end - source.base)
+        return SourcedValue(value, name, in_short(raw), source.shown, range_of(document, place))

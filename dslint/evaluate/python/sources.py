@@ -1,0 +1,146 @@
+"""The files that a program consists of. Their texts are joined to one, so that an offset names a place in any of them."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+
+from dslint.evaluate.python.cells import without_effect
+from dslint.source.python import parse_python
+from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
+
+_MOST_BROKEN_LINES = 4
+
+
+class Source:
+    """One file, or one cell of a notebook: `base` is the offset of its text in the joined text.
+
+    `original` is the text as the user sees it; that of a cell is the same but for lines that are not Python.
+    """
+
+    def __init__(self, text: str, path: str, shown: str, base: int, *, cell: str | None = None) -> None:
+        self.is_cell = cell is not None
+        self.text = text
+        self.original = text if cell is None else cell
+        self.path = path
+        self.shown = shown
+        self.base = base
+        self.lines = _line_starts(text)
+        self.broken: int | None = None
+        """The first line that is not Python."""
+
+    def parse(self) -> ast.Module | None:
+        """The syntax tree, without a few lines that are not Python; None if the text is not Python."""
+        text = self.text.removeprefix("\ufeff")
+        for _ in range(_MOST_BROKEN_LINES):
+            try:
+                return parse_python(text)
+            except SyntaxError as error:
+                text = self._without_line(text, error.lineno or 0)
+            except (ValueError, RecursionError, MemoryError):
+                return None
+        return None
+
+    def _without_line(self, text: str, number: int) -> str:
+        lines = text.split("\n")
+        if 0 < number <= len(lines):
+            self.broken = min(number, self.broken or number)
+            lines[number - 1] = without_effect(lines[number - 1])
+        return "\n".join(lines)
+
+    def span(self, node: ast.AST) -> Span:
+        """Where a node of the tree is written."""
+        return Span(self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and a column in bytes."""
+        start = self.lines[line - 1]
+        end = self.lines[line] if line < len(self.lines) else len(self.text)
+        piece = self.text[start:end]
+        if not piece.isascii():
+            column = len(piece.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+        return self.base + start + column
+
+    def written(self, span: Span) -> str:
+        """The text of a stretch of this file."""
+        return self.text[span.start - self.base : span.end - self.base]
+
+    def comments(self) -> list[Comment]:
+        """The comments of a Python text."""
+        return list(_comments(self.text))
+
+
+class Sources:
+    """The files of one program, in the order in which they are read; the program itself is the first."""
+
+    def __init__(self) -> None:
+        self.all: list[Source] = []
+        self._end = 0
+
+    def add(self, text: str, path: str, shown: str, *, cell: str | None = None) -> Source:
+        """Append a file, or a cell of a notebook, with its text as Python and as it is written."""
+        source = Source(text, path, shown, self._end, cell=cell)
+        self.all.append(source)
+        self._end += len(text) + 1
+        return source
+
+    def known(self, shown: str) -> Source | None:
+        """A file that was added before."""
+        return next((one for one in self.all if one.shown == shown), None)
+
+    def at(self, offset: int) -> Source:
+        """The file that an offset is in."""
+        return next(source for source in reversed(self.all) if source.base <= offset)
+
+    @property
+    def text(self) -> str:
+        """The joined text."""
+        return "\n".join(source.text for source in self.all)
+
+    def document(self, root: Node | None, comments: list[Comment]) -> Document:
+        """A config in the files."""
+        parts = tuple(Part(source.base, source.shown, source.is_cell) for source in self.all)
+        if len(parts) == 1 and not parts[0].is_cell:
+            parts = ()
+        return Document(self.text, root, comments=comments, language="python", parts=parts)
+
+
+def tree_of(source: Source, document: Document) -> Node | None:
+    """The tree of a file, with its places in the joined text; None if it is broken."""
+    return None if document.problems or document.root is None else moved(document.root, source.base)
+
+
+def moved(node: Node, by: int) -> Node:
+    """A tree with its places further behind."""
+    span = Span(node.span.start + by, node.span.end + by)
+    if isinstance(node, Mapping):
+        return Mapping(span, [Member(_moved_key(member.key, by), moved(member.value, by)) for member in node.members])
+    if isinstance(node, Sequence):
+        return Sequence(span, [moved(item, by) for item in node.items])
+    return Scalar(span, node.value, node.raw, node.style)
+
+
+def _moved_key(key: Key, by: int) -> Key:
+    return Key(Span(key.span.start + by, key.span.end + by), key.value, key.raw)
+
+
+def _line_starts(text: str) -> list[int]:
+    """Where lines start for Python: after LF, CRLF and CR, and nothing else."""
+    starts = [0]
+    for index, character in enumerate(text):
+        if character == "\n" or (character == "\r" and text[index + 1 : index + 2] != "\n"):
+            starts.append(index + 1)
+    return starts
+
+
+def _comments(text: str) -> Iterator[Comment]:
+    starts = _line_starts(text)
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+            if token.type == tokenize.COMMENT:
+                start = starts[token.start[0] - 1] + token.start[1]
+                yield Comment(Span(start, start + len(token.string)), token.string)
+    except (tokenize.TokenError, SyntaxError, IndentationError, IndexError):
+        return

@@ -1,0 +1,256 @@
+"""What an expression of a program is known to be, and how two possibilities join to one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from dslint.source.tree import Span
+
+if TYPE_CHECKING:
+    from dslint.evaluate.python.sources import Source
+
+
+class Cells(dict[str, Any]):
+    """The variables of a scope, the keys of a dict or the attributes of an object.
+
+    `born` is the age of the journal when they were made; in a dict `optional`, a key that only one of two branches sets may be absent.
+    """
+
+    __slots__ = ("born", "optional")
+
+    def __init__(self, born: int, *, optional: bool = False) -> None:
+        super().__init__()
+        self.born = born
+        self.optional = optional
+
+
+@dataclass(slots=True, frozen=True)
+class Plain:
+    """A string, number, boolean or None. `soft` means that it is a default which a flag of the command line can override."""
+
+    value: str | int | float | bool | None
+    soft: bool = False
+
+
+@dataclass(slots=True, frozen=True)
+class Opaque:
+    """A value that is not known. `why` names where it comes from; `made` is the function or class of a library that made it.
+
+    `options` are values that it can have, as far as they are known: a condition selects one of them. With `closed` it has one of them or is
+    None, and with `or_none` it may be None. `text` is what is known of a string, with `HOLE` for each part that is not.
+    """
+
+    why: str = ""
+    made: str = ""
+    span: Span | None = None
+    options: tuple[Value, ...] = ()
+    text: str = ""
+    closed: bool = False
+    or_none: bool = False
+
+
+@dataclass(slots=True)
+class Entry:
+    """One key of a dict: where the key and the value are written, and whether the value is written there as a literal.
+
+    `perhaps` is true of a key that only some branches set.
+    """
+
+    value: Value
+    key_span: Span
+    span: Span
+    literal: bool = False
+    perhaps: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Table:
+    """A dict. With "more" in `open` it may have more keys; "why" in `open` says where those come from, if they all have one source.
+
+    `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
+    `inner` is true of a dict in another one.
+    """
+
+    cells: Cells
+    span: Span
+    file: Cells | None = None
+    inner: bool = False
+    open: Cells = field(default_factory=lambda: Cells(0))
+
+    @property
+    def path(self) -> str | None:
+        """The JSON file that holds just this dict; None for any other dict, and once the program changes it."""
+        return None if self.file is None or self.inner or "changed" in self.file else self.file["path"]
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A list or a tuple. With `changed` its items are not known, because the program changed it."""
+
+    items: list[Entry]
+    span: Span
+    changed: bool = False
+
+    def pairs_with(self, other: Row) -> bool:
+        """Whether the items of both are known, and as many."""
+        return not self.changed and not other.changed and len(self.items) == len(other.items)
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """A function of the project; `this` is the object of a bound method, `owner` the class that defines it.
+
+    `given` are the arguments that a decorator passes: those of Hydra and click.
+    """
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    source: Source
+    scope: Scope
+    this: Value | None = None
+    owner: Class | None = None
+    given: dict[str, Value] = field(default_factory=dict)
+
+    def bound(self, this: Value) -> Function:
+        """The method of an object or a class."""
+        return Function(self.node, self.source, self.scope, this, self.owner, self.given)
+
+
+@dataclass(slots=True, eq=False)
+class Class:
+    """A class of the project. `cells` are its methods and the values of its body; `fields` are the names with an annotation, in order."""
+
+    name: str
+    cells: Cells
+    bases: list[Value]
+    fields: list[str]
+    dataclass: bool
+
+
+@dataclass(slots=True, eq=False)
+class Object:
+    """An instance of a class of the project, or an object of a library that dslint follows: its `kind` is then the library's name.
+
+    `why` says where the object comes from, if the program only sets attributes of it.
+    """
+
+    kind: str
+    cells: Cells
+    type: Class | None = None
+    about: Any = None
+    why: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Library:
+    """A module, function or class of a library, by its full dotted name."""
+
+    name: str
+
+
+@dataclass(slots=True, eq=False)
+class Module:
+    """A module of the project."""
+
+    source: Source
+    scope: Scope
+
+
+@dataclass(slots=True, eq=False)
+class Scope:
+    """The variables of a module or of a call of `function`, and the scope around it.
+
+    `outer` are the variables that a `global` or `nonlocal` statement names, with the cells that hold them.
+    """
+
+    cells: Cells
+    source: Source
+    above: Scope | None = None
+    returns: list[Value] | None = None
+    function: Function | None = None
+    outer: dict[str, Cells] = field(default_factory=dict)
+
+
+Value: TypeAlias = Plain | Opaque | Table | Row | Function | Class | Object | Library | Module
+
+NONE: Final = Plain(None)
+
+HOLE: Final = "\0"
+"""A part of a string that is not known."""
+
+COMPUTED: Final = Opaque("it is computed")
+
+_LONGEST_NUMBER = 40
+"""The longest text that is converted."""
+
+
+def text_of(value: Value) -> str:
+    """What is known of a value as a string."""
+    return str(value.value) if isinstance(value, Plain) else (isinstance(value, Opaque) and value.text) or HOLE
+
+
+def tables_of(value: Value) -> tuple[Table, ...]:
+    """The dicts of which a value that is used as a dict is one; () if it may be something else."""
+    if isinstance(value, Table):
+        return (value,)
+    options = value.options if isinstance(value, Opaque) and value.closed else ()
+    tables = tuple(one for one in options if isinstance(one, Table))
+    return tables if len(tables) == len(options) else ()
+
+
+def soften(value: Value) -> Value:
+    """A value as the default of a flag. Without one, or with None, the flag decides."""
+    return Plain(value.value, soft=True) if isinstance(value, Plain) else value
+
+
+def converted(value: Plain, kind: str) -> Value:
+    """A value as `int`, `float`, `str` or `bool` converts it."""
+    if len(str(value.value)) > _LONGEST_NUMBER:
+        return COMPUTED
+    convert: Callable[[Any], Any] = {"int": int, "float": float, "str": str, "bool": bool}[kind]
+    try:
+        return Plain(convert(value.value), value.soft)
+    except (TypeError, ValueError, OverflowError):
+        return COMPUTED
+
+
+def member(owner: Class | None, name: str, depth: int = 0) -> Value | None:
+    """What a class of the project, or one that it inherits from, defines under a name."""
+    if owner is None or depth > 10:
+        return None
+    if name in owner.cells:
+        found: Value = owner.cells[name]
+        return found
+    above = (member(base, name, depth + 1) for base in owner.bases if isinstance(base, Class))
+    return next((value for value in above if value is not None), None)
+
+
+def truth(value: Value) -> bool | None:
+    """Whether a condition holds; None if that is not known."""
+    if isinstance(value, Plain):
+        return bool(value.value)
+    if isinstance(value, Row):
+        return None if value.changed else bool(value.items)
+    if isinstance(value, Table):
+        return True if value.cells else None
+    if isinstance(value, Opaque) and not value.or_none and (tables := tables_of(value)):
+        return True if all(one.cells for one in tables) else None
+    return True if isinstance(value, Function | Class | Object | Module) else None
+
+
+def is_soft(value: Value) -> bool:
+    """Whether a flag of the command line can change the value."""
+    return isinstance(value, Plain) and value.soft
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are certainly equal."""
+    if isinstance(left, Plain) and isinstance(right, Plain):
+        return type(left.value) is type(right.value) and left.value == right.value
+    return left is right or (isinstance(left, Library) and left == right)
+
+
+Flag: TypeAlias = str | bool | None
+"""The value of a command-line flag: True for one without a value, None for a value that only the run knows."""

@@ -1,0 +1,114 @@
+"""What a script knows at one point: variables, functions, the working directory, and the files that it has written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from dslint.evaluate.shell.pieces import Text, key
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from dslint.config.arguments import SourcedValue
+    from dslint.evaluate.shell.syntax import Chunk
+    from dslint.setups.model import JobSize
+
+Value: TypeAlias = Text | list[Text] | None
+"""The value of a variable: a text, an array, or None if it is unknown."""
+
+STEPS = 20_000
+"""How many statements of a script are followed; a loop or a recursion that needs more is cut off."""
+
+PIECES = 10
+"""The pieces of a text that are as much work as a statement."""
+
+DEPTH = 12
+"""How deep functions, files and texts that are commands are followed."""
+
+
+@dataclass
+class State:
+    """The state of a script. `arguments` are None if nothing is known about them: at the top of a script, which is read without any."""
+
+    variables: dict[str, Value] = field(default_factory=dict)
+    functions: dict[str, tuple[Chunk, Node]] = field(default_factory=dict)
+    files: dict[str, Text] = field(default_factory=dict)
+    exported: set[str] = field(default_factory=set)
+    optional: set[str] = field(default_factory=set)
+    """The variables that only the arguments of the script set, if their value is empty."""
+    arguments: list[Text] | None = None
+    folder: str = ""
+    ended: bool = False
+    left: str = ""
+    """`break` or `continue` while the statements after it are passed over."""
+
+    def copy(self) -> State:
+        """The same state, for statements that do not change this one."""
+        variables = {name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()}
+        return State(
+            variables,
+            dict(self.functions),
+            dict(self.files),
+            set(self.exported),
+            set(self.optional),
+            self.arguments,
+            self.folder,
+            self.ended,
+            self.left,
+        )
+
+    @property
+    def environment(self) -> dict[str, Text]:
+        """The variables that commands get, as far as their values are known."""
+        values = ((name, self.variables.get(name)) for name in sorted(self.exported))
+        return {name: value for name, value in values if isinstance(value, tuple)}
+
+    def merge(self, ways: list[State]) -> None:
+        """Continue after statements of which one of several ways was taken: what differs between them is unknown."""
+        alive = [way for way in ways if not way.ended]
+        if not alive:
+            self.ended = True
+            return
+        self.left = alive[0].left if len({way.left for way in alive}) == 1 else ""
+        first, *others = alive
+        names = {name for way in alive for name in way.variables}
+        self.variables = {name: first.variables.get(name) if _agree(name, first, others) else None for name in names}
+        self.exported = {name for way in alive for name in way.exported}
+        self.optional = {name for way in alive for name in way.optional}
+        self.functions = {name: entry for way in alive for name, entry in way.functions.items()}
+        paths = {path for way in alive for path in way.files}
+        self.files = {
+            path: text for path in paths if (text := first.files.get(path)) and all(way.files.get(path) == text for way in others)
+        }
+        self.folder = first.folder if all(way.folder == first.folder for way in others) else ""
+
+
+def _agree(name: str, first: State, others: list[State]) -> bool:
+    known = name in first.variables
+    return all((name in way.variables) == known and _same(way.variables.get(name), first.variables.get(name)) for way in others)
+
+
+def _same(one: Value, other: Value) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return [key(text) for text in one] == [key(text) for text in other]
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return key(one) == key(other)
+    return one is None and other is None
+
+
+class Launched:
+    """A command that a script runs: its words, and what the script knows there."""
+
+    __slots__ = ("environment", "files", "folder", "job", "memory", "words")
+
+    def __init__(self, words: list[Text], environment: Mapping[str, Text], state: State) -> None:
+        self.words = words
+        self.environment = {**state.environment, **environment}
+        self.files = state.files.copy()
+        self.folder = state.folder
+        self.memory: SourcedValue | None = None
+        """The memory limit of the container that runs it, in bytes."""
+        self.job: JobSize | None = None
+        """The size of the job that runs it, if a job file does."""

@@ -1,0 +1,102 @@
+"""The syntax trees of shell texts. tree-sitter is loaded only here, and only if there is a script to read."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from dslint.evaluate.shell.pieces import Piece, Source, Text, cut, known
+from dslint.source.tree import Span
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+_HOLE = "\ue000"
+"""Stands for an unknown part of a text that is a command."""
+
+
+_TO_FILL_IN = re.compile(r"=(<[A-Za-z][^<>\n|&;]*>)")
+"""A value that the user has to fill in: `DATA=<path to the data>`."""
+
+_PADDED = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
+"""Nodes that the grammar begins at the blanks and the joined lines before them, if they stand in a string."""
+
+_BLANK = re.compile(r"\s|\\\r?\n")
+
+
+class NoParser(Exception):
+    """tree-sitter or its bash grammar is not installed."""
+
+
+@cache
+def _parser() -> Any:
+    try:
+        import tree_sitter
+        import tree_sitter_bash
+    except ImportError as error:
+        raise NoParser(str(error)) from None
+    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+
+
+class Chunk:
+    """A shell text with its tree. Its characters may come from several places: the value of a variable can be a command, too."""
+
+    def __init__(self, text: Text) -> None:
+        self.pieces = tuple(piece if piece.text is not None else piece._replace(text=_HOLE, exact=False) for piece in text)
+        self.text = known(self.pieces) or ""
+        data = self.text.encode("utf-8", "surrogatepass")
+        self.root: Node = _parser().parse(data).root_node
+        self._offsets: list[int] | None = None if len(data) == len(self.text) else _offsets(self.text)
+
+    @classmethod
+    def of_file(cls, source: Source) -> Chunk:
+        """The text of a whole file."""
+        text = source.document.text
+        pieces: list[Piece] = []
+        position = 0
+        for match in _TO_FILL_IN.finditer(text):
+            pieces.append(Piece(text[position : match.start(1)], source, Span(position, match.start(1))))
+            pieces.append(Piece(None, source, Span(*match.span(1)), exact=False))
+            position = match.end(1)
+        pieces.append(Piece(text[position:], source, Span(position, len(text))))
+        return cls(tuple(pieces))
+
+    def start(self, node: Node) -> int:
+        """The first character of a node."""
+        start = self._offsets[node.start_byte] if self._offsets else node.start_byte
+        if node.type in _PADDED:
+            while (blank := _BLANK.match(self.text, start)) is not None:
+                start = blank.end()
+        return start
+
+    def end(self, node: Node) -> int:
+        """The character after a node."""
+        return self._offsets[node.end_byte] if self._offsets else node.end_byte
+
+    def raw(self, node: Node) -> str:
+        """A node as written."""
+        return self.text[self.start(node) : self.end(node)]
+
+    def slice(self, start: int, end: int) -> Text:
+        """The characters from one to another with their places."""
+        pieces = cut(self.pieces, start, end)
+        return tuple(piece._replace(text=None if piece.text == _HOLE else piece.text, splits=False) for piece in pieces)
+
+    def piece(self, node: Node) -> Piece:
+        """A node as one piece, for a value that is not written in place."""
+        found = self.slice(self.start(node), self.end(node))
+        if not found:
+            return self.pieces[0]._replace(text="", exact=False)
+        last = found[-1].span.end if found[-1].source is found[0].source else found[0].span.end
+        span = Span(found[0].span.start, max(last, found[0].span.end))
+        return Piece("", found[0].source, span, exact=False)
+
+
+def _offsets(text: str) -> list[int]:
+    """The character at each byte of a text in UTF-8."""
+    offsets: list[int] = []
+    for index, character in enumerate(text):
+        offsets += [index] * len(character.encode("utf-8", "surrogatepass"))
+    return [*offsets, len(text)]

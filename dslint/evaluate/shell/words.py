@@ -1,0 +1,319 @@
+"""The expansion of words: quotes, variables, substitutions, arithmetic. Unknown parts stay unknown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from dslint.evaluate.shell.arithmetic import calculate
+from dslint.evaluate.shell.pieces import LONGEST, Piece, Text, cut, fields, is_absent, joined, known
+from dslint.evaluate.shell.state import State, Value
+from dslint.evaluate.shell.syntax import Chunk
+from dslint.source.integers import integer
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_PARAMETER = re.compile(r"\$\{([!#]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]]*)\])?(.*)\}", re.DOTALL)
+
+_OPERATORS = (":-", ":=", ":+", ":?", "-", "=", "+", "?", "##", "#", "%%", "%", "//", "/", "^^", ",,", "^", ",", ":")
+
+_EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
+
+_NESTED = _EXPANSIONS | {"string", "raw_string", "concatenation"}
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
+
+LONGEST_CUT = 4_096
+"""The longest text, in code points, of which a pattern cuts a part: each of its beginnings or ends is compared."""
+
+Substitute = Callable[[Chunk, "Node", State], "Text | None"]
+"""The output of a command substitution, None if it is unknown."""
+
+
+class Expander:
+    """Expands the words of a script in a state."""
+
+    def __init__(self, substitute: Substitute) -> None:
+        self.substitute = substitute
+
+    def fields(self, chunk: Chunk, node: Node, state: State) -> list[Text]:
+        """The fields that a word becomes: none, one or several."""
+        array = self._array(chunk, node, state)
+        if array is not None:
+            return array
+        text = self.text(chunk, node, state)
+        quoted = node.type in ("string", "raw_string", "ansi_c_string")
+        if not text and quoted:
+            return [(chunk.piece(node),)]
+        return list(fields(text))
+
+    def _array(self, chunk: Chunk, node: Node, state: State) -> list[Text] | None:
+        """The fields of `"${A[@]}"`, `${A[*]}`, `"$@"`; None for any other word."""
+        if node.type == "command_name" and len(node.named_children) == 1:
+            node = node.named_children[0]
+        inner = node
+        if node.type == "string" and len(node.named_children) == 1 and chunk.raw(node)[1:-1] == chunk.raw(node.named_children[0]):
+            inner = node.named_children[0]
+        raw = chunk.raw(inner)
+        match = re.fullmatch(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}|\$\{?[@*]\}?", raw)
+        if match is None or inner.type not in _EXPANSIONS:
+            return None
+        if match[1] is None:
+            return list(state.arguments) if state.arguments is not None else [self._absent(chunk, inner)]
+        if match[1] not in state.variables:
+            return [self._absent(chunk, inner)]
+        value = state.variables[match[1]]
+        if value is None:
+            return [self._unknown(chunk, inner)]
+        texts = value if isinstance(value, list) else [value]
+        return [field for text in texts for field in ([text] if node.type == "string" else fields(_split(text)))]
+
+    # ------------------------------------------------------------------ texts
+
+    def text(self, chunk: Chunk, node: Node, state: State) -> Text:
+        """A word as one text; unquoted values in it can still be split."""
+        kind = node.type
+        if kind == "concatenation":
+            return self._concatenated(chunk, node, state)
+        if kind in ("string", "heredoc_body", "translated_string"):
+            start, end = chunk.start(node), chunk.end(node)
+            quotes = 1 if kind == "string" else 0
+            return self.quoted(chunk, node, state, start + quotes, end - quotes, heredoc=kind == "heredoc_body")
+        if kind == "raw_string":
+            return chunk.slice(chunk.start(node) + 1, chunk.end(node) - 1)
+        if kind == "ansi_c_string":
+            raw = re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), chunk.raw(node)[2:-1])
+            return (chunk.piece(node)._replace(text=raw),)
+        if kind in _EXPANSIONS:
+            return _split(self._expansion(chunk, node, state))
+        if kind in ("word", "number", "variable_name", "extglob_pattern", "regex", "file_descriptor", "command_name", "test_operator"):
+            if kind == "command_name" and node.named_children:
+                return self.text(chunk, node.named_children[0], state)
+            return self._unescaped(chunk, chunk.start(node), chunk.end(node))
+        return self._unknown(chunk, node)
+
+    def _concatenated(self, chunk: Chunk, node: Node, state: State) -> Text:
+        found: Text = ()
+        position = chunk.start(node)
+        for child in node.children:
+            found += self._unescaped(chunk, position, chunk.start(child))
+            found += self.text(chunk, child, state)
+            position = chunk.end(child)
+        return _attached(found)
+
+    def _unescaped(self, chunk: Chunk, start: int, end: int) -> Text:
+        """Unquoted characters: a backslash keeps the next character, and joins lines."""
+        raw = chunk.text[start:end]
+        found: Text = ()
+        position = 0
+        for match in re.finditer(r"\\(\r?\n|.)", raw, re.DOTALL):
+            found += chunk.slice(start + position, start + match.start())
+            position = match.end() if match[1].strip("\r") == "\n" else match.start() + 1
+        found += chunk.slice(start + position, end)
+        if raw.startswith("~") and found:  # the home directory is not known
+            home = found[0].part(0, 1)._replace(text=None, exact=False)
+            return (home, *cut(found, 1, sum(len(piece.text or "") for piece in found)))
+        return found
+
+    def quoted(self, chunk: Chunk, node: Node, state: State, start: int, end: int, *, heredoc: bool = False) -> Text:
+        """Characters in double quotes, or in a here-document."""
+        found: Text = ()
+        position = start
+        escapes = r"\\(\r?\n|[$`\\])" if heredoc else r"\\(\r?\n|[$`\"\\])"
+        for child in [*node.named_children, None]:
+            if child is not None and child.type not in _EXPANSIONS:
+                continue
+            stop = chunk.start(child) if child is not None else end
+            raw = chunk.text[position:stop]
+            done = 0
+            for match in re.finditer(escapes, raw):
+                found += chunk.slice(position + done, position + match.start())
+                done = match.end() if match[1].strip("\r") == "\n" else match.start() + 1
+            found += chunk.slice(position + done, stop)
+            if child is not None:
+                found += tuple(piece._replace(splits=False) for piece in self._expansion(chunk, child, state))
+                position = chunk.end(child)
+        return _attached(found)
+
+    # ------------------------------------------------------------------ expansions
+
+    def _expansion(self, chunk: Chunk, node: Node, state: State) -> Text:
+        raw = chunk.raw(node)
+        if node.type == "arithmetic_expansion":
+            number = self.number(raw[3:-2] if raw.startswith("$((") else raw[2:-1], state)
+            return (chunk.piece(node)._replace(text=str(number)),) if number is not None else self._unknown(chunk, node)
+        if node.type == "command_substitution":
+            output = self.substitute(chunk, node, state)
+            return output if output is not None else self._unknown(chunk, node)
+        if node.type == "simple_expansion":
+            return self._variable(chunk, node, raw[1:], state)
+        match = _PARAMETER.fullmatch(raw)
+        if match is None:
+            return self._unknown(chunk, node)
+        prefix, name, index, rest = match[1], match[2], match[3], match[4]
+        if prefix == "!":
+            target = known(self._variable(chunk, node, name, state))
+            return self._variable(chunk, node, target, state) if target and not rest else self._unknown(chunk, node)
+        if index is not None and index not in ("@", "*"):
+            value = self._element(chunk, node, name, index, state)
+        elif index is not None and isinstance(array := state.variables.get(name), list):
+            value = joined(array, chunk.piece(node)._replace(text=" "))
+        else:
+            value = self._variable(chunk, node, name, state)
+        if prefix == "#":
+            return self._length(chunk, node, name, index, value, state)
+        if not rest:
+            return value
+        sign = next((one for one in _OPERATORS if rest.startswith(one)), None)
+        if sign is None:
+            return self._unknown(chunk, node)
+        begin = chunk.end(node) - 1 - len(rest) + len(sign)
+        return self._operated(chunk, node, name, value, sign, begin, state)
+
+    def _operated(self, chunk: Chunk, node: Node, name: str, value: Text, sign: str, begin: int, state: State) -> Text:
+        unset = is_absent(value) or (sign[0] == ":" and not value)
+        if sign in (":-", "-", ":=", "="):
+            if unset:
+                value = self.operand(chunk, node, begin, chunk.end(node) - 1, state)
+                if "=" in sign:
+                    state.variables[name] = value
+            return value
+        if sign in (":+", "+"):
+            if unset:
+                return ()
+            return self.operand(chunk, node, begin, chunk.end(node) - 1, state) if known(value) is not None else self._unknown(chunk, node)
+        if sign in (":?", "?"):
+            return value
+        text = known(value)
+        operand = known(self.operand(chunk, node, begin, chunk.end(node) - 1, state))
+        if text is None or operand is None:
+            return self._unknown(chunk, node)
+        return self._cut(chunk, node, value, text, sign, operand, state)
+
+    def _cut(self, chunk: Chunk, node: Node, value: Text, text: str, sign: str, operand: str, state: State) -> Text:
+        lengths = range(len(text) + 1)
+        if sign[0] in "#%" and len(text) > LONGEST_CUT:
+            return self._unknown(chunk, node)
+        if sign in ("#", "##"):
+            fitting = [length for length in lengths if fnmatchcase(text[:length], operand)]
+            return cut(value, (max if sign == "##" else min)(fitting, default=0), len(text))
+        if sign in ("%", "%%"):
+            fitting = [length for length in lengths if fnmatchcase(text[len(text) - length :], operand)]
+            return cut(value, 0, len(text) - (max if sign == "%%" else min)(fitting, default=0))
+        if sign in ("/", "//"):
+            old, _, new = operand.partition("/")
+            if not old or any(mark in old for mark in "*?[\\"):
+                return self._unknown(chunk, node)
+            return (chunk.piece(node)._replace(text=text.replace(old, new, -1 if sign == "//" else 1)),)
+        if sign == ":":
+            first, _, length = operand.partition(":")
+            start, count = self.number(first, state), self.number(length, state) if length else len(text)
+            if start is None or count is None or count < 0:
+                return self._unknown(chunk, node)
+            start = start if start >= 0 else max(len(text) + start, 0)
+            return cut(value, start, min(start + count, len(text)))
+        changed = {"^^": text.upper(), ",,": text.lower(), "^": text[:1].upper() + text[1:], ",": text[:1].lower() + text[1:]}[sign]
+        return (chunk.piece(node)._replace(text=changed),)
+
+    def operand(self, chunk: Chunk, node: Node, start: int, end: int, state: State) -> Text:
+        """The word behind an operator of `${...}`."""
+        found: Text = ()
+        position = start
+        for child in node.named_children:
+            if chunk.start(child) < position or chunk.end(child) > end or child.type not in _NESTED:
+                continue
+            found += self._unescaped(chunk, position, chunk.start(child)) + self.text(chunk, child, state)
+            position = chunk.end(child)
+        return found + self._unescaped(chunk, position, end)
+
+    def _length(self, chunk: Chunk, node: Node, name: str, index: str | None, value: Text, state: State) -> Text:
+        array = state.variables.get(name)
+        if index in ("@", "*") and isinstance(array, list):
+            return (chunk.piece(node)._replace(text=str(len(array))),)
+        text = known(value)
+        return (chunk.piece(node)._replace(text=str(len(text))),) if text is not None else self._unknown(chunk, node)
+
+    def _element(self, chunk: Chunk, node: Node, name: str, index: str, state: State) -> Text:
+        array = state.variables.get(name)
+        number = self.number(index, state)
+        if isinstance(array, list) and number is not None and -len(array) <= number < len(array):
+            return array[number]
+        return self._unknown(chunk, node)
+
+    def _variable(self, chunk: Chunk, node: Node, name: str, state: State) -> Text:
+        if name == "#":
+            count = str(len(state.arguments or ()))
+            return (chunk.piece(node)._replace(text=count, absent=state.arguments is None),)
+        if name.isdecimal() and name != "0":
+            arguments = state.arguments
+            if arguments is None:
+                given = state.variables.get(name)
+                return given if isinstance(given, tuple) else self._absent(chunk, node)
+            number = integer(name)
+            return arguments[number - 1] if number is not None and number <= len(arguments) else ()
+        if name in ("@", "*"):
+            return (
+                joined(state.arguments, chunk.piece(node)._replace(text=" ")) if state.arguments is not None else self._absent(chunk, node)
+            )
+        if name == "PWD":
+            return (chunk.piece(node)._replace(text=state.folder or "."),)
+        if name not in state.variables:
+            return self._absent(chunk, node) if name[:1].isalpha() or name[:1] == "_" else self._unknown(chunk, node)
+        value = state.variables[name]
+        if value is None:
+            return self._unknown(chunk, node)
+        if not value and name in state.optional:
+            return (chunk.piece(node)._replace(text="", absent=True),)
+        return value if isinstance(value, tuple) else value[0] if value else ()
+
+    def number(self, expression: str, state: State) -> int | None:
+        """The value of an arithmetic expression."""
+        counted = expression.replace("$#", str(len(state.arguments or ())))
+        for index, argument in enumerate(state.arguments or (), start=1):
+            value = known(argument) or "unknown"
+            counted = re.sub(rf"\$({index}\b|\{{{index}\}})", value.replace("\\", ""), counted)
+        return calculate(counted, lambda name: _integer(state.variables.get(name)))
+
+    @staticmethod
+    def _unknown(chunk: Chunk, node: Node) -> Text:
+        return (chunk.piece(node)._replace(text=None),)
+
+    @staticmethod
+    def _absent(chunk: Chunk, node: Node) -> Text:
+        return (chunk.piece(node)._replace(text=None, absent=True),)
+
+
+def _attached(text: Text) -> Text:
+    """A word in which an argument that is not given is unknown where other characters stand next to it: `configs/$NAME.yaml`."""
+    if not any(piece.absent and piece.text == "" for piece in text):
+        return text
+    found: list[Piece] = []
+    for index, piece in enumerate(text):
+        before, after = text[index - 1 : index], text[index + 1 : index + 2]
+        neighbours = [one[0].text or "$" for one in (before, after) if one]
+        is_attached = (before and not neighbours[0][-1:].isspace()) or (after and not neighbours[-1][:1].isspace())
+        found.append(piece._replace(text=None) if piece.absent and piece.text == "" and is_attached else piece)
+    return tuple(found)
+
+
+def _split(text: Text) -> Text:
+    return tuple(piece._replace(splits=True) for piece in text)
+
+
+def _integer(value: Value) -> int | None:
+    text = known(value) if isinstance(value, tuple) else None
+    return int(text) if text and re.fullmatch(r"-?\d{1,18}", text.strip()) else None
+
+
+MOST_PIECES = 1_000
+"""The most pieces that the text of a variable can have; with more of them it is unknown."""
+
+
+def bounded(text: Text, at: Piece) -> Text:
+    """The text, or an unknown one if it is too long: variables that double each other stop here."""
+    if len(text) > MOST_PIECES or sum(len(piece.text or "") for piece in text) > LONGEST:
+        return (at._replace(text=None, exact=False),)
+    return text

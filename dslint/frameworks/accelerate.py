@@ -1,0 +1,266 @@
+"""Accelerate's config file: YAML with a block `deepspeed_config`, from which Accelerate builds a DeepSpeed config."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Table
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslint.config.arguments import Arguments, SourcedValue, given_at
+from dslint.schemas.recognition import ACCELERATE_KEYS
+from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
+from dslint.source.unknown import UNKNOWN
+
+BLOCK = "deepspeed_config"
+
+TOP_KEYS = frozenset(
+    """
+    compute_environment distributed_type mixed_precision use_cpu debug num_processes machine_rank num_machines gpu_ids main_process_ip
+    main_process_port rdzv_backend same_network main_training_function enable_cpu_affinity parallelism_config fp8_config deepspeed_config
+    fsdp_config fsdp_version megatron_lm_config ipex_config mpirun_config downcast_bf16 tpu_name tpu_zone tpu_use_cluster tpu_use_sudo
+    command_file commands tpu_vm tpu_env dynamo_config fp16 dynamo_backend ipex ipex_fusion_enabled tp_config
+    ec2_instance_type iam_role_name image_uri profile region sagemaker_inputs_file sagemaker_metrics_file additional_args base_job_name
+    num_machines py_version pytorch_version transformers_version
+    """.split()
+)
+"""The top-level keys that some release of Accelerate accepts."""
+
+BLOCK_KEYS: dict[str, tuple[str, ...]] = {
+    "deepspeed_config_file": ("str",),
+    "zero_stage": ("int",),
+    "gradient_accumulation_steps": ("int", "auto"),
+    "gradient_clipping": ("float", "auto"),
+    "offload_optimizer_device": ("device",),
+    "offload_param_device": ("device",),
+    "offload_optimizer_nvme_path": ("str",),
+    "offload_param_nvme_path": ("str",),
+    "zero3_save_16bit_model": ("bool",),
+    "zero3_init_flag": ("bool",),
+    "deepspeed_moe_layer_cls_names": ("str",),
+    "deepspeed_multinode_launcher": ("str",),
+    "deepspeed_hostfile": ("str",),
+    "deepspeed_inclusion_filter": ("str",),
+    "deepspeed_exclusion_filter": ("str",),
+}
+"""The keys of the block, each with the types it accepts."""
+
+LAUNCH_FLAGS = frozenset(
+    """
+    cpu debug downcast_bf16 dynamo_backend dynamo_mode dynamo_use_dynamic dynamo_use_fullgraph dynamo_use_regional_compilation
+    enable_cpu_affinity env gpu_ids log_dir machine_rank main_process_ip main_process_port main_training_function max_restarts
+    mixed_precision module monitor_interval mpirun_hostfile no_python num_cpu_threads_per_process num_machines num_processes quiet
+    rdzv_backend rdzv_conf role same_network tee use_deepspeed
+    """.split()
+)
+"""Flags of `accelerate launch` that it also reads from the block: it copies every key of the block to the flag of that name."""
+
+CLASHING = (
+    "gradient_accumulation_steps",
+    "gradient_clipping",
+    "zero_stage",
+    "offload_optimizer_device",
+    "offload_param_device",
+    "offload_param_nvme_path",
+    "offload_optimizer_nvme_path",
+    "zero3_save_16bit_model",
+    "mixed_precision",
+)
+"""Fields that Accelerate refuses together with `deepspeed_config_file`, in the order of its error message."""
+
+MODES = ("no", "fp16", "bf16", "fp8")
+
+
+@dataclass(frozen=True, slots=True)
+class AccelerateFile:
+    """The contents of an Accelerate file: its top-level keys and those of the block, each with its place."""
+
+    path: str
+    top: Table[str, SourcedValue] = field(default_factory=dict)
+    block: Table[str, SourcedValue] = field(default_factory=dict)
+    has_block: bool = True
+    precision_flag: SourcedValue | None = None
+    """`--mixed_precision` of the command line, which overrides the file."""
+
+    def get(self, name: str) -> SourcedValue | None:
+        """A key of the block, otherwise a top-level key."""
+        return self.block.get(name) or self.top.get(name)
+
+    def number(self, name: str) -> int | None:
+        """A top-level key as a positive integer; None for anything else."""
+        given = self.top.get(name)
+        value = given.value if given else None
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    @property
+    def is_for_deepspeed(self) -> bool:
+        """Whether the file itself selects DeepSpeed. Without a block Accelerate builds the config from its defaults."""
+        kind = self.top.get("distributed_type")
+        return kind is not None and kind.value == "DEEPSPEED"
+
+    @property
+    def misplaced_path(self) -> SourcedValue | None:
+        """The text that stands where the block should stand, as in `deepspeed_config: ds.json`."""
+        given = self.top.get(BLOCK)
+        return given if given is not None and isinstance(given.value, str) and given.value else None
+
+    @property
+    def config_file(self) -> SourcedValue | None:
+        """The key that names a DeepSpeed config."""
+        given = self.block.get("deepspeed_config_file")
+        return given if given and isinstance(given.value, str) and given.value not in ("", "none", "None") else None
+
+    @property
+    def precision(self) -> str:
+        """The mixed precision that Accelerate uses: one of `MODES`, or "" if it is unknown."""
+        given = self.precision_flag or self.top.get("mixed_precision")
+        if given is None:
+            old = self.top.get("fp16")
+            return "no" if old is None or old.value in (False, None) else "fp16" if old.value is True else ""
+        return given.value if isinstance(given.value, str) and given.value in MODES else ""
+
+
+def is_accelerate(document: Document) -> bool:
+    """Whether a YAML tree is an Accelerate config that uses DeepSpeed."""
+    root = document.root
+    if not isinstance(root, Mapping):
+        return False
+    names = {member.key.value for member in root.members}
+    kind = root.get("distributed_type")
+    deepspeed = kind is not None and isinstance(kind.value, Scalar) and kind.value.value == "DEEPSPEED"
+    block = root.get(BLOCK)
+    meant = block is not None and isinstance(block.value, Mapping) and bool(block.value.members)
+    return (deepspeed or (meant and kind is None)) and len(names & TOP_KEYS) >= 2
+
+
+def is_accelerates_own(document: Document) -> bool:
+    """Whether a YAML tree is an Accelerate config, for whatever way to train."""
+    names = {member.key.value for member in document.root.members} if isinstance(document.root, Mapping) else set()
+    return len(names & ACCELERATE_KEYS) >= 2 and len(names & TOP_KEYS) >= 4
+
+
+def read_accelerate(document: Document, shown: str) -> AccelerateFile:
+    """Read the tree of an Accelerate config."""
+    block = document.lookup((BLOCK,))
+    inside = block.value if isinstance(block, Member) else None
+    return AccelerateFile(
+        shown,
+        _givens(document, shown, document.root, ()),
+        _givens(document, shown, inside, (BLOCK,)),
+        isinstance(inside, Mapping) and bool(inside.members),
+    )
+
+
+def _givens(document: Document, shown: str, node: Node | None, path: Path) -> dict[str, SourcedValue]:
+    if not isinstance(node, Mapping):
+        return {}
+    found = {}
+    for member in node.members:
+        value: Any = plain(member.value) if isinstance(member.value, Scalar) else UNKNOWN
+        given = given_at(document, shown, (*path, member.key.value), "", value)
+        if given is not None:
+            found[member.key.value] = given
+    return found
+
+
+def made_by(document: Document, file: AccelerateFile, arguments: Arguments | None) -> Document:
+    """The DeepSpeed config that Accelerate builds from the block; its nodes keep their places in the YAML.
+
+    `arguments` are those of the Trainer if it is launched with the file: a precision that they set overrides the file's.
+    """
+    found = document.lookup((BLOCK,)) or document.lookup(("distributed_type",))
+    made = _Made(document, found.key.span if isinstance(found, Member) else Span(0, 0))
+    made.put(("train_batch_size",), "auto")
+    made.put(("train_micro_batch_size_per_gpu",), "auto")
+    steps = file.block.get("gradient_accumulation_steps")
+    if steps is None or str(steps.value).isdigit():  # DS916 reports anything else
+        made.take(("gradient_accumulation_steps",), "gradient_accumulation_steps", "auto")
+    else:
+        made.put(("gradient_accumulation_steps",), "auto")
+    made.take(("gradient_clipping",), "gradient_clipping", "auto")
+    made.take(("zero_optimization", "stage"), "zero_stage", 2)
+    # Defaults are left out, because rules report only what is written.
+    for kind in ("optimizer", "param"):
+        device = file.block.get(f"offload_{kind}_device")
+        if device is not None and device.value not in ("none", None):
+            section = ("zero_optimization", f"offload_{kind}")
+            made.take((*section, "device"), device.name, "none")
+            made.sources[section] = Source((BLOCK, device.name), optional=True)
+            if device.value == "nvme":
+                made.put(("zero_optimization", f"offload_{kind}", "nvme_path"), "none")  # Accelerate does not pass the path on
+    made.take(("zero_optimization", "stage3_gather_16bit_weights_on_model_save"), "zero3_save_16bit_model", None)
+    asked = _asked(arguments) if arguments else None
+    if asked in ("fp16", "bf16"):
+        made.put((asked, "enabled"), value=True)
+    elif asked is None and file.precision in ("fp16", "bf16"):
+        made.put((file.precision, "enabled"), value=True, of=("mixed_precision",))
+    return Document(
+        document.text,
+        made.root,
+        comments=document.comments,
+        problems=document.problems,
+        language="yaml",
+        places={(): (BLOCK,), **made.places},
+        whole=document,
+        sources=made.sources,
+    )
+
+
+def _asked(arguments: Arguments) -> str | None:
+    """The precision that the Trainer's arguments set; None for fp32, "" if it is unknown."""
+    values = {kind: arguments.said(kind).value for kind in ("fp16", "bf16") if not arguments.has_own_default(kind)}
+    return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
+
+
+class _Made:
+    """A tree under construction, with the place in the file of each part."""
+
+    def __init__(self, document: Document, at: Span) -> None:
+        self.document = document
+        self.at = at
+        self.root = Mapping(at, [])
+        self.places: dict[Path, Path] = {}
+        self.sources: dict[Path, Source] = {}
+
+    def take(self, path: Path, name: str, default: Any) -> None:
+        """Copy a key of the block to a path, or write Accelerate's default there (None: write nothing)."""
+        found = self.document.lookup((BLOCK, name))
+        node = found.value if isinstance(found, Member) else None
+        if isinstance(node, Scalar) and node.value not in (None, "none", "None"):
+            self._put(path, node if path[-1] == "device" else _converted(node), (BLOCK, name))
+            self.sources[path] = Source((BLOCK, name), optional=default is None)
+        elif default is not None:
+            self.put(path, default)
+
+    def put(self, path: Path, value: Any, *, of: Path | None = None) -> None:
+        """Write a value at a path; `of` is the key of the file that it comes from."""
+        found = self.document.lookup(of) if of else None
+        span = found.value.span if isinstance(found, Member) else self.at
+        self._put(path, Scalar(span, value, str(value).lower() if isinstance(value, bool) else str(value), "yaml"), of)
+
+    def _put(self, path: Path, node: Node, of: Path | None) -> None:
+        found = self.document.lookup(of) if of else None
+        span = found.key.span if isinstance(found, Member) else self.at
+        here = self.root
+        for length, step in enumerate(path[:-1], 1):
+            inner = here.get(str(step))
+            if inner is None:
+                inner = Member(Key(span, str(step), str(step)), Mapping(span, []))
+                here.members.append(inner)
+            assert isinstance(inner.value, Mapping)
+            here = inner.value
+            if of:
+                self.places.setdefault(path[:length], of)
+        here.members.append(Member(Key(span, str(path[-1]), str(path[-1])), node))
+        if of:
+            self.places[path] = of
+
+
+def _converted(node: Scalar) -> Scalar:
+    """A value as Accelerate reads it back from the environment: a number in quotes is a number. DS916 reports what cannot be read."""
+    from dslint.config.arguments import as_read
+
+    if not isinstance(node.value, str) or node.value in ("auto", "cpu", "nvme", "none", "true", "false"):
+        return node
+    value = as_read("max_grad_norm", node.value)
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return Scalar(node.span, "auto" if value is UNKNOWN else int(value) if whole else value, node.raw, "yaml")

@@ -1,0 +1,87 @@
+"""What the arguments of Megatron's programs say about the model and the training, for an estimate.
+
+Source: megatron/arguments.py of Megatron-DeepSpeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dslint.config.arguments import Arguments, SourcedValue
+
+MEGATRON = "Megatron"
+
+NAMES = frozenset(
+    """
+    num_layers hidden_size num_attention_heads ffn_hidden_size num_key_value_heads num_query_groups seq_length max_position_embeddings
+    micro_batch_size vocab_size make_vocab_size_divisible_by tensor_model_parallel_size swiglu untie_embeddings_and_output_weights
+    hidden_dropout checkpoint_activations deepspeed_activation_checkpointing recompute_activations recompute_granularity use_flash_attn
+    use_flash_attn_v1 use_flash_attn_v2 use_flash_attn_triton
+    """.split()
+)
+"""The arguments that are read."""
+
+_REQUIRED = ("num_layers", "hidden_size", "num_attention_heads", "seq_length")
+
+_GPT2_WORDS = 50257
+"""The words of GPT-2's vocabulary, the usual one of these programs."""
+
+
+def megatron_arguments(flags: Mapping[str, SourcedValue], shown: str) -> Arguments | None:
+    """Megatron's arguments among the flags of a program; None unless they describe a model."""
+    found = Arguments(MEGATRON, shown, {name: given for name, given in flags.items() if name in NAMES})
+    return found if all(_count(found, name) for name in _REQUIRED) else None
+
+
+def megatron_model(arguments: Arguments) -> dict[str, Any]:
+    """The model as the data of a `config.json`: GPT-2 with a fused activation function, or Llama if it has gates."""
+    hidden, layers, heads = (_count(arguments, name) or 0 for name in ("hidden_size", "num_layers", "num_attention_heads"))
+    unit = (_count(arguments, "make_vocab_size_divisible_by") or 128) * (_count(arguments, "tensor_model_parallel_size") or 1)
+    words = _count(arguments, "vocab_size") or _GPT2_WORDS
+    tied = not _on(arguments, "untie_embeddings_and_output_weights")
+    positions = _count(arguments, "max_position_embeddings") or _count(arguments, "seq_length") or 0
+    common = {"vocab_size": -(-words // unit) * unit, "tie_word_embeddings": tied}
+    if _on(arguments, "swiglu"):
+        groups = _count(arguments, "num_key_value_heads") or _count(arguments, "num_query_groups") or heads
+        inner = _count(arguments, "ffn_hidden_size") or hidden * 8 // 3 // 64 * 64
+        sizes = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups}
+        return {"model_type": "llama", **sizes, "intermediate_size": inner, "max_position_embeddings": positions, **common}
+    inner = _count(arguments, "ffn_hidden_size") or 4 * hidden
+    sizes = {"n_embd": hidden, "n_layer": layers, "n_head": heads, "n_inner": inner, "n_positions": positions}
+    given = arguments.get("hidden_dropout")
+    dropout = 0.0 if given is not None and str(given.value) in ("0", "0.0") else 0.1
+    return {"model_type": "gpt2", **sizes, "activation_function": "gelu", "resid_pdrop": dropout, **common}
+
+
+def megatron_options(arguments: Arguments) -> dict[str, tuple[Any, str]]:
+    """Options of an estimate, with the place of each. The loss is computed before the program gets the logits."""
+    place = {name: given.where for name in NAMES if (given := arguments.get(name)) is not None}
+    options: dict[str, tuple[Any, str]] = {
+        "length": (_count(arguments, "seq_length"), place["seq_length"]),
+        "keeps_logits": (False, "Megatron, which returns only the loss"),
+    }
+    if _count(arguments, "micro_batch_size"):
+        options["micro_batch"] = _count(arguments, "micro_batch_size"), place["micro_batch_size"]
+    granularity = arguments.get("recompute_granularity")
+    switches = ("checkpoint_activations", "deepspeed_activation_checkpointing")
+    on = next((name for name in switches if _on(arguments, name)), None)
+    if granularity is not None and granularity.value == "full":
+        on = "recompute_granularity"
+    if on is not None:
+        options["checkpoint_every"] = 1, place[on]
+    flash = any(_on(arguments, name) for name in NAMES if name.startswith("use_flash_attn"))
+    if not flash and not (_on(arguments, "recompute_activations") or (granularity is not None and granularity.value == "selective")):
+        options["eager"] = True, "the default of Megatron"
+    return options
+
+
+def _on(arguments: Arguments, name: str) -> bool:
+    given = arguments.get(name)
+    return given is not None and given.value is True
+
+
+def _count(arguments: Arguments, name: str) -> int | None:
+    given = arguments.get(name)
+    text = str(given.value).strip() if given is not None else ""
+    return int(text) if text.isascii() and text.isdecimal() and 0 < len(text) < 10 and int(text) else None

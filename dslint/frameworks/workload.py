@@ -1,0 +1,278 @@
+"""What training arguments say about memory: the model, the length of samples, adapters, checkpointing, the optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from dslint.config.arguments import Arguments
+from dslint.frameworks.megatron import MEGATRON, megatron_model, megatron_options
+from dslint.frameworks.training import AXOLOTL, LLAMA_FACTORY, MODEL_ARGUMENTS, SWIFT, TRAINER, TRL
+from dslint.source.unknown import UNKNOWN
+
+
+class Told(NamedTuple):
+    """Options of `dslint estimate` that training arguments imply, with the place of each; and what they say that no option expresses.
+
+    `sequence` is the size of sequence parallelism, with its place. `unmodelled` names what the program needs in addition, each with the
+    share by which the peak may be higher. `model` is the data of a `config.json`, if the arguments describe the model.
+    """
+
+    options: dict[str, tuple[Any, str]]
+    notes: tuple[str, ...]
+    sequence: tuple[int, str] | None = None
+    unmodelled: tuple[tuple[str, float], ...] = ()
+    model: dict[str, Any] | None = None
+
+
+LENGTHS = ("cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length")
+"""Arguments for the tokens per sample, of LLaMA-Factory, axolotl, TRL and transformers' examples."""
+
+CHECKPOINTS_BY_DEFAULT = {LLAMA_FACTORY: LLAMA_FACTORY, SWIFT: SWIFT, TRL: "TRL since its release 0.20"}
+"""Frameworks that checkpoint activations unless told otherwise."""
+
+_USUAL_LENGTHS = {TRL: 1024, AXOLOTL: 512}
+"""The default of the limit for the tokens per sample."""
+
+_NOT_OF_TRL = ("block_size", "max_source_length", "do_train")
+"""Arguments of transformers' example programs, which otherwise have those of TRL's."""
+
+BUILDERS = frozenset({LLAMA_FACTORY, SWIFT, AXOLOTL})
+"""Frameworks that create their training arguments before the model, so that transformers partitions it while it is built."""
+
+_OPTIMIZERS = {
+    "adamw_hf": "torch_adamw",
+    "adamw_torch": "torch_adamw",
+    "adamw_torch_fused": "adamw",
+    "adamw_apex_fused": "adamw",
+    "adafactor": "adafactor",
+    "adamw_8bit": "adam8bit",
+    "adamw_bnb_8bit": "adam8bit",
+    "paged_adamw_8bit": "adam8bit",
+    "lion_32bit": "lion",
+    "lion_8bit": "lion8bit",
+    "paged_lion_8bit": "lion8bit",
+    "sgd": "sgd",
+    "adagrad": "adagrad",
+    "muon": "muon",
+}
+"""Values of `optim` by the optimizer of the estimate. Every other value counts as an AdamW with two fp32 states."""
+
+_COUNTED = {*_OPTIMIZERS, "adamw_32bit", "adamw_torch_npu_fused", "adamw_torch_xla", "adamw_anyprecision"}
+"""Values of `optim` with known states, without the word for states that may move to the host."""
+
+_CHUNK = 1024
+"""The tokens per chunk that stand for a fused loss, such as Liger's."""
+
+
+def told_by(arguments: Arguments) -> Told:
+    """The options that training arguments imply. Values that cannot be read imply nothing."""
+    if arguments.framework == MEGATRON:
+        said = f"the model is that of Megatron's arguments, from {arguments.values['num_layers'].where}"
+        return Told(megatron_options(arguments), (said,), model=megatron_model(arguments))
+    reading = _Reading(arguments)
+    for name in MODEL_ARGUMENTS:
+        reading.take("model", name, str)
+    for name in LENGTHS:
+        reading.take("length", name, _positive)
+    framework = _framework(arguments)
+    if framework in _USUAL_LENGTHS and arguments.complete:
+        reading.options.setdefault("length", (_USUAL_LENGTHS[framework], f"the default of {framework}"))
+    reading.take("micro_batch", "per_device_train_batch_size", _positive)
+    reading.take("accumulation", "gradient_accumulation_steps", _positive)
+    reading.take("checkpoint_every", "gradient_checkpointing", lambda value: 1 if value is True else None)
+    if (
+        framework in CHECKPOINTS_BY_DEFAULT
+        and "gradient_checkpointing" not in arguments
+        and not _on(arguments, "disable_gradient_checkpointing")
+    ):
+        reading.options["checkpoint_every"] = 1, f"the default of {CHECKPOINTS_BY_DEFAULT[framework]}"
+    reading.take("optimizer", "optim", lambda value: _OPTIMIZERS.get(str(value)))
+    for name in ("enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_fused_linear_cross_entropy"):
+        reading.take("loss_chunk", name, lambda value: _CHUNK if value is True else None)
+        if name != "liger_fused_linear_cross_entropy":
+            reading.take("fused_kernels", name, lambda value: value is True or None)
+    for name in ("flash_attn", "attn_impl", "attn_implementation"):
+        reading.take("eager", name, lambda value: True if value in ("eager", "disabled") else None)
+    sequence = _sequence(arguments)
+    if arguments.framework == SWIFT and sequence is not None:
+        reading.options["half_loss"] = True, f"ms-swift, with {sequence[1]}"
+    _evaluation(arguments, reading)
+    if arguments.framework in BUILDERS:
+        reading.options["zero_init"] = True, f"{arguments.framework}, which builds models under zero.Init"
+    if _trains_adapters(arguments):
+        _adapters(arguments, reading)
+    _preferences(reading)
+    if _freezes_towers(arguments):
+        reading.options["frozen_towers"] = True, f"the default of {arguments.framework}"
+    _beside(arguments, reading)
+    return Told(reading.options, tuple(_notes(arguments)), sequence, tuple(_unmodelled(arguments)))
+
+
+def _framework(arguments: Arguments) -> str:
+    """The framework with the defaults that count."""
+    others = arguments.framework == TRL and any(name in arguments for name in _NOT_OF_TRL)
+    return TRAINER if others else arguments.framework
+
+
+def _sequence(arguments: Arguments) -> tuple[int, str] | None:
+    """The size of sequence parallelism above 1, and its place."""
+    for name in ("sequence_parallel_size", "context_parallel_size", "sequence_parallel_degree"):
+        given = arguments.get(name)
+        if given is not None and (_positive(given.value) or 1) > 1:
+            return int(given.value), given.where
+    return None
+
+
+def _evaluation(arguments: Arguments, reading: _Reading) -> None:
+    """The micro batch size of evaluations, 0 without any."""
+    given = next((found for name in _STRATEGIES if (found := arguments.get(name)) is not None and found.value is not UNKNOWN), None)
+    share = arguments.get("val_set_size") if arguments.framework == AXOLOTL else None
+    if given is not None and given.value in ("no", False):
+        reading.options["eval_batch"] = 0, given.where
+    elif (given is not None and given.value in ("steps", "epoch")) or (share is not None and share.value is not UNKNOWN and share.value):
+        reading.take("eval_batch", "per_device_eval_batch_size", _positive)
+        reading.take("eval_batch", "eval_batch_size", _positive)
+        if arguments.framework == AXOLOTL:
+            reading.take("eval_batch", "per_device_train_batch_size", _positive)
+        reading.options.setdefault("eval_batch", (_EVALUATED, "the default of TrainingArguments"))
+
+
+_STRATEGIES = ("eval_strategy", "evaluation_strategy")
+_EVALUATED = 8
+"""The default of `per_device_eval_batch_size`."""
+
+
+class _Reading:
+    """Collects options; the first argument that implies one wins."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.arguments = arguments
+        self.options: dict[str, tuple[Any, str]] = {}
+
+    def take(self, option: str, name: str, read: Callable[[Any], Any]) -> None:
+        given = self.arguments.get(name)
+        if given is None or given.value is UNKNOWN or given.value is None or option in self.options:
+            return
+        value = read(given.value)
+        if value is not None:
+            self.options[option] = value, given.where
+
+
+def _positive(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _on(arguments: Arguments, name: str) -> bool:
+    given = arguments.get(name)
+    return given is not None and given.value is True
+
+
+def _trains_adapters(arguments: Arguments) -> bool:
+    """Whether only LoRA adapters are trained."""
+    if any(_on(arguments, name) for name in ("use_peft", "use_lora", "lora_enable")):
+        return True
+    for name in ("finetuning_type", "adapter", "train_type", "tuner_type", "sft_type"):
+        given = arguments.get(name)
+        if given is not None:
+            return str(given.value) in ("lora", "qlora", "dora")
+    return arguments.framework in (LLAMA_FACTORY, SWIFT)
+
+
+_RANKS = {LLAMA_FACTORY: 8, SWIFT: 8}
+"""The default rank of adapters; 16 for TRL."""
+
+_DROPOUTS = {LLAMA_FACTORY: 0.0, SWIFT: 0.05, TRL: 0.05, AXOLOTL: 0.0}
+"""The default dropout of adapters."""
+
+
+def _adapters(arguments: Arguments, reading: _Reading) -> None:
+    for name in ("lora_rank", "lora_r", "lora_dim"):
+        reading.take("lora_rank", name, _positive)
+    if "lora_rank" not in reading.options:
+        reading.options["lora_rank"] = _RANKS.get(arguments.framework, 16), f"the default of {arguments.framework}"
+    for name in ("lora_target", "target_modules", "lora_target_modules"):
+        reading.take("lora_targets", name, lambda value: value if isinstance(value, str) and value not in ("all", "all-linear") else None)
+    for name in ("additional_target", "lora_modules_to_save", "modules_to_save"):
+        reading.take("lora_saves", name, lambda value: value if isinstance(value, str) else None)
+    reading.take("lora_dropout", "lora_dropout", lambda value: value if isinstance(value, int | float) and 0 <= value <= 1 else None)
+    if arguments.framework in _DROPOUTS:
+        reading.options.setdefault("lora_dropout", (_DROPOUTS[arguments.framework], f"the default of {arguments.framework}"))
+    for name in ("quantization_bit", "quant_bits"):
+        reading.take("base_bits", name, lambda value: str(value) if value in (4, 8) else None)
+    reading.take("base_bits", "load_in_4bit", lambda value: "4" if value is True else None)
+    reading.take("base_bits", "load_in_8bit", lambda value: "8" if value is True else None)
+
+
+def _freezes_towers(arguments: Arguments) -> bool:
+    """Whether the encoders of images are frozen, as LLaMA-Factory and ms-swift do by default."""
+    name = {LLAMA_FACTORY: "freeze_vision_tower", SWIFT: "freeze_vit"}.get(arguments.framework)
+    given = arguments.get(name) if name is not None else None
+    return name is not None and (given is None or given.value is True)
+
+
+_METHODS = ("stage", "rl", "rlhf_type")
+"""Arguments for the method of LLaMA-Factory, axolotl and ms-swift."""
+
+_PAIRED = frozenset({"dpo", "ipo", "orpo", "simpo", "cpo", "rm"})
+_REFERRING = {"dpo": 1, "ipo": 1, "kto": 1, "ppo": 2}
+"""Methods with frozen copies of the model (of the reward model, too, for PPO), unless adapters are trained: these are switched off
+instead."""
+
+_MORE_MODELS = {
+    "ppo": (("the value model of PPO, which is trained like the model", 1.0), ("the KV cache of generation", 0.1)),
+    "gkd": (("the teacher model", 1.0), ("the KV cache of generation", 0.1)),
+    "grpo": (("the logits of reference and old policy, and what generation without vLLM needs", 0.15),),
+}
+"""By method: what the estimate leaves out, with the share by which the peak may be higher. A second model at most doubles it; the others
+are guesses."""
+
+
+def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
+    if _on(arguments, "predict_with_generate"):
+        yield "the KV cache of evaluations that generate", 0.1
+    for name in _METHODS:
+        given = arguments.get(name)
+        if given is not None and isinstance(given.value, str):
+            yield from _MORE_MODELS.get(given.value, ())
+
+
+def _preferences(reading: _Reading) -> None:
+    """Pairs of answers, and reference models."""
+    for name in _METHODS:
+        reading.take("pairs", name, lambda value: True if value in _PAIRED else None)
+        if "lora_rank" not in reading.options:
+            reading.take("frozen_copies", name, lambda value: _REFERRING.get(value) if isinstance(value, str) else None)
+
+
+_VLLM_SHARES = {SWIFT: 0.9, TRL: 0.3}
+"""The default of `vllm_gpu_memory_utilization`; that of TRL also counts for other frameworks."""
+
+
+def _beside(arguments: Arguments, reading: _Reading) -> None:
+    """The share of a vLLM that runs on the GPUs of the training, and whether it sleeps while the model is trained."""
+    mode = arguments.get("vllm_mode")
+    if not _on(arguments, "use_vllm") or mode is None or mode.value != "colocate":
+        return
+    reading.take("vllm_share", "vllm_gpu_memory_utilization", lambda value: value if isinstance(value, float) and 0 < value < 1 else None)
+    framework = arguments.framework if arguments.framework in _VLLM_SHARES else TRL
+    reading.options.setdefault("vllm_share", (_VLLM_SHARES[framework], f"the default of {framework}"))
+    reading.take("vllm_sleeps", "vllm_enable_sleep_mode", lambda value: value or None)
+    reading.take("vllm_sleeps", "sleep_level", lambda value: True if _positive(value) else None)
+
+
+_PACKING = ("sample_packing", "packing", "neat_packing")
+"""Arguments of axolotl, TRL and ms-swift, and LLaMA-Factory that fill samples up."""
+
+
+def _notes(arguments: Arguments) -> list[str]:
+    """What changes memory, and no option expresses."""
+    notes = []
+    given = arguments.get("optim")
+    if given is not None and isinstance(given.value, str) and given.value.removeprefix("paged_") not in _COUNTED:
+        notes.append(f'the optimizer "{given.value}" counts as AdamW, because its states are unknown')
+    if any(_on(arguments, name) for name in _PACKING):
+        notes.append("samples are packed: every sample has the full length")
+    elif any(name in arguments for name in LENGTHS):
+        notes.append("--seq-len is a limit: the estimate is for samples of this length, and shorter ones need less")
+    return notes

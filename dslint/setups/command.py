@@ -1,0 +1,361 @@
+"""Launch commands: the launcher, the number of ranks, the program, its arguments and its config."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from os.path import basename
+from typing import NamedTuple
+
+from dslint.config.arguments import LISTS, SourcedValue, as_read
+from dslint.diagnostics import Range
+from dslint.evaluate.shell.pieces import Piece, Text, key, known, place_of
+from dslint.evaluate.shell.script import Script
+from dslint.evaluate.shell.state import Launched
+from dslint.frameworks.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD, XTUNER
+from dslint.setups.job_ranks import sized
+from dslint.setups.limits import slurm_limit
+from dslint.setups.model import Launch
+from dslint.setups.ranks import COUNTS, VISIBLE, framework_launch, launch_of, number_of
+from dslint.source.ranges import range_of
+from dslint.source.unknown import UNKNOWN
+
+CONFIG_FLAGS = ("deepspeed_config", "ds_config", "deepspeed_config_file")
+"""Flags with which programs of their own take the path of a DeepSpeed config, besides the Trainer's `--deepspeed`."""
+
+CLI = {"llamafactory-cli": LLAMA_FACTORY, "lmf": LLAMA_FACTORY, "axolotl": AXOLOTL, "swift": SWIFT, "trl": TRL, "xtuner": XTUNER}
+"""The frameworks that have their own command."""
+
+_ALONE = frozenset(
+    """
+    module no_python no_local_rank standalone use_deepspeed multi_gpu use_fsdp cpu debug quiet same_network force_multi save_pid
+    enable_elastic_training bind_cores_to_rank dynamo_use_dynamic use_cpu m no_ssh no_ssh_check
+    """.split()
+)
+"""Flags of the launchers that take no value."""
+
+
+@dataclass(slots=True)
+class Command:
+    """A launch command: its launcher's flags, the program, the program's own flags and other words."""
+
+    launcher: str
+    launcher_flags: dict[str, SourcedValue] = field(default_factory=dict)
+    program: SourcedValue | None = None
+    flags: dict[str, SourcedValue] = field(default_factory=dict)
+    words: list[SourcedValue] = field(default_factory=list)
+    framework: str = TRAINER
+    launch: Launch | None = None
+    complete: bool = True
+    is_module: bool = False
+    folder: str = ""
+    environment: dict[str, SourcedValue] = field(default_factory=dict)
+    """The variables of its environment that say how many ranks start, or name a config."""
+    written: dict[str, Text] = field(default_factory=dict)
+    """The texts of the files that the script has written and that flags name."""
+    files: Mapping[str, Text] = field(default_factory=dict)
+    """The texts of all files that the script has written, by their paths."""
+
+
+_STARTERS = frozenset({"nohup", "time", "exec", "nice", "stdbuf", "env"})
+"""Commands that start another one as it is."""
+
+_RANKS = re.compile(
+    r"RANK\b|MASTER_ADDR|WORLD_SIZE|PROCID|(?<![\w-])(?:mpi(?:run|exec)\S*|[jp]?srun|aprun|pdsh|horovodrun|ray|torchrun|accelerate)\b"
+    r"|(?<![\w-])deepspeed(?=[ \t]+-)"
+)
+"""What tells of ranks in a script: their variables, and commands that start several processes."""
+
+_LAUNCHERS = frozenset({"deepspeed", "torchrun", "accelerate", "python", "python3", "bash"})
+
+LINKS = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_CONFIG_FILE", "PL_DEEPSPEED_CONFIG_PATH")
+"""The variables with which Accelerate and Lightning find a config that no argument names."""
+
+_OTHER_TASKS = frozenset(
+    """
+    fetch preprocess export chat webui webchat version api eval env vllm-serve merge-lora merge-sharded-fsdp-weights inference infer
+    deploy app web-ui rollout sample quantize vllm help list-cfg copy-cfg log-dataset check-custom-dataset convert test mmbench
+    """.split()
+)
+"""What the commands of the frameworks do besides training."""
+
+_NEAR = 200
+"""How many characters a value may stand behind its flag to be shown as one place with it."""
+
+
+def _is_redirect(text: str) -> bool:
+    return text in ("2>&1", "&>", "&>>") or re.match(r"(\d|&)?>|<", text) is not None
+
+
+class Word(NamedTuple):
+    """A word of a command: its text, None if it is only known at run time; how messages show it; and its place.
+
+    `written` is the text of the file that the word names, if the script has written that file.
+    """
+
+    text: str | None
+    raw: str
+    path: str
+    range: Range
+    written: Text | None = None
+    loose: bool = False
+    """Whether the word is unknown as a whole, and could be any number of arguments."""
+    parts: Text = ()
+
+
+def words_of(launched: Launched) -> list[Word]:
+    """The words of a command."""
+    return [_word(text, launched) for text in launched.words if text]
+
+
+def _word(text: Text, launched: Launched) -> Word:
+    source, span = place_of(text)
+    characters = known(text)
+    raw = characters if characters is not None else "".join(_raw(piece) for piece in text)
+    loose = len(text) == 1 and text[0].text is None
+    name = os.path.normpath(key(text))
+    return Word(characters, raw, source.shown, range_of(source.document, span), launched.files.get(name), loose, text)
+
+
+def _variable(launched: Launched, name: str) -> SourcedValue | None:
+    """A variable of the environment of the command, if the script sets it."""
+    text = launched.environment.get(name)
+    if text is None or not text:
+        return None
+    source, span = place_of(text)
+    value = known(text)
+    raw = value if value is not None else "".join(_raw(piece) for piece in text)
+    return SourcedValue(UNKNOWN if value is None else value, name, raw, source.shown, range_of(source.document, span))
+
+
+def _after(text: Text, characters: int) -> Text:
+    """A text without its first characters, which are known."""
+    found: list[Piece] = []
+    for piece in text:
+        length = len(piece.text or "")
+        if characters < length:
+            found.append(piece.part(characters, length) if characters else piece)
+        elif piece.text is None and not characters:
+            found.append(piece)
+        characters = max(characters - length, 0)
+    return tuple(found)
+
+
+def _raw(piece: Piece) -> str:
+    return piece.text if piece.text is not None else piece.source.document.text[slice(*piece.span)]
+
+
+def read_command(launched: Launched, script: Script) -> Command | None:
+    """What a command launches; None if it does not launch a training."""
+    command = _Reader(launched, script).command()
+    if command is not None:
+        command.folder = launched.folder
+        command.files = launched.files
+        if launched.job is not None and command.launch is not None:
+            command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
+        allocator = _variable(launched, "PYTORCH_ALLOC_CONF") or _variable(launched, "PYTORCH_CUDA_ALLOC_CONF")
+        if command.launch is not None and allocator is not None:
+            command.launch = replace(command.launch, allocator=allocator)
+    return command
+
+
+def read_arguments(launched: Launched, script: Script) -> Command:
+    """The arguments of a launch that another script runs."""
+    return _Reader(launched, script).arguments()
+
+
+class _Reader:
+    def __init__(self, launched: Launched, script: Script) -> None:
+        self.words = words_of(launched)
+        self.visible = _variable(launched, VISIBLE)
+        self.environment = {name: given for name in (*COUNTS, *LINKS) if (given := _variable(launched, name)) is not None}
+        self.memory = launched.memory
+        self.by_platform = launched.job is not None
+        self.files = launched.files
+        self.script = script
+        self.document = script.source.document
+        self.shown = script.source.shown
+        self.srun = False
+        files = {name: launched.files.get(os.path.normpath(key(launched.environment[name]))) for name in self.environment}
+        self.written: dict[str, Text] = {name: text for name, text in files.items() if text is not None}
+
+    def command(self) -> Command | None:
+        self.words = self.words[self._submitted() :]
+        names = [basename(word.text or "") for word in self.words]
+        self.srun = "srun" in names
+        for index, name in enumerate(names):
+            after = [word.text for word in self.words[index + 1 : index + 3]]
+            if name in ("deepspeed", "ds"):
+                return self._launched("deepspeed", index + 1)
+            if name in ("torchrun", "torch_run"):
+                return self._launched("torchrun", index + 1)
+            if name == "accelerate" and after[:1] == ["launch"]:
+                return self._launched("accelerate", index + 2)
+            if name.startswith("python"):
+                module, start = self._module(index + 1)
+                if module.startswith("torch.distributed."):
+                    return self._launched("torchrun", start)
+                if module in ("accelerate.commands.launch", "deepspeed.launcher.runner"):
+                    return self._launched(module.partition(".")[0], start)
+                if module.startswith("axolotl"):
+                    return self._run("python", start, framework=AXOLOTL)
+                if module:
+                    return self._program("python", start - 1, module=True)
+            if name in CLI and not set(after[:1]) & _OTHER_TASKS:
+                command = self._run(name, index + 2, framework=CLI[name])
+                command.launch = framework_launch(CLI[name], self.environment, self.visible, self.memory or slurm_limit(self.script))
+                return command
+            if re.fullmatch(r"python[\d.]*", name):
+                return self._program("python", index + 1)
+            if name.endswith(".py") and names[max(index - 1, 0)] in ("run", name):  # ./train.py, uv run train.py
+                return self._program("python", index)
+        return None
+
+    def _submitted(self) -> int:
+        """The index of the command that a program submits, or starts on every slot of Determined; 0 if the first word is the command."""
+        for index, word in enumerate(self.words[:-1]):
+            if word.text != "--" and not (word.text or "").startswith("determined.launch."):
+                continue
+            starts = [index + 1, *(later for later in range(index + 2, len(self.words)) if self.words[later - 1].text in ("&&", ";"))]
+            if basename(self.words[starts[-1]].text or "") in _LAUNCHERS:  # the last command of `-- a && b`
+                return starts[-1]
+        return 0
+
+    def arguments(self) -> Command:
+        """The words as arguments of a program that is not known."""
+        command = self._run("a script that uses its arguments", 0)
+        command.complete = False
+        return command
+
+    def _module(self, index: int) -> tuple[str, int]:
+        """The module of `python -u -m MODULE`, and the index of the word after it."""
+        while index < len(self.words) and (self.words[index].text or "") in ("-u", "-O", "-B", "-s", "-E", "-I"):
+            index += 1
+        if index + 1 < len(self.words) and self.words[index].text == "-m":
+            return self.words[index + 1].text or "", index + 2
+        return "", index
+
+    # ------------------------------------------------------------------ words
+
+    def _given(self, name: str, word: Word | None, flag: Word | None = None) -> SourcedValue:
+        first, last = flag or word, word or flag
+        assert first is not None
+        assert last is not None
+        value = UNKNOWN if word is not None and word.text is None else word.text if word is not None else True
+        raw = "" if word is None or word is flag else word.raw
+        if word is not None and word.written is not None:
+            self.written[name] = word.written
+        near = first.path == last.path and 0 <= last.range.start.offset - first.range.end.offset < _NEAR
+        place = Range(first.range.start, last.range.end) if near else first.range
+        return SourcedValue(as_read(name, value), flag.raw if flag else name, raw, first.path, place)
+
+    def _flags(self, start: int, *, until_program: bool) -> tuple[dict[str, SourcedValue], list[Word], int]:
+        """The flags from a word on. With `until_program` reading stops at the first word that is not a flag: the program."""
+        flags: dict[str, SourcedValue] = {}
+        rest: list[Word] = []
+        index = start
+        while index < len(self.words):
+            word = self.words[index]
+            text = word.text if word.text is not None else word.raw
+            if _is_redirect(text) or text in ("|", "&&", ";", "||"):
+                break
+            if text.startswith("-") and not re.fullmatch(r"-\d.*", text):
+                name, equals, value = text.lstrip("-").partition("=")
+                name = name.replace("-", "_")
+                following = self.words[index + 1] if index + 1 < len(self.words) else None
+                if equals:
+                    named = self.files.get(os.path.normpath(key(_after(word.parts, len(text) - len(value)))))
+                    inside = word._replace(text=value if word.text is not None else None, raw=value, written=named)
+                    given = self._given(name, inside, None)
+                    flags[name] = SourcedValue(given.value, text.partition("=")[0], value, given.path, given.range)
+                elif (
+                    following is None
+                    or (until_program and name in _ALONE)
+                    or re.match(r"--?[A-Za-z]", following.raw)
+                    or _is_redirect(following.raw)
+                ):
+                    flags[name] = self._given(name, None, word)
+                else:
+                    flags[name] = self._given(name, following, word)
+                    index += 1
+                    if name in LISTS and not until_program:
+                        words = self._names(index)
+                        flags[name] = replace(flags[name], value=",".join(words) if words else UNKNOWN)
+                        index += max(0, len(words) - 1)
+            elif until_program:
+                return flags, rest, index
+            else:
+                rest.append(word)
+            index += 1
+        return flags, rest, index
+
+    def _names(self, index: int) -> list[str]:
+        """The words from here to the next flag; none if one of them is unknown."""
+        names: list[str] = []
+        for word in self.words[index:]:
+            text = word.text if word.text is not None else word.raw
+            if text.startswith("-") or _is_redirect(text) or text in ("|", "&&", ";", "||"):
+                break
+            if word.text is None:
+                return []
+            names.append(text)
+        return names
+
+    # ------------------------------------------------------------------ commands
+
+    def _launched(self, launcher: str, start: int) -> Command | None:
+        flags, _, index = self._flags(start, until_program=True)
+        command = self._program(launcher, index)
+        if command is not None:
+            command.launcher_flags = flags
+            command.is_module = not flags.keys().isdisjoint(("module", "m"))
+            command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory)
+        return command
+
+    def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:
+        while launcher == "python" and index < len(self.words) and re.fullmatch(r"-[uOBsEI]+", self.words[index].text or ""):
+            index += 1
+        if index >= len(self.words):
+            return None
+        program = self.words[index]
+        if launcher == "python" and not module and not (program.text or program.raw).endswith(".py"):
+            return None
+        command = self._run(launcher, index + 1)
+        command.program = self._given("", program)
+        command.is_module = module
+        if launcher == "python":
+            command.launch = launch_of("srun" if self.srun else "python", {}, self.script, self.visible, self.memory)
+            if self._is_bare(index):
+                command.launch = replace(command.launch, bare=command.program)
+        return command
+
+    def _is_bare(self, index: int) -> bool:
+        """Whether the command starts the program, its word at an index, as a single process: nothing in the script tells of ranks."""
+        before = {name for word in self.words[:index] if not (name := basename(word.text or "")).startswith(("python", "-"))}
+        return not self.by_platform and before <= _STARTERS and not _RANKS.search(self.document.text)
+
+    def _run(self, launcher: str, index: int, framework: str = TRAINER) -> Command:
+        flags, rest, _ = self._flags(index, until_program=False)
+        command = Command(launcher, flags=flags, framework=framework)
+        command.words = [self._given("", word) for word in rest]
+        command.complete = not any(word.loose for word in self.words[index:])
+        command.written = self.written
+        command.environment = self.environment
+        return command
+
+
+PARALLEL_FLAGS = {"tensor_parallel": "tensor_model_parallel_size", "pipeline_parallel": "pipeline_model_parallel_size"}
+"""By fact: the flag of Megatron that sets it."""
+
+
+def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
+    """The sizes of Megatron's parallel groups among the program's flags, by the name of the fact."""
+    sizes = ((fact, number_of(command.flags, flag), command.flags.get(flag)) for fact, flag in PARALLEL_FLAGS.items())
+    return {fact: (size, given) for fact, size, given in sizes if size is not None and given is not None}
+
+
+def training_flags(command: Command) -> dict[str, SourcedValue]:
+    """The training arguments among the program's flags."""
+    return {name: given for name, given in command.flags.items() if name in ARGUMENTS | WORKLOAD}

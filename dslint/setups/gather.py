@@ -1,0 +1,298 @@
+"""Read a file into the setups in it: the kind of the file, the config it names, and the facts it implies."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+from dslint.config.arguments import Arguments, SourcedValue, given_at
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.config.load import load
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.files import Linked, find, is_elsewhere, is_outside
+from dslint.facts import Facts, Integration
+from dslint.facts.model_config import ModelConfig, ModelError, load_model
+from dslint.frameworks.accelerate import made_by
+from dslint.frameworks.built_in import FRAMEWORK, built_in
+from dslint.frameworks.training import MODEL_ARGUMENTS
+from dslint.setups.hostfile import with_hostfile
+from dslint.setups.model import Setup
+from dslint.setups.project import project_of
+from dslint.source.parse import parse
+from dslint.source.read import ReadError
+from dslint.source.tree import Document, Mapping, Member, Scalar
+from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import below
+
+_MOST_NAMED = 3
+
+
+@dataclass(slots=True)
+class LoadedSetup:
+    """One setup, with its config and every file that was read for it.
+
+    `config` is None if none was found; `context` is the given one with the facts inferred from the setup. `documents` are whole files by
+    their shown names, `kinds` the kinds of those that hold no training arguments, `errors` the files that could not be read.
+    `reason` says why there is no config, if the reader of the setup knows more than its link tells.
+    """
+
+    setup: Setup
+    context: Context
+    config: Document | None = None
+    documents: dict[str, Document] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    kinds: dict[str, FileKind] = field(default_factory=dict)
+    reason: NotJudged | None = None
+    accelerate: Document | None = None
+    """The tree of an Accelerate file that a script writes; other files are among the documents."""
+    rest: str = ""
+    """Where the rest of a config comes from that a program completes at run time."""
+    is_definition: bool = False
+    """Whether the config is only defined here, for another file to complete and use."""
+
+    @property
+    def not_judged(self) -> NotJudged | None:
+        """Why there is no config to judge, or only a part of one; None if there is a whole one."""
+        if self.config is None:
+            return self.reason or _why(self)
+        if not self.is_in_part or self.is_definition:
+            return None
+        rest = f" ({self.rest})" if self.rest else ""
+        config = self.setup.config
+        return NotJudged(f"{config} completes the DeepSpeed config at run time{rest}; only the keys that it sets itself were checked.")
+
+    @property
+    def is_in_part(self) -> bool:
+        """Whether a program completes the config at run time."""
+        root = self.config.root if self.config is not None else None
+        return isinstance(root, Mapping) and root.may_have_more
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of the context."""
+        return self.context.facts
+
+
+@dataclass(slots=True)
+class Read:
+    """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged.
+
+    `without_deepspeed` says that the file is read completely, and trains without DeepSpeed: nothing in it is left to judge.
+    """
+
+    kind: FileKind
+    document: Document
+    setups: list[LoadedSetup] = field(default_factory=list)
+    note: str | None = None
+    not_judged: list[NotJudged] = field(default_factory=list)
+    without_deepspeed: bool = False
+
+
+def reasons_of(found: Read) -> list[NotJudged]:
+    """What in a file cannot be judged, and why."""
+    # What the reader said of a part says more than that there is a part.
+    without = [one for one in found.setups if not (one.is_in_part and found.not_judged)]
+    reasons = [*found.not_judged, *(reason for one in without if (reason := one.not_judged) is not None)]
+    if not found.setups and not reasons and found.note and not found.without_deepspeed:
+        return [NotJudged(found.note)]
+    return list(dict.fromkeys(reasons))
+
+
+def _why(gathered: LoadedSetup) -> NotJudged:
+    """Why a setup has no config, as far as its link tells."""
+    setup = gathered.setup
+    link = setup.link or setup.passed_over
+    if link is None:
+        return NotJudged("no DeepSpeed config was found in it or named by it.")
+    named = f"the DeepSpeed config is {link.value if isinstance(link.value, str) and link.value else link.raw}"
+    if setup.config in gathered.errors:
+        reason = f"{named}, which cannot be read."
+    elif setup.config is not None:
+        reason = f"{named}, which is not a DeepSpeed training config."
+    elif link.value is UNKNOWN:
+        reason = f"{named}, which is only known at run time. {what_to_pass(link.raw)}"
+    elif is_outside(str(link.value), link.path):
+        reason = f"{named}, which is outside this project. Check the config directly."
+    else:
+        reason = f"{named}, which does not exist {_same_name(link)}."
+    return NotJudged(reason, link.range)
+
+
+def _same_name(link: SourcedValue) -> str:
+    """The files with the name of a config that does not exist at its path, and what to do."""
+    name = os.path.basename(str(link.value))
+    found = [os.path.relpath(path).replace(os.sep, "/") for path in project_of(link.path).configs_named(name)] if name else []
+    if not found:
+        return "in this project. Check the config where the training runs"
+    return f"there; {_and(found[:_MOST_NAMED])} {'have' if len(found) > 1 else 'has'} its name. Check that file, or correct the path"
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def what_to_pass(raw: str) -> str:
+    """How to judge a config that a variable names: `$DS_CONFIG`, `${DS_CONFIG}/ds.json`."""
+    variable = raw.partition("$")[2].lstrip("{")
+    length = next((at for at, letter in enumerate(variable) if not (letter.isalnum() or letter == "_")), len(variable))
+    if not variable[:length].isidentifier() and not variable[:length].isdecimal():
+        return "Check the config directly."
+    return f"Pass --env {variable[:length]}=VALUE, or check the config directly."
+
+
+def follow_accelerate(gathered: LoadedSetup, path: str) -> None:
+    """Find the config of an Accelerate file: the one it names, or the one that Accelerate builds from the block."""
+    file = gathered.setup.accelerate
+    assert file is not None
+    hosts = file.block.get("deepspeed_hostfile")
+    if hosts is not None and isinstance(hosts.value, str):
+        gathered.setup = with_hostfile(gathered.setup, hosts, path, decides=False)
+    if gathered.config is not None or not (file.has_block or file.is_for_deepspeed) or file.misplaced_path is not None:
+        return
+    if file.config_file is not None:
+        follow(gathered, file.config_file, path)
+        return
+    named = file.block.get("deepspeed_config_file")
+    if named is not None and named.value is UNKNOWN:
+        gathered.setup = replace(gathered.setup, link=named)
+        return
+    gathered.config = made_by(gathered.accelerate or gathered.documents[file.path], file, gathered.setup.arguments)
+    gathered.setup = replace(gathered.setup, config=file.path, made=True)
+
+
+def follow_training(gathered: LoadedSetup, document: Document, path: str, shown: str) -> bool:
+    """Find the config of a training file. Returns whether the file names or contains one."""
+    found = document.lookup(("deepspeed",))
+    if not isinstance(found, Member):
+        return False
+    node = found.value
+    if isinstance(node, Mapping):
+        gathered.config = below(document, ("deepspeed",))
+        link = given_at(document, shown, ("deepspeed",), "", None)
+        gathered.setup = replace(gathered.setup, config=shown, link=link)
+        return True
+    if isinstance(node, Scalar) and node.value is UNKNOWN:
+        gathered.setup = replace(gathered.setup, link=given_at(document, shown, ("deepspeed",), "", UNKNOWN))
+        return True
+    if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.value.strip():
+        return False
+    link = given_at(document, shown, ("deepspeed",), "", node.value)
+    assert link is not None
+    follow(gathered, link, path)
+    return True
+
+
+def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None) -> None:
+    """Follow a link to a config: a path, a built-in name, or the config itself as text.
+
+    `known` is the file, if the caller has found it.
+    """
+    if link.value is UNKNOWN:
+        gathered.setup = replace(gathered.setup, link=link)
+        return
+    word = str(link.value).strip()
+    known_by_name = built_in(word)
+    if known_by_name is not None:
+        name = f"<{word} of {FRAMEWORK}>"
+        gathered.config = gathered.documents[name] = known_by_name
+        gathered.setup = replace(gathered.setup, link=link, config=name)
+        return
+    if word.startswith("{") and not is_elsewhere(word):
+        config = parse(word)
+        gathered.config = Document(word, config.root, problems=config.problems, departures=config.departures, places=None)
+        gathered.setup = replace(gathered.setup, link=link, config=f"<{link.name}>")
+        gathered.documents[f"<{link.name}>"] = config
+        return
+    linked = known or find(word, beside)
+    if linked is None:
+        elsewhere = is_outside(word, beside)
+        gathered.setup = replace(
+            gathered.setup, link=link, missing=gathered.setup.missing if elsewhere else (*gathered.setup.missing, link)
+        )
+        return
+    try:
+        loaded = load(linked.path, gathered.context)
+    except ReadError as error:
+        gathered.errors[linked.shown] = str(error)
+        gathered.setup = replace(gathered.setup, link=link)
+        return
+    gathered.documents[linked.shown] = loaded.document
+    if loaded.kind is FileKind.DS_CONFIG:
+        gathered.config = loaded.document
+    gathered.setup = replace(gathered.setup, link=link, config=linked.shown)
+
+
+def settle(gathered: LoadedSetup) -> LoadedSetup:
+    """Infer the world size, the nodes, the host memory, the model and the integration from the setup, unless they are given."""
+    setup, context = gathered.setup, gathered.context
+    if context.facts.world_size is None:
+        size, evidence = _world_size(setup)
+        if size is not None:
+            context = context.inferring(evidence, world_size=size)
+    nodes = (setup.launch.nodes if setup.launch else None) or (setup.accelerate.number("num_machines") if setup.accelerate else None)
+    if context.facts.nodes is None and nodes is not None:
+        context = context.but(nodes=nodes)
+    limit = setup.launch.memory if setup.launch else None
+    if context.facts.host_memory is None and limit is not None:
+        context = context.inferring(f"{limit.shown} ({limit.where})", host_memory=limit.value)
+    if context.facts.model is None and setup.arguments is not None:
+        found = _model(setup.arguments)
+        if found is not None:
+            context = context.inferring(found[1], model=found[0])
+    if context.facts.integration is None:
+        integration, evidence = _integration(gathered)
+        if integration is not None:
+            context = context.inferring(evidence, integration=integration)
+    gathered.setup = replace(setup, documents=gathered.documents)
+    gathered.context = context._replace(setup=gathered.setup)
+    return gathered
+
+
+def _world_size(setup: Setup) -> tuple[int | None, str]:
+    launch, accelerate = setup.launch, setup.accelerate
+    if launch is not None and launch.world_size is not None and launch.given is not None:
+        nodes = f" on {launch.nodes:,} machines" if launch.nodes and launch.nodes > 1 and "num_processes" not in launch.given.name else ""
+        return launch.world_size, f"{launch.given.shown}{nodes} ({launch.given.where})"
+    processes = accelerate.number("num_processes") if accelerate else None
+    if accelerate and processes is not None:
+        given = accelerate.top["num_processes"]
+        machines = accelerate.number("num_machines") or 1
+        return max(1, processes // machines) * machines, f"{given.shown} ({given.where})"
+    return None, ""
+
+
+def _model(arguments: Arguments) -> tuple[ModelConfig, str] | None:
+    """The model that the arguments name, a folder of the project with its config.json; and what says so."""
+    given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None)
+    if given is None or not isinstance(given.value, str) or not given.value or is_elsewhere(given.value):
+        return None
+    linked = find(os.path.join(given.value, "config.json"), given.path)
+    try:
+        return (load_model(linked.path), f"{given.shown} ({given.where})") if linked else None
+    except ModelError:
+        return None
+
+
+def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
+    setup = gathered.setup
+    if setup.program is not None and setup.program.loader is not None and setup.arguments is None:
+        return Integration(setup.program.loader), f"inferred from the calls in {setup.program.path}"
+    if setup.arguments is not None:
+        return Integration.TRANSFORMERS, f"{setup.arguments.path} sets arguments of {_the(setup.arguments)}"
+    if setup.accelerate is not None:
+        if gathered.config is not None:
+            betas = (gathered.config.lookup(("optimizer", "params", key)) for key in ("betas", "eps"))
+            if any(isinstance(found, Member) and isinstance(found.value, Scalar) and found.value.value == "auto" for found in betas):
+                return Integration.TRANSFORMERS, 'optimizer.params has "auto" that only the Hugging Face Trainer replaces'
+        verb = "writes" if gathered.accelerate is not None else "is"
+        return Integration.ACCELERATE, f"{setup.accelerate.path} {verb} an Accelerate config"
+    return None, ""
+
+
+def _the(arguments: Arguments) -> str:
+    return (
+        "the Hugging Face Trainer"
+        if "Trainer" in arguments.framework
+        else f"{arguments.framework}, which trains with the Hugging Face Trainer"
+    )

@@ -1,0 +1,193 @@
+"""Job files in YAML that wrap a launch: Kubernetes, AzureML, SkyPilot, Determined; and ConfigMaps that hold a config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from dslint.config.arguments import SourcedValue
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.shell.pieces import Piece, Source, Text, place_of
+from dslint.evaluate.shell.script import Script, run_words
+from dslint.evaluate.shell.syntax import NoParser
+from dslint.evaluate.shell.written import written_config
+from dslint.setups.gather import LoadedSetup, Read, settle
+from dslint.setups.job_ranks import size_of
+from dslint.setups.limits import container_limit
+from dslint.setups.model import JobSize, Setup
+from dslint.setups.script import not_read, read_launches
+from dslint.source.ranges import range_of
+from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence, Span
+from dslint.source.yaml_tree import parse_yaml
+
+_DOCUMENT = re.compile(r"^---[^\n]*\n", re.MULTILINE)
+
+_TEXTS = ("run", "command", "entrypoint")
+"""Keys that hold a command: of SkyPilot, AzureML, Determined."""
+
+_AROUND = frozenset({"resources", "setup", "environment", "compute", "code", "searcher", "$schema", "inputs", "distribution"})
+"""Keys that stand next to such a text in a job file."""
+
+_ABOUT = re.compile(r"deepspeed|zero_optimization|ds_config", re.IGNORECASE)
+"""What every job with DeepSpeed mentions."""
+
+_STARTS = re.compile(r"(?:\b(?:torchrun|deepspeed|accelerate launch|mpirun|python[\d.]*)\s+|\b(?:ba)?sh\s+(?=\S*\.sh\b))[^|;&\n]{0,60}")
+"""A command that starts a program or a script, for messages."""
+
+_TOKENS = re.compile(r"\$\{\{.*?\}\}|\s+|(?:(?!\$\{\{)\S)+")
+"""Words, the blanks between them, and the holes that AzureML fills in."""
+
+_DEEPEST = 40
+
+
+class _Command(NamedTuple):
+    """A command of a job: its words, the variables that the job sets for it, the size of the job, and the memory limit of its container."""
+
+    words: list[Text]
+    environment: dict[str, str]
+    size: JobSize
+    memory: SourcedValue | None = None
+
+
+def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
+    """Read the commands and the configs in a job file; None for a YAML text that is not a job with DeepSpeed."""
+    if not _ABOUT.search(text):
+        return None
+    document = Document(text, None, language="text")
+    source = Source(shown, document)
+    script = Script(source)
+    configs: list[LoadedSetup] = []
+    commands: list[_Command] = []
+    for part in _parts(text):
+        for content in _config_maps(part, source):
+            found = written_config(content)
+            if found is not None and found[1].root is not None:
+                setup = Setup(config=shown)
+                configs.append(settle(LoadedSetup(setup, given, found[1], {shown: document}, kinds={shown: FileKind.TRAINING})))
+        for command in _commands(part.root, source, ()):
+            commands.append(command)
+            try:
+                runner = run_words(command.words, path, {**command.environment, **given.environment})
+            except NoParser:
+                return not_read(document)
+            for launched in runner.launched:
+                launched.memory, launched.job = command.memory, command.size
+            script.launched += runner.launched
+            script.cut_off = script.cut_off or runner.cut_off
+    found_launches = read_launches(script, path, given, named=False)
+    if found_launches is None and not configs:
+        return _not_followed(commands, document)
+    result = found_launches or Read(FileKind.TRAINING, document, note="a job file with a DeepSpeed config in it.")
+    result.setups += configs
+    return result
+
+
+def _not_followed(commands: list[_Command], document: Document) -> Read | None:
+    """A job that mentions DeepSpeed and starts a program, where no launch with DeepSpeed is found. None for a job that starts none."""
+    for command in commands:
+        text = " ".join("".join(piece.text or "..." for piece in word) for word in command.words)
+        started = _STARTS.search(text)
+        if started is None:
+            continue
+        at = next((word for word in command.words if any(started[0].strip() in (piece.text or "") for piece in word)), command.words[0])
+        _, span = place_of(at)
+        what = f"what {started[0].strip()} starts is not in this project, or names no DeepSpeed config"
+        reason = f"a job that mentions DeepSpeed; {what}. Check the config directly."
+        judged = NotJudged(reason, range_of(document, span))
+        return Read(FileKind.UNRELATED, document, note=reason, not_judged=[judged])
+    return None
+
+
+def _parts(text: str) -> Iterator[Document]:
+    """The documents of a YAML text, each with the offsets of the whole text."""
+    starts = [0, *(match.end() for match in _DOCUMENT.finditer(text)), len(text)]
+    for start, end in list(pairwise(starts))[:50]:
+        segment = re.sub(r"^---[^\n]*\n?", "", text[start:end], flags=re.MULTILINE)
+        if _ABOUT.search(segment):
+            yield parse_yaml(re.sub(r"[^\n]", " ", text[:start]) + segment)
+
+
+def _config_maps(part: Document, source: Source) -> Iterator[Text]:
+    root = part.root
+    kind, data = (root.get("kind"), root.get("data")) if isinstance(root, Mapping) else (None, None)
+    if kind is None or data is None or not isinstance(kind.value, Scalar) or kind.value.value != "ConfigMap":
+        return
+    for member in data.value.members if isinstance(data.value, Mapping) else ():
+        if isinstance(member.value, Scalar) and isinstance(member.value.value, str) and "{" in member.value.value:
+            text = text_of(member.value, source)
+            if re.search(r'"(zero_optimization|train_batch_size|train_micro_batch_size_per_gpu|fp16|bf16)"', member.value.value):
+                yield text
+
+
+def _commands(node: Node | None, source: Source, around: tuple[Mapping, ...]) -> Iterator[_Command]:
+    """The commands in a tree: those of containers, and the texts of jobs. `around` are the mappings that the node stands in."""
+    if len(around) > _DEEPEST or node is None:
+        return
+    if isinstance(node, Sequence):
+        for item in node.items:
+            if not isinstance(item, Sequence):
+                yield from _commands(item, source, around)
+        return
+    if not isinstance(node, Mapping):
+        return
+    names = {member.key.value for member in node.members}
+    environment, here = _environment(node), (*around, node)
+    if names & {"image", "args"} and names & {"command", "args"}:
+        words = [*_words(node, "command", source), *_words(node, "args", source)]
+        if words:
+            yield _Command(words, environment, size_of(here, source), container_limit(node, source))
+    elif names & _AROUND:
+        for name in _TEXTS:
+            words = _words(node, name, source)
+            if words:
+                yield _Command(words, environment, size_of(here, source))
+    for member in node.members:
+        yield from _commands(member.value, source, here)
+
+
+def _environment(node: Mapping) -> dict[str, str]:
+    """The variables of a container (a list of names and values) or of a job (a mapping)."""
+    found: dict[str, str] = {}
+    for name in ("env", "envs", "environment_variables"):
+        member = node.get(name)
+        inner = member.value if member else None
+        for item in inner.items if isinstance(inner, Sequence) else ():
+            key, value = (item.get("name"), item.get("value")) if isinstance(item, Mapping) else (None, None)
+            if key and value and isinstance(key.value, Scalar) and isinstance(value.value, Scalar):
+                found[str(key.value.value)] = str(value.value.value)
+        for one in inner.members if isinstance(inner, Mapping) else ():
+            if isinstance(one.value, Scalar) and one.value.value is not None:
+                found[one.key.value] = str(one.value.value)
+    return found
+
+
+def _words(node: Mapping, name: str, source: Source) -> list[Text]:
+    """The words of a command; a text is one that a shell reads."""
+    member = node.get(name)
+    value = member.value if member else None
+    if isinstance(value, Sequence):
+        return [text_of(item, source) for item in value.items if isinstance(item, Scalar) and item.value is not None]
+    if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
+        shell = Piece("bash", source, Span(value.span.start, value.span.start), exact=False)
+        return [(shell,), (shell._replace(text="-c"),), text_of(value, source)]
+    return []
+
+
+def text_of(node: Scalar, source: Source) -> Text:
+    """The text of a YAML scalar with its places; what AzureML fills in (`${{inputs.x}}`) is unknown."""
+    value, text = str(node.value), source.document.text
+    found: list[Piece] = []
+    cursor = node.span.start
+    for match in _TOKENS.finditer(value):
+        at = text.find(match[0], cursor, node.span.end)
+        if match[0].isspace() or at < 0:  # YAML folds blanks, and writes some characters as escapes
+            found.append(Piece(match[0], source, Span(cursor, cursor), exact=False))
+            continue
+        cursor = at + len(match[0])
+        hole = match[0].startswith("${{")
+        found.append(Piece(None if hole else match[0], source, Span(at, cursor), exact=not hole))
+    return tuple(found)

@@ -1,0 +1,96 @@
+"""What `accelerate launch` and TRL's launcher bring to a launch: a file, flags, and the config that Accelerate builds of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from dslint.config.arguments import SourcedValue
+from dslint.config.detect import FileKind
+from dslint.evaluate.python import PythonFile
+from dslint.evaluate.python.files import text_of
+from dslint.evaluate.shell.written import written_config, written_yaml
+from dslint.frameworks.accelerate import AccelerateFile, is_accelerate, read_accelerate
+from dslint.frameworks.flags import accelerate_flags, keys_of_flags
+from dslint.frameworks.trl import accelerate_config, keys_for_launcher
+from dslint.setups.command import Command
+from dslint.setups.gather import LoadedSetup, follow_accelerate
+from dslint.setups.unknown_config import beside
+from dslint.source.tree import Document
+from dslint.source.yaml_tree import parse_yaml
+
+
+def follow_rest(gathered: LoadedSetup, command: Command, program: PythonFile | None, path: str) -> None:
+    """Use the launcher's config if the arguments name none. Where its file has no block, a config of the program counts more."""
+    file = gathered.setup.accelerate
+    if gathered.setup.link is not None or gathered.config is not None or file is None:
+        return
+    link = file.config_file
+    written = written_config(command.files.get(os.path.normpath(link.value), ())) if link is not None else None
+    if link is not None and written is not None:
+        source, gathered.config = written
+        gathered.setup = replace(gathered.setup, link=link, config=source.shown)
+        gathered.documents[source.shown] = source.document
+    elif file.has_block or program is None or not any(call.integration for call in program.calls):
+        follow_accelerate(gathered, path)
+
+
+def use_flags(gathered: LoadedSetup, command: Command, document: Document, shown: str) -> None:
+    """Build the config of `accelerate launch --use_deepspeed` without a file from the launcher's own flags."""
+    if command.launcher != "accelerate" or gathered.config is not None or gathered.setup.link is not None:
+        return
+    if gathered.setup.accelerate is not None or "config_file" in command.launcher_flags:
+        return
+    found = accelerate_flags(command.launcher_flags, document, shown)
+    if found is not None:
+        file, gathered.config = found
+        gathered.setup = replace(gathered.setup, accelerate=file, config=shown, made=True)
+
+
+def read_file(gathered: LoadedSetup, command: Command, path: str) -> None:
+    """Read the Accelerate file of a launch: the one that a flag names, or that the script writes; flags override its keys."""
+    if command.launcher not in ("accelerate", "trl"):
+        return
+    is_trl = command.launcher == "trl"
+    flags = _flags_of_trl(command, path) if is_trl else command.launcher_flags
+    given = flags.get("accelerate_config" if is_trl else "config_file")
+    if is_trl and given is None:
+        return
+    file: AccelerateFile | None = _written_accelerate(gathered, command)
+    if file is None and given is not None and isinstance(given.value, str):
+        linked = beside(command, given.value, path)
+        found = accelerate_config(given.value, linked) if is_trl or linked is not None else None
+        if found is not None:
+            document, file = found
+            gathered.documents[file.path] = document
+            gathered.kinds[file.path] = FileKind.ACCELERATE
+    if "deepspeed_config_file" in flags:
+        block = keys_of_flags(flags, ["deepspeed_config_file"])
+        file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
+    if file is not None:
+        # Flags override the file. Accelerate accepts --mixed_precision together with a DeepSpeed config file.
+        top = {**file.top, **keys_of_flags(flags, ["num_machines", "num_processes"] if is_trl else ["num_machines"])}
+        if "num_processes" in flags and not is_trl:
+            top.pop("num_processes", None)
+        gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
+
+
+def _written_accelerate(gathered: LoadedSetup, command: Command) -> AccelerateFile | None:
+    """The Accelerate file that the script itself writes, if it is one for DeepSpeed."""
+    written = written_yaml(command.written.get("config_file", ()))
+    if written is None or not is_accelerate(written[1]):
+        return None
+    source, gathered.accelerate = written
+    gathered.documents.setdefault(source.shown, source.document)
+    return read_accelerate(gathered.accelerate, source.shown)
+
+
+def _flags_of_trl(command: Command, path: str) -> dict[str, SourcedValue]:
+    """The flags of `trl sft`, with the keys of the file `--config` that TRL hands on to Accelerate's launcher."""
+    given = command.flags.get("config")
+    linked = beside(command, given.value, path) if given is not None and isinstance(given.value, str) else None
+    text = text_of(linked.path) if linked else None
+    document = parse_yaml(text) if text is not None else None
+    if linked is None or document is None:
+        return command.flags
+    return {**keys_for_launcher(document, linked.shown), **command.flags}

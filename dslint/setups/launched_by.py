@@ -1,0 +1,171 @@
+"""Find what starts a program: the scripts of its project that launch it, or programs that import it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged, Range
+from dslint.evaluate.python import read_python
+from dslint.evaluate.shell.script import read_script
+from dslint.evaluate.shell.syntax import NoParser
+from dslint.setups.command import read_command
+from dslint.setups.gather import LoadedSetup, Read
+from dslint.setups.launches import read_launch
+from dslint.setups.program import CHECK_LAUNCH, gather_call
+from dslint.setups.project import Project, project_of
+from dslint.source.tree import Mapping, Node, Scalar, Sequence
+from dslint.source.unknown import UNKNOWN
+
+_MOST_IMPORTERS = 20
+_MOST_SETUPS = 12
+
+
+def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
+    """A program that takes its config from its launch, with the setups of the launches in its project."""
+    project = project_of(path)
+    here = os.path.abspath(path)
+    leading = _leading_to(project, here)
+    leading = [_as_named(one, path) for one in leading]
+    scripts = [_as_named(one, path) for one in project.scripts_naming({os.path.basename(one).removesuffix(".py") for one in leading})]
+    setups = list(_launched(project, scripts, here, given))
+    if not setups and any(_is_argument(one.reason) for one in found.not_judged):
+        setups = list(_imported(project, leading[1:], here, given))
+    setups = [setup for setup in setups if setup.config is not None][:_MOST_SETUPS]
+    if found.setups:
+        return _completed(found, setups, here, shown)
+    if not setups:
+        reasons = [_without_launch(one, project, leading[1:], here) for one in found.not_judged]
+        return replace(found, note=reasons[0].reason if reasons else found.note, not_judged=reasons)
+    starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
+    left = [one for one in found.not_judged if not _is_answered(one.reason)]
+    kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
+    for setup in setups:
+        setup.documents.setdefault(shown, found.document)
+        setup.kinds.setdefault(shown, FileKind.PYTHON)
+    return replace(found, kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
+
+
+def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) -> Read:
+    """A program that contains its configs, or parts of them, with those of its launches in their place: these know ranks and flags."""
+    setups = [one for one in launched if not one.is_in_part and not one.setup.made and _is_of(one, here) and _is_known(one)]
+    parts = {one.range for one in found.not_judged}
+    replaced = {_range(one) for one in setups if one.setup.config == shown}
+    if any(_range(one) in parts for one in found.setups):
+        replaced |= parts
+    else:
+        setups = [one for one in setups if one.setup.config == shown]
+    if not setups or not any(_range(one) in replaced for one in found.setups):
+        return found
+    for setup in setups:
+        setup.documents.setdefault(shown, found.document)
+        setup.kinds.setdefault(shown, FileKind.PYTHON)
+    kept = [one for one in found.setups if _range(one) not in replaced]
+    answered = {_range(one) for one in found.setups if _range(one) in parts}
+    starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
+    left = [one for one in found.not_judged if one.range not in answered]
+    return replace(found, setups=[*kept, *setups], note=f"a program: {starts}.", not_judged=left)
+
+
+def _is_of(gathered: LoadedSetup, here: str) -> bool:
+    """Whether a setup is of a launch of this very program."""
+    program = gathered.setup.program
+    return program is not None and os.path.abspath(program.path) == here
+
+
+def _is_known(gathered: LoadedSetup) -> bool:
+    """Whether a value of a config is known."""
+    waiting: list[Node] = [gathered.config.root] if gathered.config is not None and gathered.config.root is not None else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Scalar) and node.value is not UNKNOWN:
+            return True
+        waiting += [one.value for one in node.members] if isinstance(node, Mapping) else node.items if isinstance(node, Sequence) else []
+    return False
+
+
+def _range(gathered: LoadedSetup) -> Range | None:
+    return gathered.setup.link.range if gathered.setup.link is not None else None
+
+
+def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str) -> NotJudged:
+    """A reason that a launch would answer, where no script launches the program: what a program that imports it says of it."""
+    if reason.reason.endswith(CHECK_LAUNCH):
+        what = "No script in this project launches the program: check the config itself, or the launch with --command."
+        return reason._replace(reason=reason.reason.removesuffix(CHECK_LAUNCH) + what)
+    if not _is_argument(reason.reason):
+        return reason
+    for path in importers:
+        program = read_python(project.text(path), path.replace(os.sep, "/"), path)
+        passed = [one.why for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
+        known = [why for why in passed if not _is_argument(why)]
+        if known:
+            return reason._replace(reason=f"{reason.reason} {path.replace(os.sep, '/')} passes it, and takes it from {known[0]}.")
+    return reason
+
+
+def _is_argument(reason: str) -> bool:
+    return "is an argument of" in reason
+
+
+def _is_answered(reason: str) -> bool:
+    """Whether a launch answers why a program was not judged: it gives the config, or calls the function that takes it."""
+    return _is_argument(reason) or "is given at launch" in reason or "concerns DeepSpeed, but" in reason
+
+
+def _leading_to(project: Project, here: str) -> list[str]:
+    """A program and those that import it, directly or not."""
+    found = [here]
+    for path in found:
+        found += [one for one in project.importers_of(path) if one not in found]
+        if len(found) > _MOST_IMPORTERS:
+            break
+    return found[: _MOST_IMPORTERS + 1]
+
+
+def _launched(project: Project, scripts: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
+    """The setups of the launches in scripts that start a program which has this file in it."""
+    for path in scripts:
+        shown = path.replace(os.sep, "/")
+        try:
+            script = read_script(project.text(path), path, shown, given.environment, make=_is_makefile(path))
+        except NoParser:
+            return
+        for launched in script.launched:
+            command = read_command(launched, script)
+            launch = read_launch(command, script.source.document, path, shown, given) if command is not None else None
+            if launch is not None and launch.program is not None and launch.program.consists_of(here):
+                yield from launch.setups
+
+
+def _imported(project: Project, importers: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
+    """The setups of the calls in a file, as programs that import it make them."""
+    for path in importers:
+        shown = path.replace(os.sep, "/")
+        program = read_python(project.text(path), shown, path)
+        if program is None or not program.consists_of(here):
+            continue
+        for call in program.calls:
+            if call.integration and os.path.abspath(call.given.path) == here:
+                yield gather_call(call, program, path, shown, given, single=False)
+
+
+def _start_of(setup: LoadedSetup, shown: str) -> str:
+    given = setup.setup
+    config = f" with the DeepSpeed config {given.config}" if given.config != shown else ""
+    scripts = [path for path, kind in setup.kinds.items() if kind is FileKind.SCRIPT]
+    if scripts:
+        return f"{scripts[0]} launches it{config}"
+    return f"{given.program.path if given.program else 'a program'} imports it and passes {given.config}"
+
+
+def _as_named(path: str, beside: str) -> str:
+    """A path as the user names paths: absolute, or from the working directory."""
+    return path if os.path.isabs(beside) else os.path.relpath(path)
+
+
+def _is_makefile(path: str) -> bool:
+    return "makefile" in os.path.basename(path).lower() or path.endswith(".mk")

@@ -1,0 +1,307 @@
+"""The setups of a launch command: the config that it names or that its program builds, with the files around it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+
+from dslint.config.arguments import Arguments, SourcedValue
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
+from dslint.evaluate.python import PythonFile, read_python
+from dslint.evaluate.python.files import text_of
+from dslint.evaluate.shell.written import written_config
+from dslint.facts import Integration, PassedAs
+from dslint.frameworks.flags import configs_of_flags, cpu_optimizer
+from dslint.frameworks.megatron import megatron_arguments
+from dslint.frameworks.training import TRL, XTUNER, framework_of, read_training
+from dslint.setups import launch_accelerate
+from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes, training_flags
+from dslint.setups.gather import LoadedSetup, follow, follow_training, settle
+from dslint.setups.hostfile import with_hostfile
+from dslint.setups.model import Program, Setup
+from dslint.setups.neox_files import read_deepy
+from dslint.setups.program import gather_call, way_of
+from dslint.setups.project import project_of
+from dslint.setups.ranks import SELECTING
+from dslint.setups.unknown_config import beside, uses_deepspeed, why_not
+from dslint.setups.xtuner import as_xtuner_passes, is_shipped, not_shown
+from dslint.source.tree import Document, Mapping
+from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import parse_yaml
+
+
+@dataclass(slots=True)
+class ReadLaunch:
+    """A launch command with the program that it starts and its setups. `reason` says why its config is not known."""
+
+    command: Command
+    program: PythonFile | None
+    setups: list[LoadedSetup] = field(default_factory=list)
+    reason: NotJudged | None = None
+
+
+def read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
+    """The setups of a command: with the config that it names, otherwise with those that its program builds."""
+    neox = read_deepy(command, document, path, shown, given)
+    if neox is not None:
+        return ReadLaunch(command, None, [neox]) if isinstance(neox, LoadedSetup) else ReadLaunch(command, None, reason=neox)
+    program = program_of(command, path)
+    named = gather_command(command, program, document, path, shown, given)
+    if named is not None and (program is None or not _is_changed_by(named, program)):
+        return ReadLaunch(command, program, [settle(named)])
+    setups = _of_program(command, program, document, shown, given)
+    if all(_is_known_in_part(setup) for setup in setups):  # the flags may say what the function that is not in the project does
+        setups = _of_flags(command, document, shown, given) or setups
+    reason = None if setups else why_not(command, program, path)
+    if reason is not None and command.launch is not None and (command.launch.flags or command.launch.visible):
+        bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
+        _follow_hostfile(bare, command, path)
+        setups = [settle(bare)]  # its config is not known; rules about the launcher do not need it
+    return ReadLaunch(command, program, setups, reason)
+
+
+def _is_changed_by(named: LoadedSetup, program: PythonFile) -> bool:
+    """Whether the program reads the config that its launch names, and passes a dict to DeepSpeed that it makes of it."""
+    calls = [call for call in program.calls if call.integration == Integration.DEEPSPEED and call.config is not None]
+    return named.setup.config in program.documents and bool(calls)
+
+
+def _is_known_in_part(setup: LoadedSetup) -> bool:
+    root = setup.config.root if setup.config is not None else None
+    return isinstance(root, Mapping) and root.may_have_more
+
+
+def _of_program(command: Command, program: PythonFile | None, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
+    """The setups with the configs that the program passes on itself."""
+    setups: list[LoadedSetup] = []
+    for call in program.calls if program is not None else ():
+        assert program is not None
+        if not call.integration and not uses_deepspeed(command):
+            continue
+        of_call = gather_call(call, program, program.program.path, program.program.path, given, single=len(program.calls) == 1)
+        of_call.documents[shown] = document
+        of_call.kinds[shown] = FileKind.SCRIPT
+        of_call.setup = replace(of_call.setup, launch=command.launch)
+        setups.append(settle(of_call))
+    return setups
+
+
+def _of_flags(command: Command, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
+    """The setups with the configs that a program which is not followed builds from its flags."""
+    setups: list[LoadedSetup] = []
+    for config in configs_of_flags(command.flags, document, shown) if uses_deepspeed(command) else ():
+        setup = Setup(launch=command.launch, program=_with_cpu_optimizer(command), config=shown, made=True)
+        made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT})
+        if given.facts.integration is None:
+            evidence = f"{command.program.raw if command.program else 'the program'} builds the config from its flags"
+            made.context = given.inferring(evidence, integration=Integration.DEEPSPEED)
+        setups.append(settle(made))
+    return setups
+
+
+def _with_cpu_optimizer(command: Command) -> Program | None:
+    """A program that is not followed, and builds the optimizer that a flag for offload requires."""
+    optimizer = cpu_optimizer(command.flags)
+    return Program(command.program.raw, client_optimizer=optimizer) if command.program and optimizer is not None else None
+
+
+def flags_of(command: Command) -> dict[str, str | bool | None]:
+    """The flags of the program as its parser gets them; None for a value that only the run knows."""
+    return {
+        name: True if not given.raw and given.value is not UNKNOWN else given.raw if given.value is not UNKNOWN else None
+        for name, given in command.flags.items()
+    }
+
+
+def program_of(command: Command, path: str) -> PythonFile | None:
+    """The program that a command starts, by its path or as a module, if it is in the project."""
+    given = command.program.value if command.program is not None else None
+    if not isinstance(given, str):
+        return None
+    below = given.replace(".", "/")
+    names = [f"{below}.py", f"{below}/__main__.py"] if command.is_module else [given] if given.endswith(".py") else []
+    linked = next((found for name in names if (found := _program_beside(command, name, path)) is not None), None)
+    text = text_of(linked.path) if linked else None
+    return read_python(text, linked.shown, linked.path, flags_of(command)) if linked and text is not None else None
+
+
+def _program_beside(command: Command, name: str, path: str) -> Linked | None:
+    """The program of a command. Of several with the same name, the first that concerns DeepSpeed."""
+    found = beside(command, name, path) or (find(os.path.basename(name), path) if name.startswith("/") else None)
+    if found is None or concerns_deepspeed(text_of(found.path) or ""):
+        return found
+    return next((other for other in find_all(name, path) if concerns_deepspeed(text_of(other.path) or "")), found)
+
+
+def gather_command(
+    command: Command, program: PythonFile | None, document: Document, path: str, shown: str, given: Context
+) -> LoadedSetup | None:
+    """The setup of a launch command with the config that the command or a file of it names; None if they name none."""
+    gathered = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
+    _infer_parallel_sizes(gathered, command)
+    launch_accelerate.read_file(gathered, command, path)
+    _note_program(gathered, program)
+    training = _read_training_files(gathered, command, path)
+    megatron = megatron_arguments(command.flags, shown)
+    gathered.setup = replace(gathered.setup, arguments=_arguments(command, program, training, shown), megatron=megatron)
+    _follow_flags(gathered, command, path)
+    launch_accelerate.follow_rest(gathered, command, program, path)
+    launch_accelerate.use_flags(gathered, command, document, shown)
+    _follow_environment(gathered, command, path)
+    _follow_hostfile(gathered, command, path)
+    if command.framework == XTUNER:
+        as_xtuner_passes(gathered)
+    setup = gathered.setup
+    return gathered if setup.link is not None or setup.made or gathered.config is not None else None
+
+
+def _arguments(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
+    """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags."""
+    if command.framework == XTUNER:
+        return None
+    if program is not None and program.program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
+        return None
+    if training is None and program is not None and program.arguments is not None:
+        return program.arguments
+    flags = training_flags(command)
+    link = command.flags.get("deepspeed")
+    trains = program is not None and program.program.loader == Integration.TRANSFORMERS
+    if not ((link is not None and link.raw) or training is not None or trains or _is_trainers(command, flags)):
+        return None
+    own = {name: given for name, given in flags.items() if name != "deepspeed"}
+    base = training or Arguments(command.framework, shown)
+    return replace(base, values={**base.values, **own}, complete=base.complete and command.complete)
+
+
+def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> None:
+    """Follow the flag that names a config: the Trainer's `--deepspeed`, or else DeepSpeed's own `--deepspeed_config`."""
+    link = command.flags.get("deepspeed")
+    if link is not None and link.raw:
+        _note_passed_over(gathered, link)
+        _follow_link(gathered, command, "deepspeed", link, path)
+        return
+    name = next((flag for flag in CONFIG_FLAGS if flag in command.flags), CONFIG_FLAGS[0])
+    config = command.flags.get(name)
+    if gathered.setup.link is not None or gathered.config is not None or config is None or not config.raw:
+        return
+    if gathered.setup.program is None or gathered.setup.program.loader != Integration.TRANSFORMERS:
+        gathered.setup = replace(gathered.setup, arguments=None)
+    if gathered.facts.integration is None and gathered.setup.program is None:
+        evidence = f"{config.shown} ({config.where}) is DeepSpeed's own flag"
+        gathered.context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED).but(passed_as=PassedAs.PATH)
+    _follow_link(gathered, command, name, config, path)
+
+
+def _follow_environment(gathered: LoadedSetup, command: Command, path: str) -> None:
+    """Follow the variable of Accelerate or Lightning that names a config, if nothing else does.
+
+    Sources: accelerate/utils/dataclasses.py, DeepSpeedPlugin; lightning/pytorch/strategies/deepspeed.py, _load_config.
+    """
+    if gathered.setup.link is not None or gathered.setup.made or gathered.config is not None:
+        return
+    given = command.environment
+    switch, strategy = given.get("ACCELERATE_USE_DEEPSPEED"), command.flags.get("strategy")
+    if switch is not None and str(switch.value).lower() in ("true", "1", "yes"):
+        name, integration = "ACCELERATE_DEEPSPEED_CONFIG_FILE", Integration.ACCELERATE
+    elif strategy is not None and "deepspeed" in str(strategy.value):
+        name, integration = "PL_DEEPSPEED_CONFIG_PATH", Integration.LIGHTNING
+    else:
+        return
+    link = given.get(name)
+    if link is None:
+        return
+    if gathered.facts.integration is None:
+        gathered.context = gathered.context.inferring(f"{link.shown} ({link.where})", integration=integration)
+    _follow_link(gathered, command, name, link, path)
+
+
+def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> None:
+    for fact, (size, given) in parallel_sizes(command).items():
+        if gathered.context.get(fact) is None:
+            gathered.context = gathered.context.inferring(f"{given.shown} ({given.where})", **{fact: size})
+
+
+_OWN_LOOP = ("num_warmup_steps", "lr_warmup_steps", "max_train_steps", "checkpointing_steps", "with_tracking")
+"""Flags of the examples of transformers and diffusers that train with Accelerate and a loop of their own."""
+
+
+def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
+    """Whether the program's flags are clearly those of the Trainer."""
+    if command.launcher == "accelerate" and not command.flags.keys().isdisjoint(_OWN_LOOP):
+        return False
+    known = flags.keys() & {"learning_rate", "output_dir", "bf16", "fp16", "lr_scheduler_type"}
+    if not flags.keys().isdisjoint(("per_device_train_batch_size", "do_train", "do_eval")):
+        return True
+    return len(known) >= 3 and command.launcher in ("accelerate", "torchrun")
+
+
+def _note_passed_over(gathered: LoadedSetup, link: SourcedValue) -> None:
+    if gathered.setup.link is not None or (gathered.setup.accelerate is not None and gathered.setup.accelerate.has_block):
+        gathered.setup = replace(gathered.setup, passed_over=link, link=None)
+        gathered.config = None
+
+
+def _note_program(gathered: LoadedSetup, program: PythonFile | None) -> None:
+    if program is not None:
+        gathered.setup = replace(gathered.setup, program=program.launched)
+        ways = {way_of(call) for call in program.calls if call.integration == Integration.DEEPSPEED}
+        if len(ways) == 1:
+            gathered.context = gathered.context.but(passed_as=ways.pop())
+        gathered.documents[program.program.path] = program.document
+        gathered.kinds[program.program.path] = FileKind.PYTHON
+
+
+def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> Arguments | None:
+    """The training file among the words of a command: `train.yaml`, `--config train.yaml`."""
+    flag = command.flags.get("config")
+    for given in [*command.words, *([flag] if flag else [])]:
+        if not isinstance(given.value, str) or not given.value.lower().endswith((".yaml", ".yml")):
+            continue
+        linked = beside(command, given.value, path)
+        text = text_of(linked.path) if linked else None
+        document = parse_yaml(text) if text is not None else None
+        framework = framework_of(document, lambda name: command.framework == TRL or project_of(path).uses(name)) if document else None
+        if linked is None or document is None or framework is None:
+            continue
+        gathered.documents[linked.shown] = document
+        gathered.kinds[linked.shown] = FileKind.TRAINING
+        if follow_training(gathered, document, linked.path, linked.shown) and gathered.setup.accelerate is not None:
+            gathered.setup = replace(gathered.setup, passed_over=gathered.setup.link)
+        return read_training(document, linked.shown, framework)
+    return None
+
+
+def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> None:
+    """Read the hostfile; it decides the number of ranks if no flag does."""
+    flags = command.launcher_flags
+    given = flags.get("hostfile") or flags.get("H") or flags.get("deepspeed_hostfile")
+    if command.launcher in ("deepspeed", "accelerate") and given is not None and isinstance(given.value, str):
+        decides = command.launcher == "deepspeed" and command.launch is not None and command.launch.flags.keys().isdisjoint(SELECTING)
+        gathered.setup = with_hostfile(gathered.setup, given, path, decides=decides, written=command.written.get("hostfile"))
+
+
+def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: SourcedValue, path: str) -> None:
+    """Follow the flag that names a config: a file that the script writes, one of the project, or the config itself."""
+    written = written_config(command.written.get(name, ()))
+    if written is not None:
+        source, config = written
+        gathered.config = config
+        gathered.setup = replace(gathered.setup, link=link, config=source.shown)
+        gathered.documents[source.shown] = source.document
+        return
+    if link.value is UNKNOWN:
+        gathered.setup = replace(gathered.setup, link=link)
+        return
+    if command.framework == XTUNER and is_shipped(link):
+        gathered.setup = replace(gathered.setup, link=link)
+        gathered.reason = not_shown(link)
+        return
+    if name in command.written:
+        gathered.setup = replace(gathered.setup, link=link)
+        gathered.reason = NotJudged(f"the script writes the DeepSpeed config {link.raw}, and what it writes is not JSON.", link.range)
+        return
+    linked = beside(command, str(link.value), path)
+    follow(gathered, link, path, linked)

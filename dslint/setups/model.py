@@ -1,0 +1,139 @@
+"""A setup: the files around a DeepSpeed config, which rules compare with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dslint.config.arguments import Arguments, SourcedValue
+from dslint.frameworks.accelerate import AccelerateFile
+from dslint.source.integers import integer
+from dslint.source.tree import Document
+
+
+class JobSize(NamedTuple):
+    """The size of a job, as far as its file tells, each number with its place.
+
+    `ranks` are processes that the platform starts itself, `gpus` all GPUs of the job, and `nodes` its machines.
+    """
+
+    ranks: SourcedValue | None = None
+    gpus: SourcedValue | None = None
+    nodes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A launch command: the launcher and the number of ranks. None means unknown; `world_size` is `processes` x `nodes`.
+
+    `given` is the flag or line that the number of ranks comes from. `gpus` is the total number of GPUs of the job, from a hostfile or
+    from Slurm options, and `gpus_given` the place of that number. `hosts` are the GPUs of each machine, as far as they are known.
+    """
+
+    launcher: str
+    world_size: int | None = None
+    nodes: int | None = None
+    given: SourcedValue | None = None
+    gpus: int | None = None
+    gpus_given: SourcedValue | None = None
+    hosts: Mapping[str, int] = field(default_factory=dict)
+    hostfile_error: str | None = None
+    """The error of the launcher if it cannot read the hostfile `gpus_given`."""
+    flags: Mapping[str, SourcedValue] = field(default_factory=dict)
+    """The flags of the launcher by their long names: `include`, `num_gpus`, `hostfile`."""
+    visible: SourcedValue | None = None
+    """The variable CUDA_VISIBLE_DEVICES, if the launch sets it; its value is the list of GPUs, `UNKNOWN` if that is not known."""
+    allocator: SourcedValue | None = None
+    """The setting of PyTorch's allocator, if the launch sets it."""
+    bare: SourcedValue | None = None
+    """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
+    memory: SourcedValue | None = None
+    """The host memory that the job may use on a machine, if Slurm or a container limits it; its value is in bytes."""
+
+    @property
+    def visible_gpus(self) -> tuple[int, ...] | None:
+        """The numbers in CUDA_VISIBLE_DEVICES; None if it is not set, not known, or names GPUs in another way."""
+        words = str(self.visible.value).split(",") if self.visible is not None and isinstance(self.visible.value, str) else []
+        numbers = [integer(word.strip()) for word in words]
+        return tuple(number for number in numbers if number is not None) if words and None not in numbers else None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Calls in a Python program that concern DeepSpeed, read from its syntax tree.
+
+    `loader` is the value of a `dslint.facts.Integration`, or None if the program calls none, or several. `accumulation` is the argument
+    of `Accelerator(gradient_accumulation_steps=...)`, `trainer` the arguments of Lightning's `Trainer`, and `strategy` the arguments of its
+    `DeepSpeedStrategy`, besides the config, that set what a config sets. `client_optimizer` and `client_scheduler` are what the program
+    passes to `deepspeed.initialize` instead of a section of the config; the value is the full name of the class. `device_map` is the
+    argument of a `from_pretrained` of transformers.
+    """
+
+    path: str
+    loader: str | None = None
+    dummy_optimizer: bool = False
+    torch_optimizer: SourcedValue | None = None
+    legacy_keyword: SourcedValue | None = None
+    accumulation: SourcedValue | None = None
+    trainer: Mapping[str, SourcedValue] = field(default_factory=dict)
+    strategy: tuple[SourcedValue, ...] = ()
+    mixed_precision: SourcedValue | None = None
+    """The argument of `Accelerator(mixed_precision=...)`; its value is `UNKNOWN` if the program computes it."""
+    client_optimizer: SourcedValue | None = None
+    client_scheduler: SourcedValue | None = None
+    passed: frozenset[str] | None = None
+    """The names of the arguments of `deepspeed.initialize`; None if they are not known."""
+    config_in_args: SourcedValue | None = None
+    """The attribute `deepspeed_config` of `args`, where the program passes a config to `deepspeed.initialize` besides."""
+    device_map: SourcedValue | None = None
+    makes_ranks: bool = True
+    """Whether the program, or a module of the project that it imports, may start ranks, or tell a process that it is one."""
+    saves: bool = True
+    """Whether the program, or a module of the project that it imports, may save weights: it calls something that saves, or a state dict."""
+    quantized: SourcedValue | None = None
+    """The argument `load_in_4bit` or `load_in_8bit` with which the program loads its model."""
+    quantized_storage: bool = False
+    """Whether the program sets `bnb_4bit_quant_storage`, the data type in which the 4-bit weights are stored."""
+
+    loaded_early: SourcedValue | None = None
+    """The call that loads the only model before the program tells transformers of the config."""
+
+    pipeline: SourcedValue | None = None
+    """The `PipelineModule` that the program passes to `deepspeed.initialize`; its value is the number of stages, if that is known."""
+    fabric: bool = False
+    """Whether the program trains with Lightning Fabric, not with Lightning's Trainer."""
+    engine_backward: bool = False
+    """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
+    sets: frozenset[tuple[str, ...]] = frozenset()
+    """The keys that the program sets in the config that its launch gives, after Accelerate read it."""
+
+    @property
+    def replaced(self) -> dict[str, SourcedValue]:
+        """The sections of the config that DeepSpeed does not read because the program passes an object instead, with that object."""
+        objects = {"optimizer": self.client_optimizer, "scheduler": self.client_scheduler}
+        return {section: given for section, given in objects.items() if given is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """The files around a config.
+
+    `link` is the value that names the config, None for a config named by the user. `missing` are links to files that do not exist,
+    `passed_over` is a link to a config that is not used because another one takes precedence. `config` is the shown path of the config.
+    """
+
+    arguments: Arguments | None = None
+    megatron: Arguments | None = None
+    """The arguments of a program of Megatron, which have their own names."""
+    accelerate: AccelerateFile | None = None
+    launch: Launch | None = None
+    program: Program | None = None
+    link: SourcedValue | None = None
+    missing: tuple[SourcedValue, ...] = ()
+    passed_over: SourcedValue | None = None
+    config: str | None = None
+    made: bool = False
+    """Whether there is no config file, and Accelerate builds the config from its own block."""
+    documents: Mapping[str, Document] = field(default_factory=dict, compare=False, repr=False)
+    """The files of the setup by their shown names."""

@@ -1,0 +1,124 @@
+"""The setup that GPT-NeoX makes of its files, and its launcher: `deepy.py train.py -d configs model.yml cluster.yml`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from dslint.config.arguments import SourcedValue, in_short
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.files import Linked
+from dslint.facts import Integration
+from dslint.frameworks.gpt_neox import config_of, is_neox, parallel_sizes
+from dslint.setups.command import Command
+from dslint.setups.gather import LoadedSetup, settle, what_to_pass
+from dslint.setups.hostfile import with_hostfile
+from dslint.setups.model import Launch, Setup
+from dslint.setups.unknown_config import beside
+from dslint.source.read import ReadError, read
+from dslint.source.tree import Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
+from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import parse_yaml
+
+
+def setup_of(document: Document, documents: dict[str, Document], given: Context) -> LoadedSetup:
+    """The setup with the config that GPT-NeoX builds from its files: `documents`, and all of them in one tree."""
+    first, *_ = documents
+    context = given
+    if given.facts.integration is None:
+        context = given.inferring(f"{first} is a GPT-NeoX config", integration=Integration.DEEPSPEED)
+    for name, size in parallel_sizes(document).items():
+        if context.get(name) is None:
+            context = context.inferring(f"{first} is a GPT-NeoX config", **{name: size})
+    kinds = dict.fromkeys(documents, FileKind.TRAINING)
+    return LoadedSetup(Setup(config=first, made=True), context, config_of(document), dict(documents), kinds=kinds)
+
+
+def read_deepy(command: Command, document: Document, path: str, shown: str, given: Context) -> LoadedSetup | NotJudged | None:
+    """The setup of a training that `deepy.py` launches, or why it is not known; None for any other command.
+
+    Source: megatron/neox_arguments/arguments.py of GPT-NeoX, consume_deepy_args and from_ymls.
+    """
+    program = command.program.value if command.program is not None else None
+    if not isinstance(program, str) or os.path.basename(program) != "deepy.py" or not command.words:
+        return None
+    script, *names = command.words
+    if "train" not in str(script.value):
+        return None
+    files: dict[str, Document] = {}
+    for name in names:
+        linked = _linked(command, name, path)
+        if not isinstance(linked, Linked):
+            return NotJudged(f"the launch of {script.raw}: its GPT-NeoX config {in_short(name.raw)} {linked}", name.range)
+        try:
+            files[linked.shown] = parse_yaml(read(linked.path))
+        except ReadError as error:
+            return NotJudged(f"the launch of {script.raw}: {error}", name.range)
+    whole = joined(files)
+    duplicate = next(_duplicates(files), None)
+    if duplicate is not None:
+        said = "GPT-NeoX raises ValueError, because no key may be in two of its files"
+        return NotJudged(f"the launch of {script.raw}: {said}, and {duplicate} is.", script.range)
+    if whole is None or not is_neox(whole):
+        return NotJudged(f"the launch of {script.raw}: the files that it names are not configs of GPT-NeoX.", script.range)
+    found = setup_of(whole, files, given)
+    found.documents[shown] = document
+    found.kinds[shown] = FileKind.SCRIPT
+    found.setup = with_launch(found.setup, command, path)
+    return settle(found)
+
+
+def with_launch(setup: Setup, command: Command, path: str) -> Setup:
+    """The setup with the ranks of its launch: `deepy.py` starts DeepSpeed's launcher, which takes them from a hostfile."""
+    launched = Setup(launch=Launch("deepspeed"), config=setup.config, made=True)
+    hosts = command.flags.get("hostfile") or command.flags.get("H")
+    return with_hostfile(launched, hosts, path, decides=True) if hosts is not None and isinstance(hosts.value, str) else launched
+
+
+def _linked(command: Command, name: SourcedValue, path: str) -> Linked | str:
+    """A file of the launch, or what is wrong with it."""
+    folder = command.flags.get("conf_dir") or command.flags.get("d")
+    for given in (folder, name):
+        if given is not None and given.value is UNKNOWN:
+            return f"is in {given.raw}, which is set at run time. {what_to_pass(given.raw)}"
+    below = os.path.join(str(folder.value) if folder is not None else "", str(name.value))
+    ending = "" if below.endswith((".yml", ".json")) else ".yml"
+    return beside(command, below + ending, path) or "is not a file in this project."
+
+
+def _duplicates(files: dict[str, Document]) -> Iterator[str]:
+    seen: set[str] = set()
+    for document in files.values():
+        members = document.root.members if isinstance(document.root, Mapping) else []
+        yield from (member.key.value for member in members if member.key.value in seen)
+        seen |= {member.key.value.replace("-", "_") for member in members}
+
+
+def joined(files: dict[str, Document]) -> Document | None:
+    """The files in one tree. A single file stays as it is."""
+    if len(files) <= 1:
+        return next(iter(files.values()), None)
+    text = ""
+    members: list[Member] = []
+    parts: list[Part] = []
+    for shown, document in files.items():
+        parts.append(Part(len(text), shown))
+        root = _moved(document.root, len(text)) if document.root is not None else None
+        members += root.members if isinstance(root, Mapping) else []
+        text += document.text + "\n"
+    return Document(text, Mapping(Span(0, len(text)), members), language="yaml", parts=tuple(parts))
+
+
+def _moved(node: Node, by: int) -> Node:
+    span = Span(node.span.start + by, node.span.end + by)
+    if isinstance(node, Mapping):
+        return Mapping(span, [Member(_key(member.key, by), _moved(member.value, by)) for member in node.members])
+    if isinstance(node, Sequence):
+        return Sequence(span, [_moved(item, by) for item in node.items])
+    return Scalar(span, node.value, node.raw, node.style)
+
+
+def _key(key: Key, by: int) -> Key:
+    return Key(Span(key.span.start + by, key.span.end + by), key.value, key.raw)

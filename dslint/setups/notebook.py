@@ -1,0 +1,90 @@
+"""Notebooks: the configs in their Python, and the launches in their shell lines and cells."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import replace
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.evaluate.python.cells import Cell, cells_of, shell_of
+from dslint.evaluate.shell.pieces import Piece, Source, Text
+from dslint.evaluate.shell.run import Runner
+from dslint.evaluate.shell.script import Script, run_parts
+from dslint.evaluate.shell.syntax import NoParser
+from dslint.evaluate.shell.written import written_config
+from dslint.setups.gather import LoadedSetup, Read
+from dslint.setups.program import read_program
+from dslint.setups.script import read_launches
+from dslint.source.tree import Document, Span
+
+_PYTHON = re.compile(r"(?<![${])\{[^{}\n]*\}")
+"""What IPython replaces by the value of a Python expression."""
+
+
+def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a notebook. None for a discovered one that has nothing to do with DeepSpeed."""
+    found = read_program(text, path, shown, given, named=named)
+    cells = cells_of(text)
+    if cells is None:
+        return found
+    sources = [Source(f"{shown}:{cell.name}", Document(cell.text, None, language="text")) for cell in cells]
+    try:
+        runner = run_parts(_parts(cells, sources), path, given.environment)
+    except NoParser:
+        return found
+    launches = [read for source in sources if (read := _launches(source, runner, path, given)) is not None]
+    for gathered in found.setups if found is not None else ():
+        _use_written(gathered, runner)
+    if not launches:
+        return found
+    whole = found or Read(FileKind.PYTHON, Document(text, None, language="text"))
+    notes = [read.note for read in ([whole] if whole.setups else []) + launches if read.note]
+    return replace(
+        whole,
+        kind=FileKind.PYTHON,
+        setups=[*whole.setups, *(setup for read in launches for setup in read.setups)],
+        note="; ".join(notes) or whole.note,
+        not_judged=[*whole.not_judged, *(one for read in launches for one in read.not_judged)],
+    )
+
+
+def _parts(cells: list[Cell], sources: list[Source]) -> list[tuple[Text, str | None]]:
+    """The texts that a shell runs, in order, and those that cells write to files."""
+    found: list[tuple[Text, str | None]] = []
+    for cell, source in zip(cells, sources, strict=True):
+        for start, end, name in shell_of(cell.text, is_code=cell.is_code):
+            if start < end:
+                found.append((_text(source, start, end), name))
+    return found
+
+
+def _text(source: Source, start: int, end: int) -> Text:
+    pieces: list[Piece] = []
+    text = source.document.text
+    for match in _PYTHON.finditer(text, start, end) if text[start - 1 : start] == "!" else ():
+        pieces += [
+            Piece(text[start : match.start()], source, Span(start, match.start())),
+            Piece(None, source, Span(*match.span()), exact=False),
+        ]
+        start = match.end()
+    return tuple(piece for piece in [*pieces, Piece(text[start:end], source, Span(start, end))] if piece.text != "")
+
+
+def _launches(source: Source, runner: Runner, path: str, given: Context) -> Read | None:
+    """The launches that one cell runs."""
+    launched = [one for one in runner.launched if one.words[0] and one.words[0][0].source is source]
+    return read_launches(Script(source, launched), path, given, named=False) if launched else None
+
+
+def _use_written(gathered: LoadedSetup, runner: Runner) -> None:
+    """Give a program the config that a cell of the notebook writes."""
+    link = gathered.setup.link
+    if gathered.config is not None or link is None or not isinstance(link.value, str):
+        return
+    found = written_config(runner.files.get(os.path.normpath(link.value), ()))
+    if found is not None:
+        source, gathered.config = found
+        gathered.documents[source.shown] = source.document
+        gathered.setup = replace(gathered.setup, config=source.shown, missing=())

@@ -1,0 +1,123 @@
+"""The setups in a Python program or a notebook: each config that a call takes, with the files around it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslint.config.arguments import SourcedValue
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.python.mentions import first_mention
+from dslint.evaluate.python.notes import Call, Unread
+from dslint.evaluate.python.read import PythonFile, read_python
+from dslint.evaluate.python.values import COMPUTED
+from dslint.facts import Integration, PassedAs
+from dslint.setups.gather import LoadedSetup, Read, follow, settle
+from dslint.setups.model import Setup
+from dslint.source.tree import Document
+
+CHECK_LAUNCH = "Check the launch script, or the config itself."
+
+
+def read_program(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a Python text or a notebook. None for a discovered file that passes no config to DeepSpeed."""
+    return read_followed(read_python(text, shown, path), text, path, shown, given, named=named)
+
+
+def read_followed(found: PythonFile | None, text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """The same of a program that was followed; None for one that is not Python."""
+    if found is None:
+        document = Document(text, None, language="text")
+        return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
+    not_judged = [NotJudged(_why(unread), unread.given.range, unread.why.startswith("-")) for unread in found.unread]
+    not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
+    if found.cut_off:
+        last = (
+            f"the program is larger than what dslint follows: its calls are followed up to {_at(found.cut_off)}. Check its config directly."
+        )
+        not_judged.append(NotJudged(last, found.cut_off.range))
+    if not found.calls:
+        if not not_judged and not named:
+            return None
+        if found.parses_arguments and not found.unread:
+            not_judged.append(NotJudged("the DeepSpeed config, if any, is given at launch with --deepspeed. " + CHECK_LAUNCH))
+        return _without_calls(found, not_judged)
+    setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in found.calls]
+    calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
+    return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
+
+
+def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
+    """A program in which no call takes a config. One that only mentions DeepSpeed has nothing to judge."""
+    if not not_judged and not found.commands:
+        source = next((one for one in found.sources.all if (mention := first_mention(one)) is not None), None)
+        mention = first_mention(source) if source is not None else None
+        if source is None or mention is None:
+            note = "this program neither configures nor launches DeepSpeed; nothing to check."
+            return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
+        at = found.place(source, source.span(mention))
+        if found.program.loader == Integration.ACCELERATE:
+            reason = f"the DeepSpeed config for Accelerate is given at launch with accelerate launch --config_file. {CHECK_LAUNCH}"
+        else:
+            reason = f"{at.raw} concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
+        not_judged = [NotJudged(reason, at.range)]
+    first = not_judged[0].reason if not_judged else None
+    return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
+
+
+def _why(unread: Unread) -> str:
+    """Why the config of a call is not judged, and what the user can do."""
+    integration, raw = Integration(unread.integration), unread.given.raw
+    label = "deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label
+    source = f"{raw} is computed at run time" if unread.why == COMPUTED.why else unread.why
+    if unread.is_part:
+        return f"a part of the DeepSpeed config for {label} is not in this program: {source}. Only what the program sets is checked."
+    if source.startswith("-"):
+        return f"the DeepSpeed config for {label} is given at launch with {source}. {CHECK_LAUNCH}"
+    return f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly."
+
+
+def _at(line: SourcedValue) -> str:
+    cell = line.path.rpartition(":")[2] if ":cell " in line.path else ""
+    number = f"line {line.range.start.line}" if line.range else "a line"
+    return f"{number} of {cell}" if cell else number
+
+
+def _called(call: Call, gathered: LoadedSetup) -> str:
+    if not call.integration:
+        return f"defines the config {call.given.name}" if call.config is not None else f"names the config {call.given.value}"
+    what = "a config written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
+    return f"passes {what} to {Integration(call.integration).label}"
+
+
+def gather_call(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
+    """The setup of a call that takes a config."""
+    setup = Setup(program=found.program_of(call), arguments=call.arguments, link=call.given)
+    gathered = LoadedSetup(setup, given, documents=dict(found.documents), kinds=dict.fromkeys(found.documents, FileKind.PYTHON))
+    rest = [one.why for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range)]
+    gathered.rest = rest[0] if rest else ""
+    gathered.is_definition = not call.integration
+    if call.config is not None:
+        gathered.config = found.config(call.config)
+        gathered.setup = replace(setup, config=shown)
+        if single and not gathered.config.parts:
+            gathered.documents[shown] = gathered.config
+            gathered.kinds = {}
+    else:
+        gathered.documents = {shown: found.document}
+        follow(gathered, call.given, path)
+        if not call.integration:  # nothing in this file loads it
+            gathered.setup = replace(gathered.setup, missing=())
+    if given.facts.integration is None and call.integration:
+        integration = Integration(call.integration)
+        evidence = f"{call.given.where} passes it to {integration.label}"
+        gathered.context = given.inferring(evidence, integration=integration)
+    if call.integration == Integration.DEEPSPEED:
+        gathered.context = gathered.context.but(passed_as=way_of(call))
+    return settle(gathered)
+
+
+def way_of(call: Call) -> PassedAs:
+    """How a call of `deepspeed.initialize` passes the config."""
+    return PassedAs.DICT if call.as_dict else PassedAs.PATH

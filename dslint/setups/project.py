@@ -1,0 +1,139 @@
+"""The scripts and programs of the project around a file, found once and read when they are needed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import cache, cached_property
+
+from dslint.evaluate.files import SKIPPED_DIRECTORIES
+from dslint.source.read import ReadError, read
+
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
+_MOST_FILES = 10_000
+_LARGEST = 400_000
+
+_IMPORT = re.compile(r"^[ \t]*(?:from|import)\b([^\n#]*)", re.MULTILINE)
+_WORD = re.compile(r"\w+")
+_TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b", re.MULTILINE)
+_OWN_TRAINER = re.compile(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?:", re.MULTILINE)
+
+
+class Project:
+    """The scripts and the Python programs below a folder, by their paths."""
+
+    def __init__(self, top: str) -> None:
+        self.scripts: list[str] = []
+        self.programs: list[str] = []
+        self._configs: dict[str, list[str]] = {}
+        self._texts: dict[str, str] = {}
+        for path in _files(top):
+            name = os.path.basename(path).lower()
+            if name.endswith(_SCRIPTS) or name in ("makefile", "gnumakefile"):
+                self.scripts.append(path)
+            elif name.endswith(".py"):
+                self.programs.append(path)
+            elif name.endswith((".json", ".yaml", ".yml")):
+                self._configs.setdefault(os.path.basename(path), []).append(path)
+
+    def configs_named(self, name: str) -> list[str]:
+        """The JSON and YAML files of a name."""
+        return self._configs.get(name, [])
+
+    def text(self, path: str) -> str:
+        """The text of a file; "" if it cannot be read, or is too large for a script or program written by hand."""
+        path = os.path.abspath(path)
+        if path not in self._texts:
+            try:
+                self._texts[path] = read(path) if os.path.getsize(path) <= _LARGEST else ""
+            except (ReadError, OSError):
+                self._texts[path] = ""
+        return self._texts[path]
+
+    def scripts_naming(self, names: set[str]) -> Iterator[str]:
+        """The scripts that name a program, by one of these names without its ending: as a file or as a module of a package."""
+        stems = "|".join(map(re.escape, sorted(names)))
+        word = re.compile(rf"(?<![\w-])(?:{stems})\.py\b|\w\.(?:{stems})(?![\w.])")
+        return (path for path in self.scripts if word.search(self.text(path)))
+
+    def importers_of(self, path: str) -> list[str]:
+        """The programs that may import a program: a line that imports names its module, with its folder or with no other."""
+        module, folder = _module(path)
+        means_it = _importing(module, folder)
+        return [one for one in self._importers.get(module, ()) if one != path and means_it.search(self.text(one))]
+
+    @cached_property
+    def own_loop(self) -> str | None:
+        """A program that calls `deepspeed.initialize`, if no program creates or extends a Trainer of a library; else None."""
+        loops = [path for path in self.programs if "deepspeed.initialize(" in self.text(path)]
+        if not loops:
+            return None
+        texts = [self.text(path) for path in self.programs]
+        used = {name for text in texts for found in _TRAINER.findall(text) for name in found if name}
+        return None if used - {name for text in texts for name in _OWN_TRAINER.findall(text)} else loops[0]
+
+    def uses(self, package: str) -> bool:
+        """Whether a program imports a package, or a script names it."""
+        word = re.compile(rf"(?<![\w-]){re.escape(package)}(?![\w-])")
+        return package in self._importers or any(word.search(self.text(path)) for path in self.scripts)
+
+    @cached_property
+    def _importers(self) -> dict[str, list[str]]:
+        """The programs by each word in their lines that import."""
+        found: dict[str, list[str]] = {}
+        for path in self.programs:
+            words = {word for line in _IMPORT.findall(self.text(path)) for word in _WORD.findall(line)}
+            for word in words:
+                found.setdefault(word, []).append(path)
+        return found
+
+
+def _module(path: str) -> tuple[str, str]:
+    """The names of a program's module and of the folder that the module is in."""
+    path = os.path.abspath(path).removesuffix(".py").removesuffix(f"{os.sep}__init__")
+    return os.path.basename(path), os.path.basename(os.path.dirname(path))
+
+
+def _importing(module: str, folder: str) -> re.Pattern[str]:
+    """Matches lines that import a module: by its name, with the name of its folder before it, or from its folder."""
+    name, above = re.escape(module), re.escape(folder)
+    dotted = rf"(?:[\w.]*\b{above}\.|\.*){name}(?!\w)"
+    member = rf"from[ \t]+(?:[\w.]*\b{above}|\.+)[ \t]+import\b[^\n#]*\b{name}\b"
+    return re.compile(rf"^[ \t]*(?:from[ \t]+{dotted}|import[ \t]+(?:[^\n#]*[ ,])?{dotted}|{member})", re.MULTILINE)
+
+
+def project_of(path: str) -> Project:
+    """The project of a file: its repository, or else the working directory if the file is below it, or else its folder."""
+    folder = os.path.dirname(os.path.abspath(path))
+    return _project(_top(folder, os.getcwd()))
+
+
+def forget_projects() -> None:
+    """Read projects anew, because files may have changed."""
+    _project.cache_clear()
+
+
+@cache
+def _project(top: str) -> Project:
+    return Project(top)
+
+
+def _top(folder: str, here: str) -> str:
+    above = folder
+    while not os.path.exists(os.path.join(above, ".git")):
+        above, before = os.path.dirname(above), above
+        if above == before:
+            return here if os.path.join(folder, "").startswith(os.path.join(here, "")) else folder
+    return above
+
+
+def _files(top: str) -> Iterator[str]:
+    count = 0
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_DIRECTORIES)
+        for name in sorted(files):
+            yield os.path.join(folder, name)
+        count += len(files)
+        if count > _MOST_FILES:
+            return

@@ -1,0 +1,116 @@
+"""How many ranks a launch command starts, on how many machines, and which GPUs it may use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dslint.config.arguments import SourcedValue
+from dslint.evaluate.shell.script import Script, gpus_per_node
+from dslint.frameworks.training import LLAMA_FACTORY, SWIFT, XTUNER
+from dslint.setups.limits import slurm_limit
+from dslint.setups.model import Launch
+from dslint.source.integers import integer
+from dslint.source.ranges import range_of
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+_LONG_NAMES = {"i": "include", "e": "exclude", "H": "hostfile", "num_accelerators": "num_gpus"}
+"""Other names of flags of DeepSpeed's launcher."""
+
+
+SELECTING = ("include", "exclude", "num_gpus", "num_nodes")
+"""Flags of DeepSpeed's launcher that select among the machines and the GPUs."""
+
+
+def launch_of(
+    launcher: str, flags: dict[str, SourcedValue], script: Script, visible: SourcedValue | None, memory: SourcedValue | None = None
+) -> Launch:
+    """The number of ranks, the machines and the GPUs of a launch, as its flags, its #SBATCH lines and its environment tell. `memory` is the
+    limit of its container.
+    """
+    named = {_LONG_NAMES.get(name, name): given for name, given in flags.items()}
+    return replace(_started(launcher, named, script, visible), flags=named, visible=visible, memory=memory or slurm_limit(script))
+
+
+COUNTS = ("NPROC_PER_NODE", "NNODES")
+"""The variables from which LLaMA-Factory and ms-swift take the number of ranks on a machine and the number of machines."""
+
+
+def framework_launch(
+    framework: str, environment: dict[str, SourcedValue], visible: SourcedValue | None, memory: SourcedValue | None
+) -> Launch | None:
+    """The ranks that the command of a framework starts with torchrun; None for a framework that decides in another way.
+
+    LLaMA-Factory starts one rank for each visible GPU if NPROC_PER_NODE is not set.
+
+    Source: llamafactory/launcher.py, launch; swift/cli/main.py, get_torchrun_args.
+    """
+    if framework not in (LLAMA_FACTORY, SWIFT, XTUNER):
+        return None
+    each, nodes = number_of(environment, "NPROC_PER_NODE"), number_of(environment, "NNODES")
+    nodes = 1 if "NNODES" not in environment else nodes
+    given = environment.get("NPROC_PER_NODE")
+    seen = Launch("torchrun", visible=visible).visible_gpus
+    if given is None and seen and framework == LLAMA_FACTORY:
+        each, given = len(seen), visible
+    return Launch("torchrun", each * nodes if each and nodes else None, nodes, given, visible=visible, memory=memory)
+
+
+def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visible: SourcedValue | None) -> Launch:
+    slurm = {name: value for name, (value, _) in script.slurm.items()}
+    if launcher == "torchrun":
+        each, nodes = number_of(flags, "nproc_per_node"), number_of(flags, "nnodes")
+        nodes = 1 if "nnodes" not in flags else nodes
+        given = flags.get("nproc_per_node")
+        return Launch(launcher, each * nodes if each and nodes else None, nodes, given, *_gpus(slurm, script))
+    if launcher == "accelerate":
+        number, machines = number_of(flags, "num_processes"), number_of(flags, "num_machines")
+        return Launch(launcher, number, machines, flags.get("num_processes"), *_gpus(slurm, script))
+    if launcher == "deepspeed":
+        given = flags.get("include")
+        if given is not None and isinstance(given.value, str):
+            each = None if "hostfile" in flags else gpus_per_node(slurm)
+            return Launch(launcher, _included(given.value), None, given, hosts={"localhost": each} if each else {})
+        gpus, nodes = number_of(flags, "num_gpus"), number_of(flags, "num_nodes")
+        if gpus and ("num_nodes" in flags or "hostfile" not in flags):
+            return Launch(launcher, gpus * (nodes or 1), nodes or 1, flags["num_gpus"])
+        seen = Launch(launcher, visible=visible).visible_gpus
+        if seen and flags.keys().isdisjoint(("hostfile", *SELECTING)):
+            return Launch(launcher, len(seen), 1, visible)  # the launcher reads it as --include localhost:0,2
+        return Launch(launcher)
+    if launcher == "srun":
+        nodes, each = _decimal(slurm.get("nodes")), _decimal(slurm.get("ntasks-per-node"))
+        tasks = _decimal(slurm.get("ntasks")) or (nodes * each if nodes and each else None)
+        line = script.slurm.get("ntasks") or script.slurm.get("ntasks-per-node")
+        if tasks and line and gpus_per_node(slurm) is not None:
+            raw = script.source.document.text[slice(*line[1])]
+            return Launch(
+                launcher, tasks, nodes, SourcedValue(tasks, "--ntasks", raw, script.source.shown, range_of(script.source.document, line[1]))
+            )
+    return Launch(launcher)
+
+
+def _gpus(slurm: dict[str, str], script: Script) -> tuple[int | None, SourcedValue | None]:
+    """The total number of GPUs that #SBATCH lines request, and the line that says so."""
+    each, nodes = gpus_per_node(slurm), _decimal(slurm.get("nodes"))
+    line = script.slurm.get("gpus-per-node") or script.slurm.get("gres")
+    if each is None or nodes is None or line is None:
+        return None, None
+    raw = script.source.document.text[slice(*line[1])]
+    return each * nodes, SourcedValue(each * nodes, "--gpus-per-node", raw, script.source.shown, range_of(script.source.document, line[1]))
+
+
+def number_of(flags: dict[str, SourcedValue], name: str) -> int | None:
+    """The number that a flag gives; None if it gives none that is known."""
+    given = flags.get(name)
+    return _decimal(str(given.value)) if given is not None else None
+
+
+def _decimal(text: str | None) -> int | None:
+    return (integer(text) or None) if text else None
+
+
+def _included(text: str) -> int | None:
+    """How many GPUs `--include host:0,1@host2:2` selects; None if a host has no list of GPUs."""
+    hosts = [host.partition(":")[2] for host in text.split("@")]
+    return sum(len(host.split(",")) for host in hosts) if all(hosts) else None

@@ -1,0 +1,40 @@
+"""Files that lead to configs, read by their names."""
+
+from __future__ import annotations
+
+import os
+
+from dslint.config.context import Context
+from dslint.setups.gather import Read
+from dslint.setups.yaml import read_yaml
+
+
+def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a file by its name and text. None for a discovered file that has nothing to do with DeepSpeed."""
+    name = os.path.basename(path).lower()
+    if name.endswith((".yaml", ".yml")):
+        found = read_yaml(text, path, shown, given, named=named)
+        if found is not None and found.setups and "determined.launch" not in text:
+            return found
+        job = _job(text, path, shown, given)
+        return job if job is not None and (job.setups or found is None or not found.setups) else found
+    if name.endswith((".py", ".ipynb")):  # most runs see neither programs nor scripts
+        if name.endswith(".ipynb"):
+            from dslint.setups.notebook import read_notebook
+
+            return read_notebook(text, path, shown, given, named=named)
+        from dslint.setups.program_files import read_program_file
+
+        return read_program_file(text, path, shown, given, named=named)
+    from dslint.setups.script import read_shell
+
+    return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))
+
+
+def _job(text: str, path: str, shown: str, given: Context) -> Read | None:
+    """A job file, if the text has the keys of one."""
+    if not any(word in text for word in ("command:", "run:", "entrypoint:", "args:", "ConfigMap")):
+        return None
+    from dslint.setups.job import read_job
+
+    return read_job(text, path, shown, given)

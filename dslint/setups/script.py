@@ -1,0 +1,87 @@
+"""Read the setups in a script or a launch command."""
+
+from __future__ import annotations
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.files import concerns_deepspeed
+from dslint.evaluate.shell.conditions import Absent
+from dslint.evaluate.shell.pieces import Piece
+from dslint.evaluate.shell.script import Script, read_script
+from dslint.evaluate.shell.syntax import NoParser
+from dslint.setups.command import CLI, Command, read_arguments, read_command
+from dslint.setups.gather import LoadedSetup, Read
+from dslint.setups.launches import read_launch
+from dslint.source.ranges import range_of
+from dslint.source.tree import Document
+
+
+def read_shell(text: str, path: str, shown: str, given: Context, *, named: bool, make: bool = False) -> Read | None:
+    """Read a shell text. None for a discovered file that launches nothing with DeepSpeed."""
+    ways: tuple[Absent, ...] = ("empty", "any", "true") if concerns_deepspeed(text) else ("empty",)
+    found: Read | None = None
+    for absent in ways:  # without arguments, or else with those that make it launch something
+        try:
+            script = read_script(text, path, shown, given.environment, make=make, absent=absent)
+        except NoParser:
+            return not_read(Document(text, None, language="text"))
+        found = read_launches(script, path, given, named=named)
+        if not script.left_out or (found is not None and found.kind is not FileKind.UNRELATED):
+            break
+    return found
+
+
+def not_read(document: Document) -> Read:
+    """A file with shell commands where no parser for them is installed, as in a browser."""
+    reason = NotJudged("a script; scripts are not read because tree-sitter and tree-sitter-bash are not installed.")
+    return Read(FileKind.UNRELATED, document, note=reason.reason, not_judged=[reason])
+
+
+def read_launches(script: Script, path: str, given: Context, *, named: bool) -> Read | None:
+    """The setups of the launches in a script. None for a discovered file that launches nothing with DeepSpeed."""
+    shown, document = script.source
+    found = Read(FileKind.SCRIPT, document)
+    said: list[str] = []
+    commands = [command for launched in script.launched if (command := read_command(launched, script)) is not None]
+    for command in commands or [read_arguments(one, script) for one in script.arguments]:
+        launch = read_launch(command, document, path, shown, given)
+        found.not_judged += [launch.reason] if launch.reason else []
+        found.setups += launch.setups
+        said += [_said(command, gathered) for gathered in launch.setups]
+    if script.cut_off is not None:
+        found.not_judged.append(_cut_off(script.cut_off, shown))
+    if not found.setups and not found.not_judged:
+        note = "no command in this file launches a DeepSpeed training; not checked."
+        return Read(FileKind.UNRELATED, document, note=note) if named else None
+    found.note = "; ".join(dict.fromkeys(said)) + "." if said else None
+    return found
+
+
+def _cut_off(at: Piece, shown: str) -> NotJudged:
+    """Why the rest of a script is not judged; `at` is the first statement that is not followed to its end."""
+    place = range_of(at.source.document, at.span)
+    line = f"line {place.start.line}" + (f" of {at.source.shown}" if at.source.shown != shown else "")
+    reason = f"loops, recursion or nesting at {line} go further than dslint follows: launches from there on may be missing."
+    return NotJudged(f"{reason} Check them with --command.", place if at.source.shown == shown else None)
+
+
+def _said(command: Command, gathered: LoadedSetup) -> str:
+    framework = f" with {command.framework}" if command.launcher in CLI else ""
+    program = command.program.raw if command.program else f"a training{framework}"
+    world_size = gathered.facts.world_size
+    ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}" if world_size else ""
+    return f"{command.launcher} launches {program}{ranks}{_config_of(gathered)}"
+
+
+def _config_of(gathered: LoadedSetup) -> str:
+    """Where the config of a launch is."""
+    config = gathered.setup.config
+    if config is None:
+        return ""
+    if gathered.kinds.get(config) is FileKind.SCRIPT:
+        of_flags = gathered.setup.made and gathered.accelerate is None
+        return f" with the DeepSpeed config that {'its flags describe' if of_flags else 'the script writes'}"
+    if gathered.setup.made or (gathered.config is not None and gathered.config.language == "python"):
+        return f" with the DeepSpeed config of {config}"
+    return f" with DeepSpeed config {config}"

@@ -1,0 +1,77 @@
+"""Why the config of a launch is not known."""
+
+from __future__ import annotations
+
+import os
+
+from dslint.config.arguments import SourcedValue, in_short
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.files import Linked, find, find_checkout
+from dslint.evaluate.python import PythonFile
+from dslint.frameworks.training import LLAMA_FACTORY, TRL
+from dslint.setups.command import CLI, CONFIG_FLAGS, Command
+from dslint.setups.gather import what_to_pass
+from dslint.source.unknown import UNKNOWN
+
+
+def uses_deepspeed(command: Command) -> bool:
+    """Whether a launch uses DeepSpeed, as far as its launcher and its flags tell.
+
+    A flag for the ZeRO stage is one of DeepSpeed in OpenRLHF, which has one for the micro batch size, too, and in programs named after it.
+    """
+    flags = command.flags.keys() | command.launcher_flags.keys()
+    if command.launcher == "deepspeed" or any("deepspeed" in name for name in flags):
+        return True
+    program = os.path.basename(command.program.raw).lower() if command.program is not None else ""
+    return "ds.zero_stage" in flags or ("zero_stage" in flags and ("micro_train_batch_size" in flags or "deepspeed" in program))
+
+
+def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudged | None:
+    """Why the config of a launch is not known; None if the launch does not use DeepSpeed."""
+    name = f"the launch of {command.program.raw}" if command.program else "a launch"
+    file = _file_of_launcher(command)
+    if file is not None and not uses_deepspeed(command):
+        return _why_no_file(command, *file, path, name)
+    if not uses_deepspeed(command):
+        return None
+    at = command.program.range if command.program else None
+    link = next((command.flags[flag] for flag in ("deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None)
+    if link is not None and link.value is UNKNOWN:
+        return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. {what_to_pass(link.raw)}", link.range)
+    if program is None:
+        return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
+    return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)
+
+
+def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
+    """The file that says whether a launch uses DeepSpeed, with what it is: Accelerate's config, or the training file of a framework."""
+    if command.launcher == "accelerate":
+        given = command.launcher_flags.get("config_file")
+        return ("Accelerate config", given) if given is not None and given.raw else None
+    if command.launcher not in CLI:
+        return None
+    if command.framework == TRL and "accelerate_config" in command.flags:
+        return "Accelerate config", command.flags["accelerate_config"]
+    words = [word for word in command.words if word.value is UNKNOWN or str(word.value).lower().endswith((".yaml", ".yml", ".json"))]
+    words = words if not command.flags else []  # an unknown word could be more flags
+    config = command.flags.get("config")
+    named = [config] if config is not None else words[:1] if command.framework == LLAMA_FACTORY or len(words) == 1 else []
+    return ("training file", named[0]) if named else None
+
+
+def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, name: str) -> NotJudged | None:
+    """Why a file of the launcher is not read; None if it is there, and does not name DeepSpeed."""
+    if given.value is UNKNOWN:
+        reason = f"{name}: its {what} is {in_short(given.raw)}, which is set at run time. {what_to_pass(given.raw)}"
+    elif beside(command, str(given.value), path) is None:
+        where = "neither a file in this project nor a config of TRL" if command.framework == TRL else "not a file in this project"
+        reason = f"{name}: its {what} is {in_short(given.raw)}, which is {where}."
+    else:
+        return None
+    return NotJudged(reason, given.range)
+
+
+def beside(command: Command, link: str, path: str) -> Linked | None:
+    """A file that a command names: from the folder that the script has changed to, or as it stands."""
+    here = (find(os.path.join(command.folder, link), path) if command.folder else None) or find(link, path)
+    return here or (find_checkout(link, path) if link.startswith("/") else None)

@@ -1,0 +1,279 @@
+"""Read YAML and JSON files that hold or name a config: Accelerate, the Trainer and its frameworks, Lightning, GPT-NeoX, Hydra."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+
+from dslint.config.arguments import NUMBERS_AND_SWITCHES, given_at
+from dslint.config.context import Context
+from dslint.config.detect import FileKind, detect_kind, looks_like_config
+from dslint.config.infer import infer
+from dslint.diagnostics import NotJudged
+from dslint.evaluate.files import find, is_outside
+from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
+from dslint.evaluate.placeholders import unknown_in
+from dslint.facts import Integration
+from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read_accelerate
+from dslint.frameworks.gpt_neox import is_neox
+from dslint.frameworks.training import TRAINER, TRL, framework_of, read_training
+from dslint.frameworks.trl import accelerate_config, keys_for_launcher
+from dslint.schemas.recognition import SECTIONS
+from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
+from dslint.setups.model import Program, Setup
+from dslint.setups.neox_files import setup_of
+from dslint.setups.project import project_of
+from dslint.source.read import ReadError, read
+from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence
+from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import below, parse_yaml
+
+_DEEPEST = 4
+"""How deep a section with a config may stand in a file."""
+
+
+def read_yaml(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a YAML text. None for a file that was discovered, not named, and has nothing to do with DeepSpeed."""
+    return read_tree(parse_yaml(text), path, shown, given, named=named)
+
+
+def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read the tree of a YAML or JSON file. None for a file that was discovered and does not use DeepSpeed."""
+    document = interpolated(whole, given.environment)
+    readers = (_accelerate, _training, _neox, _lightning, _whole, _sections)
+    found = next((read for reader in readers if (read := reader(document, path, shown, given)) is not None), None)
+    if found is not None:
+        return found if named or found.setups else None
+    if not named:
+        return None
+    if document.problems and document.root is None:
+        problem = document.problems[0]
+        return Read(FileKind.UNREADABLE, document, note=f"line {document.position(problem.span.start).line}: {problem.message}")
+    is_hydras = is_for_omegaconf(whole)
+    kind, note = detect_kind(document, named=not is_hydras, templates=not is_hydras)
+    if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
+        return _config(document, shown, given)
+    return Read(FileKind.UNRELATED, document, note=note or "this file has no DeepSpeed settings; not checked.")
+
+
+def _accelerate(document: Document, path: str, shown: str, given: Context) -> Read | None:
+    if is_accelerate(document):
+        gathered = LoadedSetup(_accelerates(document, shown), given, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
+        follow_accelerate(gathered, path)
+        unknown = unknown_in(document, ("mixed_precision", "num_machines", "num_processes", "deepspeed_config"))
+        return Read(
+            FileKind.ACCELERATE, document, [settle(gathered)], _said(gathered, "an Accelerate config"), [unknown] if unknown else []
+        )
+    if not is_accelerates_own(document):
+        return None
+    note = "an Accelerate config that does not use DeepSpeed."
+    file = _accelerates(document, shown)
+    if file.accelerate is None or not (file.accelerate.has_block or file.accelerate.misplaced_path):
+        return Read(FileKind.ACCELERATE, document, note=note, without_deepspeed=True)
+    unused = LoadedSetup(file, given, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
+    return Read(FileKind.ACCELERATE, document, [settle(unused)], note, without_deepspeed=True)
+
+
+def _accelerates(document: Document, shown: str) -> Setup:
+    return Setup(accelerate=read_accelerate(document, shown))
+
+
+def _training(document: Document, path: str, shown: str, given: Context) -> Read | None:
+    """Training arguments, at the top level or in a section; those that name a config come first."""
+    notes: list[str] = []
+    for at in _mappings(document, ()):
+        section = below(document, at) if at else document
+        framework = framework_of(section, project_of(path).uses) if section is not None else None
+        if section is None or framework is None:
+            continue
+        arguments = read_training(section, shown, framework)
+        gathered = LoadedSetup(Setup(arguments=arguments, program=_own_loop(framework, path)), given, documents={shown: document})
+        what = f"training arguments for {framework}"
+        if follow_training(gathered, section, path, shown):
+            unknown = unknown_in(section, ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES)) if gathered.config is not None else None
+            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what), [unknown] if unknown else [])
+        if framework == TRL and _follow_accelerate_config(gathered, section, path, shown):
+            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what))
+        notes.append(f"{what}, which do not use DeepSpeed.")
+    found = bool(_sections_in(document)) or any(True for _ in _groups(document))
+    return Read(FileKind.TRAINING, document, note=notes[0], without_deepspeed=True) if notes and not found else None
+
+
+def _follow_accelerate_config(gathered: LoadedSetup, section: Document, path: str, shown: str) -> bool:
+    """Find the config that `accelerate_config` of a training file of TRL leads to. Returns whether there is one."""
+    keys = keys_for_launcher(section, shown)
+    given = keys.get("accelerate_config")
+    name = given.value if given is not None else None
+    found = accelerate_config(name, find(name, path)) if isinstance(name, str) else None
+    if found is None:
+        return False
+    document, file = found
+    gathered.documents[file.path] = document
+    gathered.kinds[file.path] = FileKind.ACCELERATE
+    top = {**file.top, **{key: value for key, value in keys.items() if key != "accelerate_config"}}
+    gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=keys.get("mixed_precision")))
+    follow_accelerate(gathered, path)
+    return gathered.config is not None
+
+
+def _own_loop(framework: str, path: str) -> Program | None:
+    """The program that trains with its own loop, where the arguments are of no certain framework and the project has no Trainer."""
+    if framework not in (TRL, TRAINER):
+        return None
+    loop = project_of(path).own_loop
+    return Program(loop, Integration.DEEPSPEED.value) if loop is not None else None
+
+
+def _neox(document: Document, path: str, shown: str, given: Context) -> Read | None:  # noqa: ARG001 - all readers have these arguments
+    if not is_neox(document):
+        return None
+    setup = setup_of(document, {shown: document}, given)
+    return Read(FileKind.TRAINING, document, [settle(setup)], "a GPT-NeoX config; GPT-NeoX builds the DeepSpeed config from it.")
+
+
+def _lightning(document: Document, path: str, shown: str, given: Context) -> Read | None:
+    if "trategy" not in document.text:
+        return None
+    from dslint.frameworks.lightning import bare_strategy, strategy_of  # they build the config as for a program, and most files have none
+
+    trainers = (strategy_of(document, at, shown) for at in _mappings(document, ()))
+    for found in chain([bare_strategy(document, shown)], trainers):
+        if found is None:
+            continue
+        gathered = LoadedSetup(Setup(program=found.program), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
+        if given.facts.integration is None:
+            evidence = f"{found.given.where} selects Lightning's DeepSpeed strategy"
+            gathered.context = given.inferring(evidence, integration=Integration.LIGHTNING)
+        if found.ranks is not None and given.facts.world_size is None:
+            evidence = f"{found.ranks.shown} ({found.ranks.where})"
+            gathered.context = gathered.context.inferring(evidence, world_size=found.ranks.value)
+        if found.link is not None:
+            follow(gathered, found.link, path)
+        else:
+            gathered.config = found.config
+            gathered.setup = replace(gathered.setup, link=found.given, config=shown)
+        return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, "a Lightning config"))
+    return None
+
+
+def _whole(document: Document, path: str, shown: str, given: Context) -> Read | None:  # noqa: ARG001 - all readers have these arguments
+    """A file that is a config itself."""
+    kind, _ = detect_kind(document, named=False, templates=bool(document.problems))
+    return _config(document, shown, given) if kind is FileKind.DS_CONFIG else None
+
+
+def _config(document: Document, shown: str, given: Context) -> Read:
+    note = "a DeepSpeed config in YAML. DeepSpeed reads only JSON: the program must load this file and pass the dict."
+    gathered = LoadedSetup(Setup(config=shown), infer(document, given), document, {shown: document}, kinds={shown: FileKind.DS_CONFIG})
+    unknown = unknown_in(document)
+    return Read(FileKind.DS_CONFIG, document, [settle(gathered)], note, [unknown] if unknown else [])
+
+
+def _sections(document: Document, path: str, shown: str, given: Context) -> Read | None:
+    """Configs and links to configs in the sections of a file, as in files for Hydra and OmegaConf."""
+    setups: list[LoadedSetup] = []
+    unknown: list[NotJudged] = []
+    for at in _sections_in(document):
+        config = below(document, at)
+        link = given_at(document, shown, at, "", _value(document, at))
+        gathered = LoadedSetup(Setup(link=link), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
+        if config is not None:
+            gathered.config, gathered.setup = config, replace(gathered.setup, config=shown)
+            unknown += [one] if (one := unknown_in(config)) is not None else []
+        elif link is not None:
+            follow(gathered, link, path)
+        setups.append(settle(gathered))
+    setups += _hydra_groups(document, path, shown, given)
+    return Read(FileKind.TRAINING, document, setups, _said(setups[0], "a config of a program"), unknown) if setups else None
+
+
+def _sections_in(document: Document) -> list[Path]:
+    """The paths of sections that are a config, and of values that name one."""
+    found: list[Path] = []
+    for at in _mappings(document, ()):
+        if any(at[: len(other)] == other for other in found):
+            continue
+        node = document.lookup(at)
+        inner = node.value if isinstance(node, Member) else node
+        assert isinstance(inner, Mapping)
+        about = bool(at) and str(at[-1]).lower() in SECTIONS
+        if at and looks_like_config(inner, about=about):
+            found.append(at)
+            continue
+        for member in inner.members:
+            names_config = member.key.value.lower() in SECTIONS or (about and member.key.value in ("config", "config_file", "path"))
+            if names_config and isinstance(member.value, Scalar) and _is_file(member.value.value):
+                found.append((*at, member.key.value))
+    return found
+
+
+def _is_file(value: object) -> bool:
+    return isinstance(value, str) and value.endswith((".json", ".hjson", ".yaml", ".yml"))
+
+
+def _groups(document: Document) -> Iterator[tuple[Path, str, object]]:
+    """The config groups for DeepSpeed in the list of defaults of a file for Hydra: the place, the name and the selected option."""
+    root = document.root
+    defaults = root.get("defaults") if isinstance(root, Mapping) else None
+    for index, item in enumerate(defaults.value.items if defaults and isinstance(defaults.value, Sequence) else ()):
+        for member in item.members if isinstance(item, Mapping) else ():
+            group = member.key.value.partition("@")[0].removeprefix("override ").strip("/ ")
+            if group.rpartition("/")[2] in SECTIONS and isinstance(member.value, Scalar) and member.value.value is not None:
+                yield ("defaults", index, member.key.value), group, member.value.value
+
+
+def _hydra_groups(document: Document, path: str, shown: str, given: Context) -> Iterator[LoadedSetup]:
+    """The files of config groups for DeepSpeed that a file for Hydra selects: `defaults: [{deepspeed: zero2}]`."""
+    for at, group, option in _groups(document):
+        name = f"{group}/{str(option).removesuffix('.yaml')}.yaml"
+        linked = None if option is UNKNOWN else find(name, path)
+        link = given_at(document, shown, at, "", option)
+        try:
+            config = interpolated(parse_yaml(read(linked.path)), given.environment) if linked else None
+        except ReadError:
+            config = None
+        gathered = LoadedSetup(Setup(link=link), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
+        if linked is not None and config is not None and isinstance(config.root, Mapping):
+            gathered.documents[linked.shown] = config
+            gathered.config, gathered.setup = config, replace(gathered.setup, config=linked.shown)
+        elif link is not None and option is not UNKNOWN:
+            reason = f"the DeepSpeed config is the option {option} of the group {group}; there is no {name} next to this file."
+            gathered.reason = NotJudged(reason, link.range)
+        yield settle(gathered)
+
+
+def _mappings(document: Document, at: Path) -> Iterator[Path]:
+    """The paths of the mappings of a document, the outer ones first."""
+    pending: list[Path] = [at]
+    while pending:
+        here = pending.pop(0)
+        node = document.lookup(here)
+        inner = node.value if isinstance(node, Member) else node
+        if isinstance(inner, Mapping):
+            yield here
+            if len(here) < _DEEPEST:
+                names = dict.fromkeys(member.key.value for member in inner.members if not isinstance(member.value, Scalar))
+                pending += [(*here, name) for name in names]
+
+
+def _value(document: Document, at: Path) -> object:
+    node = document.lookup(at)
+    return node.value.value if isinstance(node, Member) and isinstance(node.value, Scalar) else None
+
+
+def _said(gathered: LoadedSetup, what: str) -> str:
+    """A sentence that names the file and its DeepSpeed config."""
+    setup = gathered.setup
+    if setup.made:
+        return f"{what}; Accelerate builds the DeepSpeed config from it."
+    if setup.link is None:
+        return f"{what} without a DeepSpeed config."
+    if setup.config == setup.link.path:
+        return f"{what}, with the DeepSpeed config in the same file."
+    if setup.link.value is UNKNOWN:
+        return f"{what}; DeepSpeed config: {setup.link.raw}, which is only known at run time."
+    if setup.config is not None:
+        return f"{what}; DeepSpeed config: {setup.config}."
+    where = "outside this project" if is_outside(str(setup.link.value), setup.link.path) else "not found"
+    return f"{what}; DeepSpeed config: {setup.link.value}, {where} and not checked."
