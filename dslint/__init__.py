@@ -8,8 +8,6 @@ model of the effective config. `dslint.guard(config, model=model)` checks a conf
 
 from __future__ import annotations
 
-import sys
-
 __version__ = "0.1.0"
 __distribution__ = "deepspeed-lint"  # by which its launcher knows the package
 
@@ -57,18 +55,3 @@ def __getattr__(name: str) -> object:
 def __dir__() -> list[str]:
     """The names of the API, which are imported on first use."""
     return sorted(__all__)
-
-
-class _Moved:
-    """Finds modules under the names that they had in earlier versions, once no module has the name."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> object:  # noqa: ARG004 - importlib's signature
-        if not name.startswith("dslint."):
-            return None
-        from dslint.moved import spec_of
-
-        return spec_of(name)
-
-
-sys.meta_path.append(_Moved)  # type: ignore[arg-type] # it has the method that counts

@@ -317,10 +317,3 @@ _BESIDE = {"training": "train.yaml", "accelerate": "accelerate.yaml", "program":
 def _unindented(text: str) -> str:
     first, _, rest = text.strip().partition("\n")
     return (first + "\n" + "\n".join(line.removeprefix("    ") for line in rest.split("\n"))).strip()
-
-
-def __getattr__(name: str) -> object:
-    """Names of earlier versions."""
-    from dslint.moved import moved_name
-
-    return moved_name(__name__, name)

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from dslint.config.arguments import DEFAULTS  # noqa: E402
 from dslint.config.context import Context  # noqa: E402
 from dslint.config.infer import infer  # noqa: E402
 from dslint.config.values import UNKNOWN  # noqa: E402
@@ -30,6 +29,7 @@ from dslint.diagnose.parse_log import read_error  # noqa: E402
 from dslint.diagnose.search import ANYTHING, Known, of_row  # noqa: E402
 from dslint.diagnostics import Diagnostic, Effect  # noqa: E402 - the checkout this script stands in
 from dslint.facts import NEWEST, Facts, Integration  # noqa: E402
+from dslint.job.arguments import DEFAULTS  # noqa: E402
 from dslint.lint.document import lint_document  # noqa: E402
 from dslint.registry.rules import loaded_rules  # noqa: E402
 from dslint.rule import Example, Rule, path_of  # noqa: E402

@@ -66,29 +66,15 @@ def inside(name: str, file: Path) -> set[str]:
 GRAPH = {name: inside(name, file) for name, file in FILES.items()}
 
 LAYERS = (
-    ("dslint.record", "dslint.diagnostics", "dslint.errors", "dslint.moved", "dslint.project"),
+    ("dslint.record", "dslint.diagnostics", "dslint.errors", "dslint.project"),
     ("dslint.source",),
     ("dslint.facts",),
     ("dslint.schemas",),
-    ("dslint.setups",),
+    ("dslint.job",),
     ("dslint.config",),
-    (
-        "dslint.setups.gather",
-        "dslint.setups.job",
-        "dslint.setups.launch_accelerate",
-        "dslint.setups.launched_by",
-        "dslint.setups.launches",
-        "dslint.setups.neox_files",
-        "dslint.setups.notebook",
-        "dslint.setups.only_config",
-        "dslint.setups.program_files",
-        "dslint.setups.program",
-        "dslint.setups.read",
-        "dslint.setups.script",
-        "dslint.setups.yaml",
-        "dslint.setups.unknown_config",
-        "dslint.setups.xtuner",
-    ),
+    ("dslint.evaluate",),
+    ("dslint.frameworks",),
+    ("dslint.setups",),
     ("dslint.rule", "dslint.memory"),
     ("dslint.rules",),
     ("dslint.registry",),
@@ -181,7 +167,7 @@ def test_a_plain_check_imports_nothing_heavy(tmp_path: Path, path: str, needed: 
     imported = imported_by_check(str(alone))
     assert "dslint.report.full" in imported
     assert (HEAVY | SLOW) & {name.split(".")[0] for name in imported} == needed
-    assert not [name for name in imported if name.startswith(("dslint.memory", "dslint.setups.model", "dslint.facts.model_config"))]
+    assert not [name for name in imported if name.startswith(("dslint.memory", "dslint.job.model", "dslint.facts.model_config"))]
 
 
 @pytest.mark.parametrize("path", [CLEAN, WITH_A_FIX])

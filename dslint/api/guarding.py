@@ -20,10 +20,10 @@ from dslint.api.checking import check_training_arguments, linted
 from dslint.api.given import Given, Source
 from dslint.api.results import ConfigError, Findings
 from dslint.api.subject import is_training_arguments, subject_of
-from dslint.config.arguments import SourcedValue
 from dslint.diagnostics import Diagnostic
 from dslint.facts import Integration
-from dslint.setups.model import Program, Setup
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Program, Setup
 
 PATIENCE = timedelta(seconds=20)
 """How long a rank waits for the decision of rank 0."""

@@ -6,11 +6,11 @@ import json
 import sys
 
 from dslint.cli.options import read_stdin, show_page, warn
-from dslint.config.arguments import Arguments
 from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_text
 from dslint.errors import UserError
 from dslint.evaluate.files import is_setup
+from dslint.job.arguments import Arguments
 from dslint.lint.discovery import shown
 from dslint.report.style import visible
 from dslint.settings import Finder

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dslint.config.policy import Policy
     from dslint.facts.calibration import Calibration
     from dslint.facts.checkpoint import CheckpointFacts
-    from dslint.setups.model import Setup
+    from dslint.job.model import Setup
 
 
 class Context(Record):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dslint.config.arguments import Arguments, SourcedValue
 from dslint.config.context import Context
 from dslint.config.values import Origin, Value
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.model_config import trained_part
+from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.model import Setup
 from dslint.schemas.trainer import FILLINGS, FROM_HIDDEN_SIZE, MIXED_PRECISION, ZEROS, Way
-from dslint.setups.model import Setup
 from dslint.source.unknown import UNKNOWN
 
 AT_LEAST_ONE = Release(5, 16, 0)

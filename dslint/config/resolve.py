@@ -21,10 +21,10 @@ from dslint.schemas.key_table import KEYS
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Where, dotted, path_of
 
 if TYPE_CHECKING:
-    from dslint.config.arguments import Arguments
     from dslint.config.policy import Policy
     from dslint.facts.checkpoint import CheckpointFacts
-    from dslint.setups.model import Setup
+    from dslint.job.arguments import Arguments
+    from dslint.job.model import Setup
 
 __all__ = ["UNKNOWN", "Config", "Origin", "Value", "Violation", "resolve"]
 

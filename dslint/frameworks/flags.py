@@ -11,9 +11,9 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from dslint.config.arguments import SourcedValue, as_read
 from dslint.evaluate.shell.written import in_script
-from dslint.frameworks.accelerate import AccelerateFile
+from dslint.job.accelerate import AccelerateFile
+from dslint.job.arguments import SourcedValue, as_read
 from dslint.source.tree import Document, Key, Mapping, Member, Path, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 

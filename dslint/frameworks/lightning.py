@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dslint.config.arguments import SourcedValue, given_at
 from dslint.evaluate.python.calls import Argument
 from dslint.evaluate.python.made import LIGHTNING_TRAINER, STRATEGY, of_name, of_strategy
 from dslint.evaluate.python.values import Opaque, Plain
 from dslint.evaluate.shell.written import in_script
-from dslint.setups.model import Program
+from dslint.job.arguments import SourcedValue, given_at
+from dslint.job.model import Program
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import below

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from dslint.config.arguments import DEFAULTS, Arguments, SourcedValue, in_short
-from dslint.frameworks.training import ARGUMENTS, TRAINER
-from dslint.setups.model import Setup
+from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue, in_short
+from dslint.job.model import Setup
+from dslint.job.training import ARGUMENTS, TRAINER
 from dslint.source.unknown import UNKNOWN
 
 LIVE = "<TrainingArguments>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dslint.config.arguments import Arguments, SourcedValue
+from dslint.job.arguments import Arguments, SourcedValue
 
 MEGATRON = "Megatron"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dslint.config.arguments import SourcedValue, given_at
 from dslint.evaluate.files import Linked
-from dslint.frameworks.accelerate import AccelerateFile, is_accelerate, read_accelerate
 from dslint.frameworks.built_in import built_in_accelerate
+from dslint.job.accelerate import AccelerateFile, is_accelerate, read_accelerate
+from dslint.job.arguments import SourcedValue, given_at
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Member, Scalar, plain
 from dslint.source.yaml_tree import parse_yaml

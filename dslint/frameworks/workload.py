@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from dslint.config.arguments import Arguments
 from dslint.frameworks.megatron import MEGATRON, megatron_model, megatron_options
-from dslint.frameworks.training import AXOLOTL, LLAMA_FACTORY, MODEL_ARGUMENTS, SWIFT, TRAINER, TRL
+from dslint.job.arguments import Arguments
+from dslint.job.training import AXOLOTL, LLAMA_FACTORY, MODEL_ARGUMENTS, SWIFT, TRAINER, TRL
 from dslint.source.unknown import UNKNOWN
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config.context import Context
+from dslint.job.model import Program, Setup
 from dslint.setups.gather import LoadedSetup
-from dslint.setups.model import Program, Setup
 from dslint.source.tree import Document, Mapping, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 

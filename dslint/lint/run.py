@@ -19,7 +19,7 @@ from dslint.source.ignores import IgnoreComments
 from dslint.source.tree import Document, Span, dotted, path_of
 
 if TYPE_CHECKING:
-    from dslint.config.arguments import SourcedValue
+    from dslint.job.arguments import SourcedValue
 
 IGNORES = "ignores"
 """What a rule watches that checks the ignore comments of a file. It runs with the suppression of findings, not with the other rules."""

@@ -11,13 +11,13 @@ from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.evaluate.files import concerns_deepspeed
 from dslint.facts import Facts
+from dslint.job.model import Setup
 from dslint.lint.completed import completed_files
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 from dslint.rule import RuleInfo
 from dslint.setups.gather import LoadedSetup, Read, reasons_of
-from dslint.setups.model import Setup
 from dslint.setups.read import read_setups
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from dslint.config.arguments import Arguments
 from dslint.config.context import Context
 from dslint.facts.model_config import describe
 from dslint.frameworks.workload import Told, told_by
+from dslint.job.arguments import Arguments
 
 _FLAGS = {"length": "seq-len", "checkpoint_every": "checkpoint", "eager": "eager-attention", "expandable": "expandable-segments"}
 """Options with a flag of another name."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config, resolve
-from dslint.config.arguments import Arguments, SourcedValue
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.lint.results import FileResult
 from dslint.record import Record
 from dslint.server.checking import Checked

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
-from dslint.config.arguments import SourcedValue
 from dslint.config.detect import FileKind
+from dslint.job.arguments import SourcedValue
 from dslint.server.checking import Checked
 from dslint.server.files import uri_of
 from dslint.server.inside import Training

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from os.path import basename
 from typing import NamedTuple
 
-from dslint.config.arguments import LISTS, SourcedValue, as_read
 from dslint.diagnostics import Range
 from dslint.evaluate.shell.pieces import Piece, Text, key, known, place_of
 from dslint.evaluate.shell.script import Script
 from dslint.evaluate.shell.state import Launched
-from dslint.frameworks.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD, XTUNER
+from dslint.job.arguments import LISTS, SourcedValue, as_read
+from dslint.job.model import Launch
+from dslint.job.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD, XTUNER
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit
-from dslint.setups.model import Launch
 from dslint.setups.ranks import COUNTS, VISIBLE, framework_launch, launch_of, number_of
 from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
-from dslint.config.arguments import Arguments, SourcedValue, given_at
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
@@ -13,11 +12,12 @@ from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, is_elsewhere, is_outside
 from dslint.facts import Facts, Integration
 from dslint.facts.model_config import ModelConfig, ModelError, load_model
-from dslint.frameworks.accelerate import made_by
 from dslint.frameworks.built_in import FRAMEWORK, built_in
-from dslint.frameworks.training import MODEL_ARGUMENTS
+from dslint.job.accelerate import made_by
+from dslint.job.arguments import Arguments, SourcedValue, given_at
+from dslint.job.model import Setup
+from dslint.job.training import MODEL_ARGUMENTS
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.model import Setup
 from dslint.setups.project import project_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError

@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from dslint.config.arguments import SourcedValue, in_short
 from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.shell.pieces import Text, known
-from dslint.setups.model import Launch, Setup
+from dslint.job.arguments import SourcedValue, in_short
+from dslint.job.model import Launch, Setup
 from dslint.source.integers import integer
 from dslint.source.read import ReadError, read
 

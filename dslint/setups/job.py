@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from dslint.config.arguments import SourcedValue
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
@@ -15,10 +14,11 @@ from dslint.evaluate.shell.pieces import Piece, Source, Text, place_of
 from dslint.evaluate.shell.script import Script, run_words
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import JobSize, Setup
 from dslint.setups.gather import LoadedSetup, Read, settle
 from dslint.setups.job_ranks import size_of
 from dslint.setups.limits import container_limit
-from dslint.setups.model import JobSize, Setup
 from dslint.setups.script import not_read, read_launches
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence, Span

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from dataclasses import replace
 
-from dslint.config.arguments import SourcedValue
 from dslint.evaluate.shell.pieces import Source
-from dslint.setups.model import JobSize, Launch
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import JobSize, Launch
 from dslint.setups.ranks import SELECTING
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
-from dslint.config.arguments import Arguments, SourcedValue
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
@@ -16,12 +15,13 @@ from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.flags import configs_of_flags, cpu_optimizer
 from dslint.frameworks.megatron import megatron_arguments
-from dslint.frameworks.training import TRL, XTUNER, framework_of, read_training
+from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.model import Program, Setup
+from dslint.job.training import TRL, XTUNER, framework_of, read_training
 from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes, training_flags
 from dslint.setups.gather import LoadedSetup, follow, follow_training, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.model import Program, Setup
 from dslint.setups.neox_files import read_deepy
 from dslint.setups.program import gather_call, way_of
 from dslint.setups.project import project_of

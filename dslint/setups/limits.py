@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dslint.config.arguments import SourcedValue
 from dslint.evaluate.shell.pieces import Source
 from dslint.evaluate.shell.script import Script, gpus_per_node
+from dslint.job.arguments import SourcedValue
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 from dslint.source.tree import Mapping, Scalar

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from dslint.config.arguments import SourcedValue, in_short
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked
 from dslint.facts import Integration
 from dslint.frameworks.gpt_neox import config_of, is_neox, parallel_sizes
+from dslint.job.arguments import SourcedValue, in_short
+from dslint.job.model import Launch, Setup
 from dslint.setups.command import Command
 from dslint.setups.gather import LoadedSetup, settle, what_to_pass
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.model import Launch, Setup
 from dslint.setups.unknown_config import beside
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span

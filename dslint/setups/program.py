@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dslint.config.arguments import SourcedValue
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
@@ -13,8 +12,9 @@ from dslint.evaluate.python.notes import Call, Unread
 from dslint.evaluate.python.read import PythonFile, read_python
 from dslint.evaluate.python.values import COMPUTED
 from dslint.facts import Integration, PassedAs
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Setup
 from dslint.setups.gather import LoadedSetup, Read, follow, settle
-from dslint.setups.model import Setup
 from dslint.source.tree import Document
 
 CHECK_LAUNCH = "Check the launch script, or the config itself."

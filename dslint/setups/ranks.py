@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dslint.config.arguments import SourcedValue
 from dslint.evaluate.shell.script import Script, gpus_per_node
-from dslint.frameworks.training import LLAMA_FACTORY, SWIFT, XTUNER
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Launch
+from dslint.job.training import LLAMA_FACTORY, SWIFT, XTUNER
 from dslint.setups.limits import slurm_limit
-from dslint.setups.model import Launch
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from dslint.config.arguments import SourcedValue, in_short
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
 from dslint.evaluate.python import PythonFile
-from dslint.frameworks.training import LLAMA_FACTORY, TRL
+from dslint.job.arguments import SourcedValue, in_short
+from dslint.job.training import LLAMA_FACTORY, TRL
 from dslint.setups.command import CLI, CONFIG_FLAGS, Command
 from dslint.setups.gather import what_to_pass
 from dslint.source.unknown import UNKNOWN

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dslint.config.arguments import SourcedValue
 from dslint.diagnostics import NotJudged
 from dslint.facts import Integration, PassedAs
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Program
 from dslint.setups.gather import LoadedSetup
-from dslint.setups.model import Program
 from dslint.source.tree import Document, Mapping, Member, Node, Scalar
 from dslint.source.unknown import UNKNOWN
 

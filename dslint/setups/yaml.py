@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from dslint.config.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.config.context import Context
 from dslint.config.detect import FileKind, detect_kind, looks_like_config
 from dslint.config.infer import infer
@@ -15,13 +14,14 @@ from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
 from dslint.evaluate.placeholders import unknown_in
 from dslint.facts import Integration
-from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.frameworks.gpt_neox import is_neox
-from dslint.frameworks.training import TRAINER, TRL, framework_of, read_training
 from dslint.frameworks.trl import accelerate_config, keys_for_launcher
+from dslint.job.accelerate import is_accelerate, is_accelerates_own, read_accelerate
+from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
+from dslint.job.model import Program, Setup
+from dslint.job.training import TRAINER, TRL, framework_of, read_training
 from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
-from dslint.setups.model import Program, Setup
 from dslint.setups.neox_files import setup_of
 from dslint.setups.project import project_of
 from dslint.source.read import ReadError, read

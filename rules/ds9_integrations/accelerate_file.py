@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Cause, Effect, Phase
-from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, MODES, TOP_KEYS
+from dslint.job.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, MODES, TOP_KEYS
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file

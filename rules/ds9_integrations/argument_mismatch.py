@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
-from dslint.config.arguments import Arguments
 from dslint.config.fill import Filled, from_arguments
 from dslint.diagnostics import Effect, Phase, Related, Severity
 from dslint.facts import Integration
-from dslint.frameworks.training import TRAINER, TRL
+from dslint.job.arguments import Arguments
+from dslint.job.training import TRAINER, TRL
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments

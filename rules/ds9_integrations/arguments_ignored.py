@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.config.arguments import SourcedValue
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
+from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, TRAINER_SOURCE, trainer_arguments

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from dslint.config import Config
-from dslint.config.arguments import SourcedValue
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Release
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Launch
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
-from dslint.setups.model import Launch
 from dslint.source.integers import integer
 
 _RUNNER = "deepspeed/launcher/runner.py"

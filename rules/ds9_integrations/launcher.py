@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.config.arguments import SourcedValue
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Launch, Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
 from dslint.rules.helpers.loaders import accelerate_file
-from dslint.setups.model import Launch, Setup
 
 _TWO_MACHINES = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 2\n"

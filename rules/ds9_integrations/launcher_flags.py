@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.config.arguments import SourcedValue
 from dslint.diagnostics import Effect, Phase
+from dslint.job.arguments import SourcedValue
+from dslint.job.model import Launch
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
-from dslint.setups.model import Launch
 
 _TRAIN = "train.py --deepspeed_config ds_config.json\n"
 

@@ -18,12 +18,12 @@ from dslint.config.infer import infer
 from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Effect
 from dslint.facts import Facts, Integration, Release
+from dslint.job.model import Setup
 from dslint.lint.document import lint_document
 from dslint.lint.run import IGNORES
 from dslint.registry.rules import loaded_rules
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import Finding, Rule
-from dslint.setups.model import Setup
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Mapping
 from tests.rules.test_no_rule_fails import odd_config

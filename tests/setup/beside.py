@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dslint.config.arguments import given_at
 from dslint.config.context import Context
 from dslint.evaluate.python import read_python
 from dslint.evaluate.shell.script import read_script
-from dslint.frameworks.accelerate import read_accelerate
-from dslint.frameworks.training import TRAINER, framework_of, read_training
+from dslint.job.accelerate import read_accelerate
+from dslint.job.arguments import given_at
+from dslint.job.model import Setup
+from dslint.job.training import TRAINER, framework_of, read_training
 from dslint.rule import Example
 from dslint.setups.command import read_command
 from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.hostfile import with_hostfile
-from dslint.setups.model import Setup
 from dslint.source.parse import parse
 from dslint.source.yaml_tree import parse_yaml
 

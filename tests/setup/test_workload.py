@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from dslint.config.arguments import Arguments, SourcedValue, as_read
-from dslint.frameworks.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD
 from dslint.frameworks.workload import told_by
+from dslint.job.arguments import Arguments, SourcedValue, as_read
+from dslint.job.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD
 from tests.command import dslint
 
 

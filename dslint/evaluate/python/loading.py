@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from dslint.config.arguments import SourcedValue
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.given import unless_none
 from dslint.evaluate.python.notes import Facts
 from dslint.evaluate.python.values import Opaque, Plain
+from dslint.job.arguments import SourcedValue
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
 

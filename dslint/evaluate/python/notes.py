@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dslint.config.arguments import Arguments, SourcedValue
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.source.tree import Mapping, Span
 
 

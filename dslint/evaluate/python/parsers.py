@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dslint.config.arguments import as_read
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.files import json_file, yaml_file
@@ -26,7 +25,8 @@ from dslint.evaluate.python.values import (
     converted,
     soften,
 )
-from dslint.frameworks.training import ARGUMENTS
+from dslint.job.arguments import as_read
+from dslint.job.training import ARGUMENTS
 
 TRAINER_CLASSES = frozenset(
     "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()

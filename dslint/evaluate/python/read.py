@@ -7,7 +7,6 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 
-from dslint.config.arguments import Arguments, SourcedValue, in_short
 from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cells_of
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
@@ -17,7 +16,8 @@ from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
 from dslint.evaluate.python.values import Class, Flag, Library, Value
 from dslint.facts import Integration
-from dslint.setups.model import Program
+from dslint.job.arguments import Arguments, SourcedValue, in_short
+from dslint.job.model import Program
 from dslint.source.ranges import range_of
 from dslint.source.tree import Comment, Document, Mapping, Span
 from dslint.source.unknown import UNKNOWN

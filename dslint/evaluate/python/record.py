@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dslint.config.arguments import Arguments, SourcedValue, as_read, in_short
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.commands import RUN_COMMANDS, command_of
 from dslint.evaluate.python.evaluate import State
@@ -33,7 +32,8 @@ from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid,
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.python.values import COMPUTED, Entry, Function, Object, Opaque, Plain, Table, Value
-from dslint.frameworks.training import ARGUMENTS, TRAINER, WORKLOAD
+from dslint.job.arguments import Arguments, SourcedValue, as_read, in_short
+from dslint.job.training import ARGUMENTS, TRAINER, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Span

@@ -11,9 +11,9 @@ from dslint.evaluate.shell.pieces import Text, key
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from dslint.config.arguments import SourcedValue
     from dslint.evaluate.shell.syntax import Chunk
-    from dslint.setups.model import JobSize
+    from dslint.job.arguments import SourcedValue
+    from dslint.job.model import JobSize
 
 Value: TypeAlias = Text | list[Text] | None
 """The value of a variable: a text, an array, or None if it is unknown."""

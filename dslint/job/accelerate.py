@@ -6,7 +6,7 @@ from collections.abc import Mapping as Table
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.config.arguments import Arguments, SourcedValue, given_at
+from dslint.job.arguments import Arguments, SourcedValue, given_at
 from dslint.schemas.recognition import ACCELERATE_KEYS
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
 from dslint.source.unknown import UNKNOWN
@@ -257,7 +257,7 @@ class _Made:
 
 def _converted(node: Scalar) -> Scalar:
     """A value as Accelerate reads it back from the environment: a number in quotes is a number. DS916 reports what cannot be read."""
-    from dslint.config.arguments import as_read
+    from dslint.job.arguments import as_read
 
     if not isinstance(node.value, str) or node.value in ("auto", "cpu", "nvme", "none", "true", "false"):
         return node

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dslint.config.arguments import Arguments, SourcedValue
-from dslint.frameworks.accelerate import AccelerateFile
+from dslint.job.accelerate import AccelerateFile
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.source.integers import integer
 from dslint.source.tree import Document
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dslint.config.arguments import LISTS, Arguments, SourcedValue, given_at
+from dslint.job.arguments import LISTS, Arguments, SourcedValue, given_at
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import TELLING_KEYS, TRAINER_KEYS
 from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence, plain
