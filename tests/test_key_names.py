@@ -21,7 +21,10 @@ ABOUT_DEEPSPEED = {
     "probe": "runs DeepSpeed's engine, and takes what writes files or needs other machines out of the config",
     "starter": "writes a config",
     "diagnose": "reads what DeepSpeed, launchers and libraries print, and computes what the engine holds",
-    "setup": "reads what launchers, loaders and programs write: arguments and fields of theirs have the names of keys",
+    "evaluate": "reads what launchers, loaders and programs write: arguments and fields of theirs have the names of keys",
+    "frameworks": "reads what launchers, loaders and programs write: arguments and fields of theirs have the names of keys",
+    "job": "reads what launchers, loaders and programs write: arguments and fields of theirs have the names of keys",
+    "setups": "reads what launchers, loaders and programs write: arguments and fields of theirs have the names of keys",
 }
 """Packages that are about DeepSpeed itself, with the reason."""
 
