@@ -14,7 +14,7 @@ A different project, a linter for datasets of speech, has the name dslint on pac
 
 
 def main() -> None:
-    """The console script `dslint`. Exits with 2 if the package is another project's."""
+    """The console scripts `dslint` and `deepspeed-lint`. Exits with 2 if the package is another project's."""
     import dslint
 
     if getattr(dslint, "__distribution__", None) == "deepspeed-lint":

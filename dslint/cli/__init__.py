@@ -11,6 +11,7 @@ import click
 
 from dslint import __version__
 from dslint.errors import TRACEBACK, UserError
+from dslint.project import DISTRIBUTION
 
 COMMANDS = {
     "check": "Find mistakes in DeepSpeed configs.",
@@ -111,7 +112,7 @@ def main() -> None:
     """The console script. Output is UTF-8; an interrupt exits with 130 and a closed pipe with 141, without a traceback."""
     _open_streams()
     try:
-        code = cli.main(prog_name="dslint", standalone_mode=False)
+        code = cli.main(prog_name=_program(), standalone_mode=False)
     except click.ClickException as error:
         from dslint.report.style import printable, visible
 
@@ -140,6 +141,12 @@ def main() -> None:
         _defect(error)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _program() -> str:
+    """The name to show in usage lines: the one that the user ran. With `uvx deepspeed-lint` there is no command `dslint`."""
+    started = os.path.basename(sys.argv[0]).removesuffix(".exe")  # noqa: PTH119 - pathlib is slow to import
+    return DISTRIBUTION if started == DISTRIBUTION else "dslint"
 
 
 def _open_streams() -> None:

@@ -15,7 +15,7 @@ from typing import TextIO
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, printable, visible
-from dslint.report.words import COLORS
+from dslint.report.words import COLORS, page_of
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:
@@ -38,7 +38,7 @@ def _about_file(file: FileResult, severity: Severity, sentence: str, style: Styl
 
 def _diagnostic(diagnostic: Diagnostic, style: Style) -> str:
     place = f"{diagnostic.range.start.line}:{diagnostic.range.start.column}" if diagnostic.range else "1:1"
-    loud = f"{_painted(diagnostic.severity, style)} {style.paint(diagnostic.code, 'bold')}"
+    loud = f"{_painted(diagnostic.severity, style)} {style.link(style.paint(diagnostic.code, 'bold'), page_of(diagnostic))}"
     return f"{_one_line(diagnostic.path)}:{place}: {loud} [{_one_line(diagnostic.name)}] {_one_line(diagnostic.message)}"
 
 

@@ -20,6 +20,7 @@ from dslint.report.words import (
     inferred_facts,
     listed,
     location,
+    page_of,
     reasons,
     skipped_rules,
     verdict,
@@ -64,7 +65,7 @@ def _sentence(path: str, sentence: str, severity: Severity, style: Style) -> lis
 
 def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], others: tuple[Diagnostic, ...], style: Style) -> list[str]:
     color = COLORS[diagnostic.severity]
-    head = style.paint(f"{diagnostic.severity.value}[{diagnostic.code}]", color, "bold")
+    head = style.link(style.paint(f"{diagnostic.severity.value}[{diagnostic.code}]", color, "bold"), page_of(diagnostic))
     lines = [f"{head} {style.paint(visible(diagnostic.name), 'bold')}", *paragraphs(diagnostic.message, style.width)]
     gutter, excerpt = excerpts(diagnostic, documents, style)
     lines += excerpt

@@ -17,7 +17,7 @@ from dslint.lint.results import FileResult, Results
 from dslint.report.full import excerpts, remarks
 from dslint.report.html_memory import memory_table
 from dslint.report.style import Style, printable, visible, visible_lines
-from dslint.report.words import count, fixable, hidden, inferred_facts, skipped_rules, verdict
+from dslint.report.words import count, fixable, hidden, inferred_facts, page_of, skipped_rules, verdict
 from dslint.source.tree import Document
 
 COLUMNS = 100
@@ -154,11 +154,17 @@ def _finding(diagnostic: Diagnostic, documents: dict[str, Document]) -> Iterator
     severity, code, name = diagnostic.severity.value, _text(diagnostic.code), _text(diagnostic.name)
     file = _text(diagnostic.path)
     yield f'<article class="{severity}" data-severity="{severity}" data-rule="{code}" data-name="{name}" data-file="{file}">'
-    yield f'<h3><span class="severity">{severity}[{code}]</span> {name}</h3>\n<p>{_text(diagnostic.message)}</p>'
+    head = f"{severity}[{_linked(code, page_of(diagnostic))}]"
+    yield f'<h3><span class="severity">{head}</span> {name}</h3>\n<p>{_text(diagnostic.message)}</p>'
     _, lines = excerpts(diagnostic, documents, Style(color=False, width=COLUMNS))
     yield f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>\n<dl>'
-    yield from (f"<dt>{label}</dt><dd>{_text(text)}</dd>" for label, text in remarks(diagnostic, documents))
+    told = [*remarks(diagnostic, documents)]
+    yield from (f"<dt>{label}</dt><dd>{_linked(_text(text), page_of(diagnostic) if label == 'see' else None)}</dd>" for label, text in told)
     yield "</dl>\n</article>"
+
+
+def _linked(text: str, url: str | None) -> str:
+    return f'<a href="{escape(url)}">{text}</a>' if url else text
 
 
 def _not_judged(results: Results) -> Iterator[str]:

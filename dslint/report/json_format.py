@@ -14,6 +14,7 @@
         "path", "code", "name",
         "severity",               "error", "warning", "info"
         "effect",                 "crash", "silent", "ignored", "memory", "slow", "advice"
+        "certain",                whether files and facts prove that this happens; false: it may
         "phase",                  "load", "parse", "initialize", "step", "save", "resume" if the effect is "crash", else null
         "message", "help", "url",
         "pointer",                RFC 6901: "/zero_optimization/offload_param"
@@ -151,6 +152,7 @@ def _diagnostic(diagnostic: Diagnostic, document: Document | None, fingerprint: 
         "name": diagnostic.name,
         "severity": diagnostic.severity.value,
         "effect": diagnostic.effect.value,
+        "certain": diagnostic.certain,
         "phase": diagnostic.phase.value if diagnostic.phase else None,
         "message": diagnostic.message,
         "help": diagnostic.help,

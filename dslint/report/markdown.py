@@ -13,7 +13,7 @@ from typing import NamedTuple, TextIO
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, clipped, visible, visible_lines
-from dslint.report.words import count, hidden, inferred_facts, skipped_rules, verdict
+from dslint.report.words import count, hidden, inferred_facts, page_of, skipped_rules, verdict
 
 LIMIT = 1_000_000
 """The most bytes to write: the 1 MiB of a step summary, less some room for other output of the step."""
@@ -56,14 +56,20 @@ def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 
 
 def _rows(file: FileResult) -> Iterator[Row]:
     if file.error is not None:
-        yield _row("", Severity.ERROR, file.kind, [file.error])
+        yield _row("", Severity.ERROR, escaped(file.kind), [file.error])
     for diagnostic in file.diagnostics:
-        yield _row(_line_and_column(diagnostic), diagnostic.severity, diagnostic.code, [diagnostic.message, diagnostic.help])
+        yield _row(_line_and_column(diagnostic), diagnostic.severity, _code(diagnostic), [diagnostic.message, diagnostic.help])
 
 
 def _row(place: str, severity: Severity, code: str, parts: Iterable[str | None]) -> Row:
     finding = "<br>".join(escaped(part) for part in parts if part)
-    return Row(severity, f"| {place} | {severity.value} | {escaped(code)} | {finding} |\n")
+    return Row(severity, f"| {place} | {severity.value} | {code} | {finding} |\n")
+
+
+def _code(diagnostic: Diagnostic) -> str:
+    """The code of a rule, as a link to its page if the site has an address."""
+    page = page_of(diagnostic)
+    return f"[{escaped(diagnostic.code)}]({page})" if page else escaped(diagnostic.code)
 
 
 def _line_and_column(diagnostic: Diagnostic) -> str:

@@ -8,6 +8,7 @@ from itertools import groupby
 from dslint.config.context import Context
 from dslint.facts import NOT_NEEDED, Facts
 from dslint.facts.gpus import in_words
+from dslint.project import rule_url
 from dslint.report.style import Style, columns, wrap
 from dslint.report.words import COLORS, consequence, flag, listed, option
 from dslint.rule import Example, Rule, RuleInfo
@@ -38,7 +39,8 @@ def render(rule: Rule, *, color: bool, width: int) -> str:
         blocks.append(wrap(f"Requires {listed(flag(fact) for fact in rule.needs)}; otherwise the rule is skipped.", width))
     if rule.references:
         blocks.append([style.paint("References:", "bold"), *("  " + reference for reference in rule.references)])
-    blocks.append([f"Source: {source_of(rule)}"])
+    page = rule_url(rule.code) if rule.module.startswith("dslint.rules.") else None
+    blocks.append([*([f"Page: {page}"] if page else []), f"Source: {source_of(rule)}"])
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dslint import project
+
 ANSI = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 
 TAB = "    "
@@ -25,6 +27,10 @@ class Style:
             return text
         return f"\x1b[{';'.join(ANSI[name] for name in names)}m{text}\x1b[0m"
 
+    def link(self, text: str, url: str | None) -> str:
+        """The text as a link to a page of the site, for terminals that open links (OSC 8; others show the text alone)."""
+        return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\" if self.color and url else text
+
 
 def is_plain(text: str) -> bool:
     """Whether every character is printable ASCII, and so safe and one column wide."""
@@ -41,14 +47,16 @@ def visible(text: str) -> str:
 def printable(text: str, *, color: bool = False) -> str:
     """A whole page as it may reach a terminal or the log of a CI job: every page passes here before it is printed.
 
-    Control characters that a name or a value brought along become visible; the line ends and, with `color`, the colours of the page stay.
+    Control characters that a name or a value brought along become visible; the line ends and, with `color`, the colours of the page and its
+    links to the site stay.
     No line is a command of a CI runner: GitHub obeys lines that begin with `::`, and it and Azure Pipelines obey `##[...]` and `##vso[...]`
     anywhere in a line.
     """
     if color:
         import re  # slow to import, and a page without colours needs none of it
 
-        pieces = re.split(r"(\x1b\[[\d;]*m)", text)
+        site = re.escape(project.SITE) + r"[\w/.#-]*" if project.SITE else ""
+        pieces = re.split(rf"(\x1b\[[\d;]*m|\x1b\]8;;(?:{site})?\x1b\\)", text)
         text = "".join(piece if index % 2 else _lines(piece) for index, piece in enumerate(pieces))
     else:
         text = _lines(text)

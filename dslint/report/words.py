@@ -8,6 +8,7 @@ from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severit
 from dslint.facts import Facts
 from dslint.facts.find_release import NO_EVIDENCE, TOO_OLD
 from dslint.lint.results import Results, Suppressed, SuppressedBy
+from dslint.project import rule_url
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
 
@@ -109,6 +110,11 @@ def said(diagnostic: Diagnostic) -> list[str]:
         diagnostic.url,
     ]
     return [part for part in parts if part]
+
+
+def page_of(diagnostic: Diagnostic) -> str | None:
+    """The page of the finding's rule, if it is one of the site: an address that is safe in a link."""
+    return diagnostic.url if diagnostic.url and diagnostic.url == rule_url(diagnostic.code) else None
 
 
 def location(diagnostic: Diagnostic) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -15,7 +16,9 @@ from click.testing import CliRunner
 import dslint
 from dslint import project
 from dslint.cli import cli
+from dslint.report.style import Style, printable
 from dslint.schemas.export import json_schema
+from dslint.settings.table import FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -65,15 +68,51 @@ def test_the_launcher_starts_dslint() -> None:
     assert done.stdout.startswith("dslint ")
 
 
-def test_an_address_leads_to_pages_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("address", ["", SITE], ids=["without", "with"])
+def test_an_address_leads_to_pages_everywhere(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every format that can carry the page of a rule carries it; Code Quality has no place for one."""
     config = tmp_path / "ds_config.json"
     config.write_text('{"train_micro_batch_size_per_gpu": 4, "elasticity": {}}', encoding="utf-8")
-    for address in ("", SITE):
-        monkeypatch.setattr(project, "SITE", address)
-        sarif = CliRunner().invoke(cli, ["check", str(config), "--output-format", "sarif"]).stdout
-        assert (f'"{SITE}/rules/DS109.html"' in sarif) == bool(address)
-        assert ('"informationUri"' in sarif) == bool(address)
-        assert json_schema()["$id"].startswith(address or "urn:dslint:")
+    monkeypatch.setattr(project, "SITE", address)
+    page = f"{SITE}/rules/DS109.html"
+    for form in [*FORMATS, "terminal"]:
+        options = ["--output-format", "concise", "--color", "always"] if form == "terminal" else ["--output-format", form]
+        written = CliRunner().invoke(cli, ["check", str(config), *options]).stdout
+        assert (page in written) == (bool(address) and form not in ("gitlab", "concise")), form
+    assert ("/rules/DS109.html" in CliRunner().invoke(cli, ["rule", "DS109"]).stdout) == bool(address)
+    sarif = json.loads(CliRunner().invoke(cli, ["check", str(config), "--output-format", "sarif"]).stdout)["runs"][0]["tool"]["driver"]
+    assert sarif.get("informationUri", "") == address
+    assert [rule.get("helpUri") for rule in sarif["rules"] if rule["id"] == "DS109"] == [page if address else None]
+    assert json_schema()["$id"].startswith(address or "urn:dslint:")
+
+
+def test_only_links_to_the_site_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "SITE", SITE)
+    link = Style(color=True, width=80).link("DS109", f"{SITE}/rules/DS109.html")
+    assert printable(link, color=True) == link
+    assert "\x1b" not in printable(link)
+    assert "\x1b" not in printable("\x1b]8;;https://elsewhere.example\x1b\\x", color=True).replace("\x1b]8;;\x1b\\", "")
+
+
+def test_both_commands_start_it() -> None:
+    scripts = PYPROJECT["project"]["scripts"]
+    assert scripts == {"dslint": "deepspeed_lint:main", project.DISTRIBUTION: "deepspeed_lint:main"}
+
+
+def test_the_command_of_the_distribution_names_itself(tmp_path: Path) -> None:
+    """With `uvx deepspeed-lint` there is no command `dslint` to name in a usage line."""
+    for name in ("dslint", "deepspeed-lint"):
+        (tmp_path / name).write_text("from deepspeed_lint import main\nmain()\n", encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, str(tmp_path / name), "check", "--nope"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith(f"Usage: {name} check ")
 
 
 def test_no_address_is_written_anywhere_else() -> None:
