@@ -28,7 +28,7 @@ class Style:
         return f"\x1b[{';'.join(ANSI[name] for name in names)}m{text}\x1b[0m"
 
     def link(self, text: str, url: str | None) -> str:
-        """The text as a link to a page of the site, for terminals that open links (OSC 8; others show the text alone)."""
+        """The text as a link to a page of the site, for terminals that open links (OSC 8; others show only the text)."""
         return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\" if self.color and url else text
 
 
