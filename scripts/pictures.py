@@ -62,7 +62,10 @@ class Picture(NamedTuple):
 PICTURES = (
     Picture("check", "check examples/misspelt.json --integration deepspeed"),
     Picture(
-        "estimate", "estimate examples/zero3.json --model llama-3-8b --world-size 16 --nodes 2 --gpu a100 --seq-len 4096 --checkpoint", 25
+        "estimate",
+        "estimate examples/zero3.json --model llama-3-8b --world-size 16 --nodes 2 --gpu a100 --sequence-length 4096 "
+        "--activation-checkpointing",
+        25,
     ),
     Picture("fit", "fit examples/zero3.json --model llama-3-8b --world-size 2 --gpu a100-40gb --host-memory 512GiB", 40),
     Picture("diagnose", "diagnose examples/logs/out-of-memory.log", 40),

@@ -21,7 +21,7 @@ RUN_WIDE = ("output-format", "baseline")
 @click.command(name="config", short_help="Print the active settings and their sources.")
 @click.argument("path", required=False, metavar="[FILE]", type=click.Path())
 @settings_options(*FACTS)
-@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The output format.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format.")
 @color_option
 def command(finder: Finder, path: str | None, output_format: str, color: str) -> None:
     """Print the active settings for FILE (default: for the working directory) and the source of each: a settings file, an environment

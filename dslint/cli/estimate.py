@@ -47,7 +47,7 @@ class LimitType(click.ParamType):  # type: ignore[type-arg] # older releases of 
 )
 @click.option("--sweep", "swept", metavar="NAME=VALUES", help="Compare several values: world-size=1..512, stage=0..3, micro-batch=1,2,4.")
 @click.option("--plot", metavar="FILE", help="Also write a chart to FILE.svg, FILE.png or FILE.html.")
-@click.option("--output-format", type=click.Choice(["table", "json"]), default="table", show_default=True, help="The output format.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format.")
 @color_option
 def command(
     path: str,
@@ -79,7 +79,7 @@ def command(
     if plot:
         _plot(results, plot, allowed or memory)
     if output_format == "json":
-        click.echo(estimate_page.as_json(results, config.facts, allowed))
+        click.echo(estimate_page.as_json(results, config.facts, allowed or memory))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
         show_page(estimate_page.page(results, config.facts, allowed or memory, style), color=style.color)

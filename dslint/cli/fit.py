@@ -51,7 +51,7 @@ class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click
     help="The bandwidth between the GPUs of a machine.  [default: 200GB/s for GPUs with NVLink, else that of --pcie]",
 )
 @click.option("--nvme", type=Rate(), default="6GB/s", show_default=True, help="The bandwidth of a machine's NVMe disks.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format.")
 @color_option
 def command(
     path: str,

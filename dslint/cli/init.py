@@ -35,7 +35,9 @@ from dslint.starter.text import as_hjson, as_json
 @click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b).")
 @click.option("--params", type=Number(), help="The number of parameters, such as 7B, instead of --model.")
 @click.option("--stage", type=click.IntRange(0, 3), help="The ZeRO stage.  [default: the fastest one at which the model fits]")
-@click.option("--seq-len", "length", type=click.IntRange(min=1), metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]")
+@click.option(
+    "--sequence-length", "length", type=click.IntRange(min=1), metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]"
+)
 @click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The micro batch size.  [default: the largest that fits]")
 @click.option("--lora-rank", type=click.IntRange(min=1), metavar="N", help="Train only LoRA adapters, of this rank.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")

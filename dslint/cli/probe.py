@@ -105,7 +105,7 @@ class Output:
 )
 @click.option("--plot", metavar="FILE", help="Write a chart of memory over time to FILE.svg or FILE.png.")
 @click.option("--snapshot", metavar="FILE.pickle", help="On a GPU: write PyTorch's memory snapshot for pytorch.org/memory_viz.")
-@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format.")
 @color_option
 def command(
     path: str | None, finder: Finder, output_format: str, color: str, plot: str | None, calibration: str | None, **given: Any

@@ -21,7 +21,7 @@ from dslint.settings.table import FACTS
 @settings_options(*FACTS)
 @click.option("--all", "everything", is_flag=True, help="Print every key, including unused defaults.")
 @click.option(
-    "--output-format", type=click.Choice(["table", "json", "config"]), default="table", show_default=True, help="The output format."
+    "--output-format", type=click.Choice(["text", "json", "config"]), default="text", show_default=True, help="The output format."
 )
 @color_option
 def command(path: str, finder: Finder, everything: bool, output_format: str, color: str) -> None:  # noqa: FBT001 - click passes it by name

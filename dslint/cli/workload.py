@@ -99,11 +99,11 @@ _OPTIONS = (
         "--vllm-share", type=click.FloatRange(0, 1), metavar="X", help="The share of the GPU that a colocated vLLM reserves, such as 0.3."
     ),
     click.option("--vllm-sleeps", is_flag=True, help="The colocated vLLM frees its memory while the model is trained (sleep mode)."),
-    click.option("--seq-len", "length", type=_POSITIVE, metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]"),
+    click.option("--sequence-length", "length", type=_POSITIVE, metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]"),
     click.option("--micro-batch", type=_POSITIVE, metavar="N", help="The micro batch size, if the config does not set it."),
     click.option("--accumulation", type=_POSITIVE, metavar="N", help="The gradient accumulation steps, if the config does not set them."),
     click.option(
-        "--checkpoint",
+        "--activation-checkpointing",
         "checkpoint_every",
         is_flag=False,
         flag_value=1,

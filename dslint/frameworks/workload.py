@@ -274,5 +274,5 @@ def _notes(arguments: Arguments) -> list[str]:
     if any(_on(arguments, name) for name in _PACKING):
         notes.append("samples are packed: every sample has the full length")
     elif any(name in arguments for name in LENGTHS):
-        notes.append("--seq-len is a limit: the estimate is for samples of this length, and shorter ones need less")
+        notes.append("--sequence-length is a limit: the estimate is for samples of this length, and shorter ones need less")
     return notes

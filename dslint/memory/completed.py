@@ -10,7 +10,12 @@ from dslint.facts.model_config import describe
 from dslint.frameworks.workload import Told, told_by
 from dslint.job.arguments import Arguments
 
-_FLAGS = {"length": "seq-len", "checkpoint_every": "checkpoint", "eager": "eager-attention", "expandable": "expandable-segments"}
+_FLAGS = {
+    "length": "sequence-length",
+    "checkpoint_every": "activation-checkpointing",
+    "eager": "eager-attention",
+    "expandable": "expandable-segments",
+}
 """Options with a flag of another name."""
 
 

@@ -80,11 +80,6 @@ def evaluation(model: Model, plan: Plan, steady: Moment, gathered: int) -> Momen
     return Moment(sum(parts.values()), parts)
 
 
-def may_evaluate(model: Model, plan: Plan) -> bool:
-    """Whether an unmentioned evaluation could need more than training: it computes all logits, also with a fused loss."""
-    return bool(plan.workload.evaluation is None and plan.workload.loss_chunk and model.vocabulary)
-
-
 def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
     """Bytes of optimizer states per trained element. Muon uses Adam for everything except the matrices of blocks.
 

@@ -8,10 +8,10 @@ from enum import StrEnum
 from itertools import accumulate
 
 from dslint.memory.activations import Operations, dropout_of_adapters, operations
-from dslint.memory.engine import Run, evaluation, may_evaluate, optimizer_bytes, run, stepped_elements, unpartitioned
+from dslint.memory.engine import Run, optimizer_bytes, run, stepped_elements, unpartitioned
 from dslint.memory.host import Host, host_memory, host_range
 from dslint.memory.layout import Layout, lay_out
-from dslint.memory.ledger import ACTIVATIONS, BACKWARD, EVALUATION, FORWARD, GATHERED, INIT, LOGITS, PHASES, STEP, Moment
+from dslint.memory.ledger import ACTIVATIONS, BACKWARD, EVALUATION, FORWARD, GATHERED, INIT, LOGITS, STEP, TRAINING, Moment
 from dslint.memory.plan import Plan
 from dslint.memory.reasons import reasons
 from dslint.memory.shapes import Model
@@ -39,10 +39,11 @@ class Verdict(StrEnum):
 class Estimate:
     """The memory of one rank, the one that needs the most.
 
-    `steady` is the memory between steps and `peaks` the peak of each phase, in bytes of tensors. `tensors` is the range of the overall
-    peak, `reserved` what PyTorch's allocator reserves for it, and `device` what the process occupies, as nvidia-smi shows it; `full` is
-    expected of the process on a GPU that is nearly full. `host` is the rank's share of host memory. `unpartitioned` is what initialization
-    needs if the program does not build a stage-3 model under `zero.Init`; 0 if that is known.
+    `tensors`, `reserved`, `device` and `full` are those of training; an evaluation between two steps is apart (`evaluating`). `steady` is
+    the memory between steps and `peaks` the peak of each phase, in bytes of tensors. `tensors` is the range of the overall peak,
+    `reserved` what PyTorch's allocator reserves for it, and `device` what the process occupies, as nvidia-smi shows it; `full` is
+    expected of the process on a GPU that is nearly full. `host` is the rank's share of host memory. `unpartitioned` is what
+    initialization needs if the program does not build a stage-3 model under `zero.Init`; 0 if that is known.
     """
 
     model: Model
@@ -62,12 +63,12 @@ class Estimate:
 
     @property
     def phase(self) -> str:
-        """The phase of the peak."""
-        return max((phase for phase in PHASES if phase in self.peaks), key=lambda phase: self.peaks[phase].total)
+        """The phase of the peak of training."""
+        return max((phase for phase in TRAINING if phase in self.peaks), key=lambda phase: self.peaks[phase].total)
 
     @property
     def peak(self) -> Moment:
-        """The moment of the peak."""
+        """The moment of the peak of training."""
         return self.peaks[self.phase]
 
     @property
@@ -90,7 +91,16 @@ class Estimate:
         fits for certain only if the whole model does, as long as it is only assumed that the model is partitioned while it is built.
         """
         found = _verdict(Bounds(self.device.low, self.full, self.device.high), memory)
-        return Verdict.LIKELY if found is Verdict.FITS and self.unpartitioned > memory else found
+        return Verdict.LIKELY if found is Verdict.FITS and (self.unpartitioned > memory or self.evaluating > memory) else found
+
+    @property
+    def evaluating(self) -> int:
+        """Bytes that the process is expected to occupy during an evaluation on a GPU that is nearly full; 0 without one. Its samples are
+        as long as those of training: evaluations of shorter ones need less.
+        """
+        if EVALUATION not in self.peaks:
+            return 0
+        return round(self.peaks[EVALUATION].total * reserve(self.plan).full) + context(self.plan).expected
 
     def host_verdict(self, memory: int, *, loading: bool = True) -> Verdict:
         """Whether it fits in the host memory of a machine, in bytes, with or without what the ranks need to load the model."""
@@ -177,22 +187,21 @@ def _tensors(model: Model, plan: Plan, worst: Run, prepared: Operations) -> Boun
 
     def moment(sign: int) -> int:
         most = 0.0
-        for phase, peak in worst.peaks.items():
+        for phase in (name for name in TRAINING if name in worst.peaks):
+            peak = worst.peaks[phase]
             activations, logits, gathered = peak.parts[ACTIVATIONS], peak.parts[LOGITS], peak.parts[GATHERED]
             rest = peak.total - activations - logits - gathered
             doubt = rest * STATES_ERROR + gathered * GATHERED_ERROR + logits * LOGITS_ERROR + activations * error
             if plan.tensor > 1 and phase != INIT:
                 doubt = max(doubt, GUESSED_ERROR * (peak.total - worst.steady.total))
             total = peak.total + sign * doubt
-            if sign < 0 and phase not in (INIT, EVALUATION):
+            if sign < 0 and phase != INIT:
                 total -= prepared.output
             if sign > 0:
                 total += doubtful.get(phase, 0)
-            if sign > 0 and phase not in (INIT, FORWARD, EVALUATION):
+            if sign > 0 and phase not in (INIT, FORWARD):
                 total += prepared.returned - prepared.output + _masks(model, plan)
             most = max(most, total)
-        if sign > 0 and may_evaluate(model, plan):
-            most = max(most, evaluation(model, plan.but(evaluation=1), worst.steady, worst.peaks[FORWARD].parts[GATHERED]).total)
         return round(most)
 
     return Bounds(moment(-1), moment(0), round(unmodelled * moment(1)))
@@ -201,7 +210,7 @@ def _tensors(model: Model, plan: Plan, worst: Run, prepared: Operations) -> Boun
 def _doubtful_step(model: Model, plan: Plan, worst: Run, prepared: Operations) -> int:
     """Bytes that the step may need in addition; 0 if even then it is not the peak."""
     before = worst.peaks[STEP].total
-    if before + plan.doubtful_step_bytes * stepped_elements(plan, worst.layout) <= max(peak.total for peak in worst.peaks.values()):
+    if before + plan.doubtful_step_bytes * stepped_elements(plan, worst.layout) <= max(worst.peaks[phase].total for phase in TRAINING):
         return 0
     rank = worst.layout.start // worst.layout.part
     after = run(model, plan.but(step_bytes=plan.step_bytes + plan.doubtful_step_bytes), rank, prepared)

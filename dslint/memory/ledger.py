@@ -19,8 +19,11 @@ PARTS = (PARAMETERS, GRADIENTS, MASTER, OPTIMIZER, GATHERED, BUCKETS, ACTIVATION
 """The parts of the total, in the order in which they are shown."""
 
 INIT, FORWARD, BACKWARD, STEP, EVALUATION = "init", "forward", "backward", "step", "evaluate"
-PHASES = (INIT, FORWARD, BACKWARD, STEP, EVALUATION)
-"""The phases of a training, in order. Not every training evaluates."""
+TRAINING = (INIT, FORWARD, BACKWARD, STEP)
+"""The phases of a training, in order."""
+
+PHASES = (*TRAINING, EVALUATION)
+"""The phases, with the evaluation that not every training has."""
 
 
 class Moment(NamedTuple):

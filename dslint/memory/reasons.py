@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.facts.gpus import GIB
-from dslint.memory.engine import may_evaluate
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, context_in_logs, reserve, reserve_in_logs
@@ -40,11 +39,6 @@ def reasons(model: Model, plan: Plan) -> list[str]:
         )
     if plan.tensor > 1:
         found.append("tensor parallelism: 25 % of what a step allocates, either way; nothing was measured with it")
-    if may_evaluate(model, plan):
-        found.append(
-            "evaluation: the high figure includes one of one sample, with all its logits, because a fused loss applies only to training; "
-            "--eval-batch sets the number of samples, 0 means none"
-        )
     if plan.assumes_zero_init:
         size = plan.model_bytes * model.size / plan.tensor
         found.append(

@@ -85,9 +85,9 @@ def planned(
     if length is None:
         length = model.tokens or min(DEFAULT_LENGTH, model.positions or DEFAULT_LENGTH)
         if not model.tokens:
-            notes.append(f"--seq-len is {length:,} (default)")
+            notes.append(f"--sequence-length is {length:,} (default)")
     if said["checkpoint_every"] is None:
-        notes.append("the model does not use activation checkpointing (--checkpoint enables it)")
+        notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
     zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
     workload = Workload(
         length,
@@ -114,7 +114,7 @@ def planned(
     if said["pairs"]:
         plan = plan.but(unmodelled=(*plan.unmodelled, ("log-probabilities of pairs, and logits of a reference model", 0.15)))
     if length % plan.sequence:
-        raise PlanError(f"--seq-len {length} is not divisible by the sequence parallel size {plan.sequence}")
+        raise PlanError(f"--sequence-length {length} is not divisible by the sequence parallel size {plan.sequence}")
     if said["optimizer"]:
         notes += [note for note in plan.assumed if "optimizer" not in note]
         return plan.but(

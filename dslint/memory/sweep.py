@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.plan import Plan, PlanError
 
-NAMES = ("world-size", "stage", "micro-batch", "seq-len")
+NAMES = ("world-size", "stage", "micro-batch", "sequence-length")
 MOST = 1000
 """Points of a sweep."""
 
@@ -74,7 +74,7 @@ def _with(plan: Plan, name: str, value: int) -> Plan:
     if name == "micro-batch":
         return plan.but(micro_batch=value)
     if value % plan.sequence:
-        raise PlanError(f"--seq-len {value} is not divisible by the sequence parallel size {plan.sequence}")
+        raise PlanError(f"--sequence-length {value} is not divisible by the sequence parallel size {plan.sequence}")
     return plan.but(length=value)
 
 

@@ -38,8 +38,8 @@ def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Styl
     if isinstance(results, Sweep):
         return _sweep_page(results, limit, style)
     found = results
-    lines = [*_head(found, style), "", *_table(found, style), "", *_bars(found, limit, style), ""]
-    lines += [*_ranges(found, style), *_verdict(found, facts, limit, style), "", *_host(found, facts, style)]
+    lines = [*_answer(found, facts, limit, style), *_head(found, style), "", *_table(found, style), "", *_bars(found, limit, style), ""]
+    lines += [*_ranges(found, style), *_evaluation(found, limit, style), "", *_host(found, facts, style)]
     lines += _paragraphs("Accuracy", found.reasons, style)
     lines += _paragraphs("Assumptions", found.plan.assumed, style)
     return "\n".join(lines)
@@ -125,28 +125,29 @@ def _ranges(found: Estimate, style: Style) -> list[str]:
 
 
 MEANING = {
-    Verdict.FITS: "It fits in {room}: even {high} GiB would.",
-    Verdict.LIKELY: "It likely fits in {room}: about {expected} GiB on a GPU that is nearly full, but up to {high} GiB.",
-    Verdict.UNLIKELY: "It is unlikely to fit in {room}: about {expected} GiB on a GPU that is nearly full, at least {low} GiB.",
-    Verdict.NO: "It does not fit in {room}: it needs at least {low} GiB.",
+    Verdict.FITS: "Fits: {usual} of {room}, at most {high}.",
+    Verdict.LIKELY: "Likely fits: {usual} of {room}, {expected} on a nearly full GPU, but up to {high} GiB.",
+    Verdict.UNLIKELY: "Unlikely to fit: about {expected} GiB on a nearly full GPU of {room}, at least {low} GiB.",
+    Verdict.NO: "Does not fit: at least {low} of {room}.",
 }
 
 
 IF_PARTITIONED = (
-    "It fits in {room} if the model is partitioned while it is built (zero.Init): even {high} GiB would. Otherwise each rank holds the "
+    "Fits if the model is partitioned while it is built (zero.Init): {usual} of {room}, at most {high}. Otherwise each rank holds the "
     "whole model first, which may not fit. --zero-init or --no-zero-init says which."
 )
+
+UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {high}, but an evaluation may not fit."
 
 
 def verdict(found: Estimate, facts: Facts, limit: int) -> str:
     """Whether an estimate fits in a GPU, as a sentence."""
-    device = found.device
-    meaning = MEANING[found.verdict(limit)] if not _depends_on_zero_init(found, limit) else IF_PARTITIONED
-    return meaning.format(room=room(limit, facts), low=gib(device.low), expected=gib(found.full), high=gib(device.high))
-
-
-def _depends_on_zero_init(found: Estimate, limit: int) -> bool:
-    return found.verdict(limit) is Verdict.LIKELY and found.device.high <= limit
+    device, answer = found.device, found.verdict(limit)
+    meaning = MEANING[answer]
+    if answer is Verdict.LIKELY and device.high <= limit:  # training itself surely fits
+        meaning = UNLESS_EVALUATING if found.evaluating > limit else IF_PARTITIONED
+    sizes = {"usual": gib(device.expected), "low": gib(device.low), "expected": gib(found.full), "high": gib(device.high)}
+    return meaning.format(room=room(limit, facts), **sizes)
 
 
 def room(limit: int, facts: Facts) -> str:
@@ -154,11 +155,36 @@ def room(limit: int, facts: Facts) -> str:
     return f"{in_words(limit)} ({facts.gpu})" if facts.gpu and facts.gpu.memory == limit else in_words(limit)
 
 
-def _verdict(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
+def _answer(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
+    """What most people want to know, first: whether it fits, or how much it needs if there is nothing to compare with."""
+    device = found.device
     if limit is None:
+        words, hue = f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)}).", ("bold",)
+    else:
+        words = verdict(found, facts, limit)
+        hue = ("bold",) if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY) else ("red", "bold")
+    return [*(style.paint(line, *hue) for line in wrap(words, style.width)), *_host_answer(found, facts, style), ""]
+
+
+def _host_answer(found: Estimate, facts: Facts, style: Style) -> list[str]:
+    """Host memory, if it may not suffice."""
+    if facts.host_memory is None or found.host_verdict(facts.host_memory) is Verdict.FITS:
         return []
-    hue = ("bold",) if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY) else ("red", "bold")
-    return ["", *(style.paint(line, *hue) for line in wrap(verdict(found, facts, limit), style.width))]
+    words = f"Host memory of a machine, {in_words(facts.host_memory)}: {HOST_MEANING[found.host_verdict(facts.host_memory)]}."
+    return [style.paint(line, "bold") for line in wrap(words, style.width)]
+
+
+def _evaluation(found: Estimate, limit: int | None, style: Style) -> list[str]:
+    """What an evaluation needs, as a sentence."""
+    if not found.evaluating:
+        return []
+    samples = count(found.plan.workload.evaluation or 0, "sample")
+    words = (
+        f"An evaluation of {samples} of {found.plan.workload.length:,} tokens, with all its logits, needs about {gib(found.evaluating)} GiB"
+    )
+    if limit is not None and found.evaluating > limit:
+        words += f", more than {in_words(limit)}: lower per_device_eval_batch_size (--eval-batch)"
+    return ["", *wrap(f"{words}. The peak above does not include it.", style.width)]
 
 
 HOST_MEANING = {
@@ -261,6 +287,7 @@ def _payload(found: Estimate, facts: Facts, limit: int | None) -> dict[str, Any]
         "nearly_full": found.full,
         "fits": None if limit is None else found.fits(limit, facts.host_memory),
         "verdict": None if limit is None else found.verdict(limit),
+        "evaluation": _evaluation_payload(found, limit),
         "phase": found.phase,
         "steady": _moment(found.steady),
         "phases": {phase: _moment(moment) for phase, moment in found.peaks.items()},
@@ -280,6 +307,13 @@ def _payload(found: Estimate, facts: Facts, limit: int | None) -> dict[str, Any]
         "reasons": list(found.reasons),
         "assumed": list(plan.assumed),
     }
+
+
+def _evaluation_payload(found: Estimate, limit: int | None) -> dict[str, Any] | None:
+    if not found.evaluating:
+        return None
+    fits = None if limit is None else found.evaluating <= limit
+    return {"samples": found.plan.workload.evaluation, "device": found.evaluating, "fits": fits}
 
 
 def _moment(moment: Moment) -> dict[str, Any]:

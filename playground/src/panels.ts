@@ -34,7 +34,7 @@ export function controls(state: State, actions: PanelActions): Node[] {
         h(
           "form",
           { class: "fields", "aria-label": "Workload", onsubmit: (event) => event.preventDefault() },
-          numberField("Sequence length", workload("seq-len"), set("seq-len")),
+          numberField("Sequence length", workload("sequence-length"), set("sequence-length")),
           numberField("Micro batch", workload("micro-batch"), set("micro-batch")),
           menu("Checkpointing", workload("checkpoint"), [["", "none"], ["1", "every layer"], ["2", "every 2nd layer"]], set("checkpoint")),
           numberField("LoRA rank", workload("lora-rank"), set("lora-rank")),

@@ -225,7 +225,7 @@ def test_every_function_takes_training_arguments(tmp_path: Path) -> None:
         assert {d.code for d in dslint.check(args)} == {d.code for d in dslint.guard(args)} == {"DS111"}
         loaded = dslint.load(args)
         assert (loaded.train_batch_size, loaded.train_micro_batch_size_per_gpu) == (64, 4)
-        assert any("--checkpoint is 1" in note for note in dslint.estimate(args, workload=MODEL).assumptions)
+        assert any("--activation-checkpointing is 1" in note for note in dslint.estimate(args, workload=MODEL).assumptions)
         assert [d.code for d in dslint.fix(args, unsafe=True).fixed] == ["DS111"]
     for function in (dslint.load, dslint.fix):
         with pytest.raises(TypeError, match="no DeepSpeed config"):

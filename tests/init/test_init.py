@@ -115,7 +115,7 @@ def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size
         (("--gpu=rtx4090", "--world-size=1", "--host-memory=16GiB"), 4),
         (("--gpu=rtx4090", "--world-size=1", "--host-memory=64GiB"), 0),
         (("--gpu=rtx4090", "--world-size=1", "--lora-rank=16", "--host-memory=64GiB"), 0),
-        (("--gpu=a100", "--world-size=8", "--seq-len=131072", "--micro-batch=64"), 4),
+        (("--gpu=a100", "--world-size=8", "--sequence-length=131072", "--micro-batch=64"), 4),
     ],
 )
 def test_what_does_not_fit_is_said_first_and_by_the_exit_code(tmp_path: Path, options: tuple[str, ...], code: int) -> None:
@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_said_first_and_by_the_exit_code(tmp_path: Path, op
 
 
 def test_the_samples_that_are_given_are_estimated(tmp_path: Path) -> None:
-    options = ("--integration=deepspeed", "--model=gpt2", "--gpu=a100", "--world-size=8", "--seq-len=512", "--micro-batch=3")
+    options = ("--integration=deepspeed", "--model=gpt2", "--gpu=a100", "--world-size=8", "--sequence-length=512", "--micro-batch=3")
     done = dslint("init", tmp_path / "ds.json", "--isolated", *options)
     assert done.returncode == 0
     assert json.loads((tmp_path / "ds.json").read_text(encoding="utf-8"))["train_micro_batch_size_per_gpu"] == 3

@@ -220,7 +220,7 @@ def run(config: Path, *arguments: str, **env: str) -> Any:
 
 
 def test_the_page_fits_into_eighty_columns_and_marks_the_limit(config: Path) -> None:
-    done = run(config, "--gpu", "h100", "--seq-len", "4096", COLUMNS="80")
+    done = run(config, "--gpu", "h100", "--sequence-length", "4096", COLUMNS="80")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\x1b" not in done.stdout
@@ -293,8 +293,8 @@ def test_a_png_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--world-size", "0"), "positive integer"),
         (("--world-size", "6", "--tensor-parallel", "4"), "6 is not divisible"),
         (("--nodes", "3"), "8 is not divisible"),
-        (("--seq-len", "0"), "--seq-len"),
-        (("--sequence-parallel", "8", "--seq-len", "1001"), "1001 is not divisible"),
+        (("--sequence-length", "0"), "--sequence-length"),
+        (("--sequence-parallel", "8", "--sequence-length", "1001"), "1001 is not divisible"),
         (("--pipeline-parallel", "2"), "--pipeline-parallel"),
         (("--sweep", "colour=1"), '--sweep "colour=1" must be one of'),
         (("--sweep", "world-size=0..8"), "needs values"),
@@ -353,12 +353,12 @@ def test_offloaded_parameters_are_not_on_the_device_when_they_are_made(tmp_path:
     zero = {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}
     config = {"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": zero}
     (tmp_path / "ds.json").write_text(json.dumps(config), encoding="utf-8")
-    options = ("--world-size", "1", "--model", "llama-3-70b", "--gpu", "h100", "--checkpoint", "--limit", "gpu")
+    options = ("--world-size", "1", "--model", "llama-3-70b", "--gpu", "h100", "--activation-checkpointing", "--limit", "gpu")
     assert dslint("estimate", tmp_path / "ds.json", *options, "--zero-init").returncode == 0
     unsure, whole = dslint("estimate", tmp_path / "ds.json", *options), dslint("estimate", tmp_path / "ds.json", *options, "--no-zero-init")
     assert unsure.returncode == whole.returncode == 4
     assert "if the model is partitioned while it is built" in " ".join(unsure.stdout.split())
-    assert "does not fit" in whole.stdout
+    assert "Does not fit" in whole.stdout
 
 
 def _estimated(tmp_path: Path, zero: dict[str, object], *options: str) -> dict[str, Any]:
@@ -371,7 +371,17 @@ def _estimated(tmp_path: Path, zero: dict[str, object], *options: str) -> dict[s
     return found
 
 
-EVALUATED = ("--world-size", "4", "--model", "qwen2.5-7b", "--seq-len", "8192", "--checkpoint", "--loss-chunk", "1024")
+EVALUATED = (
+    "--world-size",
+    "4",
+    "--model",
+    "qwen2.5-7b",
+    "--sequence-length",
+    "8192",
+    "--activation-checkpointing",
+    "--loss-chunk",
+    "1024",
+)
 
 
 def test_an_evaluation_computes_all_logits(tmp_path: Path) -> None:
@@ -384,11 +394,26 @@ def test_an_evaluation_computes_all_logits(tmp_path: Path) -> None:
     assert peaks[0] == without["steady"]["total"] + logits + without["phases"]["forward"]["parts"]["gathered parameters"]
     assert "evaluate" not in without["phases"]
     assert unknown["tensors"]["expected"] == without["tensors"]["expected"]
-    assert unknown["tensors"]["high"] == once["phases"]["evaluate"]["total"] > without["tensors"]["high"]
+    assert unknown["tensors"] == without["tensors"] == once["tensors"]
+    assert unknown["evaluation"] is None
+    assert twice["evaluation"]["device"] > once["evaluation"]["device"] > twice["phases"]["evaluate"]["total"] - logits
+
+
+def test_an_evaluation_that_does_not_fit_is_said_apart(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}), encoding="utf-8")
+    done = dslint("estimate", tmp_path / "c.json", *EVALUATED, "--gpu", "a100", "--expandable-segments", "--eval-batch", "8")
+    first, *_ = done.stdout.splitlines()
+    assert first.startswith("Likely fits")
+    text = " ".join(done.stdout.split())
+    assert "An evaluation of 8 samples" in text
+    assert "more than 79.1 GiB" in text
+    found = _estimated(tmp_path, {"stage": 3}, *EVALUATED, "--gpu", "a100", "--expandable-segments", "--eval-batch", "8")
+    assert found["verdict"] == "likely fits"
+    assert found["evaluation"]["fits"] is False
 
 
 def test_old_releases_of_transformers_copy_logits_to_shift_them(tmp_path: Path) -> None:
-    options = ("--world-size", "4", "--model", "llama-2-7b", "--seq-len", "4096", "--checkpoint", "--integration")
+    options = ("--world-size", "4", "--model", "llama-2-7b", "--sequence-length", "4096", "--activation-checkpointing", "--integration")
     old, new = (_estimated(tmp_path, {"stage": 2}, *options, f"transformers=={release}") for release in ("4.48.3", "4.49.0"))
     assert old["phases"]["forward"]["total"] - new["phases"]["forward"]["total"] == 4 * 32000 * 4096
     assert old["phases"]["backward"] == new["phases"]["backward"]
@@ -451,7 +476,7 @@ def test_fit_finds_the_way_to_the_host_on_one_gpu(tmp_path: Path) -> None:
     assert "optimizer offload to CPU" in done.stdout
 
 
-QWEN = ("--world-size", "4", "--model", "qwen2.5-7b", "--gpu", "a100", "--checkpoint")
+QWEN = ("--world-size", "4", "--model", "qwen2.5-7b", "--gpu", "a100", "--activation-checkpointing")
 
 
 def _steady(tmp_path: Path, stage: int, *options: str) -> dict[str, int]:

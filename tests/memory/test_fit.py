@@ -123,7 +123,7 @@ def test_one_gpu_is_no_dead_end(tmp_path: Path) -> None:
         json.dumps({**BASE, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "zero_optimization": zero}),
         encoding="utf-8",
     )
-    options = ("--world-size=1", "--gpu=rtx4090", "--host-memory=128GiB", "--seq-len=2048", "--output-format=json")
+    options = ("--world-size=1", "--gpu=rtx4090", "--host-memory=128GiB", "--sequence-length=2048", "--output-format=json")
     done = dslint("fit", tmp_path / "ds.json", "--isolated", "--model=qwen2.5-7b", *options)
     assert done.returncode == 0
     best = json.loads(done.stdout)["ways"][0]
@@ -316,7 +316,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def run(path: Path, *arguments: str, model: str = "llama-3-8b", **env: str) -> Any:
-    return dslint("fit", path, "--isolated", "--model", model, "--world-size", "8", "--seq-len", "4096", *arguments, env=env)
+    return dslint("fit", path, "--isolated", "--model", model, "--world-size", "8", "--sequence-length", "4096", *arguments, env=env)
 
 
 def test_the_page(config: Path) -> None:

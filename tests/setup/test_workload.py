@@ -166,7 +166,7 @@ def test_a_training_file_tells_its_facts(folder: Path) -> None:
     data = estimated(folder, "train.yaml", "--world-size", "8")
     assert data["model"]["name"].startswith("Qwen/Qwen2.5-0.5B-Instruct with LoRA of rank 32")
     assert (data["stage"], data["tokens"], data["micro_batch"], data["accumulation"]) == (3, 1024, 2, 8)
-    assert "--seq-len is 1024, from train.yaml:9" in data["assumed"]
+    assert "--sequence-length is 1024, from train.yaml:9" in data["assumed"]
 
 
 def test_a_launch_script_tells_its_facts(folder: Path) -> None:
@@ -205,7 +205,7 @@ def test_the_arguments_of_megatron_describe_its_model(folder: Path) -> None:
     assert data["model"]["parameters"] == 124439808 + 47 * 768  # GPT-2, with a vocabulary of 50,304
     assert (data["world_size"], data["tokens"], data["micro_batch"]) == (4, 1024, 2)
     said = " ".join(data["assumed"])
-    assert "--checkpoint is 1" in said
+    assert "--activation-checkpointing is 1" in said
     assert "--eager-attention" not in said
     (folder / "two.sh").write_text(f"{MEGATRON} --swiglu --num-key-value-heads 4 --untie-embeddings-and-output-weights\n", encoding="utf-8")
     data = estimated(folder, "two.sh", "--model", "gpt2")
@@ -233,7 +233,7 @@ def test_sequence_parallelism_of_a_framework_counts(folder: Path) -> None:
 
 
 def test_an_option_overrides_the_training(folder: Path) -> None:
-    data = estimated(folder, "train.yaml", "--world-size", "8", "--seq-len", "512", "--model", "gpt2")
+    data = estimated(folder, "train.yaml", "--world-size", "8", "--sequence-length", "512", "--model", "gpt2")
     assert data["tokens"] == 512
     assert data["model"]["name"].startswith("gpt2")
 

@@ -79,13 +79,13 @@ def test_a_shared_link_brings_everything_back(play: Play) -> None:
     assert play.page.evaluate("location.hash") == "", "the link is no longer that of the input"
 
 
-@pytest.mark.parametrize("words", [["show"], ["estimate", "--seq-len", "1024"], ["fit"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [["show"], ["estimate", "--sequence-length", "1024"], ["fit"]], ids=lambda words: words[0])
 def test_a_view_prints_what_the_command_prints(play: Play, tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "ds_config.json").write_text(ZERO3["ds_config.json"], encoding="utf-8")
     options = [word for name, value in FACTS.items() for word in (f"--{name}", value)]
     environment = {"DSLINT_DEEPSPEED": "0.19.8"}
     printed = dslint(words[0], "ds_config.json", *options, *words[1:], cwd=tmp_path, env=environment).stdout
-    workload = {"seq-len": "1024"} if len(words) > 1 else {}
+    workload = {"sequence-length": "1024"} if len(words) > 1 else {}
     play.open(fragment(ZERO3, FACTS, tab=words[0], workload=workload))
     play.page.locator(".terminal").wait_for()
     assert words_of(play.page.locator(".terminal").inner_text()) == words_of(printed)
