@@ -159,11 +159,11 @@ def _answer(found: Estimate, facts: Facts, limit: int | None, style: Style) -> l
     """What most people want to know, first: whether it fits, or how much it needs if there is nothing to compare with."""
     device = found.device
     if limit is None:
-        words, hue = f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)}).", ("bold",)
+        words, hues = f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)}).", ["bold"]
     else:
         words = verdict(found, facts, limit)
-        hue = ("bold",) if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY) else ("red", "bold")
-    return [*(style.paint(line, *hue) for line in wrap(words, style.width)), *_host_answer(found, facts, style), ""]
+        hues = ["bold"] if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY) else ["red", "bold"]
+    return [*(style.paint(line, *hues) for line in wrap(words, style.width)), *_host_answer(found, facts, style), ""]
 
 
 def _host_answer(found: Estimate, facts: Facts, style: Style) -> list[str]:
