@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from dslint.evaluate.python.calls import Argument
 from dslint.evaluate.python.made import LIGHTNING_TRAINER, STRATEGY, of_name, of_strategy
-from dslint.evaluate.python.values import Opaque, Plain
 from dslint.evaluate.shell.written import in_script
+from dslint.evaluate.values import Constant, Unknown
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence
@@ -56,7 +56,7 @@ class _Keywords:
 
     def plain(self, name: str, index: int | None = None) -> object:  # noqa: ARG002 - a file has no positions
         found = self.keywords.get(name)
-        return found.value.value if found is not None and isinstance(found.value, Plain) else None
+        return found.value.value if found is not None and isinstance(found.value, Constant) else None
 
 
 def bare_strategy(document: Document, shown: str) -> Strategy | None:
@@ -69,7 +69,7 @@ def bare_strategy(document: Document, shown: str) -> Strategy | None:
         return None
     name = next((name for name in _CLASS if root.get(name) is not None), "")
     given = given_at(document, shown, (name,), "", None)
-    unknown = Argument(Opaque(), root.span, root.span)
+    unknown = Argument(Unknown(), root.span, root.span)
     return _of_class(document, (), shown, given, Program(shown, "lightning"), unknown) if given is not None else None
 
 
@@ -154,7 +154,7 @@ def _argument(member: Member | None) -> Argument | None:
     if member is None:
         return None
     node = member.value
-    value = Plain(node.value) if isinstance(node, Scalar) and node.value is not UNKNOWN else Opaque()  # type: ignore[arg-type]
+    value = Constant(node.value) if isinstance(node, Scalar) and node.value is not UNKNOWN else Unknown()  # type: ignore[arg-type]
     return Argument(value, node.span, member.key.span)
 
 

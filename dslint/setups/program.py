@@ -10,7 +10,7 @@ from dslint.diagnostics import NotJudged
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import Call, Unread
 from dslint.evaluate.python.read import PythonFile, read_python
-from dslint.evaluate.python.values import COMPUTED
+from dslint.evaluate.values import COMPUTED
 from dslint.facts import Integration, PassedAs
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Setup

@@ -7,10 +7,10 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python import PythonFile, read_python
-from dslint.evaluate.python.values import HOLE
 from dslint.evaluate.shell.pieces import Piece, Source, Text
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
+from dslint.evaluate.values import HOLE
 from dslint.setups.gather import Read
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import with_only_config

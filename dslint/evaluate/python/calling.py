@@ -18,18 +18,18 @@ from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER
 from dslint.evaluate.python.statements import opened
 from dslint.evaluate.python.strings import method_of_string
 from dslint.evaluate.python.tables import table_of, whole
-from dslint.evaluate.python.values import (
+from dslint.evaluate.values import (
     COMPUTED,
     NONE,
     Class,
+    Constant,
+    DictValue,
     Function,
     Library,
+    ListValue,
     Object,
-    Opaque,
-    Plain,
-    Row,
     Scope,
-    Table,
+    Unknown,
     Value,
     member,
     tables_of,
@@ -59,7 +59,7 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
     if isinstance(called, Class):
         return _construct(state, called, call)
     if not isinstance(called, Library):
-        return Opaque(called.why) if isinstance(called, Opaque) and called.why else COMPUTED
+        return Unknown(called.why) if isinstance(called, Unknown) and called.why else COMPUTED
     return call_library(state, call, owner)
 
 
@@ -72,7 +72,7 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
     known = FUNCTIONS.get(call.name) or FUNCTIONS.get(_PARSERS.get(call.name.rpartition(".")[2], ""))
     if known is not None:
         return known(state, call)
-    return state.receive(call) or Opaque(f"the function {call.name}, which is not in the project, returns it", call.name, call.span)
+    return state.receive(call) or Unknown(f"the function {call.name}, which is not in the project, returns it", call.name, call.span)
 
 
 def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> CallOf:
@@ -82,8 +82,8 @@ def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> Ca
         span = scope.source.span(one)
         if isinstance(one, ast.Starred):
             found = evaluate(state, one.value, scope)
-            call.complete = call.complete and isinstance(found, Row) and not found.changed
-            items = found.items if isinstance(found, Row) else []
+            call.complete = call.complete and isinstance(found, ListValue) and not found.changed
+            items = found.items if isinstance(found, ListValue) else []
             call.arguments += [Argument(item.value, item.span if item.span.end else span, span, item.literal) for item in items]
         else:
             call.arguments.append(Argument(evaluate(state, one, scope), span, span, is_literal(one), one))
@@ -94,7 +94,7 @@ def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> Ca
             start = scope.source.offset(keyword.lineno, keyword.col_offset)
             at = Span(start, start + len(keyword.arg))
             call.keywords[keyword.arg] = Argument(found, scope.source.span(keyword.value), at, is_literal(keyword.value), keyword.value)
-        elif isinstance(found, Table):
+        elif isinstance(found, DictValue):
             call.keywords.update({key: Argument(one.value, one.span, one.key_span, one.literal) for key, one in found.cells.items()})
             call.complete = call.complete and not found.open
         else:
@@ -138,10 +138,10 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
         method = OF_TABLE.get(name)
         results = [method(state, one, call) for one in tables] if method else [COMPUTED]
         return reduce(state.journal.joined, results)
-    if isinstance(owner, Row) and name in _OF_ROW:
+    if isinstance(owner, ListValue) and name in _OF_ROW:
         owner.items, owner.changed = [], True
         return COMPUTED
-    if isinstance(owner, Plain) and isinstance(owner.value, str):
+    if isinstance(owner, Constant) and isinstance(owner.value, str):
         return _of_path(state, owner, name, call) or method_of_string(owner, name, call)
     if isinstance(owner, Object):
         table = {"argparse": OF_PARSER, "classes": OF_CLASSES}.get(owner.kind, {})
@@ -151,14 +151,14 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
             return method_of_file(state, owner, name, call)
         if name in _AS_DICT and owner.type is not None and owner.type.dataclass:
             return table_of(state, owner, call.span)
-    if isinstance(owner, Opaque):
+    if isinstance(owner, Unknown):
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
-        return Opaque(owner.why, owner.made, owner.span)
-    return Opaque(f".{name}() returns it")
+        return Unknown(owner.why, owner.made, owner.span)
+    return Unknown(f".{name}() returns it")
 
 
-def _of_path(state: State, owner: Plain, name: str, call: CallOf) -> Value | None:
+def _of_path(state: State, owner: Constant, name: str, call: CallOf) -> Value | None:
     """A method of a path that reads or writes the file there."""
     here = Argument(owner, call.span, call.span)
     if name in ("read_text", "read_bytes"):

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.evaluate.python.values import Plain, Scope, Value
+from dslint.evaluate.values import Constant, Scope, Value
 from dslint.source.tree import Span
 
 ENGINE_BACKWARD = "deepspeed.initialize.backward"
@@ -55,4 +55,4 @@ class CallOf:
     def plain(self, name: str, index: int | None = None) -> Any:
         """The plain value of an argument; None if it is not known."""
         value = self.get(name, index)
-        return value.value if isinstance(value, Plain) else None
+        return value.value if isinstance(value, Constant) else None

@@ -9,7 +9,7 @@ from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.given import quoted
 from dslint.evaluate.python.notes import Command
 from dslint.evaluate.python.sources import Sources
-from dslint.evaluate.python.values import Row, text_of
+from dslint.evaluate.values import ListValue, text_of
 from dslint.source.tree import Span
 
 RUN_COMMANDS = frozenset(
@@ -24,7 +24,7 @@ def command_of(call: CallOf, sources: Sources) -> Iterator[Command]:
     given = call.argument("args", 0) or call.argument("command")
     if given is None:
         return
-    words = given.value.items if isinstance(given.value, Row) else None
+    words = given.value.items if isinstance(given.value, ListValue) else None
     text = text_of(given.value) if words is None else " ".join(quoted(one.value) for one in words)
     if _LAUNCHERS.search(text):
         source = sources.at(given.span.start)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.tables import copied, mark_changed, merge, new_table, options_of
-from dslint.evaluate.python.values import COMPUTED, NONE, Entry, Opaque, Plain, Row, Table, Value
+from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
 
 def new_dict(state: State, call: CallOf) -> Value:
@@ -22,37 +22,37 @@ def new_dict(state: State, call: CallOf) -> Value:
     return made
 
 
-def _update(state: State, table: Table, call: CallOf) -> Value:
+def _update(state: State, table: DictValue, call: CallOf) -> Value:
     merge(state, table, new_dict(state, call))
     return NONE
 
 
-def _get(_: State, table: Table, call: CallOf) -> Value:
+def _get(_: State, table: DictValue, call: CallOf) -> Value:
     name = call.plain("key", 0)
     if isinstance(name, str) and name in table.cells:
         return _entry(table, name).value
     key = call.get("key", 0)
-    if isinstance(key, Opaque):
+    if isinstance(key, Unknown):
         return options_of(table, key.why or "it is computed")
     return COMPUTED if table.open or not isinstance(name, str) else call.get("default", 1) or NONE
 
 
-def _setdefault(state: State, table: Table, call: CallOf) -> Value:
+def _setdefault(state: State, table: DictValue, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.argument("default", 1)
     if name in table.cells:
         return _entry(table, name).value
     if not isinstance(name, str) or default is None:
         return COMPUTED
     mark_changed(state, table)
-    value = Opaque("it may be set before") if table.open else default.value
+    value = Unknown("it may be set before") if table.open else default.value
     state.journal.write(table.cells, name, Entry(value, call.arguments[0].span, default.span, default.literal))
     return value
 
 
-def _pop(state: State, table: Table, call: CallOf) -> Value:
+def _pop(state: State, table: DictValue, call: CallOf) -> Value:
     name = call.plain("key", 0)
     if not isinstance(name, str):
-        merge(state, table, Opaque())
+        merge(state, table, Unknown())
         return COMPUTED
     value = _get(state, table, call)
     mark_changed(state, table)
@@ -60,40 +60,40 @@ def _pop(state: State, table: Table, call: CallOf) -> Value:
     return value
 
 
-def _copy(state: State, table: Table, _: CallOf) -> Value:
+def _copy(state: State, table: DictValue, _: CallOf) -> Value:
     return copied(state, table)
 
 
-def _clear(state: State, table: Table, _: CallOf) -> Value:
+def _clear(state: State, table: DictValue, _: CallOf) -> Value:
     mark_changed(state, table)
     for name in list(table.cells):
         state.journal.erase(table.cells, name)
     return NONE
 
 
-def _keys(_: State, table: Table, call: CallOf) -> Value:
-    return _row(table, [Entry(Plain(name), entry.key_span, entry.key_span) for name, entry in table.cells.items()], call)
+def _keys(_: State, table: DictValue, call: CallOf) -> Value:
+    return _row(table, [Entry(Constant(name), entry.key_span, entry.key_span) for name, entry in table.cells.items()], call)
 
 
-def _values(_: State, table: Table, call: CallOf) -> Value:
+def _values(_: State, table: DictValue, call: CallOf) -> Value:
     return _row(table, list(table.cells.values()), call)
 
 
-def _items(_: State, table: Table, call: CallOf) -> Value:
-    pairs = [([Entry(Plain(name), one.key_span, one.key_span), one], one.span) for name, one in table.cells.items()]
-    return _row(table, [Entry(Row(pair, span), span, span) for pair, span in pairs], call)
+def _items(_: State, table: DictValue, call: CallOf) -> Value:
+    pairs = [([Entry(Constant(name), one.key_span, one.key_span), one], one.span) for name, one in table.cells.items()]
+    return _row(table, [Entry(ListValue(pair, span), span, span) for pair, span in pairs], call)
 
 
-def _row(table: Table, items: list[Entry], call: CallOf) -> Row:
-    return Row(items, call.span, changed=bool(table.open))
+def _row(table: DictValue, items: list[Entry], call: CallOf) -> ListValue:
+    return ListValue(items, call.span, changed=bool(table.open))
 
 
-def _entry(table: Table, name: str) -> Entry:
+def _entry(table: DictValue, name: str) -> Entry:
     found: Entry = table.cells[name]
     return found
 
 
-OF_TABLE: dict[str, Callable[[State, Table, CallOf], Value]] = {
+OF_TABLE: dict[str, Callable[[State, DictValue, CallOf], Value]] = {
     "update": _update,
     "get": _get,
     "setdefault": _setdefault,

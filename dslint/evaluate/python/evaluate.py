@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
 from dslint.evaluate.python.sources import Source, Sources
-from dslint.evaluate.python.values import COMPUTED, NONE, Flag, Function, Module, Object, Scope, Table, Value
+from dslint.evaluate.values import COMPUTED, NONE, DictValue, Flag, Function, Module, Object, Scope, Value
 from dslint.source.tree import Span
 
 
@@ -49,7 +49,7 @@ class State:
     modules: dict[str, Module | None] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     """The folders that the program adds to `sys.path`."""
-    written: dict[str, Table] = field(default_factory=dict)
+    written: dict[str, DictValue] = field(default_factory=dict)
     """The JSON files that the program writes."""
     environment: dict[str, Value] = field(default_factory=dict)
     """The environment variables that the program sets."""

@@ -12,21 +12,21 @@ from dslint.evaluate.python.operators import LONGEST, compared, operated
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import copied, merge, new_table, options_of, table_of, whole
-from dslint.evaluate.python.values import (
+from dslint.evaluate.values import (
     COMPUTED,
     HOLE,
     NONE,
     Class,
+    Constant,
+    DictValue,
     Entry,
     Function,
     Library,
+    ListValue,
     Module,
     Object,
-    Opaque,
-    Plain,
-    Row,
     Scope,
-    Table,
+    Unknown,
     Value,
     is_soft,
     member,
@@ -44,7 +44,7 @@ _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
 @expression(ast.Constant)
 def _constant(_: State, node: ast.Constant, __: Scope) -> Value:
     found = node.value
-    return Plain(found) if isinstance(found, str | int | float) or found is None else COMPUTED
+    return Constant(found) if isinstance(found, str | int | float) or found is None else COMPUTED
 
 
 @expression(ast.Name)
@@ -68,10 +68,10 @@ def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
     owner = evaluate(state, node.value, scope)
     if node.attr == "__dict__" and isinstance(owner, Object):
         return table_of(state, owner, scope.source.span(node))
-    if isinstance(owner, Opaque) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
-        return Plain(given)  # the object is not known; one with such an attribute holds the arguments of the program
-    if isinstance(owner, Opaque) and owner.why and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
-        return Opaque(f"{node.value.id}.{node.attr}: {owner.why}" if ": " not in owner.why else owner.why)
+    if isinstance(owner, Unknown) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
+        return Constant(given)  # the object is not known; one with such an attribute holds the arguments of the program
+    if isinstance(owner, Unknown) and owner.why and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
+        return Unknown(f"{node.value.id}.{node.attr}: {owner.why}" if ": " not in owner.why else owner.why)
     return attribute_of(state, owner, node.attr)
 
 
@@ -82,18 +82,18 @@ def attribute_of(state: State, owner: Value, name: str) -> Value:
         return Library(f"{owner.name}.{name}")
     if isinstance(owner, Module):
         found: Value | None = owner.scope.cells.get(name)
-        return Opaque(f"{name} is not defined in {owner.source.shown}") if found is None else found
+        return Unknown(f"{name} is not defined in {owner.source.shown}") if found is None else found
     if isinstance(owner, Object):
         return _of_object(state, owner, name)
     if isinstance(owner, Class):
         method = member(owner, name)
-        return method.bound(owner) if isinstance(method, Function) else method or Opaque(f"{owner.name}.{name}")
-    if isinstance(owner, Table) and name in owner.cells:
+        return method.bound(owner) if isinstance(method, Function) else method or Unknown(f"{owner.name}.{name}")
+    if isinstance(owner, DictValue) and name in owner.cells:
         return _entry(owner, name).value
-    if isinstance(owner, Plain):
+    if isinstance(owner, Constant):
         return _of_plain(owner, name)
-    why = owner.why if isinstance(owner, Opaque) else ""
-    return plugin_in_use(state, why) if name == PLUGIN else Opaque(why or f".{name}")
+    why = owner.why if isinstance(owner, Unknown) else ""
+    return plugin_in_use(state, why) if name == PLUGIN else Unknown(why or f".{name}")
 
 
 def _of_object(state: State, owner: Object, name: str) -> Value:
@@ -112,20 +112,20 @@ def _of_object(state: State, owner: Object, name: str) -> Value:
         return config_attribute(state, owner, name)
     if name == PLUGIN and owner.kind != "command line":
         return plugin_in_use(state, owner.why)
-    return Opaque(f"--{name}" if owner.kind == "command line" else owner.why or f"{owner.kind}.{name}")
+    return Unknown(f"--{name}" if owner.kind == "command line" else owner.why or f"{owner.kind}.{name}")
 
 
-def _of_plain(owner: Plain, name: str) -> Value:
+def _of_plain(owner: Constant, name: str) -> Value:
     """An attribute of a path, or the value of a member of an enumeration."""
     if isinstance(owner.value, str) and name == "parent":
-        return Plain(posixpath.dirname(owner.value) or ".", owner.soft)
+        return Constant(posixpath.dirname(owner.value) or ".", owner.soft)
     if isinstance(owner.value, str) and name == "parents":
         folders, path = [], owner.value
         while path not in ("", ".", "/"):
             path = posixpath.dirname(path)
-            folders.append(Entry(Plain(path or ".", owner.soft), Span(0, 0), Span(0, 0)))
-        return Row(folders, Span(0, 0))
-    return owner if name == "value" else Opaque(f".{name}")
+            folders.append(Entry(Constant(path or ".", owner.soft), Span(0, 0), Span(0, 0)))
+        return ListValue(folders, Span(0, 0))
+    return owner if name == "value" else Unknown(f".{name}")
 
 
 # ---------------------------------------------------------------------- containers
@@ -140,7 +140,7 @@ def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
             merge(state, made, found)
             continue
         name = evaluate(state, key, scope)
-        if isinstance(name, Plain) and isinstance(name.value, str):
+        if isinstance(name, Constant) and isinstance(name.value, str):
             made.cells[name.value] = Entry(found, scope.source.span(key), scope.source.span(given), is_literal(given))
         else:
             made.open["more"] = True
@@ -154,11 +154,11 @@ def _row(state: State, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Va
     for one in node.elts:
         if isinstance(one, ast.Starred):
             inner = evaluate(state, one.value, scope)
-            is_known = is_known and isinstance(inner, Row) and not inner.changed
-            items += inner.items if isinstance(inner, Row) else []
+            is_known = is_known and isinstance(inner, ListValue) and not inner.changed
+            items += inner.items if isinstance(inner, ListValue) else []
         else:
             items.append(Entry(evaluate(state, one, scope), Span(0, 0), scope.source.span(one), is_literal(one)))
-    return Row(items, scope.source.span(node)) if is_known else COMPUTED
+    return ListValue(items, scope.source.span(node)) if is_known else COMPUTED
 
 
 @expression(ast.Subscript)
@@ -170,25 +170,25 @@ def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:
 def item_of(state: State, owner: Value, index: Value) -> Value:
     """An item of a dict or a list."""
     owner = whole(state, owner)
-    at = index.value if isinstance(index, Plain) else None
-    if isinstance(owner, Table) and isinstance(at, str):
-        return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Opaque(f'["{at}"]')
-    if isinstance(owner, Table):
-        return options_of(owner, index.why if isinstance(index, Opaque) and index.why else "it is computed")
-    if isinstance(owner, Row) and isinstance(at, int) and not owner.changed:
-        return owner.items[at].value if -len(owner.items) <= at < len(owner.items) else Opaque()
+    at = index.value if isinstance(index, Constant) else None
+    if isinstance(owner, DictValue) and isinstance(at, str):
+        return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(f'["{at}"]')
+    if isinstance(owner, DictValue):
+        return options_of(owner, index.why if isinstance(index, Unknown) and index.why else "it is computed")
+    if isinstance(owner, ListValue) and isinstance(at, int) and not owner.changed:
+        return owner.items[at].value if -len(owner.items) <= at < len(owner.items) else Unknown()
     if isinstance(owner, Object) and isinstance(at, str):
         return attribute_of(state, owner, at)
     if isinstance(owner, Library) and owner.name == "os.environ" and isinstance(at, str):
-        return state.environment.get(at, Opaque(f"the environment variable {at}"))
+        return state.environment.get(at, Unknown(f"the environment variable {at}"))
     if isinstance(owner, Library) and owner.name == "sys.argv":
-        return Opaque("an argument of the command line (sys.argv)")
-    if isinstance(owner, Opaque) and at == 0:  # the first of several results is what the call makes
-        return Opaque(owner.why or "it is computed", owner.made, owner.span)
-    return Opaque(owner.why if isinstance(owner, Opaque) and owner.why else "it is computed")
+        return Unknown("an argument of the command line (sys.argv)")
+    if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
+        return Unknown(owner.why or "it is computed", owner.made, owner.span)
+    return Unknown(owner.why if isinstance(owner, Unknown) and owner.why else "it is computed")
 
 
-def _entry(table: Table, name: str) -> Entry:
+def _entry(table: DictValue, name: str) -> Entry:
     found: Entry = table.cells[name]
     return found
 
@@ -213,9 +213,9 @@ def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
     found = evaluate(state, node.operand, scope)
     if isinstance(node.op, ast.Not):
         holds = truth(found)
-        return COMPUTED if holds is None else Plain(not holds, is_soft(found))
-    if isinstance(node.op, ast.USub) and isinstance(found, Plain) and isinstance(found.value, int | float):
-        return Plain(-found.value, found.soft)
+        return COMPUTED if holds is None else Constant(not holds, is_soft(found))
+    if isinstance(node.op, ast.USub) and isinstance(found, Constant) and isinstance(found.value, int | float):
+        return Constant(-found.value, found.soft)
     return COMPUTED
 
 
@@ -227,35 +227,35 @@ def _binary(state: State, node: ast.BinOp, scope: Scope) -> Value:
 def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
     """The result of an operator: of arithmetic, of joined strings, paths and lists, and of `|` of dicts."""
     left = whole(state, left)
-    if isinstance(op, ast.BitOr) and isinstance(left, Table):
+    if isinstance(op, ast.BitOr) and isinstance(left, DictValue):
         made = copied(state, left)
         merge(state, made, right)
         return made
-    if isinstance(left, Row):
+    if isinstance(left, ListValue):
         return _joined_rows(op, left, right)
-    if isinstance(op, ast.Mod) and isinstance(left, Plain) and isinstance(left.value, str):
+    if isinstance(op, ast.Mod) and isinstance(left, Constant) and isinstance(left.value, str):
         return as_text(left, right)
-    if not isinstance(left, Plain) or not isinstance(right, Plain):
-        known = next((one for one in (left, right) if isinstance(one, Opaque) and one.why), COMPUTED)
+    if not isinstance(left, Constant) or not isinstance(right, Constant):
+        known = next((one for one in (left, right) if isinstance(one, Unknown) and one.why), COMPUTED)
         text = (text_of(left) + text_of(right))[:LONGEST] if isinstance(op, ast.Add) else ""
-        return Opaque(known.why, text=text if text.strip(HOLE) else "")
+        return Unknown(known.why, text=text if text.strip(HOLE) else "")
     result = operated(op, left.value, right.value)
-    return COMPUTED if result is None else Plain(result, left.soft or right.soft)
+    return COMPUTED if result is None else Constant(result, left.soft or right.soft)
 
 
-def _joined_rows(op: ast.operator, left: Row, right: Value) -> Value:
-    if left.changed or (isinstance(right, Row) and right.changed):
+def _joined_rows(op: ast.operator, left: ListValue, right: Value) -> Value:
+    if left.changed or (isinstance(right, ListValue) and right.changed):
         return COMPUTED
-    if isinstance(op, ast.Add) and isinstance(right, Row) and len(left.items) + len(right.items) <= LONGEST:
-        return Row([*left.items, *right.items], left.span)
-    times = right.value if isinstance(op, ast.Mult) and isinstance(right, Plain) else None
-    return Row(left.items * times, left.span) if isinstance(times, int) and 0 <= times * len(left.items) <= LONGEST else COMPUTED
+    if isinstance(op, ast.Add) and isinstance(right, ListValue) and len(left.items) + len(right.items) <= LONGEST:
+        return ListValue([*left.items, *right.items], left.span)
+    times = right.value if isinstance(op, ast.Mult) and isinstance(right, Constant) else None
+    return ListValue(left.items * times, left.span) if isinstance(times, int) and 0 <= times * len(left.items) <= LONGEST else COMPUTED
 
 
 @expression(ast.BoolOp)
 def _boolean(state: State, node: ast.BoolOp, scope: Scope) -> Value:
     """`a and b`, `a or b`."""
-    result: Value = Plain(isinstance(node.op, ast.And))
+    result: Value = Constant(isinstance(node.op, ast.And))
     soft = False
     candidates: list[Value] = []
     for part in node.values:
@@ -284,15 +284,15 @@ def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
         found = evaluate(state, part.value if isinstance(part, ast.FormattedValue) else part, scope)
         if isinstance(part, ast.FormattedValue) and (part.format_spec or part.conversion != -1):
             spec = evaluate(state, part.format_spec, scope)
-            pattern = f"{{:{spec.value or ''}}}" if isinstance(spec, Plain) and part.conversion in (-1, ord("s")) else ""
-            found = as_text(Plain(pattern), found, braces=True) if pattern else COMPUTED
+            pattern = f"{{:{spec.value or ''}}}" if isinstance(spec, Constant) and part.conversion in (-1, ord("s")) else ""
+            found = as_text(Constant(pattern), found, braces=True) if pattern else COMPUTED
         parts.append(found)
     text = "".join(map(text_of, parts))
-    unknown = [part for part in parts if not isinstance(part, Plain)]
+    unknown = [part for part in parts if not isinstance(part, Constant)]
     if unknown or len(text) >= LONGEST:
-        why = next((part.why for part in unknown if isinstance(part, Opaque) and part.why), COMPUTED.why)
-        return Opaque(why, text=text[:LONGEST] if text.strip(HOLE) else "")
-    return Plain(text, any(is_soft(part) for part in parts))
+        why = next((part.why for part in unknown if isinstance(part, Unknown) and part.why), COMPUTED.why)
+        return Unknown(why, text=text[:LONGEST] if text.strip(HOLE) else "")
+    return Constant(text, any(is_soft(part) for part in parts))
 
 
 @expression(ast.NamedExpr)
@@ -313,4 +313,4 @@ def _await(state: State, node: ast.Await, scope: Scope) -> Value:
 
 
 def _tinted(found: Value, *, soft: bool) -> Value:
-    return Plain(found.value, soft=True) if soft and isinstance(found, Plain) else found
+    return Constant(found.value, soft=True) if soft and isinstance(found, Constant) else found

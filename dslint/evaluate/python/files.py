@@ -10,7 +10,7 @@ from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.sources import moved, tree_of
 from dslint.evaluate.python.tables import copied, of_tree, whole
-from dslint.evaluate.python.values import COMPUTED, Object, Opaque, Plain, Row, Table, Value
+from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Object, Unknown, Value
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Mapping, Span
@@ -29,11 +29,11 @@ def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
     linked = find(path, beside) or (find_checkout(path, beside) if path.startswith("/") else None)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
-        return Opaque(f"{path}, which is not there")
+        return Unknown(f"{path}, which is not there")
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
     root = tree_of(source, parse(source.text))
     if not isinstance(root, Mapping):
-        return Opaque(f"{linked.shown} cannot be read")
+        return Unknown(f"{linked.shown} cannot be read")
     file = state.journal.cells()
     file["path"] = path
     if not as_json:
@@ -46,16 +46,16 @@ def yaml_file(state: State, path: str, *, beside: str | None = None, interpolate
     linked = find(path, beside or state.sources.all[0].path)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
-        return Opaque(f"{path}, which is not there")
+        return Unknown(f"{path}, which is not there")
     document = parse_yaml(text)
     if document.problems or document.root is None:
-        return Opaque(f"{linked.shown} cannot be read")
+        return Unknown(f"{linked.shown} cannot be read")
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
     root = document.root if not interpolates else with_floats(interpolated(document, {}).root or document.root)
     return of_tree(state, moved(root, source.base))
 
 
-def written_at(state: State, path: str) -> Table | None:
+def written_at(state: State, path: str) -> DictValue | None:
     """The dict that the program writes to a file."""
     return state.written.get(posixpath.normpath(path))
 
@@ -66,38 +66,38 @@ def json_text(state: State, text: str, written: Span) -> Value:
     if document.problems or not isinstance(document.root, Mapping):
         return COMPUTED
     table = of_tree(state, document.root)
-    if isinstance(table, Table):
+    if isinstance(table, DictValue):
         _place(table, written)
     return table
 
 
-def _place(table: Table, span: Span) -> None:
+def _place(table: DictValue, span: Span) -> None:
     table.span = span
     for entry in table.cells.values():
         entry.key_span = entry.span = span
         entry.literal = False
-        if isinstance(entry.value, Table):
+        if isinstance(entry.value, DictValue):
             _place(entry.value, span)
-        elif isinstance(entry.value, Row):
+        elif isinstance(entry.value, ListValue):
             entry.value.span = span
 
 
 def write_file(state: State, path: Value, content: Value | None, written: Span) -> None:
     """Note what the program writes to a file, if it is a dict or its text."""
-    if not isinstance(path, Plain) or not isinstance(path.value, str):
+    if not isinstance(path, Constant) or not isinstance(path.value, str):
         return
-    if isinstance(content, Plain) and isinstance(content.value, str):
+    if isinstance(content, Constant) and isinstance(content.value, str):
         content = json_text(state, content.value, written)
     content = whole(state, content) if content is not None else None
-    if isinstance(content, Table):
+    if isinstance(content, DictValue):
         state.written[posixpath.normpath(path.value)] = copied(state, content)
 
 
 def method_of_file(state: State, file: Object, name: str, call: CallOf) -> Value:
     """The result of a method of an open file."""
     path = file.cells.get("path")
-    if not isinstance(path, Plain) or not isinstance(path.value, str):
-        return Opaque(path.why) if isinstance(path, Opaque) and path.why else Opaque("it is read from a file")
+    if not isinstance(path, Constant) or not isinstance(path.value, str):
+        return Unknown(path.why) if isinstance(path, Unknown) and path.why else Unknown("it is read from a file")
     if name == "write":
         write_file(state, path, call.get("s", 0), call.span)
     return json_file(state, path.value) if name == "read" else COMPUTED

@@ -11,7 +11,7 @@ from dslint.evaluate.python.expressions import variable
 from dslint.evaluate.python.functions import enter, follow_rest
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
-from dslint.evaluate.python.values import Flag, Function, Opaque, Plain, Scope, Table, Value
+from dslint.evaluate.values import Constant, DictValue, Flag, Function, Scope, Unknown, Value
 
 FOLLOWS = (calling, definitions, repetition)
 """The modules that register what `evaluate` and `block` know, with those that they import."""
@@ -34,8 +34,8 @@ def follow(
     state = State(sources, recorder.receive, steps, flags)
     recorder.state = state
     cells = state.journal.cells()
-    cells["__file__"] = Plain(parts[0][0].path)
-    cells["__name__"] = Opaque("__name__")
+    cells["__file__"] = Constant(parts[0][0].path)
+    cells["__name__"] = Unknown("__name__")
     try:
         for source, tree in parts:
             block(state, tree.body, Scope(cells, source))
@@ -69,4 +69,4 @@ def _definitions(parts: list[tuple[Source, ast.Module]], state: State, recorder:
                 function = variable(node.name, scope)
                 if isinstance(function, Function):
                     result = enter(state, function, [], {}, complete=False)
-                    recorder.define(node.name, result, result.span if isinstance(result, Table) else source.span(node))
+                    recorder.define(node.name, result, result.span if isinstance(result, DictValue) else source.span(node))

@@ -9,7 +9,21 @@ from dslint.evaluate.python.evaluate import State, block, evaluate
 from dslint.evaluate.python.nodes import is_decorated
 from dslint.evaluate.python.sources import Source
 from dslint.evaluate.python.tables import copied, new_table
-from dslint.evaluate.python.values import NONE, Class, Entry, Function, Library, Object, Opaque, Row, Scope, Table, Value, member, soften
+from dslint.evaluate.values import (
+    NONE,
+    Class,
+    DictValue,
+    Entry,
+    Function,
+    Library,
+    ListValue,
+    Object,
+    Scope,
+    Unknown,
+    Value,
+    member,
+    soften,
+)
 from dslint.source.tree import Span
 
 _DEEPEST_CALL = 15
@@ -28,14 +42,14 @@ def enter(
     """Follow a call of a function of the project. With `complete` False there are more arguments than are known."""
     node = function.node
     if state.active.count(node) > 2 or (node in state.active and not complete) or len(state.active) >= _DEEPEST_CALL:
-        return Opaque("a recursive function computes it")
+        return Unknown("a recursive function computes it")
     scope = Scope(state.journal.cells(), function.source, function.scope, [], function)
     _bind(state, function, scope, arguments, keywords, complete=complete, call=call)
     state.followed.add(node)
     if isinstance(node, ast.Lambda):
         return evaluate(state, node.body, scope)
     if any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield | ast.YieldFrom) for one in node.body):
-        return Opaque("a generator")
+        return Unknown("a generator")
     state.active.append(node)
     try:
         ends = block(state, node.body, scope)
@@ -77,10 +91,10 @@ def _bind(
         elif name in defaults and complete:
             scope.cells[name] = evaluate(state, defaults[name], function.scope)
         else:
-            scope.cells[name] = _annotated(state, function, name) or Opaque(f"{name} is an argument of {_named(function)}")
+            scope.cells[name] = _annotated(state, function, name) or Unknown(f"{name} is an argument of {_named(function)}")
     if given.vararg:
-        more = Row([Entry(one, _NOWHERE, _NOWHERE) for one in arguments[len(names) :]], _NOWHERE)
-        scope.cells[given.vararg.arg] = more if complete else Opaque(f"*{given.vararg.arg} of {_named(function)}")
+        more = ListValue([Entry(one, _NOWHERE, _NOWHERE) for one in arguments[len(names) :]], _NOWHERE)
+        scope.cells[given.vararg.arg] = more if complete else Unknown(f"*{given.vararg.arg} of {_named(function)}")
     if given.kwarg:
         rest = {name: one for name, one in keywords.items() if name not in every}
         scope.cells[given.kwarg.arg] = _rest(state, rest, call, f"**{given.kwarg.arg} of {_named(function)}", complete=complete)
@@ -104,7 +118,7 @@ def some_instance(state: State, made: Class) -> Object:
         thing = state.instances[id(made)] = instance(state, made, [], {}, complete=False)
         for name in made.fields if made.dataclass else ():
             default = member(made, name)
-            thing.cells.setdefault(name, Opaque(f"{name} of {made.name}") if default is None else soften(default))
+            thing.cells.setdefault(name, Unknown(f"{name} of {made.name}") if default is None else soften(default))
     return thing
 
 
@@ -123,7 +137,7 @@ def _takes_itself(function: Function) -> bool:
 def _rest(state: State, keywords: dict[str, Value], call: CallOf | None, why: str, *, complete: bool) -> Value:
     """What `**kwargs` holds."""
     if not complete and not keywords:
-        return Opaque(why)
+        return Unknown(why)
     written = call.keywords if call is not None else {}
     made = new_table(state, call.span if call is not None else _NOWHERE)
     for name, one in keywords.items():
@@ -143,7 +157,7 @@ def above(owner: Object, name: str) -> Value:
     if found is not None:
         return found
     base = library_base(kind)
-    return Library(f"{base}.{name}") if base else Opaque(f".{name}")
+    return Library(f"{base}.{name}") if base else Unknown(f".{name}")
 
 
 def library_base(made: Class, depth: int = 0) -> str:
@@ -169,7 +183,7 @@ def instance(
     if made.dataclass:
         for name in made.fields:
             default = member(made, name)
-            if isinstance(default, Table):
+            if isinstance(default, DictValue):
                 thing.cells[name] = copied(state, default)
         thing.cells.update(zip(made.fields, arguments, strict=False))
         thing.cells.update({name: one for name, one in keywords.items() if name in made.fields})

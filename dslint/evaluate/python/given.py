@@ -5,43 +5,43 @@ from __future__ import annotations
 import shlex
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.values import Cells, Object, Opaque, Plain, Table, Value, text_of
+from dslint.evaluate.values import Cells, Constant, DictValue, Object, Unknown, Value, text_of
 
 
 def quoted(word: Value) -> str:
     """A word of a command as a shell reads it."""
-    return shlex.quote(str(word.value)) if isinstance(word, Plain) else text_of(word)
+    return shlex.quote(str(word.value)) if isinstance(word, Constant) else text_of(word)
 
 
 def known_options(value: Value) -> list[Value]:
     """The configs that an unknown value can be."""
-    options = value.options if isinstance(value, Opaque) else ()
-    return [option for option in options if not isinstance(option, Table) or says_anything(option)]
+    options = value.options if isinstance(value, Unknown) else ()
+    return [option for option in options if not isinstance(option, DictValue) or says_anything(option)]
 
 
 def possible(value: Value) -> tuple[Value, ...]:
     """A value that is known, or the values that one of which it is."""
-    return value.options if isinstance(value, Opaque) else (value,)
+    return value.options if isinstance(value, Unknown) else (value,)
 
 
-def says_anything(table: Table) -> bool:
+def says_anything(table: DictValue) -> bool:
     """Whether a value of a dict is known; of one that the program builds itself this is taken as given."""
     values = [entry.value for entry in table.cells.values()]
     return "why" not in table.open or any(
-        isinstance(value, Plain) or (isinstance(value, Table) and says_anything(value)) for value in values
+        isinstance(value, Constant) or (isinstance(value, DictValue) and says_anything(value)) for value in values
     )
 
 
-def why_nothing_is_known(table: Table) -> str:
+def why_nothing_is_known(table: DictValue) -> str:
     """Why not one value of a dict is known; "" if one is."""
     first, waiting, seen = "", [table], {id(table)}
     while waiting:
         for entry in waiting.pop().cells.values():
             value = entry.value
-            if isinstance(value, Table):
+            if isinstance(value, DictValue):
                 waiting += [value] if id(value) not in seen else []
                 seen.add(id(value))
-            elif not isinstance(value, Opaque) or not value.why:
+            elif not isinstance(value, Unknown) or not value.why:
                 return ""
             else:
                 first = first or value.why
@@ -55,12 +55,12 @@ def once(calls: list[CallOf]) -> list[CallOf]:
 
 def _given(call: CallOf) -> tuple[tuple[str, object], ...]:
     """The arguments of a call, as far as they are plain values."""
-    return tuple((name, one.value.value if isinstance(one.value, Plain) else None) for name, one in call.keywords.items())
+    return tuple((name, one.value.value if isinstance(one.value, Constant) else None) for name, one in call.keywords.items())
 
 
 def is_dict(value: Value) -> bool:
     """Whether a value is a dict, and not one that hjson reads as DeepSpeed would."""
-    return isinstance(value, Table) and (value.file is None or "hjson" not in value.file)
+    return isinstance(value, DictValue) and (value.file is None or "hjson" not in value.file)
 
 
 def as_object(call: CallOf) -> Object:
@@ -68,21 +68,21 @@ def as_object(call: CallOf) -> Object:
     cells = Cells(0)
     cells.update({name: given.value for name, given in call.keywords.items()})
     if call.complete:
-        cells.setdefault("deepspeed", Plain(None))
+        cells.setdefault("deepspeed", Constant(None))
     return Object("TrainingArguments", cells, about=call)
 
 
 def unless_none(given: Argument | None) -> Argument | None:
     """An argument, unless it is None."""
-    return None if given is None or (isinstance(given.value, Plain) and given.value.value is None) else given
+    return None if given is None or (isinstance(given.value, Constant) and given.value.value is None) else given
 
 
 def of_arguments(given: Argument) -> Argument | None:
     """The config that the command line names: the attribute `deepspeed_config` of the parsed arguments."""
     value = given.value
-    if isinstance(value, Table) and "deepspeed_config" in value.cells:
+    if isinstance(value, DictValue) and "deepspeed_config" in value.cells:
         return Argument(value.cells["deepspeed_config"].value, given.span, given.key, node=given.node)
     if not isinstance(value, Object):
-        return Argument(Opaque("--deepspeed_config"), given.span, given.key, node=given.node)
-    found = value.cells.get("deepspeed_config", Opaque("--deepspeed_config"))
+        return Argument(Unknown("--deepspeed_config"), given.span, given.key, node=given.node)
+    found = value.cells.get("deepspeed_config", Unknown("--deepspeed_config"))
     return Argument(found, given.span, given.key, node=given.node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from dslint.evaluate.python.values import NONE, Cells, Entry, Object, Opaque, Plain, Row, Table, Value, member, same
+from dslint.evaluate.values import NONE, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, same
 
 _ABSENT: Final = object()
 
@@ -78,7 +78,7 @@ class Journal:
                 continue
             if now is _ABSENT and cells is scope:
                 self.write(cells, name, value)
-            elif now == NONE and isinstance(value, Table | Opaque | Plain) and _is_config(value):
+            elif now == NONE and isinstance(value, DictValue | Unknown | Constant) and _is_config(value):
                 self.write(cells, name, self.joined(value, NONE))
 
     def join(self, one: Changes, other: Changes) -> None:
@@ -106,24 +106,24 @@ class Journal:
         """The value that is one of two."""
         if same(left, right):
             return left
-        if isinstance(left, Table) and isinstance(right, Table) and _is_same_display(left, right) and depth < _DEEPEST:
+        if isinstance(left, DictValue) and isinstance(right, DictValue) and _is_same_display(left, right) and depth < _DEEPEST:
             return self.flattened((left, right), depth)
         left, right = self._alike(left, right), self._alike(right, left)
         if isinstance(left, Object) and isinstance(right, Object) and left.kind == right.kind and left.type is right.type:
             return self._joined_objects(left, right, depth)
-        if isinstance(left, Row) and isinstance(right, Row) and left.pairs_with(right) and depth < _DEEPEST:
+        if isinstance(left, ListValue) and isinstance(right, ListValue) and left.pairs_with(right) and depth < _DEEPEST:
             values = [self.joined(one.value, other.value, depth + 1) for one, other in zip(left.items, right.items, strict=True)]
             pairs = zip(left.items, values, strict=True)
-            return Row([Entry(value, one.key_span, one.span, one.literal and value is one.value) for one, value in pairs], left.span)
-        known = left if isinstance(left, Opaque) and left.why else right
-        why = known.why if isinstance(known, Opaque) else CONDITION
+            return ListValue([Entry(value, one.key_span, one.span, one.literal and value is one.value) for one, value in pairs], left.span)
+        known = left if isinstance(left, Unknown) and left.why else right
+        why = known.why if isinstance(known, Unknown) else CONDITION
         options = (*_options(left), *_options(right))
         closed = _is_closed(left) and _is_closed(right) and len(options) <= _MOST_OPTIONS
-        return Opaque(why, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right))
+        return Unknown(why, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right))
 
-    def flattened(self, tables: Sequence[Table], depth: int = 0) -> Table:
+    def flattened(self, tables: Sequence[DictValue], depth: int = 0) -> DictValue:
         """One dict for several of which a value is one: what they have in common is known."""
-        made = Table(self.cells(optional=True), tables[0].span)
+        made = DictValue(self.cells(optional=True), tables[0].span)
         for name in dict.fromkeys(name for one in tables for name in one.cells):
             entries = [one.cells[name] for one in tables if name in one.cells]
             value = entries[0].value
@@ -138,7 +138,7 @@ class Journal:
 
     def _alike(self, value: Value, other: Value) -> Value:
         """A value that is not known, as the object with unknown attributes that the other one is."""
-        if isinstance(value, Opaque) and isinstance(other, Object) and other.kind == "unknown" and other.why == value.why:
+        if isinstance(value, Unknown) and isinstance(other, Object) and other.kind == "unknown" and other.why == value.why:
             return Object(other.kind, self.cells(), why=other.why)
         return value
 
@@ -146,43 +146,43 @@ class Journal:
         """An object that is one of two. An attribute that only one of them has is inherited in the other, not known, or missing."""
         made = Object(left.kind, self.cells(), left.type, left.about, left.why)
         for name in dict.fromkeys([*left.cells, *right.cells]):
-            inherited = member(left.type, name) or Opaque(left.why or CONDITION)
+            inherited = member(left.type, name) or Unknown(left.why or CONDITION)
             one, other = left.cells.get(name, inherited), right.cells.get(name, inherited)
-            made.cells[name] = self.joined(one, other, depth + 1) if depth < _DEEPEST else Opaque(CONDITION)
+            made.cells[name] = self.joined(one, other, depth + 1) if depth < _DEEPEST else Unknown(CONDITION)
         return made
 
 
 def _options(value: Value) -> tuple[Value, ...]:
     """The dicts and paths that a value can be; at most `_MOST_OPTIONS`."""
-    if isinstance(value, Opaque):
+    if isinstance(value, Unknown):
         return value.options[:_MOST_OPTIONS]
-    return (value,) if isinstance(value, Table) or (isinstance(value, Plain) and isinstance(value.value, str)) else ()
+    return (value,) if isinstance(value, DictValue) or (isinstance(value, Constant) and isinstance(value.value, str)) else ()
 
 
 def _is_config(value: Value) -> bool:
     """Whether a value may be a config: a dict, a path, or one that is not known."""
-    return isinstance(value, Table | Opaque) or (isinstance(value, Plain) and isinstance(value.value, str))
+    return isinstance(value, DictValue | Unknown) or (isinstance(value, Constant) and isinstance(value.value, str))
 
 
-def _is_same_display(left: Table, right: Table) -> bool:
+def _is_same_display(left: DictValue, right: DictValue) -> bool:
     """Whether two dicts are what one place of the program makes, under different conditions."""
     return bool(left.span == right.span and left.open.get("why") == right.open.get("why"))
 
 
 def _is_closed(value: Value) -> bool:
     """Whether the options of a value are all that it can be, besides None."""
-    if isinstance(value, Opaque):
+    if isinstance(value, Unknown):
         return value.closed
-    return isinstance(value, Table) or (isinstance(value, Plain) and (value.value is None or isinstance(value.value, str)))
+    return isinstance(value, DictValue) or (isinstance(value, Constant) and (value.value is None or isinstance(value.value, str)))
 
 
 def _can_be_none(value: Value) -> bool:
-    return value.or_none if isinstance(value, Opaque) else isinstance(value, Plain) and value.value is None
+    return value.or_none if isinstance(value, Unknown) else isinstance(value, Constant) and value.value is None
 
 
 def _perhaps(entry: Any) -> Any:
     """A key that may be absent: its value is not known."""
     if not isinstance(entry, Entry):
         return entry
-    value = Opaque(CONDITION, options=_options(entry.value), closed=_is_closed(entry.value), or_none=_can_be_none(entry.value))
+    value = Unknown(CONDITION, options=_options(entry.value), closed=_is_closed(entry.value), or_none=_can_be_none(entry.value))
     return Entry(value, entry.key_span, entry.span, perhaps=True)

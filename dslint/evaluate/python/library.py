@@ -17,26 +17,39 @@ from dslint.evaluate.python.repetition import items_of
 from dslint.evaluate.python.statements import set_variable
 from dslint.evaluate.python.strings import opened_file
 from dslint.evaluate.python.tables import copied, deep_merge, new_table, whole
-from dslint.evaluate.python.values import COMPUTED, NONE, Entry, Object, Opaque, Plain, Row, Table, Value, converted, soften, tables_of
+from dslint.evaluate.values import (
+    COMPUTED,
+    NONE,
+    Constant,
+    DictValue,
+    Entry,
+    ListValue,
+    Object,
+    Unknown,
+    Value,
+    converted,
+    soften,
+    tables_of,
+)
 
 _MOST_NUMBERS = 40
 
 
-def _unknown(*values: Value | None, why: str = "it is computed") -> Opaque:
+def _unknown(*values: Value | None, why: str = "it is computed") -> Unknown:
     """What depends on values that are not all known: the first of them says where it comes from."""
-    known = next((one for one in values if isinstance(one, Opaque) and one.why), None)
-    return Opaque(known.why if known else why)
+    known = next((one for one in values if isinstance(one, Unknown) and one.why), None)
+    return Unknown(known.why if known else why)
 
 
 # ---------------------------------------------------------------------- files
 
 
 def _open(_: State, call: CallOf) -> Value:
-    return opened_file(call.get("file", 0) or Opaque(), call.plain("mode", 1))
+    return opened_file(call.get("file", 0) or Unknown(), call.plain("mode", 1))
 
 
 def _temporary(_: State, call: CallOf) -> Value:
-    return opened_file(Plain(f"{TEMPORARY} {call.span.start}>"), "w")
+    return opened_file(Constant(f"{TEMPORARY} {call.span.start}>"), "w")
 
 
 def _path_of(file: Value | None) -> Value | None:
@@ -46,22 +59,22 @@ def _path_of(file: Value | None) -> Value | None:
 def _json_load(state: State, call: CallOf) -> Value:
     file = call.get("fp", 0)
     path = _path_of(file)
-    if isinstance(path, Plain) and isinstance(path.value, str):
+    if isinstance(path, Constant) and isinstance(path.value, str):
         return json_file(state, path.value, as_json=not call.name.startswith("hjson"))
     return _unknown(path, file, why="it is read from a file")
 
 
 def _json_text(state: State, call: CallOf) -> Value:
-    text = whole(state, call.get("s", 0) or Opaque())
-    if isinstance(text, Table):
+    text = whole(state, call.get("s", 0) or Unknown())
+    if isinstance(text, DictValue):
         return copied(state, text)
-    if isinstance(text, Plain) and isinstance(text.value, str):
+    if isinstance(text, Constant) and isinstance(text.value, str):
         return json_text(state, text.value, call.arguments[0].span if call.arguments else call.span)
     return _unknown(text)
 
 
 def _json_dump(state: State, call: CallOf) -> Value:
-    write_file(state, _path_of(call.get("fp", 1)) or Opaque(), call.get("obj", 0), call.span)
+    write_file(state, _path_of(call.get("fp", 1)) or Unknown(), call.get("obj", 0), call.span)
     return NONE
 
 
@@ -74,7 +87,7 @@ def _yaml_load(state: State, call: CallOf) -> Value:
     """A YAML file, given as an open file, or to OmegaConf as its path."""
     file = call.arguments[0].value if call.arguments else call.get("stream") or call.get("file_")
     path = _path_of(file) or file
-    if isinstance(path, Plain) and isinstance(path.value, str) and path.value.endswith((".yaml", ".yml", ".json")):
+    if isinstance(path, Constant) and isinstance(path.value, str) and path.value.endswith((".yaml", ".yml", ".json")):
         return yaml_file(state, path.value, interpolates=call.name.startswith("omegaconf"))
     return _unknown(path, why="it is read from a file")
 
@@ -82,7 +95,7 @@ def _yaml_load(state: State, call: CallOf) -> Value:
 def _merged(state: State, call: CallOf) -> Value:
     made = new_table(state, call.span)
     for one in call.arguments:
-        if isinstance(one.value, Table):
+        if isinstance(one.value, DictValue):
             deep_merge(state, made, copied(state, one.value))
         else:
             made.open["more"] = True
@@ -93,32 +106,32 @@ def _merged(state: State, call: CallOf) -> Value:
 
 
 def _first(_: State, call: CallOf) -> Value:
-    return call.arguments[0].value if call.arguments else Opaque()
+    return call.arguments[0].value if call.arguments else Unknown()
 
 
 def _join(_: State, call: CallOf) -> Value:
     parts = [argument.value for argument in call.arguments]
-    plain = [part for part in parts if isinstance(part, Plain) and isinstance(part.value, str)]
+    plain = [part for part in parts if isinstance(part, Constant) and isinstance(part.value, str)]
     if len(plain) < len(parts) or not call.complete or not parts:
         return _unknown(*parts)
-    return Plain(posixpath.join(*(str(part.value) for part in plain)), any(part.soft for part in plain))
+    return Constant(posixpath.join(*(str(part.value) for part in plain)), any(part.soft for part in plain))
 
 
 def _dirname(_: State, call: CallOf) -> Value:
     path = call.plain("p", 0)
-    return Plain(posixpath.dirname(path) or ".") if isinstance(path, str) else _unknown(call.get("p", 0))
+    return Constant(posixpath.dirname(path) or ".") if isinstance(path, str) else _unknown(call.get("p", 0))
 
 
 def _basename(_: State, call: CallOf) -> Value:
     path = call.plain("p", 0)
-    return Plain(posixpath.basename(path)) if isinstance(path, str) else _unknown(call.get("p", 0))
+    return Constant(posixpath.basename(path)) if isinstance(path, str) else _unknown(call.get("p", 0))
 
 
 def _exists(state: State, call: CallOf) -> Value:
     """A file that is there now is taken to be there in the run; one that is not may be."""
     path = call.get("path", 0)
-    is_there = isinstance(path, Plain) and isinstance(path.value, str) and exists(state, path.value)
-    return Plain(value=True, soft=True) if is_there else COMPUTED
+    is_there = isinstance(path, Constant) and isinstance(path.value, str) and exists(state, path.value)
+    return Constant(value=True, soft=True) if is_there else COMPUTED
 
 
 _SET_BY_LAUNCHERS = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE", "RANK", "LOCAL_RANK"})
@@ -130,8 +143,8 @@ def _environ(state: State, call: CallOf) -> Value:
     if name in state.environment:
         return state.environment[name]
     if name in _SET_BY_LAUNCHERS:
-        return Opaque(f"the environment variable {name}")
-    return soften(default) if isinstance(default, Plain) and default.value is not None else Opaque(f"the environment variable {name}")
+        return Unknown(f"the environment variable {name}")
+    return soften(default) if isinstance(default, Constant) and default.value is not None else Unknown(f"the environment variable {name}")
 
 
 def _set_environ(state: State, call: CallOf) -> Value:
@@ -140,7 +153,7 @@ def _set_environ(state: State, call: CallOf) -> Value:
     if isinstance(name, str) and len(call.arguments) > 1:
         set_variable(state, name, call.arguments[1], call.scope)
     made = new_dict(state, call) if not isinstance(name, str) else new_table(state, call.span)
-    for variable, entry in made.cells.items() if isinstance(made, Table) else ():
+    for variable, entry in made.cells.items() if isinstance(made, DictValue) else ():
         set_variable(state, variable, Argument(entry.value, entry.span, entry.key_span, entry.literal), call.scope)
     return NONE
 
@@ -148,7 +161,7 @@ def _set_environ(state: State, call: CallOf) -> Value:
 def _add_folder(state: State, call: CallOf) -> Value:
     """`sys.path.append(folder)`, `sys.path.insert(0, folder)`."""
     folder = call.arguments[-1].value if call.arguments else None
-    if isinstance(folder, Plain) and isinstance(folder.value, str):
+    if isinstance(folder, Constant) and isinstance(folder.value, str):
         state.folders.append(folder.value)
     return NONE
 
@@ -158,7 +171,7 @@ def _add_folder(state: State, call: CallOf) -> Value:
 
 def _number(_: State, call: CallOf) -> Value:
     value = call.get("x", 0)
-    if not isinstance(value, Plain) or len(call.arguments) != 1:
+    if not isinstance(value, Constant) or len(call.arguments) != 1:
         return _unknown(value)
     return converted(value, call.name)
 
@@ -169,9 +182,9 @@ _NUMERIC: dict[str, Callable[..., Any]] = {"max": max, "min": min, "abs": abs, "
 def _numeric(_: State, call: CallOf) -> Value:
     """`max`, `min`, `abs`, `round`, of numbers that are all known."""
     values = [one.value for one in call.arguments]
-    if len(values) == 1 and isinstance(values[0], Row) and not values[0].changed:
+    if len(values) == 1 and isinstance(values[0], ListValue) and not values[0].changed:
         values = [one.value for one in values[0].items]
-    plain = [one for one in values if isinstance(one, Plain) and isinstance(one.value, int | float)]
+    plain = [one for one in values if isinstance(one, Constant) and isinstance(one.value, int | float)]
     if len(plain) < len(values) or not plain or not call.complete or call.keywords:
         return _unknown(*values)
     function = _NUMERIC[call.name]
@@ -179,31 +192,31 @@ def _numeric(_: State, call: CallOf) -> Value:
         found = function(*(one.value for one in plain))
     except (TypeError, ValueError, OverflowError):
         return COMPUTED
-    return Plain(found, any(one.soft for one in plain)) if isinstance(found, int | float) else COMPUTED
+    return Constant(found, any(one.soft for one in plain)) if isinstance(found, int | float) else COMPUTED
 
 
 def _length(_: State, call: CallOf) -> Value:
     items = items_of(call.arguments[0].value) if call.arguments else None
-    return COMPUTED if items is None else Plain(len(items))
+    return COMPUTED if items is None else Constant(len(items))
 
 
 def _list(_: State, call: CallOf) -> Value:
     items = items_of(call.arguments[0].value) if call.arguments else []
-    return _unknown(call.arguments[0].value) if items is None else Row(list(items), call.span)
+    return _unknown(call.arguments[0].value) if items is None else ListValue(list(items), call.span)
 
 
 def _range(_: State, call: CallOf) -> Value:
-    bounds = [one.value.value for one in call.arguments if isinstance(one.value, Plain) and isinstance(one.value.value, int)]
+    bounds = [one.value.value for one in call.arguments if isinstance(one.value, Constant) and isinstance(one.value.value, int)]
     if len(bounds) < len(call.arguments) or not bounds or (len(bounds) == 3 and bounds[2] == 0):
         return COMPUTED
     numbers = range(*bounds)
     if len(numbers) > _MOST_NUMBERS:
         return COMPUTED
-    return Row([Entry(Plain(number), call.span, call.span) for number in numbers], call.span)
+    return ListValue([Entry(Constant(number), call.span, call.span) for number in numbers], call.span)
 
 
 def _copied(state: State, call: CallOf) -> Value:
-    value = call.arguments[0].value if call.arguments else Opaque()
+    value = call.arguments[0].value if call.arguments else Unknown()
     copies: list[Value] = [copied(state, one) for one in tables_of(value)]
     return reduce(state.journal.joined, copies) if copies else value
 
@@ -211,7 +224,7 @@ def _copied(state: State, call: CallOf) -> Value:
 def _default(_: State, call: CallOf) -> Value:
     """`typer.Option(default)`: a flag with its default."""
     given = call.get("default", 0)
-    return soften(given) if isinstance(given, Plain) and given.value is not None else Opaque("a flag of the command line")
+    return soften(given) if isinstance(given, Constant) and given.value is not None else Unknown("a flag of the command line")
 
 
 FUNCTIONS: dict[str, Callable[[State, CallOf], Value]] = {

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.given import unless_none
 from dslint.evaluate.python.notes import Facts
-from dslint.evaluate.python.values import Opaque, Plain
+from dslint.evaluate.values import Constant, Unknown
 from dslint.job.arguments import SourcedValue
 from dslint.source.tree import Span
 from dslint.source.unknown import UNKNOWN
@@ -43,8 +43,8 @@ class Loading:
             return
         is_model = _MODEL_CLASS.search(call.name.split(".")[-2]) is not None
         given = unless_none(call.argument("device_map"))
-        if given is not None and not (isinstance(given.value, Opaque) and given.value.or_none):
-            value = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+        if given is not None and not (isinstance(given.value, Unknown) and given.value.or_none):
+            value = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
             self._device_maps.append((replace(self._sourced("device_map", given), value=value), call.chosen))
         elif is_model:
             self._loads_without_map = True
@@ -52,7 +52,7 @@ class Loading:
             return
         self._note_quantization(call, facts)
         if is_model:
-            self._events.append(_Event(call.span, flow, self._sourced("from_pretrained", Argument(Opaque(), call.span, call.span))))
+            self._events.append(_Event(call.span, flow, self._sourced("from_pretrained", Argument(Unknown(), call.span, call.span))))
 
     def quantization(self, call: CallOf, facts: Facts) -> None:
         """A `BitsAndBytesConfig`, which a later call loads a model with."""
@@ -62,13 +62,13 @@ class Loading:
     def _note_quantization(self, call: CallOf, facts: Facts) -> None:
         """A model is loaded with `load_in_4bit=True`, or with a `BitsAndBytesConfig` that says so."""
         given = call.get("quantization_config")
-        made = self._quantizations.get(given.span) if isinstance(given, Opaque) and given.span is not None else None
+        made = self._quantizations.get(given.span) if isinstance(given, Unknown) and given.span is not None else None
         for source in (call, made):
             if source is None or source.chosen:
                 continue
             for name in ("load_in_4bit", "load_in_8bit"):
                 found = source.keywords.get(name)
-                if found is not None and isinstance(found.value, Plain) and found.value.value is True and not found.value.soft:
+                if found is not None and isinstance(found.value, Constant) and found.value.value is True and not found.value.soft:
                     facts.quantized = replace(self._sourced(name, found), value=True)
 
     def tell(self, call: CallOf, flow: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping as Table
 from typing import Any, Protocol
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.values import Opaque, Plain
+from dslint.evaluate.values import Constant, Unknown
 from dslint.source.tree import Key, Mapping, Member, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -99,11 +99,11 @@ class _Made:
 
 
 def _plain(given: Argument) -> Any:
-    return given.value.value if isinstance(given.value, Plain) else UNKNOWN
+    return given.value.value if isinstance(given.value, Constant) else UNKNOWN
 
 
 def _is_none(given: Argument) -> bool:
-    return isinstance(given.value, Plain) and given.value.value in (None, "none")
+    return isinstance(given.value, Constant) and given.value.value in (None, "none")
 
 
 def of_plugin(call: CallOf, at: Span, precision: Argument | None) -> Mapping:
@@ -155,7 +155,7 @@ def _device(switch: Argument, device: Argument | None) -> Any:
 def of_name(given: Argument, precision: Argument | None) -> Mapping | None:
     """The config of a strategy that Lightning knows by its name: `strategy="deepspeed_stage_3"`. None for any other name."""
     known = _STRATEGIES.get(str(_plain(given)))
-    if known is None or isinstance(given.value, Opaque):
+    if known is None or isinstance(given.value, Unknown):
         return None
     made = _Made(given.span)
     stage, optimizer, parameters = known

@@ -9,7 +9,7 @@ from collections.abc import Mapping as Tables
 from typing import NamedTuple
 
 from dslint.evaluate.python.tree import TreeMaker
-from dslint.evaluate.python.values import Entry, Library, Opaque, Plain, Table, Value
+from dslint.evaluate.values import Constant, DictValue, Entry, Library, Unknown, Value
 from dslint.source.tree import Key, Mapping, Member, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -46,17 +46,17 @@ class Described(NamedTuple):
 def described(variables: Tables[str, Value], maker: TreeMaker) -> Described | None:
     """The strategy that a file assigns to the variable `strategy`; None for any other file."""
     strategy = variables.get("strategy")
-    if not isinstance(strategy, Table) or _name(strategy.cells.get("type")).rpartition(".")[2] != "DeepSpeedStrategy":
+    if not isinstance(strategy, DictValue) or _name(strategy.cells.get("type")).rpartition(".")[2] != "DeepSpeedStrategy":
         return None
     optimizer = _optimizer(variables.get("optim_wrapper"))
     given = strategy.cells.get("config")
-    if given is not None and not isinstance(given.value, Table) and not _is_none(given):
+    if given is not None and not isinstance(given.value, DictValue) and not _is_none(given):
         return Described(strategy.span, None, given, optimizer)
-    inner = given.value if given is not None and isinstance(given.value, Table) else None
+    inner = given.value if given is not None and isinstance(given.value, DictValue) else None
     return Described(strategy.span, _built(strategy, inner, variables.get("train_dataloader"), maker), None, optimizer)
 
 
-def _built(strategy: Table, config: Table | None, loader: Value | None, maker: TreeMaker) -> Mapping:
+def _built(strategy: DictValue, config: DictValue | None, loader: Value | None, maker: TreeMaker) -> Mapping:
     """The config: that of the argument `config`, with the other arguments in its place, and the batch size of the data loader."""
     own = maker.config(strategy)
     written = maker.config(config).members if config is not None else []
@@ -70,15 +70,15 @@ def _built(strategy: Table, config: Table | None, loader: Value | None, maker: T
 
 
 def _batch_size(loader: Value | None, at: Span) -> Scalar:
-    given = loader.cells.get("batch_size") if isinstance(loader, Table) else None
-    value = given.value.value if given is not None and isinstance(given.value, Plain) else UNKNOWN
+    given = loader.cells.get("batch_size") if isinstance(loader, DictValue) else None
+    value = given.value.value if given is not None and isinstance(given.value, Constant) else UNKNOWN
     return Scalar(at, value, "..." if value is UNKNOWN else repr(value), "computed")
 
 
 def _optimizer(wrapper: Value | None) -> tuple[str, Span] | None:
     """The full name of the class of the optimizer and the place of its name; None if it is not known."""
-    given = wrapper.cells.get("optimizer") if isinstance(wrapper, Table) else None
-    kind = given.value.cells.get("type") if given is not None and isinstance(given.value, Table) else None
+    given = wrapper.cells.get("optimizer") if isinstance(wrapper, DictValue) else None
+    kind = given.value.cells.get("type") if given is not None and isinstance(given.value, DictValue) else None
     if kind is None:
         return None
     name = _name(kind)
@@ -92,12 +92,12 @@ def _optimizer(wrapper: Value | None) -> tuple[str, Span] | None:
 def _name(entry: Entry | None) -> str:
     """The name of a class that a file gives as text or imports."""
     value = entry.value if entry is not None else None
-    if isinstance(value, Plain):
+    if isinstance(value, Constant):
         return value.value if isinstance(value.value, str) else ""
     if isinstance(value, Library):
         return value.name
-    return value.made if isinstance(value, Opaque) else ""
+    return value.made if isinstance(value, Unknown) else ""
 
 
 def _is_none(entry: Entry) -> bool:
-    return isinstance(entry.value, Plain) and entry.value.value is None
+    return isinstance(entry.value, Constant) and entry.value.value is None

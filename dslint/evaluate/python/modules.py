@@ -8,7 +8,7 @@ import sys
 from dslint.evaluate.files import Linked, find
 from dslint.evaluate.python.evaluate import State, block
 from dslint.evaluate.python.files import text_of
-from dslint.evaluate.python.values import Library, Module, Opaque, Plain, Scope, Value
+from dslint.evaluate.values import Constant, Library, Module, Scope, Unknown, Value
 
 _MOST_MODULES = 40
 _LARGEST_MODULE = 400_000
@@ -30,7 +30,7 @@ def module_named(state: State, name: str, level: int, scope: Scope) -> Value:
         module = _module(state, linked.path, linked.shown) if linked is not None else None
         if module is not None:
             return module
-    return Opaque(f"{'.' * level}{name}, which is not in the project") if level else Library(name)
+    return Unknown(f"{'.' * level}{name}, which is not in the project") if level else Library(name)
 
 
 def _in_folders(state: State, path: str, scope: Scope) -> Linked | None:
@@ -53,7 +53,7 @@ def _module(state: State, path: str, shown: str) -> Module | None:
     if tree is None:
         return None
     scope = Scope(state.journal.cells(), source)
-    scope.cells["__file__"] = Plain(os.path.abspath(path).replace(os.sep, "/"))
+    scope.cells["__file__"] = Constant(os.path.abspath(path).replace(os.sep, "/"))
     module = state.modules[shown] = Module(source, scope)
     block(state, tree.body, scope)
     return module

@@ -10,17 +10,17 @@ from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.statements import set_attribute
 from dslint.evaluate.python.tables import table_of, whole
-from dslint.evaluate.python.values import (
+from dslint.evaluate.values import (
     COMPUTED,
     NONE,
     Class,
+    Constant,
+    DictValue,
     Function,
+    ListValue,
     Object,
-    Opaque,
-    Plain,
-    Row,
     Scope,
-    Table,
+    Unknown,
     Value,
     soften,
 )
@@ -38,7 +38,7 @@ def _vars(state: State, call: CallOf) -> Value:
     if isinstance(thing, Object) and thing.kind != "unknown":
         return table_of(state, thing, call.span)
     thing = whole(state, thing) if thing is not None else None
-    return thing if isinstance(thing, Table) else Opaque(thing.why if isinstance(thing, Opaque) and thing.why else "it is computed")
+    return thing if isinstance(thing, DictValue) else Unknown(thing.why if isinstance(thing, Unknown) and thing.why else "it is computed")
 
 
 def _getattr(state: State, call: CallOf) -> Value:
@@ -46,7 +46,7 @@ def _getattr(state: State, call: CallOf) -> Value:
     if not isinstance(name, str) or not call.arguments:
         return COMPUTED
     found = attribute_of(state, call.arguments[0].value, name)
-    is_missing = isinstance(found, Opaque) and isinstance(call.arguments[0].value, Class)
+    is_missing = isinstance(found, Unknown) and isinstance(call.arguments[0].value, Class)
     return call.arguments[2].value if is_missing and len(call.arguments) > 2 else found
 
 
@@ -76,18 +76,18 @@ def _isinstance(_: State, call: CallOf) -> Value:
     if len(call.arguments) != 2:
         return COMPUTED
     value, kinds = call.arguments[0].value, call.arguments[1].value
-    names = [getattr(one.value, "name", "") for one in kinds.items] if isinstance(kinds, Row) else [getattr(kinds, "name", "")]
+    names = [getattr(one.value, "name", "") for one in kinds.items] if isinstance(kinds, ListValue) else [getattr(kinds, "name", "")]
     answers = [_is_a(value, name.rpartition(".")[2]) for name in names]
     if True in answers or None not in answers:
-        return Plain(True in answers)
+        return Constant(True in answers)
     return COMPUTED
 
 
 def _is_a(value: Value, name: str) -> bool | None:
     """Whether a value is of a kind of Python; None if that is not known."""
-    if isinstance(value, Plain) and (name in _KINDS or name in ("dict", "list", "tuple", "Mapping", "DictConfig")):
+    if isinstance(value, Constant) and (name in _KINDS or name in ("dict", "list", "tuple", "Mapping", "DictConfig")):
         return isinstance(value.value, _KINDS.get(name, ()))
-    if isinstance(value, Table) and "more" not in value.open and (name in _KINDS or name in ("dict", "list", "tuple", "Mapping")):
+    if isinstance(value, DictValue) and "more" not in value.open and (name in _KINDS or name in ("dict", "list", "tuple", "Mapping")):
         return name in ("dict", "Mapping")
     return None
 
@@ -101,11 +101,11 @@ def _runs(name: str, first: int) -> Callable[[State, CallOf], Value]:
 
     def run(state: State, call: CallOf) -> Value:
         function, given = call.get(name, 0), call.get("args", 1)
-        rest = [one.value for one in given.items] if isinstance(given, Row) and not given.changed else []
+        rest = [one.value for one in given.items] if isinstance(given, ListValue) and not given.changed else []
         if isinstance(function, Function):
-            complete = given is None or isinstance(given, Row)
+            complete = given is None or isinstance(given, ListValue)
             enter(state, function, [*[COMPUTED] * first, *rest], {}, complete=complete)
-        return Opaque(f"{call.name} returns it")
+        return Unknown(f"{call.name} returns it")
 
     return run
 
@@ -118,8 +118,8 @@ def _runs_command(state: State, call: CallOf) -> Value:
         names = [one.arg for one in given.args]
         for name, default in zip(reversed(names), reversed(given.defaults), strict=False):
             found = evaluate(state, default, function.scope)
-            function.given[name] = soften(found) if isinstance(found, Plain) and found.value is not None else Opaque(f"--{name}")
-        function.given |= {name: Opaque(f"--{name}") for name in names if name not in function.given}
+            function.given[name] = soften(found) if isinstance(found, Constant) and found.value is not None else Unknown(f"--{name}")
+        function.given |= {name: Unknown(f"--{name}") for name in names if name not in function.given}
         enter(state, function, [], {})
     return NONE
 

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Callable
 from typing import Any
 
-from dslint.evaluate.python.values import COMPUTED, Class, Function, Object, Opaque, Plain, Row, Value, is_soft, same, tables_of
+from dslint.evaluate.values import COMPUTED, Class, Constant, Function, ListValue, Object, Unknown, Value, is_soft, same, tables_of
 
 LONGEST = 10_000
 """The longest string that is built."""
@@ -59,11 +59,11 @@ def compared(op: ast.cmpop, left: Value, right: Value) -> Value:
         answer = _contains(right, left)
     elif isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
         answer = _equal(left, right)
-    elif isinstance(left, Plain) and isinstance(right, Plain) and _ordered(left.value, right.value):
+    elif isinstance(left, Constant) and isinstance(right, Constant) and _ordered(left.value, right.value):
         answer = _ORDER[type(op)](left.value, right.value)
     if answer is None:
         return COMPUTED
-    return Plain(answer is not isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn), soft)
+    return Constant(answer is not isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn), soft)
 
 
 def _ordered(left: object, right: object) -> bool:
@@ -72,26 +72,26 @@ def _ordered(left: object, right: object) -> bool:
 
 
 def _equal(left: Value, right: Value) -> bool | None:
-    if isinstance(left, Plain) and isinstance(right, Plain):
+    if isinstance(left, Constant) and isinstance(right, Constant):
         return bool(left.value == right.value)
     if same(left, right):
         return True
-    none = [one for one in (left, right) if isinstance(one, Plain) and one.value is None]
-    other = [one for one in (left, right) if isinstance(one, Row | Function | Class | Object) or _is_dict(one)]
+    none = [one for one in (left, right) if isinstance(one, Constant) and one.value is None]
+    other = [one for one in (left, right) if isinstance(one, ListValue | Function | Class | Object) or _is_dict(one)]
     return False if none and other else None
 
 
 def _is_dict(value: Value) -> bool:
-    return bool(tables_of(value)) and not (isinstance(value, Opaque) and value.or_none)
+    return bool(tables_of(value)) and not (isinstance(value, Unknown) and value.or_none)
 
 
 def _contains(owner: Value, item: Value) -> bool | None:
-    if (tables := tables_of(owner)) and isinstance(item, Plain):
+    if (tables := tables_of(owner)) and isinstance(item, Constant):
         answers = [True if item.value in one.cells else None if one.open else False for one in tables]
         return answers[0] if len(set(answers)) == 1 else None
-    if isinstance(owner, Row) and not owner.changed:
+    if isinstance(owner, ListValue) and not owner.changed:
         answers = [_equal(one.value, item) for one in owner.items]
         return True if True in answers else None if None in answers else False
-    if isinstance(owner, Plain) and isinstance(item, Plain) and isinstance(owner.value, str) and isinstance(item.value, str):
+    if isinstance(owner, Constant) and isinstance(item, Constant) and isinstance(owner.value, str) and isinstance(item.value, str):
         return item.value in owner.value
     return None

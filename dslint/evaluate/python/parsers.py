@@ -9,18 +9,18 @@ from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.files import json_file, yaml_file
 from dslint.evaluate.python.functions import enter, instance, library_base
 from dslint.evaluate.python.tables import new_table, whole
-from dslint.evaluate.python.values import (
+from dslint.evaluate.values import (
     NONE,
     Class,
+    Constant,
+    DictValue,
     Entry,
     Flag,
     Function,
     Library,
+    ListValue,
     Object,
-    Opaque,
-    Plain,
-    Row,
-    Table,
+    Unknown,
     Value,
     converted,
     soften,
@@ -44,13 +44,13 @@ def config_arguments(state: State, call: CallOf) -> Value:
     parser = call.get("parser", 0)
     if isinstance(parser, Object):
         for name in ("deepspeed_config", "deepscale_config"):
-            state.journal.write(parser.cells, name, Opaque(f"--{name}"))
-        state.journal.write(parser.cells, "deepspeed", Plain(value=False, soft=True))
-    return parser or Opaque()
+            state.journal.write(parser.cells, name, Unknown(f"--{name}"))
+        state.journal.write(parser.cells, "deepspeed", Constant(value=False, soft=True))
+    return parser or Unknown()
 
 
 def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
-    names = [argument.value.value for argument in call.arguments if isinstance(argument.value, Plain)]
+    names = [argument.value.value for argument in call.arguments if isinstance(argument.value, Constant)]
     flags = [name for name in names if isinstance(name, str)]
     if not flags:
         return NONE
@@ -63,9 +63,9 @@ def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
 def _default(call: CallOf, flag: str) -> Value:
     action, default = call.plain("action"), call.get("default")
     if default is None and action in ("store_true", "store_false"):
-        return Plain(action == "store_false", soft=True)
-    if not isinstance(default, Plain) or default.value in (None, ""):
-        return Opaque(flag)
+        return Constant(action == "store_false", soft=True)
+    if not isinstance(default, Constant) or default.value in (None, ""):
+        return Unknown(flag)
     kind = getattr(call.get("type"), "name", "")
     if isinstance(default.value, str) and kind in ("int", "float"):
         return soften(converted(default, kind))
@@ -74,8 +74,8 @@ def _default(call: CallOf, flag: str) -> Value:
 
 def _set_defaults(state: State, parser: Object, call: CallOf) -> Value:
     for name, given in call.keywords.items():
-        known = isinstance(given.value, Plain) and given.value.value is not None
-        state.journal.write(parser.cells, name, soften(given.value) if known else Opaque(f"--{name}"))
+        known = isinstance(given.value, Constant) and given.value.value is not None
+        state.journal.write(parser.cells, name, soften(given.value) if known else Unknown(f"--{name}"))
     return NONE
 
 
@@ -83,37 +83,41 @@ def _parse_args(state: State, parser: Object, call: CallOf) -> Value:
     cells = state.journal.cells()
     cells.update(parser.cells)
     words = call.get("args", 0)
-    given = _flags_in(words, cells) if isinstance(words, Row) and not words.changed else state.flags
-    for name in given if isinstance(words, Row) else cells.keys() & given.keys():
-        cells[name] = _given_flag(cells.get(name, Opaque()), given[name])
+    given = _flags_in(words, cells) if isinstance(words, ListValue) and not words.changed else state.flags
+    for name in given if isinstance(words, ListValue) else cells.keys() & given.keys():
+        cells[name] = _given_flag(cells.get(name, Unknown()), given[name])
     return Object("command line", cells)
 
 
-def _flags_in(words: Row, known: Mapping[str, Value]) -> dict[str, Flag]:
+def _flags_in(words: ListValue, known: Mapping[str, Value]) -> dict[str, Flag]:
     """The flags in a list of words that the program parses instead of the command line."""
     found: dict[str, Flag] = {}
     waiting: str | None = None
-    for word in [one.value.value if isinstance(one.value, Plain) else None for one in words.items]:
+    for word in [one.value.value if isinstance(one.value, Constant) else None for one in words.items]:
         if isinstance(word, str) and word.startswith("--"):
             name, equals, value = word.lstrip("-").partition("=")
             waiting = name.replace("-", "_")
             found[waiting] = value if equals else True
         elif waiting is not None and found[waiting] is True:
             found[waiting] = str(word) if word is not None else None
-    return {name: given for name, given in found.items() if given is not True or isinstance(known.get(name), Plain)}
+    return {name: given for name, given in found.items() if given is not True or isinstance(known.get(name), Constant)}
 
 
 def _given_flag(default: Value, given: Flag) -> Value:
     """The value of a flag that the launch gives; None is a value that only the run knows."""
     if given is None:
-        return Opaque("the command line")
+        return Unknown("the command line")
     if isinstance(given, bool):
-        return Plain(not default.value) if isinstance(default, Plain) and isinstance(default.value, bool) else Opaque("the command line")
-    kind = type(default.value) if isinstance(default, Plain) else None
+        return (
+            Constant(not default.value)
+            if isinstance(default, Constant) and isinstance(default.value, bool)
+            else Unknown("the command line")
+        )
+    kind = type(default.value) if isinstance(default, Constant) else None
     try:
-        return Plain(kind(given)) if kind in (int, float, str) else _number_or_text(given)
+        return Constant(kind(given)) if kind in (int, float, str) else _number_or_text(given)
     except ValueError:
-        return Opaque("the command line")
+        return Unknown("the command line")
 
 
 def _number_or_text(given: str) -> Value:
@@ -121,12 +125,12 @@ def _number_or_text(given: str) -> Value:
     try:
         float(given)
     except ValueError:
-        return Plain(given)
-    return Opaque("the command line")
+        return Constant(given)
+    return Unknown("the command line")
 
 
 def _parse_known(state: State, parser: Object, call: CallOf) -> Value:
-    return Row([Entry(_parse_args(state, parser, call), call.span, call.span), Entry(Opaque(), call.span, call.span)], call.span)
+    return ListValue([Entry(_parse_args(state, parser, call), call.span, call.span), Entry(Unknown(), call.span, call.span)], call.span)
 
 
 def _itself(_: State, parser: Object, __: CallOf) -> Value:
@@ -147,7 +151,7 @@ OF_PARSER: dict[str, Callable[[State, Object, CallOf], Value]] = {
 def class_parser(state: State, call: CallOf) -> Value:
     """`HfArgumentParser(classes)`."""
     given = call.get("dataclass_types", 0)
-    kinds = [one.value for one in given.items] if isinstance(given, Row) else [given]
+    kinds = [one.value for one in given.items] if isinstance(given, ListValue) else [given]
     state.parsed += [kind for kind in kinds if kind is not None]
     return Object("classes", state.journal.cells(), about=kinds)
 
@@ -162,20 +166,24 @@ def _parse_dict(state: State, parser: Object, call: CallOf) -> Value:
 
 def _parse_json_file(state: State, parser: Object, call: CallOf) -> Value:
     path = call.get("json_file", 0)
-    return _parsed(state, parser, call, json_file(state, path.value) if isinstance(path, Plain) and isinstance(path.value, str) else path)
+    return _parsed(
+        state, parser, call, json_file(state, path.value) if isinstance(path, Constant) and isinstance(path.value, str) else path
+    )
 
 
 def _parse_yaml_file(state: State, parser: Object, call: CallOf) -> Value:
     path = call.get("yaml_file", 0)
-    return _parsed(state, parser, call, yaml_file(state, path.value) if isinstance(path, Plain) and isinstance(path.value, str) else path)
+    return _parsed(
+        state, parser, call, yaml_file(state, path.value) if isinstance(path, Constant) and isinstance(path.value, str) else path
+    )
 
 
 def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> Value:
     """The objects that a parser makes, of the flags or of a dict with the same names."""
     given = whole(state, given) if given is not None else None
-    values: dict[str, Entry] = dict(given.cells) if isinstance(given, Table) else {}
+    values: dict[str, Entry] = dict(given.cells) if isinstance(given, DictValue) else {}
     made = [_from_flags(state, kind, call, values) for kind in parser.about]
-    return Row([Entry(one, call.span, call.span) for one in made], call.span)
+    return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
 
 
 def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
@@ -186,19 +194,19 @@ def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str,
         for name in base.fields:
             if name in base.cells:
                 default = base.cells[name]
-                known = isinstance(default, Plain) and default.value is not None
-                thing.cells[name] = soften(default) if known else Opaque(f"--{name}")
+                known = isinstance(default, Constant) and default.value is not None
+                thing.cells[name] = soften(default) if known else Unknown(f"--{name}")
                 if known:
                     arguments.setdefault(name, Argument(soften(default), call.span, call.span))
             else:
-                thing.cells.setdefault(name, Opaque(f"--{name}"))
+                thing.cells.setdefault(name, Unknown(f"--{name}"))
     for flag in thing.cells.keys() & state.flags.keys():
         thing.cells[flag] = _given_flag(thing.cells[flag], state.flags[flag])
     name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
     if is_trainers(name):
         for flag in state.flags.keys() & ARGUMENTS:
             read = as_read(flag, state.flags[flag])
-            thing.cells[flag] = Plain(read) if isinstance(read, str | int | float) else Opaque(f"--{flag}")
+            thing.cells[flag] = Constant(read) if isinstance(read, str | int | float) else Unknown(f"--{flag}")
         received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False)
         thing.about = received
         if "deepspeed" in arguments:
@@ -226,8 +234,8 @@ def field_of(state: State, call: CallOf) -> Value:
     if isinstance(factory, Class):
         return instance(state, factory, [], {})
     if isinstance(factory, Library) and factory.name in ("dict", "list"):
-        return new_table(state, call.span) if factory.name == "dict" else Row([], call.span)
-    return call.get("default") or Opaque("it has no default")
+        return new_table(state, call.span) if factory.name == "dict" else ListValue([], call.span)
+    return call.get("default") or Unknown("it has no default")
 
 
 OF_CLASSES: dict[str, Callable[[State, Object, CallOf], Value]] = {

@@ -8,7 +8,7 @@ from dslint.evaluate.python.calls import Argument
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.files import json_file
 from dslint.evaluate.python.tables import copied, new_table
-from dslint.evaluate.python.values import Object, Opaque, Plain, Table, Value
+from dslint.evaluate.values import Constant, DictValue, Object, Unknown, Value
 from dslint.source.tree import Mapping, Member, Span
 
 KIND = "DeepSpeedPlugin"
@@ -34,9 +34,9 @@ def new_plugin(state: State, at: Span, given: Argument | None = None) -> Object:
 def plugin_in_use(state: State, why: str) -> Value:
     """The plugin of Accelerate's state. `why` says where the object comes from that the program finds it in."""
     if len(state.plugins) > 1:
-        return Opaque(why or f".{PLUGIN}")
+        return Unknown(why or f".{PLUGIN}")
     known = next(iter(state.plugins.values()), None)
-    return known or new_plugin(state, LAUNCHED, Argument(Opaque(why), LAUNCHED, LAUNCHED))
+    return known or new_plugin(state, LAUNCHED, Argument(Unknown(why), LAUNCHED, LAUNCHED))
 
 
 def config_attribute(state: State, plugin: Object, name: str) -> Value:
@@ -49,45 +49,45 @@ def config_attribute(state: State, plugin: Object, name: str) -> Value:
     return held
 
 
-def _config(state: State, plugin: Object) -> Table:
+def _config(state: State, plugin: Object) -> DictValue:
     """The config of a plugin: a copy of the dict that it is given, or the file; an open dict if it is not known."""
     known = plugin.cells.get(CONFIGS[0])
-    if isinstance(known, Table):
+    if isinstance(known, DictValue):
         return known
-    given = plugin.about.value if plugin.about is not None else Opaque()
-    if isinstance(given, Plain) and isinstance(given.value, str):
+    given = plugin.about.value if plugin.about is not None else Unknown()
+    if isinstance(given, Constant) and isinstance(given.value, str):
         given = json_file(state, given.value)
-    if isinstance(given, Table):
+    if isinstance(given, DictValue):
         made = copied(state, given)
     else:
         made = new_table(state, plugin.about.span if plugin.about is not None else LAUNCHED)
         made.open["more"] = True
-        made.open["why"] = given.why if isinstance(given, Opaque) else ""
+        made.open["why"] = given.why if isinstance(given, Unknown) else ""
     _predate(made, plugin.cells.born)
     plugin.cells[CONFIGS[0]] = made
     return made
 
 
-def _predate(table: Table, born: int) -> None:
+def _predate(table: DictValue, born: int) -> None:
     """Make a dict that is read late as old as its plugin, so that what a branch changes in it is undone and joined."""
     table.cells.born = table.open.born = born
     if table.file is not None:
         table.file.born = born
     for entry in table.cells.values():
-        if isinstance(entry.value, Table):
+        if isinstance(entry.value, DictValue):
             _predate(entry.value, born)
 
 
-def changed_config(plugin: Object | None) -> Table | None:
+def changed_config(plugin: Object | None) -> DictValue | None:
     """The config of a plugin if the program may have changed it; None if it is what the plugin is given."""
     config = plugin.cells.get(CONFIGS[0]) if plugin is not None else None
-    return config if isinstance(config, Table) and config.cells and config.path is None else None
+    return config if isinstance(config, DictValue) and config.cells and config.path is None else None
 
 
-def written_paths(table: Table, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def written_paths(table: DictValue, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The keys that a program sets in a dict of which it knows nothing else."""
     for name, entry in table.cells.items():
-        if isinstance(entry.value, Table) and entry.value.open and len(above) < _DEEPEST:
+        if isinstance(entry.value, DictValue) and entry.value.open and len(above) < _DEEPEST:
             yield from written_paths(entry.value, (*above, name))
         else:
             yield (*above, name)

@@ -14,7 +14,7 @@ from dslint.evaluate.python.notes import Call, Command, Unread
 from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
-from dslint.evaluate.python.values import Class, Flag, Library, Value
+from dslint.evaluate.values import Class, Flag, Library, Value
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
 from dslint.job.model import Program

@@ -31,7 +31,7 @@ from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid, written_paths
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
-from dslint.evaluate.python.values import COMPUTED, Entry, Function, Object, Opaque, Plain, Table, Value
+from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Function, Object, Unknown, Value
 from dslint.job.arguments import Arguments, SourcedValue, as_read, in_short
 from dslint.job.training import ARGUMENTS, TRAINER, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
@@ -175,7 +175,7 @@ class Recorder:
         if given is None:
             keyword, given = "deepspeed_config", named
         unread = len(self.unread)
-        taken = self._take("deepspeed", keyword, given or Argument(Opaque("the call passes none"), call.span, call.span))
+        taken = self._take("deepspeed", keyword, given or Argument(Unknown("the call passes none"), call.span, call.span))
         noted: list[Call | Unread] = [*self.unread[unread:], *taken]
         for one in noted:
             one.optimizer = self._object(call, "optimizer", 2)
@@ -187,14 +187,14 @@ class Recorder:
 
     def _certain(self, given: Argument, call: CallOf) -> SourcedValue | None:
         """The path of a config that a call gets for certain."""
-        path = given.value.value if isinstance(given.value, Plain) and not (call.chosen or call.unlikely) else None
+        path = given.value.value if isinstance(given.value, Constant) and not (call.chosen or call.unlikely) else None
         return self.sourced("deepspeed_config", given.span, path, key=given.key) if isinstance(path, str) and path else None
 
     def _object(self, call: CallOf, name: str, index: int) -> SourcedValue | None:
         """An object that the program passes instead of a section of the config."""
         given = call.argument(name, index)
         value = given.value if given is not None else None
-        made = value.made if isinstance(value, Opaque) else ""
+        made = value.made if isinstance(value, Unknown) else ""
         if name == "lr_scheduler" and isinstance(value, Object) and value.type is not None:
             made = value.type.name  # of a class of the project
         return self.sourced(name, given.span, made, key=given.key) if given is not None and made else None
@@ -205,7 +205,7 @@ class Recorder:
         model = given.value if given is not None else None
         if given is not None and isinstance(model, Object) and model.type is not None:
             return self._placed("model", given) if library_base(model.type).endswith(".PipelineModule") else None
-        made = self._pipelines.get(model.span) if isinstance(model, Opaque) and model.span is not None else None
+        made = self._pipelines.get(model.span) if isinstance(model, Unknown) and model.span is not None else None
         if made is None:
             return None
         stages = self._asked(made, "num_stages").get("num_stages")
@@ -217,7 +217,7 @@ class Recorder:
         values: dict[str, SourcedValue] = {}
         for name, given in keywords.items():
             if name in ARGUMENTS | WORKLOAD:
-                plain = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+                plain = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
         arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=complete)
         link = unless_none(keywords.get("deepspeed"))
@@ -264,7 +264,7 @@ class Recorder:
         function, config = call.get("train_loop_per_worker", 0), call.get("train_loop_config")
         if isinstance(function, Function) and self.state is not None:
             takes = bool(function.node.args.args)
-            enter(self.state, function, [config or Opaque()] if takes else [], {})
+            enter(self.state, function, [config or Unknown()] if takes else [], {})
 
     def finish(self) -> None:
         """Note the configs that plugins and strategies build, once the precision of the trainer is known."""
@@ -325,7 +325,7 @@ class Recorder:
         if found is None:
             return
         self.facts.loaders.add("deepspeed")
-        path = found.path.value.value if found.path is not None and isinstance(found.path.value, Plain) else UNKNOWN
+        path = found.path.value.value if found.path is not None and isinstance(found.path.value, Constant) else UNKNOWN
         if found.path is not None and path is UNKNOWN:
             self.unread.append(Unread("deepspeed", self.sourced("config", found.path.span, UNKNOWN), COMPUTED.why))
             return
@@ -351,24 +351,24 @@ class Recorder:
         value = given.value
         taken = [one for option in known_options(value) for one in self._take(integration, keyword, replace(given, value=option))]
         if taken:
-            if not (isinstance(value, Opaque) and value.closed):
+            if not (isinstance(value, Unknown) and value.closed):
                 self._leave(integration, keyword, given, is_part=True)
             return taken
-        if isinstance(value, Plain) and isinstance(value.value, str) and self.state is not None:
+        if isinstance(value, Constant) and isinstance(value.value, str) and self.state is not None:
             value = written_at(self.state, value.value) or value
-            if isinstance(value, Plain) and str(value.value).startswith(TEMPORARY):
-                value = Opaque("a temporary file that the program writes")
+            if isinstance(value, Constant) and str(value.value).startswith(TEMPORARY):
+                value = Unknown("a temporary file that the program writes")
                 given = replace(given, value=value)
-        path = value.path if isinstance(value, Table) else value.value if isinstance(value, Plain) else None
+        path = value.path if isinstance(value, DictValue) else value.value if isinstance(value, Constant) else None
         made: Call | None = None
         if isinstance(path, str) and path.strip():
             made = Call(integration, self.sourced(keyword, given.span, path, key=given.key), as_dict=is_dict(value))
-        elif isinstance(value, Table) and says_anything(value):
+        elif isinstance(value, DictValue) and says_anything(value):
             config = TreeMaker(self.sources).config(value)
             made = Call(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config, as_dict=True)
             why = value.open.get("why") or why_nothing_is_known(value)
             if why:
-                self._leave(integration, keyword, replace(given, value=Opaque(why)), is_part=True)
+                self._leave(integration, keyword, replace(given, value=Unknown(why)), is_part=True)
         if made is None:
             self._leave(integration, keyword, given)
             return []
@@ -382,26 +382,26 @@ class Recorder:
     def define(self, name: str, value: Value, span: Span) -> None:
         """Note a config that a program defines for another file to use."""
         for option in known_options(value):
-            self.define(name, option, option.span if isinstance(option, Table) else span)
-        if isinstance(value, Table) and value.path is None and value.cells.keys() & TELLING_KEYS:
+            self.define(name, option, option.span if isinstance(option, DictValue) else span)
+        if isinstance(value, DictValue) and value.path is None and value.cells.keys() & TELLING_KEYS:
             config = TreeMaker(self.sources).config(value)
             config.may_have_more = True  # the file that uses it may add keys
             self.calls.append(Call("", self.sourced(name, span, UNKNOWN), config))
-        elif isinstance(value, Plain) and isinstance(value.value, str) and value.value.endswith(".json"):
+        elif isinstance(value, Constant) and isinstance(value.value, str) and value.value.endswith(".json"):
             self.calls.append(Call("", self.sourced(name, span, value.value)))
 
     def define_arguments(self, value: Value) -> None:
         """Note a dict of arguments of the Trainer that names a config; the program makes flags or keyword arguments of it."""
-        if isinstance(value, Table) and "deepspeed" in value.cells and len(value.cells.keys() & ARGUMENTS) > 1:
+        if isinstance(value, DictValue) and "deepspeed" in value.cells and len(value.cells.keys() & ARGUMENTS) > 1:
             entries: dict[str, Entry] = dict(value.cells)
             given = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in entries.items()}
             self.take_arguments(given, sure=False, complete=not value.open)
 
     def _leave(self, integration: str, keyword: str, given: Argument, *, is_part: bool = False) -> None:
         value = given.value
-        known = value.why if isinstance(value, Opaque) else value.open.get("why") if isinstance(value, Table) else None
+        known = value.why if isinstance(value, Unknown) else value.open.get("why") if isinstance(value, DictValue) else None
         why = known or "it is computed"
-        if isinstance(value, Plain) and not value.value:
+        if isinstance(value, Constant) and not value.value:
             return
         sourced = self.sourced(keyword, given.span, UNKNOWN, key=given.key)
         if all((one.given.range, one.given.path) != (sourced.range, sourced.path) for one in self.unread):
@@ -413,7 +413,7 @@ class Recorder:
         for name in names:
             given = call.keywords.get(name)
             if given is not None:
-                value = given.value.value if isinstance(given.value, Plain) and not given.value.soft else UNKNOWN
+                value = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
                 found[name] = self.sourced(name, given.span, value, key=given.key)
         return found
 

@@ -8,7 +8,7 @@ from dslint.evaluate.python.evaluate import State, block, evaluate, expression, 
 from dslint.evaluate.python.nodes import is_literal, leaves_loop
 from dslint.evaluate.python.statements import assign
 from dslint.evaluate.python.tables import new_table
-from dslint.evaluate.python.values import COMPUTED, Entry, Opaque, Plain, Row, Scope, Table, Value, truth
+from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, ListValue, Scope, Unknown, Value, truth
 from dslint.source.tree import Span
 
 _MOST_TURNS = 40
@@ -24,7 +24,7 @@ def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
             assign(state, node.target, item.value, node.iter, scope)
             block(state, node.body, scope)
     else:
-        assign(state, node.target, Opaque("a loop sets it"), node.iter, scope)
+        assign(state, node.target, Unknown("a loop sets it"), node.iter, scope)
         _any_turns(state, node, scope)
     block(state, node.orelse, scope)
 
@@ -46,10 +46,10 @@ def _any_turns(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Sc
 
 def items_of(found: Value) -> list[Entry] | None:
     """The items of a value that a loop goes over; None if they are not known, or many."""
-    if isinstance(found, Row):
+    if isinstance(found, ListValue):
         return found.items if len(found.items) <= _MOST_TURNS and not found.changed else None
-    if isinstance(found, Table) and not found.open and len(found.cells) <= _MOST_TURNS:
-        return [Entry(Plain(name), entry.key_span, entry.key_span) for name, entry in found.cells.items()]
+    if isinstance(found, DictValue) and not found.open and len(found.cells) <= _MOST_TURNS:
+        return [Entry(Constant(name), entry.key_span, entry.key_span) for name, entry in found.cells.items()]
     return None
 
 
@@ -61,7 +61,7 @@ def _list_comprehension(state: State, node: ast.ListComp | ast.GeneratorExp, sco
             evaluate(state, node.elt, _unknown(state, node.generators, scope))
             return COMPUTED
         found.append(Entry(evaluate(state, node.elt, inside), _NOWHERE, scope.source.span(node.elt), is_literal(node.elt)))
-    return Row(found, scope.source.span(node))
+    return ListValue(found, scope.source.span(node))
 
 
 @expression(ast.DictComp)
@@ -70,7 +70,7 @@ def _dict_comprehension(state: State, node: ast.DictComp, scope: Scope) -> Value
     for inside in _turns(state, node.generators, scope):
         turn = inside or _unknown(state, node.generators, scope)
         name, found = evaluate(state, node.key, turn), evaluate(state, node.value, turn)
-        if isinstance(name, Plain) and isinstance(name.value, str):
+        if isinstance(name, Constant) and isinstance(name.value, str):
             made.cells[name.value] = Entry(found, scope.source.span(node.key), scope.source.span(node.value), is_literal(node.value))
         else:
             made.open["more"] = True
@@ -99,5 +99,5 @@ def _unknown(state: State, generators: list[ast.comprehension], scope: Scope) ->
     """A scope in which the variables of a comprehension are not known."""
     inside = Scope(state.journal.cells(), scope.source, scope)
     for one in generators:
-        assign(state, one.target, Opaque("a loop sets it"), one.iter, inside)
+        assign(state, one.target, Unknown("a loop sets it"), one.iter, inside)
     return inside

@@ -12,16 +12,16 @@ from dslint.evaluate.python.expressions import item_of, operate
 from dslint.evaluate.python.journal import Changes
 from dslint.evaluate.python.nodes import is_literal, is_main
 from dslint.evaluate.python.tables import mark_changed, merge, new_table
-from dslint.evaluate.python.values import (
+from dslint.evaluate.values import (
     COMPUTED,
     Class,
+    Constant,
     Entry,
     Library,
+    ListValue,
     Object,
-    Opaque,
-    Plain,
-    Row,
     Scope,
+    Unknown,
     Value,
     is_soft,
     tables_of,
@@ -88,10 +88,10 @@ def assign(state: State, target: ast.expr, found: Value, written: ast.expr, scop
     elif isinstance(target, ast.Subscript):
         _assign_item(state, target, found, written, scope)
     elif isinstance(target, ast.Tuple | ast.List):
-        parts = [one.value for one in found.items] if isinstance(found, Row) and len(found.items) == len(target.elts) else None
-        unknown = Opaque(found.why) if isinstance(found, Opaque) and found.why else COMPUTED
+        parts = [one.value for one in found.items] if isinstance(found, ListValue) and len(found.items) == len(target.elts) else None
+        unknown = Unknown(found.why) if isinstance(found, Unknown) and found.why else COMPUTED
         for number, one in enumerate(target.elts):
-            first = item_of(state, found, Plain(number))
+            first = item_of(state, found, Constant(number))
             assign(state, one, parts[number] if parts else first if number == 0 else unknown, written, scope)
     elif isinstance(target, ast.Starred):
         assign(state, target.value, COMPUTED, written, scope)
@@ -101,7 +101,7 @@ def _assign_attribute(state: State, target: ast.Attribute, found: Value, written
     owner = evaluate(state, target.value, scope)
     place = scope.source.span(target)
     key = Span(place.end - len(target.attr), place.end)
-    if isinstance(owner, Opaque) and owner.why and not owner.made and isinstance(target.value, ast.Name):
+    if isinstance(owner, Unknown) and owner.why and not owner.made and isinstance(target.value, ast.Name):
         owner = Object("unknown", state.journal.cells(), why=owner.why)
         assign(state, target.value, owner, target.value, scope)
     if isinstance(owner, Object | Class):
@@ -122,17 +122,17 @@ def set_attribute(state: State, owner: Object | Class, name: str, given: Argumen
 def _assign_item(state: State, target: ast.Subscript, found: Value, written: ast.expr, scope: Scope) -> None:
     """`owner[key] = value`."""
     owner, key = opened(state, target.value, scope), evaluate(state, target.slice, scope)
-    name = key.value if isinstance(key, Plain) and isinstance(key.value, str) else None
+    name = key.value if isinstance(key, Constant) and isinstance(key.value, str) else None
     spans = scope.source.span(target.slice), scope.source.span(written)
     if isinstance(owner, Object) and name is not None:
         state.journal.write(owner.cells, name, found)
     elif isinstance(owner, Library) and owner.name == "os.environ" and name is not None:
         set_variable(state, name, Argument(found, spans[1], spans[0], is_literal(written), written), scope)
-    elif isinstance(owner, Row):
+    elif isinstance(owner, ListValue):
         owner.items = [Entry(COMPUTED, one.key_span, one.span) for one in owner.items]
     for table in tables_of(owner):
         if name is None:
-            merge(state, table, Opaque(), "a key that is computed may replace it")
+            merge(state, table, Unknown(), "a key that is computed may replace it")
         else:
             mark_changed(state, table)
             state.journal.write(table.cells, name, Entry(found, *spans, is_literal(written)))
@@ -148,7 +148,7 @@ def set_variable(state: State, name: str, given: Argument, scope: Scope) -> None
 def opened(state: State, node: ast.expr, scope: Scope) -> Value:
     """The value of an expression that the program treats as a dict. One that is not known becomes a dict with more keys."""
     owner = evaluate(state, node, scope)
-    if not isinstance(owner, Opaque) or tables_of(owner) or not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+    if not isinstance(owner, Unknown) or tables_of(owner) or not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
         return owner
     made = new_table(state, scope.source.span(node))
     made.open["more"] = True
@@ -163,10 +163,10 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
         owner, key = evaluate(state, target.value, scope), evaluate(state, target.slice, scope)
         for table in tables_of(owner):
             mark_changed(state, table)
-            if isinstance(key, Plain) and isinstance(key.value, str):
+            if isinstance(key, Constant) and isinstance(key.value, str):
                 state.journal.erase(table.cells, key.value)
             else:
-                merge(state, table, Opaque())
+                merge(state, table, Unknown())
 
 
 @statement(ast.Global)
@@ -263,7 +263,7 @@ def _match(state: State, node: ast.Match, scope: Scope) -> bool:
 
 def _fits(state: State, case: ast.match_case, subject: Value, scope: Scope) -> bool | None:
     """Whether a case fits a subject; None if that is not known."""
-    if not isinstance(subject, Plain) or case.guard is not None:
+    if not isinstance(subject, Constant) or case.guard is not None:
         return None
     patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
     answers: list[bool | None] = []
@@ -271,7 +271,7 @@ def _fits(state: State, case: ast.match_case, subject: Value, scope: Scope) -> b
         if isinstance(one, ast.MatchAs) and one.pattern is None and one.name is None:
             return True
         found = evaluate(state, one.value, scope) if isinstance(one, ast.MatchValue) else None
-        answers.append(found.value == subject.value if isinstance(found, Plain) else None)
+        answers.append(found.value == subject.value if isinstance(found, Constant) else None)
     return True if True in answers else None if None in answers else False
 
 
@@ -283,7 +283,7 @@ def _try(state: State, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
     handled = False
     for handler in node.handlers:
         if handler.name:
-            state.journal.write(scope.cells, handler.name, Opaque("an exception"))
+            state.journal.write(scope.cells, handler.name, Unknown("an exception"))
         handled = block(state, handler.body, scope) or handled
         state.journal.undo(mark)
     return block(state, node.finalbody, scope) and (goes_on or handled)

@@ -7,7 +7,7 @@ import re
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.operators import LONGEST
-from dslint.evaluate.python.values import COMPUTED, Cells, Entry, Object, Opaque, Plain, Row, Value, is_soft
+from dslint.evaluate.values import COMPUTED, Cells, Constant, Entry, ListValue, Object, Unknown, Value, is_soft
 from dslint.source.tree import Span
 
 _PERCENT = re.compile(r"%(?:\.?\d\d?)?[dsfge%]")
@@ -20,25 +20,25 @@ _METHODS = frozenset(
 _PATHS = frozenset("resolve absolute as_posix expanduser".split())
 
 
-def as_text(pattern: Plain, given: Value, *, braces: bool = False) -> Value:
+def as_text(pattern: Constant, given: Value, *, braces: bool = False) -> Value:
     """`pattern % given`, or with `braces` `pattern.format(given)`: one value, or the items of a tuple."""
-    values = [one.value for one in given.items] if isinstance(given, Row) else [given]
-    plain = [one.value for one in values if isinstance(one, Plain)]
+    values = [one.value for one in given.items] if isinstance(given, ListValue) else [given]
+    plain = [one.value for one in values if isinstance(one, Constant)]
     text = str(pattern.value)
     rest = (_BRACES if braces else _PERCENT).sub("", text)
     if len(plain) < len(values) or ("{" in rest or "}" in rest if braces else "%" in rest) or len(text) > LONGEST:
-        known = next((one for one in values if isinstance(one, Opaque) and one.why), None)
-        return Opaque(known.why) if known else COMPUTED
+        known = next((one for one in values if isinstance(one, Unknown) and one.why), None)
+        return Unknown(known.why) if known else COMPUTED
     if len(text) * max((len(str(one)) for one in plain), default=0) > LONGEST * 100:
         return COMPUTED
     try:
         made = text.format(*plain) if braces else text % tuple(plain)
     except (ValueError, TypeError, IndexError, KeyError, OverflowError):
         return COMPUTED
-    return Plain(made, pattern.soft or any(is_soft(one) for one in values)) if len(made) < LONGEST else COMPUTED
+    return Constant(made, pattern.soft or any(is_soft(one) for one in values)) if len(made) < LONGEST else COMPUTED
 
 
-def method_of_string(owner: Plain, name: str, call: CallOf) -> Value:
+def method_of_string(owner: Constant, name: str, call: CallOf) -> Value:
     """The result of a method of a string or a path."""
     text = str(owner.value)
     arguments = [one.value for one in call.arguments]
@@ -47,23 +47,23 @@ def method_of_string(owner: Plain, name: str, call: CallOf) -> Value:
     if name == "open":
         return opened_file(owner)
     if name == "format" and not call.keywords:
-        return as_text(owner, Row(_entries(arguments), call.span), braces=True)
-    if name == "join" and len(arguments) == 1 and isinstance(arguments[0], Row):
+        return as_text(owner, ListValue(_entries(arguments), call.span), braces=True)
+    if name == "join" and len(arguments) == 1 and isinstance(arguments[0], ListValue):
         arguments = [one.value for one in arguments[0].items]
-    plain = [one.value for one in arguments if isinstance(one, Plain)]
+    plain = [one.value for one in arguments if isinstance(one, Constant)]
     if len(plain) < len(arguments) or call.keywords or not call.complete:
-        known = next((one for one in arguments if isinstance(one, Opaque) and one.why), None)
-        return Opaque(known.why) if known else COMPUTED
+        known = next((one for one in arguments if isinstance(one, Unknown) and one.why), None)
+        return Unknown(known.why) if known else COMPUTED
     soft = owner.soft or any(is_soft(one) for one in arguments)
     if name == "joinpath":
-        return Plain(posixpath.join(text, *map(str, plain)), soft)
+        return Constant(posixpath.join(text, *map(str, plain)), soft)
     if name == "with_suffix" and len(plain) == 1:
-        return Plain(posixpath.splitext(text)[0] + str(plain[0]), soft)
+        return Constant(posixpath.splitext(text)[0] + str(plain[0]), soft)
     if name == "join" and sum(len(str(one)) + len(text) for one in plain) > LONGEST:
         return COMPUTED
     if name == "join":
         made = text.join(map(str, plain))
-        return Plain(made, soft) if len(made) < LONGEST else COMPUTED
+        return Constant(made, soft) if len(made) < LONGEST else COMPUTED
     if name not in _METHODS or any(isinstance(one, str) and len(one) > LONGEST // 10 for one in plain):
         return COMPUTED
     return _result(text, name, plain, call.span, soft=soft)
@@ -77,8 +77,8 @@ def _result(text: str, name: str, arguments: list[str | int | float | bool | Non
     except (TypeError, ValueError):
         return COMPUTED
     if isinstance(found, list):
-        return Row(_entries([Plain(part, soft) for part in found]), span)
-    return Plain(found, soft) if not isinstance(found, str) or len(found) < LONGEST else COMPUTED
+        return ListValue(_entries([Constant(part, soft) for part in found]), span)
+    return Constant(found, soft) if not isinstance(found, str) or len(found) < LONGEST else COMPUTED
 
 
 def _entries(values: list[Value]) -> list[Entry]:

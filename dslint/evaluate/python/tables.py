@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dslint.evaluate.python.evaluate import Exhausted, State
-from dslint.evaluate.python.values import COMPUTED, Cells, Entry, Object, Opaque, Plain, Row, Table, Value, member, tables_of
+from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, tables_of
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
 
 _DEEPEST = 20
 _MOST_OPTIONS = 8
 
 
-def new_table(state: State, span: Span, entries: Iterable[tuple[str, Entry]] = ()) -> Table:
+def new_table(state: State, span: Span, entries: Iterable[tuple[str, Entry]] = ()) -> DictValue:
     """A new dict."""
-    made = Table(state.journal.cells(optional=True), span, open=state.journal.cells())
+    made = DictValue(state.journal.cells(optional=True), span, open=state.journal.cells())
     made.cells.update(entries)
     return made
 
@@ -25,25 +25,25 @@ def whole(state: State, value: Value) -> Value:
     return state.journal.flattened(tables) if len(tables) > 1 else tables[0] if tables else value
 
 
-def merge(state: State, table: Table, other: Value, why: str = "an unknown dict is merged into it") -> None:
+def merge(state: State, table: DictValue, other: Value, why: str = "an unknown dict is merged into it") -> None:
     """Take over the keys of another dict, as `update` and `|` do. `why` is said of values that an unknown dict may replace."""
     mark_changed(state, table)
     other = whole(state, other)
-    if not isinstance(other, Table) or other.open:
+    if not isinstance(other, DictValue) or other.open:
         state.journal.write(table.open, "more", value=True)
-        unknown = Opaque(why)
+        unknown = Unknown(why)
         for name, entry in list(table.cells.items()):
             state.journal.write(table.cells, name, Entry(unknown, entry.key_span, entry.span))
-    for name, entry in list(other.cells.items()) if isinstance(other, Table) else ():
+    for name, entry in list(other.cells.items()) if isinstance(other, DictValue) else ():
         state.journal.write(table.cells, name, entry)
 
 
-def deep_merge(state: State, table: Table, other: Table, depth: int = 0) -> None:
+def deep_merge(state: State, table: DictValue, other: DictValue, depth: int = 0) -> None:
     """Take over the keys of another dict, and in dicts that both have, the keys of these."""
     _spend(state, other.cells)
     for name, entry in list(other.cells.items()):
         before = table.cells[name].value if name in table.cells else None
-        if isinstance(before, Table) and isinstance(entry.value, Table) and depth < _DEEPEST:
+        if isinstance(before, DictValue) and isinstance(entry.value, DictValue) and depth < _DEEPEST:
             deep_merge(state, before, entry.value, depth + 1)
         else:
             state.journal.write(table.cells, name, entry)
@@ -51,7 +51,7 @@ def deep_merge(state: State, table: Table, other: Table, depth: int = 0) -> None
         state.journal.write(table.open, "more", value=True)
 
 
-def copied(state: State, table: Table, file: Cells | None = None, depth: int = 0) -> Table:
+def copied(state: State, table: DictValue, file: Cells | None = None, depth: int = 0) -> DictValue:
     """A copy of a dict and of the dicts in it.
 
     Raises:
@@ -65,7 +65,7 @@ def copied(state: State, table: Table, file: Cells | None = None, depth: int = 0
         made.file.update(table.file)
     made.open.update(table.open)
     for name, entry in table.cells.items():
-        inner = isinstance(entry.value, Table) and depth < _DEEPEST
+        inner = isinstance(entry.value, DictValue) and depth < _DEEPEST
         value = copied(state, entry.value, made.file, depth + 1) if inner else entry.value
         made.cells[name] = Entry(value, entry.key_span, entry.span, entry.literal, entry.perhaps)
     return made
@@ -82,7 +82,7 @@ def _spend(state: State, cells: Cells) -> None:
         raise Exhausted
 
 
-def mark_changed(state: State, table: Table) -> None:
+def mark_changed(state: State, table: DictValue) -> None:
     """Note that a dict is no longer what its file says."""
     if table.file is not None:
         state.journal.write(table.file, "changed", value=True)
@@ -95,18 +95,18 @@ def of_tree(state: State, node: Node, file: Cells | None = None, *, as_json: boo
         table.file = file
         for one in node.members:
             value = of_tree(state, one.value, file, as_json=as_json)
-            if isinstance(value, Table):
+            if isinstance(value, DictValue):
                 value.inner = True
             table.cells[one.key.value] = Entry(value, one.key.span, one.value.span, literal=True)
         return table
     if isinstance(node, Sequence):
         values = [(of_tree(state, item, file, as_json=as_json), item.span) for item in node.items]
-        return Row([Entry(value, Span(0, 0), span, literal=True) for value, span in values], node.span)
+        return ListValue([Entry(value, Span(0, 0), span, literal=True) for value, span in values], node.span)
     number = plain(node, as_json=as_json)
-    return Plain(number) if isinstance(number, str | int | float) or number is None else COMPUTED
+    return Constant(number) if isinstance(number, str | int | float) or number is None else COMPUTED
 
 
-def table_of(state: State, thing: Object, span: Span) -> Table:
+def table_of(state: State, thing: Object, span: Span) -> DictValue:
     """The attributes of an object as a dict, as `vars` and `dataclasses.asdict` return them. They are placed at `span`."""
     _spend(state, thing.cells)
     names = dict.fromkeys([*(thing.type.fields if thing.type else ()), *thing.cells])
@@ -120,10 +120,11 @@ def table_of(state: State, thing: Object, span: Span) -> Table:
     return made
 
 
-def options_of(table: Table, why: str) -> Opaque:
+def options_of(table: DictValue, why: str) -> Unknown:
     """One of the values of a dict, which is chosen by a key that is not known."""
     values = tuple(entry.value for entry in table.cells.values())
     chosen = values if not table.open and len(values) <= _MOST_OPTIONS else ()
-    return Opaque(
-        why, options=tuple(one for one in chosen if isinstance(one, Table) or (isinstance(one, Plain) and isinstance(one.value, str)))
+    return Unknown(
+        why,
+        options=tuple(one for one in chosen if isinstance(one, DictValue) or (isinstance(one, Constant) and isinstance(one.value, str))),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.evaluate.placeholders import is_placeholder
 from dslint.evaluate.python.journal import Journal
 from dslint.evaluate.python.sources import Sources
-from dslint.evaluate.python.values import Entry, Plain, Row, Table, Value, tables_of
+from dslint.evaluate.values import Constant, DictValue, Entry, ListValue, Value, tables_of
 from dslint.source.tree import ConditionalMember, Key, Mapping, Member, Node, Scalar, Sequence, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -20,11 +20,11 @@ class TreeMaker:
         self.sources = sources
         self.left = _MOST_NODES
 
-    def config(self, table: Table) -> Mapping:
+    def config(self, table: DictValue) -> Mapping:
         """The tree of a dict as it is now."""
         return self._mapping(table, 0)
 
-    def _mapping(self, table: Table, depth: int) -> Mapping:
+    def _mapping(self, table: DictValue, depth: int) -> Mapping:
         members = [self._member(name, entry, depth) for name, entry in table.cells.items()]
         return Mapping(table.span, members, may_have_more=bool(table.open))
 
@@ -43,13 +43,13 @@ class TreeMaker:
             tables = tables_of(value) if not entry.perhaps else ()
             if tables:
                 return self._mapping(tables[0] if len(tables) == 1 else Journal().flattened(tables), depth + 1)
-            if isinstance(value, Row) and not value.changed:
+            if isinstance(value, ListValue) and not value.changed:
                 return Sequence(self._around(entry.span), [self._node(item, depth + 1) for item in value.items])
         return self._scalar(value, entry.span, literal=entry.literal)
 
     def _scalar(self, value: Value, span: Span, *, literal: bool) -> Scalar:
         written = self.sources.at(span.start).written(span)
-        if isinstance(value, Plain) and not is_placeholder(value.value):
+        if isinstance(value, Constant) and not is_placeholder(value.value):
             raw = written if literal else repr(value.value)
             return Scalar(self._around(span), value.value, raw, "yaml" if literal else "computed")
         return Scalar(self._around(span), UNKNOWN, written, "computed")

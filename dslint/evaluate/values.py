@@ -28,7 +28,7 @@ class Cells(dict[str, Any]):
 
 
 @dataclass(slots=True, frozen=True)
-class Plain:
+class Constant:
     """A string, number, boolean or None. `soft` means that it is a default which a flag of the command line can override."""
 
     value: str | int | float | bool | None
@@ -36,7 +36,7 @@ class Plain:
 
 
 @dataclass(slots=True, frozen=True)
-class Opaque:
+class Unknown:
     """A value that is not known. `why` names where it comes from; `made` is the function or class of a library that made it.
 
     `options` are values that it can have, as far as they are known: a condition selects one of them. With `closed` it has one of them or is
@@ -67,7 +67,7 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Table:
+class DictValue:
     """A dict. With "more" in `open` it may have more keys; "why" in `open` says where those come from, if they all have one source.
 
     `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
@@ -87,14 +87,14 @@ class Table:
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class ListValue:
     """A list or a tuple. With `changed` its items are not known, because the program changed it."""
 
     items: list[Entry]
     span: Span
     changed: bool = False
 
-    def pairs_with(self, other: Row) -> bool:
+    def pairs_with(self, other: ListValue) -> bool:
         """Whether the items of both are known, and as many."""
         return not self.changed and not other.changed and len(self.items) == len(other.items)
 
@@ -173,14 +173,14 @@ class Scope:
     outer: dict[str, Cells] = field(default_factory=dict)
 
 
-Value: TypeAlias = Plain | Opaque | Table | Row | Function | Class | Object | Library | Module
+Value: TypeAlias = Constant | Unknown | DictValue | ListValue | Function | Class | Object | Library | Module
 
-NONE: Final = Plain(None)
+NONE: Final = Constant(None)
 
 HOLE: Final = "\0"
 """A part of a string that is not known."""
 
-COMPUTED: Final = Opaque("it is computed")
+COMPUTED: Final = Unknown("it is computed")
 
 _LONGEST_NUMBER = 40
 """The longest text that is converted."""
@@ -188,30 +188,30 @@ _LONGEST_NUMBER = 40
 
 def text_of(value: Value) -> str:
     """What is known of a value as a string."""
-    return str(value.value) if isinstance(value, Plain) else (isinstance(value, Opaque) and value.text) or HOLE
+    return str(value.value) if isinstance(value, Constant) else (isinstance(value, Unknown) and value.text) or HOLE
 
 
-def tables_of(value: Value) -> tuple[Table, ...]:
+def tables_of(value: Value) -> tuple[DictValue, ...]:
     """The dicts of which a value that is used as a dict is one; () if it may be something else."""
-    if isinstance(value, Table):
+    if isinstance(value, DictValue):
         return (value,)
-    options = value.options if isinstance(value, Opaque) and value.closed else ()
-    tables = tuple(one for one in options if isinstance(one, Table))
+    options = value.options if isinstance(value, Unknown) and value.closed else ()
+    tables = tuple(one for one in options if isinstance(one, DictValue))
     return tables if len(tables) == len(options) else ()
 
 
 def soften(value: Value) -> Value:
     """A value as the default of a flag. Without one, or with None, the flag decides."""
-    return Plain(value.value, soft=True) if isinstance(value, Plain) else value
+    return Constant(value.value, soft=True) if isinstance(value, Constant) else value
 
 
-def converted(value: Plain, kind: str) -> Value:
+def converted(value: Constant, kind: str) -> Value:
     """A value as `int`, `float`, `str` or `bool` converts it."""
     if len(str(value.value)) > _LONGEST_NUMBER:
         return COMPUTED
     convert: Callable[[Any], Any] = {"int": int, "float": float, "str": str, "bool": bool}[kind]
     try:
-        return Plain(convert(value.value), value.soft)
+        return Constant(convert(value.value), value.soft)
     except (TypeError, ValueError, OverflowError):
         return COMPUTED
 
@@ -229,25 +229,25 @@ def member(owner: Class | None, name: str, depth: int = 0) -> Value | None:
 
 def truth(value: Value) -> bool | None:
     """Whether a condition holds; None if that is not known."""
-    if isinstance(value, Plain):
+    if isinstance(value, Constant):
         return bool(value.value)
-    if isinstance(value, Row):
+    if isinstance(value, ListValue):
         return None if value.changed else bool(value.items)
-    if isinstance(value, Table):
+    if isinstance(value, DictValue):
         return True if value.cells else None
-    if isinstance(value, Opaque) and not value.or_none and (tables := tables_of(value)):
+    if isinstance(value, Unknown) and not value.or_none and (tables := tables_of(value)):
         return True if all(one.cells for one in tables) else None
     return True if isinstance(value, Function | Class | Object | Module) else None
 
 
 def is_soft(value: Value) -> bool:
     """Whether a flag of the command line can change the value."""
-    return isinstance(value, Plain) and value.soft
+    return isinstance(value, Constant) and value.soft
 
 
 def same(left: Value, right: Value) -> bool:
     """Whether two values are certainly equal."""
-    if isinstance(left, Plain) and isinstance(right, Plain):
+    if isinstance(left, Constant) and isinstance(right, Constant):
         return type(left.value) is type(right.value) and left.value == right.value
     return left is right or (isinstance(left, Library) and left == right)
 
