@@ -6,8 +6,8 @@ import os
 from dataclasses import replace
 
 from dslint.config.detect import FileKind
-from dslint.evaluate.python import PythonFile
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.shell.written import written_config, written_yaml
 from dslint.frameworks.flags import accelerate_flags, keys_of_flags
 from dslint.frameworks.trl import accelerate_config, keys_for_launcher

@@ -9,7 +9,7 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged, Range
-from dslint.evaluate.python import read_python
+from dslint.evaluate.python.read import read_python
 from dslint.evaluate.shell.script import read_script
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.setups.command import read_command

@@ -9,8 +9,8 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
-from dslint.evaluate.python import PythonFile, read_python
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.read import PythonFile, read_python
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.flags import configs_of_flags, cpu_optimizer

@@ -8,7 +8,8 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
-from dslint.evaluate.python import Call, PythonFile
+from dslint.evaluate.python.notes import Call
+from dslint.evaluate.python.read import PythonFile
 from dslint.setups.gather import Read
 from dslint.setups.program import gather_call
 from dslint.setups.project import project_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.evaluate.python import PythonFile, read_python
+from dslint.evaluate.python.read import PythonFile, read_python
 from dslint.evaluate.shell.pieces import Piece, Source, Text
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser

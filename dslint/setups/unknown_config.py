@@ -6,7 +6,7 @@ import os
 
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
-from dslint.evaluate.python import PythonFile
+from dslint.evaluate.python.read import PythonFile
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.training import LLAMA_FACTORY, TRL
 from dslint.setups.command import CLI, CONFIG_FLAGS, Command

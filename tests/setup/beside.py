@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dslint.config.context import Context
-from dslint.evaluate.python import read_python
+from dslint.evaluate.python.read import read_python
 from dslint.evaluate.shell.script import read_script
 from dslint.job.accelerate import read_accelerate
 from dslint.job.arguments import given_at

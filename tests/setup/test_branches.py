@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dslint.config.context import Context
-from dslint.evaluate.python import read_python
+from dslint.evaluate.python.read import read_python
 from dslint.facts import Facts, Integration
 from dslint.setups.program import read_program
 from tests.setup.folder import Folder, folder
