@@ -8,3 +8,7 @@ TRACEBACK = "DSLINT_TRACEBACK"
 
 class UserError(Exception):
     """A usage error or unusable input. The text is a sentence for the user; the command line prints it and exits with 2."""
+
+
+class NotInstalled(Exception):
+    """A plug-in that nobody installed: it comes with the files that are checked. The text is a sentence for the user."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
 from dslint.diagnostics import Diagnostic, NotJudged
-from dslint.errors import UserError
+from dslint.errors import NotInstalled, UserError
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
 from dslint.lint.results import Skipped
@@ -73,6 +73,9 @@ def findings_of(
         return [place(rule, _with_arguments(finding, subject), document, shown, others) for finding in found]
     except (UserError, CannotJudge):
         raise
+    except NotInstalled as error:
+        advice = "Install it with pip: dslint loads no plug-in from the working directory or from PYTHONPATH."
+        return [internal_error(shown, f"{error} The other rules ran.", advice)]
     except Exception as error:  # noqa: BLE001 - whatever a rule raises, the other rules still run
         message = f"rule {rule.code} ({rule.name}) failed on this file: {described(error)}. The other rules ran."
         own = rule.module.startswith("dslint.")

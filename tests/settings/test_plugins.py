@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +49,26 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def installed(site: Path, *arguments: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run dslint in an environment that has the packages of a folder installed."""
+    program = f"import site; site.addsitedir({str(site)!r}); from dslint.cli import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+        cwd=cwd,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=300,
+    )
+
+
 def check(site: Path, settings: str, *options: str, config: str = CONFIG) -> tuple[int, list[dict[str, Any]]]:
     work = site / "work"
     work.mkdir(exist_ok=True)
     (work / "dslint.toml").write_text(settings, encoding="utf-8")
     (work / "ds.json").write_text(config, encoding="utf-8")
-    done = dslint("check", "ds.json", "--output-format", "json", *options, cwd=work, env={"PYTHONPATH": f"{ROOT}:{site}"})
+    done = installed(site, "check", "ds.json", "--output-format", "json", *options, cwd=work)
     assert done.returncode in (0, 1, 2), done.stderr
     return done.returncode, json.loads(done.stdout)["diagnostics"]
 
@@ -104,6 +121,62 @@ def test_one_rule_alone_can_be_the_entry_point(site: Path) -> None:
 
 
 def test_its_documentation_is_shown_like_dslints_own(site: Path) -> None:
-    done = dslint("rule", "no-stage-3", cwd=site, env={"PYTHONPATH": f"{ROOT}:{site}", "DSLINT_PLUGINS": "acme"})
+    (site / "elsewhere").mkdir()
+    done = installed(site, "rule", "no-stage-3", cwd=site / "elsewhere", env={"DSLINT_PLUGINS": "acme"})
     assert done.returncode == 0, done.stderr
     assert "Stage 3 is not for our network." in done.stdout
+
+
+EVIL = f"import pathlib; pathlib.Path(__file__).with_name('sprung').touch()\n{RULES}"
+
+
+def brought(folder: Path, metadata: str) -> None:
+    """A repository that brings its own plug-in, with the metadata that a build or an installer would write."""
+    (folder / metadata).mkdir(parents=True)
+    (folder / metadata / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n", encoding="utf-8")
+    (folder / metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n", encoding="utf-8")
+    (folder / metadata / "entry_points.txt").write_text("[dslint.rules]\nevil = acme_rules\n", encoding="utf-8")
+    (folder / "acme_rules.py").write_text(EVIL, encoding="utf-8")
+    (folder / "dslint.toml").write_text('plugins = ["evil"]\n', encoding="utf-8")
+    (folder / "ds.json").write_text(CONFIG, encoding="utf-8")
+
+
+@pytest.mark.parametrize("metadata", ["evil.egg-info", "evil-1.0.dist-info"])
+@pytest.mark.parametrize("path", [str(ROOT), f".{os.pathsep}{ROOT}", "the folder"])
+def test_the_repository_brings_none(tmp_path: Path, metadata: str, path: str) -> None:
+    brought(tmp_path, metadata)
+    path = f"{tmp_path}{os.pathsep}{ROOT}" if path == "the folder" else path
+    done = dslint("check", "ds.json", "--output-format", "json", cwd=tmp_path, env={"PYTHONPATH": path})
+    assert not (tmp_path / "sprung").exists()
+    assert done.returncode == 2
+    (found,) = json.loads(done.stdout)["diagnostics"]
+    assert 'The plug-in "evil" was not loaded' in found["message"] or "no installed package has an entry point" in found["message"]
+
+
+def test_an_egg_info_that_an_old_editable_installation_names_is_not_enough(tmp_path: Path) -> None:
+    brought(tmp_path / "repository", "evil.egg-info")
+    done = installed(tmp_path / "repository", "check", str(tmp_path / "repository" / "ds.json"), cwd=tmp_path)
+    assert not (tmp_path / "repository" / "sprung").exists()
+    assert 'The plug-in "evil" was not loaded: it is not installed, but lies in' in " ".join(done.stdout.split())
+
+
+def test_a_module_of_the_repository_does_not_take_the_place_of_the_plug_ins(site: Path) -> None:
+    work = site / "work"
+    work.mkdir()
+    (work / "acme_rules.py").write_text(EVIL, encoding="utf-8")
+    (work / "dslint.toml").write_text('plugins = ["one"]\n', encoding="utf-8")
+    (work / "ds.json").write_text(CONFIG, encoding="utf-8")
+    done = installed(site, "check", "ds.json", "--output-format", "json", cwd=work, env={"PYTHONPATH": f"{work}{os.pathsep}{ROOT}"})
+    assert [d["code"] for d in json.loads(done.stdout)["diagnostics"]] == ["ACME001"]
+    assert not (work / "sprung").exists()
+
+
+@pytest.mark.parametrize("name", ["click", "json", "importlib.metadata", "packaging"])
+def test_the_module_dslint_imports_nothing_from_the_working_directory(tmp_path: Path, name: str) -> None:
+    module = tmp_path / f"{name.replace('.', '/')}.py"
+    module.parent.mkdir(exist_ok=True)
+    module.write_text("import pathlib; pathlib.Path(__file__).with_name('sprung').touch()\n", encoding="utf-8")
+    brought(tmp_path / "evil", "evil.egg-info")
+    done = dslint("check", ".", "-v", cwd=tmp_path)
+    assert not list(tmp_path.rglob("sprung"))
+    assert done.returncode == 2
