@@ -20,6 +20,7 @@ from dslint.lint.files import combined, lint_given, lint_target, unasked
 from dslint.lint.guard import failed, guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
+from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, decode, decode_base64, read_bytes
 from dslint.suppress.run import suppress
 
@@ -136,6 +137,8 @@ def _fix_file(target: Target, finder: Finder, options: FixOptions, led: dict[str
 
 
 def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequence[Context]) -> FixedFile | list[FileResult]:
+    if target.outside is not None:
+        return _lint(target, finder)
     try:
         text = decode(read_bytes(target.path))
     except ReadError:
@@ -146,6 +149,8 @@ def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequ
     if fixed is None or not fixed.fixed or not options.write:
         return fixed or []
     try:
+        if outside := leads_out(target.path):
+            raise OSError(f"it leads out of this project; to fix {shown(outside)}, name it")
         write_whole(target.path, fixed.after, before=text)
     except OSError as error:
         unchanged = fix_text(text, target.path, finder, replace(options, allowed=frozenset()), named=True, led=led)

@@ -9,6 +9,7 @@ from dslint.evaluate.files import SKIPPED_DIRECTORIES, is_setup
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
+from dslint.setups.project import leads_out
 
 CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
 """Extensions of configs in directories, where trainings, programs and scripts are found, too; a named file may have any name."""
@@ -18,10 +19,14 @@ TESTS = ("test_", "conftest.")
 
 
 class Target(Record):
-    """A file to lint: its path, and whether it was named itself rather than found in a directory."""
+    """A file to lint: its path, and whether it was named itself rather than found in a directory.
+
+    `outside` is where a file that was found leads if links lead it out of the project. It is not opened.
+    """
 
     path: str
     named: bool
+    outside: str | None = None
 
 
 class NothingFound(Exception):
@@ -48,7 +53,7 @@ def discover(arguments: Iterable[str], settings: Finder) -> Discovered:
                     continue
                 key = os.path.normpath(target.path)
                 known = targets.get(key, target)
-                targets[key] = Target(known.path, known.named or target.named)
+                targets[key] = target if target.named and not known.named else known
         except NothingFound as error:
             found.nothing.append(error)
     found.targets.extend(targets.values())
@@ -64,13 +69,20 @@ def listed(text: str, settings: Finder) -> list[Target]:
     for name in names:
         of_file = settings.for_file(name)
         if os.path.isfile(name) and _is_included(name, of_file) and not is_excluded(name, of_file):
-            wanted.append(Target(name, named=False))
+            wanted.append(_found(name))
     return wanted
+
+
+def _found(path: str, *allowed: str) -> Target:
+    """A file that nobody named. A link in a stranger's checkout could lead to any file of this machine."""
+    return Target(path, named=False, outside=leads_out(path, *allowed))
 
 
 def _expand(argument: str, settings: Finder) -> Iterator[Target]:
     if os.path.isdir(argument):
-        yield from (Target(path, named=False) for path in _walk(argument, settings))
+        # os.walk follows no link to a folder, so only a file that is a link can lead out.
+        for path in _walk(argument, settings):
+            yield _found(path, argument) if os.path.islink(path) else Target(path, named=False)
     elif os.path.lexists(argument) or not any(mark in argument for mark in "*?["):
         yield Target(argument, named=True)
     else:
@@ -79,7 +91,7 @@ def _expand(argument: str, settings: Finder) -> Iterator[Target]:
         found = [path for path in sorted(glob.glob(argument, recursive=True)) if not os.path.isdir(path)]
         if not found:
             raise NothingFound(f"{argument}: no file matches this pattern")
-        yield from (Target(path, named=False) for path in found)
+        yield from map(_found, found)
 
 
 def _walk(top: str, finder: Finder) -> Iterator[str]:

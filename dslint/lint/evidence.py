@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from dslint.config.context import Context
 from dslint.evaluate.files import folders_above, is_setup, may_concern_deepspeed
+from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, read_bytes
 
 LARGEST = 256 * 1024
@@ -39,7 +40,7 @@ def contexts_of(path: str, given: Context) -> list[Context]:
             data = read_bytes(other, LARGEST)
         except ReadError:
             continue
-        if name not in data or not may_concern_deepspeed(data):
+        if name not in data or not may_concern_deepspeed(data) or leads_out(other):
             continue
         from dslint.lint.setups import links_of  # most configs have no such file near them
 

@@ -40,6 +40,9 @@ def lint_target(target: Target, settings: Settings) -> list[FileResult]:
     """Lint a file with its settings, and the configs that it names. Empty for a discovered file that is not a config."""
     # A hook names every file of a type: skip those that are not about DeepSpeed.
     named = target.named and not (is_setup(target.path) and settings["force-exclude"])
+    if target.outside is not None:
+        note = f"this link leads out of the project, to {shown(target.outside)}; name it to check it."
+        return [with_severities(FileResult(shown(target.path), FileKind.UNREADABLE, note=note, not_judged=(NotJudged(note),)), settings)]
     try:
         data = read_bytes(target.path)
         if not named and is_setup(target.path) and not may_concern_deepspeed(data):

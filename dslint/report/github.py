@@ -72,7 +72,7 @@ def _where(path: str, root: str | None) -> dict[str, str]:
     """The file relative to the root of the repository, if it is inside."""
     if path == "<stdin>":
         return {}
-    portable = path.encode("utf-8", "backslashreplace").decode()
+    portable = visible(path.encode("utf-8", "backslashreplace").decode())
     return {"file": (from_root(portable, root) if root else None) or portable}
 
 

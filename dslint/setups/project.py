@@ -104,9 +104,20 @@ def _importing(module: str, folder: str) -> re.Pattern[str]:
 
 
 def project_of(path: str) -> Project:
-    """The project of a file: its repository, or else the working directory if the file is below it, or else its folder."""
-    folder = os.path.dirname(os.path.abspath(path))
-    return _project(_top(folder, os.getcwd()))
+    """The project of a file."""
+    return _project(top_of(path))
+
+
+def top_of(path: str) -> str:
+    """The folder of the project of a file: its repository, or else the working directory if the file is below it, or else its folder."""
+    return _top(os.path.dirname(os.path.abspath(path)), os.getcwd())
+
+
+def leads_out(path: str, *allowed: str) -> str | None:
+    """Where a path leads if links lead it out of its project, and out of these other folders; None if it stays there."""
+    real = os.path.realpath(path)
+    inside = (os.path.join(os.path.realpath(top), "") for top in (top_of(path), *allowed))
+    return None if any(real.startswith(top) for top in inside) else real
 
 
 def forget_projects() -> None:
@@ -133,7 +144,9 @@ def _files(top: str) -> Iterator[str]:
     for folder, folders, files in os.walk(top):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED_DIRECTORIES)
         for name in sorted(files):
-            yield os.path.join(folder, name)
+            path = os.path.join(folder, name)
+            if not os.path.islink(path) or leads_out(path, top) is None:
+                yield path
         count += len(files)
         if count > _MOST_FILES:
             return

@@ -95,6 +95,22 @@ def test_every_format(hostile: str, output_format: str) -> None:
     assert_inert(text.replace("##[", "") if output_format in ("json", "jsonl", "sarif", "gitlab", "markdown", "junit") else text)
 
 
+@pytest.mark.parametrize("output_format", FORMATS)
+def test_names_of_files_in_every_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output_format: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number, word in enumerate(HOSTILE):
+        text = '{"train_micro_batch_size_per_gpu": "4"' + "}" * (number % 3 > 0) + "\n"  # some are broken, some have a finding
+        (tmp_path / f"ds_{word}.json".replace("/", "_")).write_text(text, encoding="utf-8")
+        (tmp_path / f"{word}.sh".replace("/", "_")).write_text(f"deepspeed train.py --deepspeed 'ds_{word}.json'\n", encoding="utf-8")
+    done = CliRunner().invoke(cli, ["check", ".", "--output-format", output_format, "--no-group", "-v"])
+    assert done.exit_code in (1, 2)
+    assert "DS104" in done.output
+    assert [character for character in done.output if not character.isprintable() and character not in "\n\t"] == []
+    for line in done.output.splitlines():
+        assert not re.match(r"\s*::", line) or re.match(r"::(error|warning|notice) (?!:)|::stop-commands::|::\w{64}::$", line), line
+        assert "::error::injected" not in line or not line.startswith("::error::injected")
+
+
 @pytest.mark.parametrize("option", OPTIONS)
 def test_words_of_the_command_line(hostile: str, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from dslint.cli import main
