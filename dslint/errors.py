@@ -11,4 +11,4 @@ class UserError(Exception):
 
 
 class NotInstalled(Exception):
-    """A plug-in that nobody installed: it comes with the files that are checked. The text is a sentence for the user."""
+    """A plug-in that is not installed: it comes with the files that are checked. The text is a sentence for the user."""

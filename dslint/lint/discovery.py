@@ -74,7 +74,7 @@ def listed(text: str, settings: Finder) -> list[Target]:
 
 
 def _found(path: str, *allowed: str) -> Target:
-    """A file that nobody named. A link in a stranger's checkout could lead to any file of this machine."""
+    """A file that was found. A link in a stranger's checkout could lead to any file of this machine."""
     return Target(path, named=False, outside=leads_out(path, *allowed))
 
 

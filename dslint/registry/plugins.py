@@ -73,7 +73,7 @@ def _sites() -> set[str]:
 
 
 def _open_folders() -> set[str]:
-    """The folders that Python imports from although nobody installed anything there: the working directory, and those of PYTHONPATH."""
+    """The folders that Python imports from although nothing is installed there: the working directory, and those of PYTHONPATH."""
     named = (path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path)
     return {os.path.realpath(path) for path in (os.curdir, *named)}
 
