@@ -5,7 +5,7 @@
 
 The settings name the plug-ins to load: `plugins = ["acme"]`. A plug-in that fails to load becomes a rule that fails, and so a diagnostic.
 
-A plug-in is code, and settings may come with what is checked, so only what somebody installed is loaded: not what lies in the working
+A plug-in is code, and settings may come with what is checked, so only what is installed is loaded: not what lies in the working
 directory or on PYTHONPATH, which in a training job is often the checkout.
 """
 
@@ -42,7 +42,7 @@ def load(name: str) -> tuple[Rule, ...]:
         with _installed_only():
             loaded = installed[0].load()
         return _rules(loaded, name)
-    except Exception as error:  # noqa: BLE001 - a plug-in may fail in any way
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a plug-in may fail in any way
         return (_broken(name, error),)
 
 
@@ -106,7 +106,7 @@ def _rules(loaded: object, name: str) -> tuple[Rule, ...]:
     return rules
 
 
-def _broken(name: str, error: Exception) -> Rule:
+def _broken(name: str, error: BaseException) -> Rule:
     def check(_: object) -> list[Finding]:
         raise error
 
