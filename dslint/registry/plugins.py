@@ -52,7 +52,7 @@ def _home(point: EntryPoint) -> str:
 
 
 def _is_installed(point: EntryPoint) -> bool:
-    """Whether pip put the metadata of a plug-in into this environment. It may be an editable installation, whose code is in a checkout.
+    """Whether pip put the metadata of a plug-in into this environment. It may be an editable installation of code in a checkout.
 
     An `egg-info` outside of the environment is left in a checkout by a build.
     """
