@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from dslint.evaluate.reasons import IS_COMPUTED, Reason
 from dslint.source.tree import Span
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ class Constant:
 
 @dataclass(slots=True, frozen=True)
 class Unknown:
-    """A value that is not known. `why` names where it comes from; `made` is the function or class of a library that made it.
+    """A value that is not known. `reason` says where it comes from; `made` is the function or class of a library that made it.
 
     `options` are values that it can have, as far as they are known: a condition selects one of them. With `closed` it has one of them or is
     None, and with `or_none` it may be None. `text` is what is known of a string, with `HOLE` for each part that is not.
     """
 
-    why: str = ""
+    reason: Reason | None = None
     made: str = ""
     span: Span | None = None
     options: tuple[Value, ...] = ()
@@ -68,7 +69,7 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class DictValue:
-    """A dict. With "more" in `open` it may have more keys; "why" in `open` says where those come from, if they all have one source.
+    """A dict. With "more" in `open` it may have more keys; "reason" in `open` says where those come from, if they all have one source.
 
     `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
     `inner` is true of a dict in another one.
@@ -133,14 +134,14 @@ class Class:
 class Object:
     """An instance of a class of the project, or an object of a library that dslint follows: its `kind` is then the library's name.
 
-    `why` says where the object comes from, if the program only sets attributes of it.
+    `reason` says where the object comes from, if the program only sets attributes of it.
     """
 
     kind: str
     cells: Cells
     type: Class | None = None
     about: Any = None
-    why: str = ""
+    reason: Reason | None = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -180,7 +181,7 @@ NONE: Final = Constant(None)
 HOLE: Final = "\0"
 """A part of a string that is not known."""
 
-COMPUTED: Final = Unknown("it is computed")
+COMPUTED: Final = Unknown(IS_COMPUTED)
 
 _LONGEST_NUMBER = 40
 """The longest text that is converted."""

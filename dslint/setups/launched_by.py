@@ -100,8 +100,8 @@ def _without_launch(reason: NotJudged, project: Project, importers: list[str], h
         return reason
     for path in importers:
         program = read_python(project.text(path), path.replace(os.sep, "/"), path)
-        passed = [one.why for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
-        known = [why for why in passed if not _is_argument(why)]
+        passed = [one.reason for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
+        known = [one.text for one in passed if one is not None and not one.is_parameter]
         if known:
             return reason._replace(reason=f"{reason.reason} {path.replace(os.sep, '/')} passes it, and takes it from {known[0]}.")
     return reason

@@ -8,7 +8,6 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load
-from dslint.evaluate.python.notes import Call
 from dslint.evaluate.python.read import PythonFile
 from dslint.setups.gather import Read
 from dslint.setups.program import gather_call
@@ -21,26 +20,17 @@ _LARGEST = 100_000
 
 def with_only_config(found: Read, program: PythonFile, path: str, shown: str, given: Context) -> Read:
     """A program with the only DeepSpeed config in its folder, if a flag of the command line names its config and it has no other one."""
-    flags = [one for one in program.unread if one.why.startswith("-") and not one.is_part]
+    flags = [one for one in program.unread if one.flag and not one.is_part]
     places = {(one.given.path, one.given.range) for one in flags}
     name = _only_config(path, given) if len(places) == 1 and not found.setups else None
     if name is None:
         return found
     taken = flags[0]
-    call = Call(
-        taken.integration,
-        replace(taken.given, value=name),
-        arguments=program.arguments,
-        optimizer=taken.optimizer,
-        scheduler=taken.scheduler,
-        passed=taken.passed,
-        pipeline=taken.pipeline,
-        engine_backward=taken.engine_backward,
-    )
+    call = replace(taken, given=replace(taken.given, value=name), reason=None, arguments=program.arguments)
     setup = gather_call(call, program, path, shown, given, single=True)
     if setup.config is None:
         return found
-    note = f"a program: its launch names the DeepSpeed config with {taken.why}; checked with {name}, the only one in its folder."
+    note = f"a program: its launch names the DeepSpeed config with {taken.flag}; checked with {name}, the only one in its folder."
     left = [one for one in found.not_judged if not one.at_launch]
     return replace(found, kind=FileKind.PYTHON, setups=[setup], note=note, not_judged=left)
 

@@ -8,9 +8,8 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.python.mentions import first_mention
-from dslint.evaluate.python.notes import Call, Unread
+from dslint.evaluate.python.notes import ConfigCall
 from dslint.evaluate.python.read import PythonFile, read_python
-from dslint.evaluate.values import COMPUTED
 from dslint.facts import Integration, PassedAs
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Setup
@@ -30,7 +29,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     if found is None:
         document = Document(text, None, language="text")
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
-    not_judged = [NotJudged(_why(unread), unread.given.range, unread.why.startswith("-")) for unread in found.unread]
+    not_judged = [NotJudged(_why(unread), unread.given.range, bool(unread.flag)) for unread in found.unread]
     not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
     if found.cut_off:
         last = (
@@ -66,14 +65,15 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
 
-def _why(unread: Unread) -> str:
+def _why(unread: ConfigCall) -> str:
     """Why the config of a call is not judged, and what the user can do."""
+    assert unread.reason is not None
     integration, raw = Integration(unread.integration), unread.given.raw
     label = "deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label
-    source = f"{raw} is computed at run time" if unread.why == COMPUTED.why else unread.why
+    source = f"{raw} is computed at run time" if unread.reason.is_computed else unread.reason.text
     if unread.is_part:
         return f"a part of the DeepSpeed config for {label} is not in this program: {source}. Only what the program sets is checked."
-    if source.startswith("-"):
+    if unread.flag:
         return f"the DeepSpeed config for {label} is given at launch with {source}. {CHECK_LAUNCH}"
     return f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly."
 
@@ -84,19 +84,19 @@ def _at(line: SourcedValue) -> str:
     return f"{number} of {cell}" if cell else number
 
 
-def _called(call: Call, gathered: LoadedSetup) -> str:
+def _called(call: ConfigCall, gathered: LoadedSetup) -> str:
     if not call.integration:
         return f"defines the config {call.given.name}" if call.config is not None else f"names the config {call.given.value}"
     what = "a config written in it" if call.config is not None else str(gathered.setup.config or call.given.value)
     return f"passes {what} to {Integration(call.integration).label}"
 
 
-def gather_call(call: Call, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
+def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
     setup = Setup(program=found.program_of(call), arguments=call.arguments, link=call.given)
     gathered = LoadedSetup(setup, given, documents=dict(found.documents), kinds=dict.fromkeys(found.documents, FileKind.PYTHON))
-    rest = [one.why for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range)]
-    gathered.rest = rest[0] if rest else ""
+    same = (one for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range))
+    gathered.rest = next((one.reason.text for one in same if one.reason is not None), "")
     gathered.is_definition = not call.integration
     if call.config is not None:
         gathered.config = found.config(call.config)
@@ -118,6 +118,6 @@ def gather_call(call: Call, found: PythonFile, path: str, shown: str, given: Con
     return settle(gathered)
 
 
-def way_of(call: Call) -> PassedAs:
+def way_of(call: ConfigCall) -> PassedAs:
     """How a call of `deepspeed.initialize` passes the config."""
     return PassedAs.DICT if call.as_dict else PassedAs.PATH

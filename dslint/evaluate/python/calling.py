@@ -18,6 +18,7 @@ from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER
 from dslint.evaluate.python.statements import opened
 from dslint.evaluate.python.strings import method_of_string
 from dslint.evaluate.python.tables import table_of, whole
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
     NONE,
@@ -59,7 +60,7 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
     if isinstance(called, Class):
         return _construct(state, called, call)
     if not isinstance(called, Library):
-        return Unknown(called.why) if isinstance(called, Unknown) and called.why else COMPUTED
+        return Unknown(called.reason) if isinstance(called, Unknown) and called.reason else COMPUTED
     return call_library(state, call, owner)
 
 
@@ -72,7 +73,7 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
     known = FUNCTIONS.get(call.name) or FUNCTIONS.get(_PARSERS.get(call.name.rpartition(".")[2], ""))
     if known is not None:
         return known(state, call)
-    return state.receive(call) or Unknown(f"the function {call.name}, which is not in the project, returns it", call.name, call.span)
+    return state.receive(call) or Unknown(Reason(Cause.RESULT, (call.name,), call.span), call.name, call.span)
 
 
 def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> CallOf:
@@ -154,8 +155,8 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
     if isinstance(owner, Unknown):
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
-        return Unknown(owner.why, owner.made, owner.span)
-    return Unknown(f".{name}() returns it")
+        return Unknown(owner.reason, owner.made, owner.span)
+    return Unknown(Reason(Cause.METHOD, (name,)))
 
 
 def _of_path(state: State, owner: Constant, name: str, call: CallOf) -> Value | None:

@@ -8,6 +8,8 @@ import posixpath
 from dslint.evaluate.python.evaluate import State, evaluate
 from dslint.evaluate.python.files import yaml_file
 from dslint.evaluate.python.tables import deep_merge, new_table
+from dslint.evaluate.reasons import Cause, Reason
+from dslint.evaluate.reasons import flag as as_flag
 from dslint.evaluate.values import Constant, DictValue, Entry, Library, ListValue, Scope, Unknown, Value, soften
 
 _CLICK = frozenset({"click.option", "click.argument"})
@@ -36,14 +38,18 @@ def _of_click(state: State, decorator: ast.Call, keywords: dict[str, Value], sco
     if default is None and "is_flag" in keywords:
         default = Constant(value=False)
     known = isinstance(default, Constant) and default.value is not None
-    return {(plain or flag.partition("/")[0]).lstrip("-").replace("-", "_"): soften(default) if known and default else Unknown(flag)}
+    return {
+        (plain or flag.partition("/")[0]).lstrip("-").replace("-", "_"): soften(default)
+        if known and default
+        else Unknown(as_flag(flag, scope.source.span(decorator)))
+    }
 
 
 def _of_hydra(state: State, keywords: dict[str, Value], scope: Scope) -> Value:
     folder, name = keywords.get("config_path", Constant(None)), keywords.get("config_name")
     if not isinstance(folder, Constant) or not isinstance(name, Constant) or not isinstance(name.value, str):
-        return Unknown("the config of hydra.main")
-    return _composed(state, str(folder.value or "."), name.value.removesuffix(".yaml"), scope) or Unknown("the config of hydra.main")
+        return Unknown(Reason(Cause.HYDRA))
+    return _composed(state, str(folder.value or "."), name.value.removesuffix(".yaml"), scope) or Unknown(Reason(Cause.HYDRA))
 
 
 def _composed(state: State, folder: str, name: str, scope: Scope, depth: int = 0) -> Value | None:

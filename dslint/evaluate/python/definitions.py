@@ -9,6 +9,7 @@ from dslint.evaluate.python.evaluate import State, block, evaluate, statement
 from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.modules import module_named
 from dslint.evaluate.python.nodes import annotated_names, is_dataclass
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Class, Function, Library, Module, Object, Scope, Unknown, Value
 
 _LIKE_DATACLASSES = ("BaseModel", "BaseSettings", "NamedTuple")
@@ -95,4 +96,4 @@ def _imported(state: State, owner: Value, name: str, node: ast.ImportFrom, scope
     if not isinstance(owner, Module) or name in owner.scope.cells:
         return attribute_of(state, owner, name)
     inner = module_named(state, f"{node.module}.{name}" if node.module else name, node.level, scope)
-    return inner if isinstance(inner, Module) else Unknown(f"{name} is not defined in {owner.source.shown}")
+    return inner if isinstance(inner, Module) else Unknown(Reason(Cause.NOT_DEFINED, (name, owner.source.shown)))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.tables import copied, mark_changed, merge, new_table, options_of
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
 
@@ -33,7 +34,7 @@ def _get(_: State, table: DictValue, call: CallOf) -> Value:
         return _entry(table, name).value
     key = call.get("key", 0)
     if isinstance(key, Unknown):
-        return options_of(table, key.why or "it is computed")
+        return options_of(table, key.reason or IS_COMPUTED)
     return COMPUTED if table.open or not isinstance(name, str) else call.get("default", 1) or NONE
 
 
@@ -44,7 +45,7 @@ def _setdefault(state: State, table: DictValue, call: CallOf) -> Value:
     if not isinstance(name, str) or default is None:
         return COMPUTED
     mark_changed(state, table)
-    value = Unknown("it may be set before") if table.open else default.value
+    value = Unknown(Reason(Cause.SET_BEFORE)) if table.open else default.value
     state.journal.write(table.cells, name, Entry(value, call.arguments[0].span, default.span, default.literal))
     return value
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
 from dslint.evaluate.python.sources import Source, Sources
-from dslint.evaluate.values import COMPUTED, NONE, DictValue, Flag, Function, Module, Object, Scope, Value
+from dslint.evaluate.values import COMPUTED, NONE, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
 from dslint.source.tree import Span
 
 
@@ -103,11 +103,19 @@ def evaluate(state: State, node: ast.expr | None, scope: Scope) -> Value:
         return NONE
     known = _EXPRESSIONS.get(type(node))
     if known is not None:
-        return known(state, node, scope)
+        found: Value = known(state, node, scope)
+        return _placed(found, node, scope) if type(found) is Unknown else found
     for inner in ast.iter_child_nodes(node):
         if isinstance(inner, ast.expr):
             evaluate(state, inner, scope)
-    return COMPUTED
+    return _placed(COMPUTED, node, scope)
+
+
+def _placed(found: Unknown, node: ast.expr, scope: Scope) -> Unknown:
+    """A value that is not known, with the first expression that makes it so as the place of the reason."""
+    if found.reason is None or found.reason.place is not None:
+        return found
+    return replace(found, reason=found.reason._replace(place=scope.source.span(node)))
 
 
 def block(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:

@@ -12,6 +12,7 @@ from dslint.evaluate.python.operators import LONGEST, compared, operated
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import copied, merge, new_table, options_of, table_of, whole
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
     HOLE,
@@ -70,8 +71,8 @@ def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
         return table_of(state, owner, scope.source.span(node))
     if isinstance(owner, Unknown) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
         return Constant(given)  # the object is not known; one with such an attribute holds the arguments of the program
-    if isinstance(owner, Unknown) and owner.why and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
-        return Unknown(f"{node.value.id}.{node.attr}: {owner.why}" if ": " not in owner.why else owner.why)
+    if isinstance(owner, Unknown) and owner.reason and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
+        return Unknown(owner.reason if owner.reason.through else owner.reason._replace(through=f"{node.value.id}.{node.attr}"))
     return attribute_of(state, owner, node.attr)
 
 
@@ -82,18 +83,18 @@ def attribute_of(state: State, owner: Value, name: str) -> Value:
         return Library(f"{owner.name}.{name}")
     if isinstance(owner, Module):
         found: Value | None = owner.scope.cells.get(name)
-        return Unknown(f"{name} is not defined in {owner.source.shown}") if found is None else found
+        return Unknown(Reason(Cause.NOT_DEFINED, (name, owner.source.shown))) if found is None else found
     if isinstance(owner, Object):
         return _of_object(state, owner, name)
     if isinstance(owner, Class):
         method = member(owner, name)
-        return method.bound(owner) if isinstance(method, Function) else method or Unknown(f"{owner.name}.{name}")
+        return method.bound(owner) if isinstance(method, Function) else method or Unknown(Reason(Cause.ATTRIBUTE, (owner.name, name)))
     if isinstance(owner, DictValue) and name in owner.cells:
         return _entry(owner, name).value
     if isinstance(owner, Constant):
         return _of_plain(owner, name)
-    why = owner.why if isinstance(owner, Unknown) else ""
-    return plugin_in_use(state, why) if name == PLUGIN else Unknown(why or f".{name}")
+    reason = owner.reason if isinstance(owner, Unknown) else None
+    return plugin_in_use(state, reason) if name == PLUGIN else Unknown(reason or Reason(Cause.ATTRIBUTE, ("", name)))
 
 
 def _of_object(state: State, owner: Object, name: str) -> Value:
@@ -111,8 +112,8 @@ def _of_object(state: State, owner: Object, name: str) -> Value:
     if owner.kind == KIND and name in CONFIGS:
         return config_attribute(state, owner, name)
     if name == PLUGIN and owner.kind != "command line":
-        return plugin_in_use(state, owner.why)
-    return Unknown(f"--{name}" if owner.kind == "command line" else owner.why or f"{owner.kind}.{name}")
+        return plugin_in_use(state, owner.reason)
+    return Unknown(flag(f"--{name}") if owner.kind == "command line" else owner.reason or Reason(Cause.ATTRIBUTE, (owner.kind, name)))
 
 
 def _of_plain(owner: Constant, name: str) -> Value:
@@ -125,7 +126,7 @@ def _of_plain(owner: Constant, name: str) -> Value:
             path = posixpath.dirname(path)
             folders.append(Entry(Constant(path or ".", owner.soft), Span(0, 0), Span(0, 0)))
         return ListValue(folders, Span(0, 0))
-    return owner if name == "value" else Unknown(f".{name}")
+    return owner if name == "value" else Unknown(Reason(Cause.ATTRIBUTE, ("", name)))
 
 
 # ---------------------------------------------------------------------- containers
@@ -172,20 +173,20 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
     owner = whole(state, owner)
     at = index.value if isinstance(index, Constant) else None
     if isinstance(owner, DictValue) and isinstance(at, str):
-        return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(f'["{at}"]')
+        return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(Reason(Cause.ITEM, (at,)))
     if isinstance(owner, DictValue):
-        return options_of(owner, index.why if isinstance(index, Unknown) and index.why else "it is computed")
+        return options_of(owner, index.reason if isinstance(index, Unknown) and index.reason else IS_COMPUTED)
     if isinstance(owner, ListValue) and isinstance(at, int) and not owner.changed:
         return owner.items[at].value if -len(owner.items) <= at < len(owner.items) else Unknown()
     if isinstance(owner, Object) and isinstance(at, str):
         return attribute_of(state, owner, at)
     if isinstance(owner, Library) and owner.name == "os.environ" and isinstance(at, str):
-        return state.environment.get(at, Unknown(f"the environment variable {at}"))
+        return state.environment.get(at, Unknown(Reason(Cause.VARIABLE, (at,))))
     if isinstance(owner, Library) and owner.name == "sys.argv":
-        return Unknown("an argument of the command line (sys.argv)")
+        return Unknown(Reason(Cause.ARGV))
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
-        return Unknown(owner.why or "it is computed", owner.made, owner.span)
-    return Unknown(owner.why if isinstance(owner, Unknown) and owner.why else "it is computed")
+        return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)
+    return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
 
 
 def _entry(table: DictValue, name: str) -> Entry:
@@ -204,6 +205,7 @@ def _conditional(state: State, node: ast.IfExp, scope: Scope) -> Value:
     left, right = evaluate(state, node.body, scope), evaluate(state, node.orelse, scope)
     chosen = left if holds else right
     if holds is None or (is_soft(test) and chosen == NONE):  # a flag that is not given leaves None; the other one is what it is for
+        state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(node.test))
         return state.journal.joined(left, right)
     return _tinted(chosen, soft=is_soft(test))
 
@@ -236,9 +238,9 @@ def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
     if isinstance(op, ast.Mod) and isinstance(left, Constant) and isinstance(left.value, str):
         return as_text(left, right)
     if not isinstance(left, Constant) or not isinstance(right, Constant):
-        known = next((one for one in (left, right) if isinstance(one, Unknown) and one.why), COMPUTED)
+        known = next((one for one in (left, right) if isinstance(one, Unknown) and one.reason), COMPUTED)
         text = (text_of(left) + text_of(right))[:LONGEST] if isinstance(op, ast.Add) else ""
-        return Unknown(known.why, text=text if text.strip(HOLE) else "")
+        return Unknown(known.reason, text=text if text.strip(HOLE) else "")
     result = operated(op, left.value, right.value)
     return COMPUTED if result is None else Constant(result, left.soft or right.soft)
 
@@ -290,8 +292,8 @@ def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
     text = "".join(map(text_of, parts))
     unknown = [part for part in parts if not isinstance(part, Constant)]
     if unknown or len(text) >= LONGEST:
-        why = next((part.why for part in unknown if isinstance(part, Unknown) and part.why), COMPUTED.why)
-        return Unknown(why, text=text[:LONGEST] if text.strip(HOLE) else "")
+        reason = next((part.reason for part in unknown if isinstance(part, Unknown) and part.reason), IS_COMPUTED)
+        return Unknown(reason, text=text[:LONGEST] if text.strip(HOLE) else "")
     return Constant(text, any(is_soft(part) for part in parts))
 
 

@@ -10,6 +10,7 @@ from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.sources import moved, tree_of
 from dslint.evaluate.python.tables import copied, of_tree, whole
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Object, Unknown, Value
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, read
@@ -29,11 +30,11 @@ def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
     linked = find(path, beside) or (find_checkout(path, beside) if path.startswith("/") else None)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
-        return Unknown(f"{path}, which is not there")
+        return Unknown(Reason(Cause.NO_FILE, (path,)))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
     root = tree_of(source, parse(source.text))
     if not isinstance(root, Mapping):
-        return Unknown(f"{linked.shown} cannot be read")
+        return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
     file = state.journal.cells()
     file["path"] = path
     if not as_json:
@@ -46,10 +47,10 @@ def yaml_file(state: State, path: str, *, beside: str | None = None, interpolate
     linked = find(path, beside or state.sources.all[0].path)
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
-        return Unknown(f"{path}, which is not there")
+        return Unknown(Reason(Cause.NO_FILE, (path,)))
     document = parse_yaml(text)
     if document.problems or document.root is None:
-        return Unknown(f"{linked.shown} cannot be read")
+        return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
     root = document.root if not interpolates else with_floats(interpolated(document, {}).root or document.root)
     return of_tree(state, moved(root, source.base))
@@ -97,7 +98,7 @@ def method_of_file(state: State, file: Object, name: str, call: CallOf) -> Value
     """The result of a method of an open file."""
     path = file.cells.get("path")
     if not isinstance(path, Constant) or not isinstance(path.value, str):
-        return Unknown(path.why) if isinstance(path, Unknown) and path.why else Unknown("it is read from a file")
+        return Unknown(path.reason if isinstance(path, Unknown) and path.reason else Reason(Cause.FILE))
     if name == "write":
         write_file(state, path, call.get("s", 0), call.span)
     return json_file(state, path.value) if name == "read" else COMPUTED

@@ -11,6 +11,7 @@ from dslint.evaluate.python.expressions import variable
 from dslint.evaluate.python.functions import enter, follow_rest
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Flag, Function, Scope, Unknown, Value
 
 FOLLOWS = (calling, definitions, repetition)
@@ -35,7 +36,7 @@ def follow(
     recorder.state = state
     cells = state.journal.cells()
     cells["__file__"] = Constant(parts[0][0].path)
-    cells["__name__"] = Unknown("__name__")
+    cells["__name__"] = Unknown(Reason(Cause.DUNDER_NAME))
     try:
         for source, tree in parts:
             block(state, tree.body, Scope(cells, source))

@@ -9,6 +9,7 @@ from dslint.evaluate.python.evaluate import State, block, evaluate
 from dslint.evaluate.python.nodes import is_decorated
 from dslint.evaluate.python.sources import Source
 from dslint.evaluate.python.tables import copied, new_table
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     NONE,
     Class,
@@ -42,14 +43,14 @@ def enter(
     """Follow a call of a function of the project. With `complete` False there are more arguments than are known."""
     node = function.node
     if state.active.count(node) > 2 or (node in state.active and not complete) or len(state.active) >= _DEEPEST_CALL:
-        return Unknown("a recursive function computes it")
+        return Unknown(Reason(Cause.RECURSION))
     scope = Scope(state.journal.cells(), function.source, function.scope, [], function)
     _bind(state, function, scope, arguments, keywords, complete=complete, call=call)
     state.followed.add(node)
     if isinstance(node, ast.Lambda):
         return evaluate(state, node.body, scope)
     if any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield | ast.YieldFrom) for one in node.body):
-        return Unknown("a generator")
+        return Unknown(Reason(Cause.GENERATOR))
     state.active.append(node)
     try:
         ends = block(state, node.body, scope)
@@ -91,13 +92,19 @@ def _bind(
         elif name in defaults and complete:
             scope.cells[name] = evaluate(state, defaults[name], function.scope)
         else:
-            scope.cells[name] = _annotated(state, function, name) or Unknown(f"{name} is an argument of {_named(function)}")
+            scope.cells[name] = _annotated(state, function, name) or Unknown(_parameter(function, name))
     if given.vararg:
         more = ListValue([Entry(one, _NOWHERE, _NOWHERE) for one in arguments[len(names) :]], _NOWHERE)
-        scope.cells[given.vararg.arg] = more if complete else Unknown(f"*{given.vararg.arg} of {_named(function)}")
+        scope.cells[given.vararg.arg] = more if complete else Unknown(_rest_of(function, "*", given.vararg))
     if given.kwarg:
         rest = {name: one for name, one in keywords.items() if name not in every}
-        scope.cells[given.kwarg.arg] = _rest(state, rest, call, f"**{given.kwarg.arg} of {_named(function)}", complete=complete)
+        scope.cells[given.kwarg.arg] = _rest(
+            state,
+            rest,
+            call,
+            _rest_of(function, "**", given.kwarg),
+            complete=complete,
+        )
 
 
 def _annotated(state: State, function: Function, name: str) -> Object | None:
@@ -118,8 +125,20 @@ def some_instance(state: State, made: Class) -> Object:
         thing = state.instances[id(made)] = instance(state, made, [], {}, complete=False)
         for name in made.fields if made.dataclass else ():
             default = member(made, name)
-            thing.cells.setdefault(name, Unknown(f"{name} of {made.name}") if default is None else soften(default))
+            thing.cells.setdefault(name, Unknown(Reason(Cause.REST, (name, made.name))) if default is None else soften(default))
     return thing
+
+
+def _rest_of(function: Function, stars: str, parameter: ast.arg) -> Reason:
+    """The reason for `*args` and `**kwargs` of a function that nothing calls."""
+    return Reason(Cause.REST, (f"{stars}{parameter.arg}", _named(function)), function.source.span(parameter))
+
+
+def _parameter(function: Function, name: str) -> Reason:
+    """The reason for a parameter of a function that nothing calls."""
+    given = function.node.args
+    found = next((one for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg == name), None)
+    return Reason(Cause.PARAMETER, (name, _named(function)), function.source.span(found) if found is not None else None)
 
 
 def _named(function: Function) -> str:
@@ -134,10 +153,10 @@ def _takes_itself(function: Function) -> bool:
     return not is_decorated(function.node, "staticmethod")
 
 
-def _rest(state: State, keywords: dict[str, Value], call: CallOf | None, why: str, *, complete: bool) -> Value:
+def _rest(state: State, keywords: dict[str, Value], call: CallOf | None, reason: Reason, *, complete: bool) -> Value:
     """What `**kwargs` holds."""
     if not complete and not keywords:
-        return Unknown(why)
+        return Unknown(reason)
     written = call.keywords if call is not None else {}
     made = new_table(state, call.span if call is not None else _NOWHERE)
     for name, one in keywords.items():
@@ -157,7 +176,7 @@ def above(owner: Object, name: str) -> Value:
     if found is not None:
         return found
     base = library_base(kind)
-    return Library(f"{base}.{name}") if base else Unknown(f".{name}")
+    return Library(f"{base}.{name}") if base else Unknown(Reason(Cause.ATTRIBUTE, ("", name)))
 
 
 def library_base(made: Class, depth: int = 0) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 
 from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.reasons import Reason, flag
 from dslint.evaluate.values import Cells, Constant, DictValue, Object, Unknown, Value, text_of
 
 
@@ -27,24 +28,25 @@ def possible(value: Value) -> tuple[Value, ...]:
 def says_anything(table: DictValue) -> bool:
     """Whether a value of a dict is known; of one that the program builds itself this is taken as given."""
     values = [entry.value for entry in table.cells.values()]
-    return "why" not in table.open or any(
+    return "reason" not in table.open or any(
         isinstance(value, Constant) or (isinstance(value, DictValue) and says_anything(value)) for value in values
     )
 
 
-def why_nothing_is_known(table: DictValue) -> str:
-    """Why not one value of a dict is known; "" if one is."""
-    first, waiting, seen = "", [table], {id(table)}
+def reason_for_all(table: DictValue) -> Reason | None:
+    """Why not one value of a dict is known; None if one is."""
+    first: Reason | None = None
+    waiting, seen = [table], {id(table)}
     while waiting:
         for entry in waiting.pop().cells.values():
             value = entry.value
             if isinstance(value, DictValue):
                 waiting += [value] if id(value) not in seen else []
                 seen.add(id(value))
-            elif not isinstance(value, Unknown) or not value.why:
-                return ""
+            elif not isinstance(value, Unknown) or not value.reason:
+                return None
             else:
-                first = first or value.why
+                first = first or value.reason
     return first
 
 
@@ -83,6 +85,6 @@ def of_arguments(given: Argument) -> Argument | None:
     if isinstance(value, DictValue) and "deepspeed_config" in value.cells:
         return Argument(value.cells["deepspeed_config"].value, given.span, given.key, node=given.node)
     if not isinstance(value, Object):
-        return Argument(Unknown("--deepspeed_config"), given.span, given.key, node=given.node)
-    found = value.cells.get("deepspeed_config", Unknown("--deepspeed_config"))
+        return Argument(Unknown(flag("--deepspeed_config", given.span)), given.span, given.key, node=given.node)
+    found = value.cells.get("deepspeed_config", Unknown(flag("--deepspeed_config", given.span)))
     return Argument(found, given.span, given.key, node=given.node)

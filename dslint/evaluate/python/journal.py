@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import NONE, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, same
 
 _ABSENT: Final = object()
 
 Changes: TypeAlias = dict[tuple[int, str], tuple[Cells, str, Any]]
 
-CONDITION: Final = "a condition decides it"
+CONDITION: Final = Reason(Cause.CONDITION)
 
 _DEEPEST = 20
 _MOST_OPTIONS = 8
@@ -23,6 +24,8 @@ class Journal:
     def __init__(self) -> None:
         self._log: list[tuple[Cells, str, Any]] = []
         self._age = 0
+        self.condition = CONDITION
+        """The reason for a value between two branches, with the place of their condition."""
 
     def cells(self, *, optional: bool = False) -> Cells:
         """New cells."""
@@ -92,7 +95,7 @@ class Journal:
                 self.erase(cells, name)
             elif left is _ABSENT or right is _ABSENT:
                 there = right if left is _ABSENT else left
-                self.write(cells, name, _perhaps(there) if cells.optional else there)
+                self.write(cells, name, _perhaps(there, self.condition) if cells.optional else there)
             else:
                 self.write(cells, name, self._joined(left, right))
 
@@ -115,11 +118,11 @@ class Journal:
             values = [self.joined(one.value, other.value, depth + 1) for one, other in zip(left.items, right.items, strict=True)]
             pairs = zip(left.items, values, strict=True)
             return ListValue([Entry(value, one.key_span, one.span, one.literal and value is one.value) for one, value in pairs], left.span)
-        known = left if isinstance(left, Unknown) and left.why else right
-        why = known.why if isinstance(known, Unknown) else CONDITION
+        known = left if isinstance(left, Unknown) and left.reason else right
+        reason = known.reason if isinstance(known, Unknown) else self.condition
         options = (*_options(left), *_options(right))
         closed = _is_closed(left) and _is_closed(right) and len(options) <= _MOST_OPTIONS
-        return Unknown(why, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right))
+        return Unknown(reason, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right))
 
     def flattened(self, tables: Sequence[DictValue], depth: int = 0) -> DictValue:
         """One dict for several of which a value is one: what they have in common is known."""
@@ -131,24 +134,24 @@ class Journal:
                 value = self.joined(value, one.value, depth + 1)
             first, perhaps = entries[0], any(one.perhaps for one in entries)
             entry = Entry(value, first.key_span, first.span, first.literal and value is first.value, perhaps)
-            made.cells[name] = entry if len(entries) == len(tables) else _perhaps(entry)
+            made.cells[name] = entry if len(entries) == len(tables) else _perhaps(entry, self.condition)
         for table in tables:
             made.open.update(table.open)
         return made
 
     def _alike(self, value: Value, other: Value) -> Value:
         """A value that is not known, as the object with unknown attributes that the other one is."""
-        if isinstance(value, Unknown) and isinstance(other, Object) and other.kind == "unknown" and other.why == value.why:
-            return Object(other.kind, self.cells(), why=other.why)
+        if isinstance(value, Unknown) and isinstance(other, Object) and other.kind == "unknown" and _is_same(other.reason, value.reason):
+            return Object(other.kind, self.cells(), reason=other.reason)
         return value
 
     def _joined_objects(self, left: Object, right: Object, depth: int) -> Object:
         """An object that is one of two. An attribute that only one of them has is inherited in the other, not known, or missing."""
-        made = Object(left.kind, self.cells(), left.type, left.about, left.why)
+        made = Object(left.kind, self.cells(), left.type, left.about, left.reason)
         for name in dict.fromkeys([*left.cells, *right.cells]):
-            inherited = member(left.type, name) or Unknown(left.why or CONDITION)
+            inherited = member(left.type, name) or Unknown(left.reason or self.condition)
             one, other = left.cells.get(name, inherited), right.cells.get(name, inherited)
-            made.cells[name] = self.joined(one, other, depth + 1) if depth < _DEEPEST else Unknown(CONDITION)
+            made.cells[name] = self.joined(one, other, depth + 1) if depth < _DEEPEST else Unknown(self.condition)
         return made
 
 
@@ -164,9 +167,14 @@ def _is_config(value: Value) -> bool:
     return isinstance(value, DictValue | Unknown) or (isinstance(value, Constant) and isinstance(value.value, str))
 
 
+def _is_same(one: Reason | None, other: Reason | None) -> bool:
+    """Whether two reasons say the same, wherever the program met them."""
+    return (one and one._replace(place=None)) == (other and other._replace(place=None))
+
+
 def _is_same_display(left: DictValue, right: DictValue) -> bool:
     """Whether two dicts are what one place of the program makes, under different conditions."""
-    return bool(left.span == right.span and left.open.get("why") == right.open.get("why"))
+    return bool(left.span == right.span and _is_same(left.open.get("reason"), right.open.get("reason")))
 
 
 def _is_closed(value: Value) -> bool:
@@ -180,9 +188,9 @@ def _can_be_none(value: Value) -> bool:
     return value.or_none if isinstance(value, Unknown) else isinstance(value, Constant) and value.value is None
 
 
-def _perhaps(entry: Any) -> Any:
+def _perhaps(entry: Any, reason: Reason) -> Any:
     """A key that may be absent: its value is not known."""
     if not isinstance(entry, Entry):
         return entry
-    value = Unknown(CONDITION, options=_options(entry.value), closed=_is_closed(entry.value), or_none=_can_be_none(entry.value))
+    value = Unknown(reason, options=_options(entry.value), closed=_is_closed(entry.value), or_none=_can_be_none(entry.value))
     return Entry(value, entry.key_span, entry.span, perhaps=True)

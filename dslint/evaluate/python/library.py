@@ -17,6 +17,7 @@ from dslint.evaluate.python.repetition import items_of
 from dslint.evaluate.python.statements import set_variable
 from dslint.evaluate.python.strings import opened_file
 from dslint.evaluate.python.tables import copied, deep_merge, new_table, whole
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
     NONE,
@@ -35,10 +36,10 @@ from dslint.evaluate.values import (
 _MOST_NUMBERS = 40
 
 
-def _unknown(*values: Value | None, why: str = "it is computed") -> Unknown:
+def _unknown(*values: Value | None, reason: Reason = IS_COMPUTED) -> Unknown:
     """What depends on values that are not all known: the first of them says where it comes from."""
-    known = next((one for one in values if isinstance(one, Unknown) and one.why), None)
-    return Unknown(known.why if known else why)
+    known = next((one for one in values if isinstance(one, Unknown) and one.reason), None)
+    return Unknown(known.reason if known else reason)
 
 
 # ---------------------------------------------------------------------- files
@@ -61,7 +62,7 @@ def _json_load(state: State, call: CallOf) -> Value:
     path = _path_of(file)
     if isinstance(path, Constant) and isinstance(path.value, str):
         return json_file(state, path.value, as_json=not call.name.startswith("hjson"))
-    return _unknown(path, file, why="it is read from a file")
+    return _unknown(path, file, reason=Reason(Cause.FILE))
 
 
 def _json_text(state: State, call: CallOf) -> Value:
@@ -89,7 +90,7 @@ def _yaml_load(state: State, call: CallOf) -> Value:
     path = _path_of(file) or file
     if isinstance(path, Constant) and isinstance(path.value, str) and path.value.endswith((".yaml", ".yml", ".json")):
         return yaml_file(state, path.value, interpolates=call.name.startswith("omegaconf"))
-    return _unknown(path, why="it is read from a file")
+    return _unknown(path, reason=Reason(Cause.FILE))
 
 
 def _merged(state: State, call: CallOf) -> Value:
@@ -143,8 +144,8 @@ def _environ(state: State, call: CallOf) -> Value:
     if name in state.environment:
         return state.environment[name]
     if name in _SET_BY_LAUNCHERS:
-        return Unknown(f"the environment variable {name}")
-    return soften(default) if isinstance(default, Constant) and default.value is not None else Unknown(f"the environment variable {name}")
+        return Unknown(Reason(Cause.VARIABLE, (str(name),)))
+    return soften(default) if isinstance(default, Constant) and default.value is not None else Unknown(Reason(Cause.VARIABLE, (str(name),)))
 
 
 def _set_environ(state: State, call: CallOf) -> Value:
@@ -224,7 +225,7 @@ def _copied(state: State, call: CallOf) -> Value:
 def _default(_: State, call: CallOf) -> Value:
     """`typer.Option(default)`: a flag with its default."""
     given = call.get("default", 0)
-    return soften(given) if isinstance(given, Constant) and given.value is not None else Unknown("a flag of the command line")
+    return soften(given) if isinstance(given, Constant) and given.value is not None else Unknown(Reason(Cause.SOME_FLAG))
 
 
 FUNCTIONS: dict[str, Callable[[State, CallOf], Value]] = {

@@ -8,6 +8,7 @@ import sys
 from dslint.evaluate.files import Linked, find
 from dslint.evaluate.python.evaluate import State, block
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Constant, Library, Module, Scope, Unknown, Value
 
 _MOST_MODULES = 40
@@ -30,7 +31,7 @@ def module_named(state: State, name: str, level: int, scope: Scope) -> Value:
         module = _module(state, linked.path, linked.shown) if linked is not None else None
         if module is not None:
             return module
-    return Unknown(f"{'.' * level}{name}, which is not in the project") if level else Library(name)
+    return Unknown(Reason(Cause.NO_MODULE, (f"{'.' * level}{name}",))) if level else Library(name)
 
 
 def _in_folders(state: State, path: str, scope: Scope) -> Linked | None:

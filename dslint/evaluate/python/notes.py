@@ -5,54 +5,45 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dslint.evaluate.reasons import Reason
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.source.tree import Mapping, Span
 
 
 @dataclass(slots=True)
-class Call:
+class ConfigCall:
     """A call that takes a config, or with "" as `integration` a definition of one.
 
-    It has the config if the program builds it, otherwise its path in `given`. `as_dict` says that it passes a dict with the numbers of
-    Python or its `json`, not the path or what hjson reads.
-    `pipeline` is the `PipelineModule` that the program passes as its model, with the number of stages. `engine_backward` is true if the
-    program calls the method `backward` of the engine that the call returns.
-    `arguments` are the training arguments of the call. `optimizer` is the optimizer that the program passes to `deepspeed.initialize`;
-    its value is the full name of the class, `UNKNOWN` if that is not known. `passed` are the names of all arguments of that call, None if
-    they are not known. `in_args` is the `deepspeed_config` in the argument `args` of a call that also passes a config.
+    Its config is one of three: a tree in `config` if the program builds it; a path in `given`; not known, for the `reason`.
     """
 
     integration: str
     given: SourcedValue
     config: Mapping | None = None
-    arguments: Arguments | None = None
-    optimizer: SourcedValue | None = None
-    scheduler: SourcedValue | None = None
-    passed: frozenset[str] | None = None
-    in_args: SourcedValue | None = None
-    as_dict: bool = False
-    pipeline: SourcedValue | None = None
-    engine_backward: bool = False
-
-
-@dataclass(slots=True)
-class Unread:
-    """A call with a config that the program does not contain. `why` says where it comes from.
-
-    `is_part` is true if the program sets some of its keys, which are judged.
-    The others are those of `Call`.
-    """
-
-    integration: str
-    given: SourcedValue
-    why: str
+    reason: Reason | None = None
+    """Why the program does not say which config the call takes. Such calls are in a list of their own."""
     is_part: bool = False
+    """Whether the program sets some keys of a config with a `reason`: another call of the same place has them."""
+    arguments: Arguments | None = None
+    """The training arguments of the call."""
     optimizer: SourcedValue | None = None
+    """The optimizer that the program passes to `deepspeed.initialize`: the full name of its class, `UNKNOWN` if that is not known."""
     scheduler: SourcedValue | None = None
     passed: frozenset[str] | None = None
+    """The names of all arguments of `deepspeed.initialize`, None if they are not known."""
     in_args: SourcedValue | None = None
+    """The `deepspeed_config` in the argument `args` of a call that also passes a config."""
+    as_dict: bool = False
+    """Whether the call passes a dict with the numbers of Python or its `json`, not a path or what hjson reads."""
     pipeline: SourcedValue | None = None
+    """The `PipelineModule` that the program passes as its model, with the number of stages."""
     engine_backward: bool = False
+    """Whether the program calls the method `backward` of the engine that the call returns."""
+
+    @property
+    def flag(self) -> str:
+        """The flag of the command line that names the config; "" if none does."""
+        return self.reason.flag if self.reason is not None else ""
 
 
 class Command(NamedTuple):

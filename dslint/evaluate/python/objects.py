@@ -10,6 +10,7 @@ from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.statements import set_attribute
 from dslint.evaluate.python.tables import table_of, whole
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
     NONE,
@@ -38,7 +39,7 @@ def _vars(state: State, call: CallOf) -> Value:
     if isinstance(thing, Object) and thing.kind != "unknown":
         return table_of(state, thing, call.span)
     thing = whole(state, thing) if thing is not None else None
-    return thing if isinstance(thing, DictValue) else Unknown(thing.why if isinstance(thing, Unknown) and thing.why else "it is computed")
+    return thing if isinstance(thing, DictValue) else Unknown(thing.reason if isinstance(thing, Unknown) and thing.reason else IS_COMPUTED)
 
 
 def _getattr(state: State, call: CallOf) -> Value:
@@ -105,7 +106,7 @@ def _runs(name: str, first: int) -> Callable[[State, CallOf], Value]:
         if isinstance(function, Function):
             complete = given is None or isinstance(given, ListValue)
             enter(state, function, [*[COMPUTED] * first, *rest], {}, complete=complete)
-        return Unknown(f"{call.name} returns it")
+        return Unknown(Reason(Cause.RETURNED, (call.name,)))
 
     return run
 
@@ -118,8 +119,10 @@ def _runs_command(state: State, call: CallOf) -> Value:
         names = [one.arg for one in given.args]
         for name, default in zip(reversed(names), reversed(given.defaults), strict=False):
             found = evaluate(state, default, function.scope)
-            function.given[name] = soften(found) if isinstance(found, Constant) and found.value is not None else Unknown(f"--{name}")
-        function.given |= {name: Unknown(f"--{name}") for name in names if name not in function.given}
+            function.given[name] = (
+                soften(found) if isinstance(found, Constant) and found.value is not None else Unknown(flag(f"--{name}", call.span))
+            )
+        function.given |= {name: Unknown(flag(f"--{name}", call.span)) for name in names if name not in function.given}
         enter(state, function, [], {})
     return NONE
 

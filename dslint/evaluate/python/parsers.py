@@ -9,6 +9,7 @@ from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.files import json_file, yaml_file
 from dslint.evaluate.python.functions import enter, instance, library_base
 from dslint.evaluate.python.tables import new_table, whole
+from dslint.evaluate.reasons import Cause, Reason, flag
 from dslint.evaluate.values import (
     NONE,
     Class,
@@ -44,7 +45,7 @@ def config_arguments(state: State, call: CallOf) -> Value:
     parser = call.get("parser", 0)
     if isinstance(parser, Object):
         for name in ("deepspeed_config", "deepscale_config"):
-            state.journal.write(parser.cells, name, Unknown(f"--{name}"))
+            state.journal.write(parser.cells, name, Unknown(flag(f"--{name}", call.span)))
         state.journal.write(parser.cells, "deepspeed", Constant(value=False, soft=True))
     return parser or Unknown()
 
@@ -60,12 +61,12 @@ def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
     return NONE
 
 
-def _default(call: CallOf, flag: str) -> Value:
+def _default(call: CallOf, option: str) -> Value:
     action, default = call.plain("action"), call.get("default")
     if default is None and action in ("store_true", "store_false"):
         return Constant(action == "store_false", soft=True)
     if not isinstance(default, Constant) or default.value in (None, ""):
-        return Unknown(flag)
+        return Unknown(flag(option, call.span))
     kind = getattr(call.get("type"), "name", "")
     if isinstance(default.value, str) and kind in ("int", "float"):
         return soften(converted(default, kind))
@@ -75,7 +76,7 @@ def _default(call: CallOf, flag: str) -> Value:
 def _set_defaults(state: State, parser: Object, call: CallOf) -> Value:
     for name, given in call.keywords.items():
         known = isinstance(given.value, Constant) and given.value.value is not None
-        state.journal.write(parser.cells, name, soften(given.value) if known else Unknown(f"--{name}"))
+        state.journal.write(parser.cells, name, soften(given.value) if known else Unknown(flag(f"--{name}", call.span)))
     return NONE
 
 
@@ -106,18 +107,18 @@ def _flags_in(words: ListValue, known: Mapping[str, Value]) -> dict[str, Flag]:
 def _given_flag(default: Value, given: Flag) -> Value:
     """The value of a flag that the launch gives; None is a value that only the run knows."""
     if given is None:
-        return Unknown("the command line")
+        return Unknown(Reason(Cause.COMMAND_LINE))
     if isinstance(given, bool):
         return (
             Constant(not default.value)
             if isinstance(default, Constant) and isinstance(default.value, bool)
-            else Unknown("the command line")
+            else Unknown(Reason(Cause.COMMAND_LINE))
         )
     kind = type(default.value) if isinstance(default, Constant) else None
     try:
         return Constant(kind(given)) if kind in (int, float, str) else _number_or_text(given)
     except ValueError:
-        return Unknown("the command line")
+        return Unknown(Reason(Cause.COMMAND_LINE))
 
 
 def _number_or_text(given: str) -> Value:
@@ -126,7 +127,7 @@ def _number_or_text(given: str) -> Value:
         float(given)
     except ValueError:
         return Constant(given)
-    return Unknown("the command line")
+    return Unknown(Reason(Cause.COMMAND_LINE))
 
 
 def _parse_known(state: State, parser: Object, call: CallOf) -> Value:
@@ -195,18 +196,19 @@ def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str,
             if name in base.cells:
                 default = base.cells[name]
                 known = isinstance(default, Constant) and default.value is not None
-                thing.cells[name] = soften(default) if known else Unknown(f"--{name}")
+                thing.cells[name] = soften(default) if known else Unknown(flag(f"--{name}", call.span))
                 if known:
                     arguments.setdefault(name, Argument(soften(default), call.span, call.span))
             else:
-                thing.cells.setdefault(name, Unknown(f"--{name}"))
-    for flag in thing.cells.keys() & state.flags.keys():
-        thing.cells[flag] = _given_flag(thing.cells[flag], state.flags[flag])
+                thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
+    for option in thing.cells.keys() & state.flags.keys():
+        thing.cells[option] = _given_flag(thing.cells[option], state.flags[option])
     name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
     if is_trainers(name):
-        for flag in state.flags.keys() & ARGUMENTS:
-            read = as_read(flag, state.flags[flag])
-            thing.cells[flag] = Constant(read) if isinstance(read, str | int | float) else Unknown(f"--{flag}")
+        for option in state.flags.keys() & ARGUMENTS:
+            read = as_read(option, state.flags[option])
+            known_value = isinstance(read, str | int | float)
+            thing.cells[option] = Constant(read) if known_value else Unknown(flag(f"--{option}", call.span))
         received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False)
         thing.about = received
         if "deepspeed" in arguments:
@@ -235,7 +237,7 @@ def field_of(state: State, call: CallOf) -> Value:
         return instance(state, factory, [], {})
     if isinstance(factory, Library) and factory.name in ("dict", "list"):
         return new_table(state, call.span) if factory.name == "dict" else ListValue([], call.span)
-    return call.get("default") or Unknown("it has no default")
+    return call.get("default") or Unknown(Reason(Cause.NO_DEFAULT))
 
 
 OF_CLASSES: dict[str, Callable[[State, Object, CallOf], Value]] = {

@@ -8,6 +8,7 @@ from dslint.evaluate.python.calls import Argument
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.files import json_file
 from dslint.evaluate.python.tables import copied, new_table
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Object, Unknown, Value
 from dslint.source.tree import Mapping, Member, Span
 
@@ -31,12 +32,12 @@ def new_plugin(state: State, at: Span, given: Argument | None = None) -> Object:
     return made
 
 
-def plugin_in_use(state: State, why: str) -> Value:
-    """The plugin of Accelerate's state. `why` says where the object comes from that the program finds it in."""
+def plugin_in_use(state: State, reason: Reason | None) -> Value:
+    """The plugin of Accelerate's state. `reason` says where the object comes from that the program finds it in."""
     if len(state.plugins) > 1:
-        return Unknown(why or f".{PLUGIN}")
+        return Unknown(reason or Reason(Cause.ATTRIBUTE, ("", PLUGIN)))
     known = next(iter(state.plugins.values()), None)
-    return known or new_plugin(state, LAUNCHED, Argument(Unknown(why), LAUNCHED, LAUNCHED))
+    return known or new_plugin(state, LAUNCHED, Argument(Unknown(reason), LAUNCHED, LAUNCHED))
 
 
 def config_attribute(state: State, plugin: Object, name: str) -> Value:
@@ -62,7 +63,7 @@ def _config(state: State, plugin: Object) -> DictValue:
     else:
         made = new_table(state, plugin.about.span if plugin.about is not None else LAUNCHED)
         made.open["more"] = True
-        made.open["why"] = given.why if isinstance(given, Unknown) else ""
+        made.open["reason"] = given.reason if isinstance(given, Unknown) else None
     _predate(made, plugin.cells.born)
     plugin.cells[CONFIGS[0]] = made
     return made

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cells_of
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
-from dslint.evaluate.python.notes import Call, Command, Unread
+from dslint.evaluate.python.notes import Command, ConfigCall
 from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
@@ -42,8 +42,8 @@ class PythonFile:
 
     document: Document
     program: Program
-    calls: list[Call] = field(default_factory=list)
-    unread: list[Unread] = field(default_factory=list)
+    calls: list[ConfigCall] = field(default_factory=list)
+    unread: list[ConfigCall] = field(default_factory=list)
     loose: Arguments | None = None
     documents: dict[str, Document] = field(default_factory=dict)
     sources: Sources = field(default_factory=Sources)
@@ -56,7 +56,7 @@ class PythonFile:
     parses_arguments: bool = False
     """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
 
-    def program_of(self, call: Call | Unread) -> Program:
+    def program_of(self, call: ConfigCall) -> Program:
         """The program as it is for one of its calls."""
         program = replace(self.program, loader=call.integration or None)
         objects = replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
@@ -76,7 +76,7 @@ class PythonFile:
     @property
     def launched(self) -> Program:
         """The program as it is for a config that its launch gives: with the objects of its only call of `deepspeed.initialize`."""
-        noted: list[Call | Unread] = [*self.calls, *self.unread]
+        noted: list[ConfigCall] = [*self.calls, *self.unread]
         calls = [call for call in noted if call.integration == Integration.DEEPSPEED]
         places = {(call.given.path, call.given.range) for call in calls}
         return self.program_of(calls[0]) if len(places) == 1 else self.program

@@ -19,19 +19,20 @@ from dslint.evaluate.python.given import (
     of_arguments,
     once,
     possible,
+    reason_for_all,
     says_anything,
     unless_none,
-    why_nothing_is_known,
 )
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import LIGHTNING_TRAINER, STRATEGY, of_name, of_plugin, of_strategy
 from dslint.evaluate.python.mmengine import described
-from dslint.evaluate.python.notes import Call, Command, Facts, Unread
+from dslint.evaluate.python.notes import Command, ConfigCall, Facts
 from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid, written_paths
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
-from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, Function, Object, Unknown, Value
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
+from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value
 from dslint.job.arguments import Arguments, SourcedValue, as_read, in_short
 from dslint.job.training import ARGUMENTS, TRAINER, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
@@ -74,23 +75,23 @@ class Recorder:
 
     def __init__(self, sources: Sources) -> None:
         self.sources = sources
-        self.calls: list[Call] = []
-        self.unread: list[Unread] = []
+        self.calls: list[ConfigCall] = []
+        self.unread: list[ConfigCall] = []
         self.commands: list[Command] = []
         self.facts = Facts()
         self.state: State | None = None
-        self._hints: list[Call] = []
-        self._unread_hints: list[Unread] = []
+        self._hints: list[ConfigCall] = []
+        self._unread_hints: list[ConfigCall] = []
         self._plugins: list[CallOf] = []
-        self._given_to: dict[Span, Call] = {}
+        self._given_to: dict[Span, ConfigCall] = {}
         self._strategies: list[CallOf] = []
         self._lightning: CallOf | None = None
         self._pipelines: dict[Span, CallOf] = {}
-        self._engines: list[tuple[Call | Unread, Span]] = []
+        self._engines: list[tuple[ConfigCall, Span]] = []
         self._with_backward: set[Span] = set()
         self._precision: Argument | None = None
         self._documents: dict[str, Document] = {}
-        self._seen: dict[tuple[int, str], Call] = {}
+        self._seen: dict[tuple[int, str], ConfigCall] = {}
         self._loading = Loading(self._placed)
 
     def receive(self, call: CallOf) -> Value | None:
@@ -175,8 +176,8 @@ class Recorder:
         if given is None:
             keyword, given = "deepspeed_config", named
         unread = len(self.unread)
-        taken = self._take("deepspeed", keyword, given or Argument(Unknown("the call passes none"), call.span, call.span))
-        noted: list[Call | Unread] = [*self.unread[unread:], *taken]
+        taken = self._take("deepspeed", keyword, given or Argument(Unknown(Reason(Cause.NOT_PASSED, (), call.span)), call.span, call.span))
+        noted: list[ConfigCall] = [*self.unread[unread:], *taken]
         for one in noted:
             one.optimizer = self._object(call, "optimizer", 2)
             one.scheduler = self._object(call, "lr_scheduler", 5)
@@ -280,20 +281,20 @@ class Recorder:
             at = self._function(call)
             plugin = of_plugin(call, at, self._precision)
             plugin = overlaid(plugin, TreeMaker(self.sources).config(changed)) if changed is not None else plugin
-            self.calls.append(Call("accelerate", self.sourced("DeepSpeedPlugin", at, UNKNOWN), plugin))
+            self.calls.append(ConfigCall("accelerate", self.sourced("DeepSpeedPlugin", at, UNKNOWN), plugin))
         trainer = self._lightning
         precision = trainer.argument("precision") if trainer else None
         for call in once(self._strategies):
             at = self._function(call)
             built = of_strategy(call, at, precision)
-            self.calls.append(Call("lightning", self.sourced("DeepSpeedStrategy", at, UNKNOWN), built))
+            self.calls.append(ConfigCall("lightning", self.sourced("DeepSpeedStrategy", at, UNKNOWN), built))
         named = trainer.argument("strategy") if trainer else None
         for option in possible(named.value) if named else ():
             assert named is not None
             config = of_name(replace(named, value=option), precision)
             if config is not None:
                 self.facts.loaders.add("lightning")
-                self.calls.append(Call("lightning", self.sourced("strategy", named.span, UNKNOWN, key=named.key), config))
+                self.calls.append(ConfigCall("lightning", self.sourced("strategy", named.span, UNKNOWN, key=named.key), config))
         if not self.calls and (self._hints or not self.unread):
             self._use_hints()
 
@@ -313,7 +314,7 @@ class Recorder:
         """Take the configs that only `from_pretrained` is told of: without a Trainer, a program with DeepSpeed hands them to it itself."""
         imports = any(_IMPORTS_DEEPSPEED.search(source.text) for source in self.sources.all)
         if imports and not self.facts.makes_trainer and not (self.state is not None and self.state.parsed):
-            hints: list[Call | Unread] = [*self._hints, *self._unread_hints]
+            hints: list[ConfigCall] = [*self._hints, *self._unread_hints]
             for hint in hints:
                 hint.integration = "deepspeed"
         self.calls = self._hints
@@ -327,10 +328,10 @@ class Recorder:
         self.facts.loaders.add("deepspeed")
         path = found.path.value.value if found.path is not None and isinstance(found.path.value, Constant) else UNKNOWN
         if found.path is not None and path is UNKNOWN:
-            self.unread.append(Unread("deepspeed", self.sourced("config", found.path.span, UNKNOWN), COMPUTED.why))
+            self.unread.append(ConfigCall("deepspeed", self.sourced("config", found.path.span, UNKNOWN), reason=IS_COMPUTED))
             return
         given = self.sourced("strategy", found.path.span if found.path is not None else found.at, path)
-        call = Call("deepspeed", given, found.config, passed=frozenset(("model", "optimizer", "config")), as_dict=True)
+        call = ConfigCall("deepspeed", given, found.config, passed=frozenset(("model", "optimizer", "config")), as_dict=True)
         if found.optimizer is not None:
             name, at = found.optimizer
             call.optimizer = self.sourced("optimizer", at, name)
@@ -343,7 +344,7 @@ class Recorder:
 
     # ------------------------------------------------------------------ configs
 
-    def _take(self, integration: str, keyword: str, given: Argument | None) -> list[Call]:
+    def _take(self, integration: str, keyword: str, given: Argument | None) -> list[ConfigCall]:
         """Note the config that a call takes, or each of those that it may take. [] if the program contains none."""
         self.facts.loaders.add(integration)
         if given is None:
@@ -357,18 +358,18 @@ class Recorder:
         if isinstance(value, Constant) and isinstance(value.value, str) and self.state is not None:
             value = written_at(self.state, value.value) or value
             if isinstance(value, Constant) and str(value.value).startswith(TEMPORARY):
-                value = Unknown("a temporary file that the program writes")
+                value = Unknown(Reason(Cause.TEMPORARY_FILE, (), given.span))
                 given = replace(given, value=value)
         path = value.path if isinstance(value, DictValue) else value.value if isinstance(value, Constant) else None
-        made: Call | None = None
+        made: ConfigCall | None = None
         if isinstance(path, str) and path.strip():
-            made = Call(integration, self.sourced(keyword, given.span, path, key=given.key), as_dict=is_dict(value))
+            made = ConfigCall(integration, self.sourced(keyword, given.span, path, key=given.key), as_dict=is_dict(value))
         elif isinstance(value, DictValue) and says_anything(value):
             config = TreeMaker(self.sources).config(value)
-            made = Call(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config, as_dict=True)
-            why = value.open.get("why") or why_nothing_is_known(value)
-            if why:
-                self._leave(integration, keyword, replace(given, value=Unknown(why)), is_part=True)
+            made = ConfigCall(integration, self.sourced(keyword, given.span, UNKNOWN, key=given.key), config, as_dict=True)
+            reason = value.open.get("reason") or reason_for_all(value)
+            if reason:
+                self._leave(integration, keyword, replace(given, value=Unknown(reason)), is_part=True)
         if made is None:
             self._leave(integration, keyword, given)
             return []
@@ -386,9 +387,9 @@ class Recorder:
         if isinstance(value, DictValue) and value.path is None and value.cells.keys() & TELLING_KEYS:
             config = TreeMaker(self.sources).config(value)
             config.may_have_more = True  # the file that uses it may add keys
-            self.calls.append(Call("", self.sourced(name, span, UNKNOWN), config))
+            self.calls.append(ConfigCall("", self.sourced(name, span, UNKNOWN), config))
         elif isinstance(value, Constant) and isinstance(value.value, str) and value.value.endswith(".json"):
-            self.calls.append(Call("", self.sourced(name, span, value.value)))
+            self.calls.append(ConfigCall("", self.sourced(name, span, value.value)))
 
     def define_arguments(self, value: Value) -> None:
         """Note a dict of arguments of the Trainer that names a config; the program makes flags or keyword arguments of it."""
@@ -399,13 +400,13 @@ class Recorder:
 
     def _leave(self, integration: str, keyword: str, given: Argument, *, is_part: bool = False) -> None:
         value = given.value
-        known = value.why if isinstance(value, Unknown) else value.open.get("why") if isinstance(value, DictValue) else None
-        why = known or "it is computed"
+        known = value.reason if isinstance(value, Unknown) else value.open.get("reason") if isinstance(value, DictValue) else None
+        reason = known or IS_COMPUTED
         if isinstance(value, Constant) and not value.value:
             return
         sourced = self.sourced(keyword, given.span, UNKNOWN, key=given.key)
         if all((one.given.range, one.given.path) != (sourced.range, sourced.path) for one in self.unread):
-            self.unread.append(Unread(integration, sourced, why, is_part))
+            self.unread.append(ConfigCall(integration, sourced, reason=reason, is_part=is_part))
 
     def _asked(self, call: CallOf, *names: str) -> dict[str, SourcedValue]:
         """Keyword arguments of a call."""

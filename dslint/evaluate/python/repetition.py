@@ -8,6 +8,7 @@ from dslint.evaluate.python.evaluate import State, block, evaluate, expression, 
 from dslint.evaluate.python.nodes import is_literal, leaves_loop
 from dslint.evaluate.python.statements import assign
 from dslint.evaluate.python.tables import new_table
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, ListValue, Scope, Unknown, Value, truth
 from dslint.source.tree import Span
 
@@ -24,7 +25,7 @@ def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
             assign(state, node.target, item.value, node.iter, scope)
             block(state, node.body, scope)
     else:
-        assign(state, node.target, Unknown("a loop sets it"), node.iter, scope)
+        assign(state, node.target, Unknown(Reason(Cause.LOOP, (), scope.source.span(node.target))), node.iter, scope)
         _any_turns(state, node, scope)
     block(state, node.orelse, scope)
 
@@ -41,6 +42,7 @@ def _any_turns(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Sc
     mark = state.journal.mark
     block(state, node.body, scope)
     after = state.journal.undo(mark)
+    state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(node.test if isinstance(node, ast.While) else node.iter))
     state.journal.join(after, {})
 
 
@@ -99,5 +101,5 @@ def _unknown(state: State, generators: list[ast.comprehension], scope: Scope) ->
     """A scope in which the variables of a comprehension are not known."""
     inside = Scope(state.journal.cells(), scope.source, scope)
     for one in generators:
-        assign(state, one.target, Unknown("a loop sets it"), one.iter, inside)
+        assign(state, one.target, Unknown(Reason(Cause.LOOP, (), scope.source.span(one.target))), one.iter, inside)
     return inside

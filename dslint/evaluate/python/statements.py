@@ -12,6 +12,7 @@ from dslint.evaluate.python.expressions import item_of, operate
 from dslint.evaluate.python.journal import Changes
 from dslint.evaluate.python.nodes import is_literal, is_main
 from dslint.evaluate.python.tables import mark_changed, merge, new_table
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
     Class,
@@ -89,7 +90,7 @@ def assign(state: State, target: ast.expr, found: Value, written: ast.expr, scop
         _assign_item(state, target, found, written, scope)
     elif isinstance(target, ast.Tuple | ast.List):
         parts = [one.value for one in found.items] if isinstance(found, ListValue) and len(found.items) == len(target.elts) else None
-        unknown = Unknown(found.why) if isinstance(found, Unknown) and found.why else COMPUTED
+        unknown = Unknown(found.reason) if isinstance(found, Unknown) and found.reason else COMPUTED
         for number, one in enumerate(target.elts):
             first = item_of(state, found, Constant(number))
             assign(state, one, parts[number] if parts else first if number == 0 else unknown, written, scope)
@@ -101,8 +102,8 @@ def _assign_attribute(state: State, target: ast.Attribute, found: Value, written
     owner = evaluate(state, target.value, scope)
     place = scope.source.span(target)
     key = Span(place.end - len(target.attr), place.end)
-    if isinstance(owner, Unknown) and owner.why and not owner.made and isinstance(target.value, ast.Name):
-        owner = Object("unknown", state.journal.cells(), why=owner.why)
+    if isinstance(owner, Unknown) and owner.reason and not owner.made and isinstance(target.value, ast.Name):
+        owner = Object("unknown", state.journal.cells(), reason=owner.reason)
         assign(state, target.value, owner, target.value, scope)
     if isinstance(owner, Object | Class):
         set_attribute(state, owner, target.attr, Argument(found, scope.source.span(written), key, is_literal(written), written))
@@ -132,7 +133,7 @@ def _assign_item(state: State, target: ast.Subscript, found: Value, written: ast
         owner.items = [Entry(COMPUTED, one.key_span, one.span) for one in owner.items]
     for table in tables_of(owner):
         if name is None:
-            merge(state, table, Unknown(), "a key that is computed may replace it")
+            merge(state, table, Unknown(), Reason(Cause.COMPUTED_KEY, (), spans[0]))
         else:
             mark_changed(state, table)
             state.journal.write(table.cells, name, Entry(found, *spans, is_literal(written)))
@@ -152,7 +153,7 @@ def opened(state: State, node: ast.expr, scope: Scope) -> Value:
         return owner
     made = new_table(state, scope.source.span(node))
     made.open["more"] = True
-    made.open["why"] = owner.why
+    made.open["reason"] = owner.reason
     assign(state, node, made, node, scope)
     return made
 
@@ -203,7 +204,7 @@ def _if(state: State, node: ast.If, scope: Scope) -> bool:
     state.undecided += 1
     try:
         if holds is None:
-            return _branches(state, [node.body, node.orelse], scope)
+            return _branches(state, [node.body, node.orelse], scope, node.test)
         return _by_default(state, *((node.body, node.orelse) if holds else (node.orelse, node.body)), scope)
     finally:
         state.undecided -= 1
@@ -229,8 +230,8 @@ def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.st
     return reached_other
 
 
-def _branches(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) -> bool:
-    """Follow branches of which one is taken."""
+def _branches(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope, decides: ast.expr) -> bool:
+    """Follow branches of which one is taken; `decides` is the condition between them."""
     mark = state.journal.mark
     reached: list[Changes] = []
     left: list[Changes] = []
@@ -241,6 +242,7 @@ def _branches(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope) 
     if not states:
         return True
     joined = states[0]
+    state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(decides))
     for one in states[1:]:
         state.journal.join(joined, one)
         joined = state.journal.undo(mark)
@@ -255,7 +257,7 @@ def _match(state: State, node: ast.Match, scope: Scope) -> bool:
     for number, case in enumerate(node.cases):
         fits = _fits(state, case, subject, scope)
         if fits is None:
-            return _branches(state, [case.body for case in node.cases[number:]] + [[]], scope)
+            return _branches(state, [case.body for case in node.cases[number:]] + [[]], scope, node.subject)
         if fits:
             return block(state, case.body, scope)
     return True
@@ -283,7 +285,7 @@ def _try(state: State, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
     handled = False
     for handler in node.handlers:
         if handler.name:
-            state.journal.write(scope.cells, handler.name, Unknown("an exception"))
+            state.journal.write(scope.cells, handler.name, Unknown(Reason(Cause.EXCEPTION)))
         handled = block(state, handler.body, scope) or handled
         state.journal.undo(mark)
     return block(state, node.finalbody, scope) and (goes_on or handled)

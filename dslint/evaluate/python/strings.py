@@ -27,8 +27,8 @@ def as_text(pattern: Constant, given: Value, *, braces: bool = False) -> Value:
     text = str(pattern.value)
     rest = (_BRACES if braces else _PERCENT).sub("", text)
     if len(plain) < len(values) or ("{" in rest or "}" in rest if braces else "%" in rest) or len(text) > LONGEST:
-        known = next((one for one in values if isinstance(one, Unknown) and one.why), None)
-        return Unknown(known.why) if known else COMPUTED
+        known = next((one for one in values if isinstance(one, Unknown) and one.reason), None)
+        return Unknown(known.reason) if known else COMPUTED
     if len(text) * max((len(str(one)) for one in plain), default=0) > LONGEST * 100:
         return COMPUTED
     try:
@@ -52,8 +52,8 @@ def method_of_string(owner: Constant, name: str, call: CallOf) -> Value:
         arguments = [one.value for one in arguments[0].items]
     plain = [one.value for one in arguments if isinstance(one, Constant)]
     if len(plain) < len(arguments) or call.keywords or not call.complete:
-        known = next((one for one in arguments if isinstance(one, Unknown) and one.why), None)
-        return Unknown(known.why) if known else COMPUTED
+        known = next((one for one in arguments if isinstance(one, Unknown) and one.reason), None)
+        return Unknown(known.reason) if known else COMPUTED
     soft = owner.soft or any(is_soft(one) for one in arguments)
     if name == "joinpath":
         return Constant(posixpath.join(text, *map(str, plain)), soft)

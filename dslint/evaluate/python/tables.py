@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dslint.evaluate.python.evaluate import Exhausted, State
+from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, tables_of
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
 
 _DEEPEST = 20
 _MOST_OPTIONS = 8
+_MERGED = Reason(Cause.MERGED)
 
 
 def new_table(state: State, span: Span, entries: Iterable[tuple[str, Entry]] = ()) -> DictValue:
@@ -25,13 +27,13 @@ def whole(state: State, value: Value) -> Value:
     return state.journal.flattened(tables) if len(tables) > 1 else tables[0] if tables else value
 
 
-def merge(state: State, table: DictValue, other: Value, why: str = "an unknown dict is merged into it") -> None:
-    """Take over the keys of another dict, as `update` and `|` do. `why` is said of values that an unknown dict may replace."""
+def merge(state: State, table: DictValue, other: Value, reason: Reason = _MERGED) -> None:
+    """Take over the keys of another dict, as `update` and `|` do. `reason` is that of values that an unknown dict may replace."""
     mark_changed(state, table)
     other = whole(state, other)
     if not isinstance(other, DictValue) or other.open:
         state.journal.write(table.open, "more", value=True)
-        unknown = Unknown(why)
+        unknown = Unknown(reason)
         for name, entry in list(table.cells.items()):
             state.journal.write(table.cells, name, Entry(unknown, entry.key_span, entry.span))
     for name, entry in list(other.cells.items()) if isinstance(other, DictValue) else ():
@@ -120,11 +122,11 @@ def table_of(state: State, thing: Object, span: Span) -> DictValue:
     return made
 
 
-def options_of(table: DictValue, why: str) -> Unknown:
+def options_of(table: DictValue, reason: Reason) -> Unknown:
     """One of the values of a dict, which is chosen by a key that is not known."""
     values = tuple(entry.value for entry in table.cells.values())
     chosen = values if not table.open and len(values) <= _MOST_OPTIONS else ()
     return Unknown(
-        why,
+        reason,
         options=tuple(one for one in chosen if isinstance(one, DictValue) or (isinstance(one, Constant) and isinstance(one.value, str))),
     )
