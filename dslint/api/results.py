@@ -6,12 +6,12 @@ import html
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dslint.diagnostics import Diagnostic, NotJudged, Severity
-from dslint.lint.results import FileResult
-from dslint.source.parse import parse
-from dslint.source.tree import plain
+
+if TYPE_CHECKING:
+    from dslint.lint.results import FileResult
 
 SHOWN = 8
 """How many findings a `repr` lists."""
@@ -69,6 +69,9 @@ class FixedConfig:
         Raises:
             ValueError: the text has syntax errors.
         """
+        from dslint.source.parse import parse
+        from dslint.source.tree import plain
+
         document = parse(self.text)
         if document.problems or document.root is None:
             raise ValueError("the config has syntax errors; `left` names them")

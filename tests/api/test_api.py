@@ -254,7 +254,7 @@ def test_a_program_is_fixed_where_it_writes_the_config(tmp_path: Path) -> None:
     assert dslint.fix(plain, unsafe=True, write=True).text == plain.read_text() == "print(1)\n"
 
 
-@pytest.mark.parametrize("function", [dslint.check, dslint.fix, dslint.load, dslint.guard, dslint.estimate])
+@pytest.mark.parametrize("function", [dslint.check, dslint.fix, dslint.load, dslint.estimate])
 def test_errors_name_what_is_wrong(function: Callable[..., object]) -> None:
     with pytest.raises(ReadError, match=r"nowhere\.json: no such file"):
         function("nowhere.json")
