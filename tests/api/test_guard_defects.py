@@ -63,7 +63,7 @@ def outcome(*arguments: Any, **options: Any) -> str:
     """What a training sees of a call: "none", or the name of what is raised."""
     try:
         guard(*arguments, **options)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - what a training sees
         return f"{type(error).__name__} {sorted({d.code for d in error.diagnostics})}" if isinstance(error, ConfigError) else repr(error)
     return "none"
 
