@@ -76,6 +76,7 @@ LAYERS = (
     ("dslint.frameworks",),
     ("dslint.setups",),
     ("dslint.rule", "dslint.memory"),
+    ("dslint.speed",),
     ("dslint.rules",),
     ("dslint.registry",),
     ("dslint.settings",),

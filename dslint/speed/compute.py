@@ -1,0 +1,111 @@
+"""Compute of a micro batch: matrix products, attention, operations that only move memory, and the launches of the host."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dslint.speed.constants import Constants
+from dslint.speed.job import Job
+
+ALIGNED = 64
+"""Elements: tensor cores of an A100 and newer GPUs are fully used if the dimensions of a product are multiples of 64 in 16 bits (NVIDIA,
+"Matrix Multiplication Background")."""
+
+HEAD = 8
+"""A head dimension that is not a multiple of 8 keeps the products of attention off the tensor cores (the same document)."""
+
+WITHOUT_TENSOR_CORES = 0.1
+"""The share of the peak that they reach then: with it BLOOM's tables over the number of heads (chronicles-prequel.md) become 25 to 40 %
+slower, as they do there."""
+
+IN_FP32 = 0.85
+"""The share of the peak that matrix products reach without tensor cores: cuBLAS' plain kernels come close to it."""
+
+A100 = 312e12
+
+BACKWARD_OF_FLASH = 2.5
+"""Flash attention's backward computes five products where the forward computes two (Dao 2023)."""
+
+BACKWARD_OF_MEMORY = 1.5
+"""The bytes that the backward of memory-bound operations moves, relative to the forward: it reads the gradient in addition."""
+
+FUSED = 0.7
+"""The share of these bytes that fused norms and gates move (Liger: Hsu et al. 2024 report 20 % more throughput with several of them)."""
+
+SMOOTH = 4
+"""The exponent of the smooth maximum of the GPU's time and the host's."""
+
+
+class Compute(NamedTuple):
+    """Seconds of a micro batch on one rank: forward and backward without recomputation, what is computed again, and the launches of the
+    host. `attention` is the part of forward and backward that the products of queries, keys and values take.
+    """
+
+    forward: float
+    backward: float
+    again: float
+    launches: float
+    attention: float
+
+    @property
+    def device(self) -> float:
+        """Seconds of the GPU."""
+        return self.forward + self.backward + self.again
+
+
+def flops_per_token(job: Job) -> float:
+    """Operations of the model for a token, forward and backward, without recomputation: 6 for each parameter that the token passes, 4 for a
+    frozen one, and 12 x layers x hidden x attended tokens, half of them with flash attention, which leaves out what the causal mask hides
+    (Narayanan et al. 2021, appendix; Dao 2023).
+    """
+    dense = 4 * job.active + 2 * job.active * job.trained_share
+    return dense + (6 if job.flash else 12) * job.layers * job.hidden * job.attended
+
+
+def uses_tensor_cores(job: Job) -> bool:
+    """Whether matrix products of the job's precision run on tensor cores: not in fp32, nor in bf16 on GPUs before Ampere."""
+    return job.hardware.peak(job.precision) > job.hardware.single * 1e12
+
+
+def rate(job: Job, c: Constants) -> float:
+    """Operations per second of the model's matrix products."""
+    peak, size = job.hardware.peak(job.precision), job.tokens * job.hidden / job.tensor
+    share = job.hardware.reached if uses_tensor_cores(job) else IN_FP32
+    width = job.hidden / job.tensor
+    aligned = width < ALIGNED or width % ALIGNED == 0
+    return peak * share * c.matmul * (1.0 if aligned else c.misaligned) * size / (size + c.half_point * peak / A100)
+
+
+def compute(job: Job, c: Constants) -> Compute:
+    """The compute of a micro batch on one rank."""
+    here = job.tokens / (job.tensor * job.pipeline)
+    speed = rate(job, c)
+    uneven = c.head * (job.pipeline - 1) * job.vocabulary * job.hidden
+    products = 2 * (job.active + uneven) * here / speed * (c.adapters if job.adapted else 1.0)
+    attention, attention_back = _attention(job, c, speed)
+    moved = c.traffic * (FUSED if job.fused else 1.0) * job.element / 2
+    memory = moved * job.hidden * job.layers * here / (job.hardware.memory * 1e9)
+    forward = products + attention + memory
+    backward = products * (1 + job.trained_share) + attention_back + BACKWARD_OF_MEMORY * memory
+    launches = c.launch * job.layers_here * (3 + job.recomputed)
+    return Compute(forward, backward, job.recomputed * forward, launches, attention + attention_back)
+
+
+def _attention(job: Job, c: Constants, speed: float) -> tuple[float, float]:
+    """Seconds of attention's products in the forward and in the backward."""
+    here = job.tokens / (job.tensor * job.pipeline)
+    operations = 4 * job.attended * job.hidden * job.layers * here
+    if job.flash:
+        forward = operations / 2 / (job.hardware.peak(job.precision) * job.hardware.reached * c.flash)
+        return forward, BACKWARD_OF_FLASH * forward
+    heads = job.heads or max(1, job.hidden // 128)
+    slow = WITHOUT_TENSOR_CORES * job.hardware.peak(job.precision) if (job.hidden // heads) % HEAD else speed
+    scores = c.scores * job.element / 2 * heads * job.attended * job.layers * here / (job.hardware.memory * 1e9)
+    forward = operations / min(slow, speed) + scores
+    return forward, 2 * forward
+
+
+def paced(device: float, host: float) -> float:
+    """Seconds of work for which the GPU needs `device`, and the host `host` to launch it."""
+    top = max(device, host)
+    return float(top * ((device / top) ** SMOOTH + (host / top) ** SMOOTH) ** (1 / SMOOTH)) if top else 0.0

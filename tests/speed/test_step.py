@@ -1,0 +1,247 @@
+"""The step-time model: its parts by hand, what every config must obey, and the comparison of two configs."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from dslint.facts.gpus import GPUS
+from dslint.speed.collectives import gathered, reduced, ring, tensor_parallel
+from dslint.speed.compare import Verdict, compare
+from dslint.speed.compute import compute, flops_per_token, paced, rate
+from dslint.speed.constants import FITTED
+from dslint.speed.hardware import BETWEEN, HARDWARE, SHARED, TO_HOST, WITHIN, assumed_network, hardware_named, hardware_of, network_rate
+from dslint.speed.job import Job
+from dslint.speed.optimizer import offload
+from dslint.speed.step import AGAIN, BUBBLE, COMPUTE, COPIES, FETCHED, HOST, NETWORK, TENSOR, step
+from tests.speed.jobs import job
+
+
+def test_the_operations_of_a_token_are_those_of_the_published_formula() -> None:
+    """96 x layers x hidden^2 x (1 + seq / (6 hidden) + vocab / (16 layers hidden)) per token with recomputation (Narayanan et al. 2021)."""
+    layers, hidden, length, vocabulary = 96, 12288, 2048, 51200
+    params = 12 * layers * hidden**2 + vocabulary * hidden
+    gpt3 = job(params=params, active=params, trained=params, layers=layers, hidden=hidden, attended=length, flash=False)
+    with_recomputation = flops_per_token(gpt3) + 2 * 12 * layers * hidden**2 + 4 * layers * hidden * length
+    published = 96 * layers * hidden**2 * (1 + length / (6 * hidden) + vocabulary / (16 * layers * hidden))
+    assert with_recomputation == pytest.approx(published, rel=1e-9)
+
+
+def test_frozen_weights_need_no_gradient() -> None:
+    assert flops_per_token(job(trained=0.0, attended=0)) == 4 * 7e9
+    assert flops_per_token(job(attended=0)) == 6 * 7e9
+
+
+def test_the_ring_of_one_machine_and_of_several() -> None:
+    one = job(stage=3)
+    assert ring(one, 8e9, FITTED) == pytest.approx(8e9 * 7 / 8 / (300e9 * WITHIN))
+    four = job(gpus=32, network=100e9)
+    assert ring(four, 8e9, FITTED) == pytest.approx(8e9 * 3 / 4 / (100e9 * BETWEEN) + 4 * FITTED.latency)
+    without_links = job("rtx4090")
+    assert ring(without_links, 8e9, FITTED) == pytest.approx(8e9 * 7 / 8 / (32e9 * SHARED))
+
+
+def test_a_measured_bandwidth_counts_as_it_is() -> None:
+    assert ring(job(gpus=32, network=100e9, given=("network",)), 8e9, FITTED) == pytest.approx(8e9 * 3 / 4 / 100e9 + 4 * FITTED.latency)
+
+
+def test_tensor_parallel_groups_share_the_network_of_a_machine() -> None:
+    """With tp 8 each of the 8 groups of a machine reduces its eighth of the model over the same network: as much as one group with tp 1."""
+    alone, divided = job(gpus=32, stage=1), job(gpus=32, stage=1, tensor=8)
+    assert reduced(divided, FITTED) == pytest.approx(reduced(alone, FITTED), rel=1e-6)
+
+
+def test_stage_0_reduces_twice_as_much_as_stage_1_and_stage_3_gathers_twice() -> None:
+    assert reduced(job(stage=0), FITTED) == pytest.approx(2 * reduced(job(stage=1), FITTED))
+    forward, backward = gathered(job(stage=3), FITTED)
+    assert forward == backward > reduced(job(stage=3), FITTED)
+    assert gathered(job(stage=3, gpus=1, local=1), FITTED) == (0, 0)
+
+
+def test_hpz_keeps_the_backward_within_the_machine() -> None:
+    plain, divided = job(stage=3, gpus=64), job(stage=3, gpus=64, secondary=8)
+    assert gathered(divided, FITTED)[0] == gathered(plain, FITTED)[0]
+    assert gathered(divided, FITTED)[1] < gathered(plain, FITTED)[1] / 2
+
+
+def test_the_cpu_optimizer_shares_the_memory_of_its_machine() -> None:
+    """All ranks of a machine update its part of the model: the time does not depend on their number, only on that of machines."""
+    eight, one = offload(job(optimizer_on="cpu"), FITTED), offload(job(optimizer_on="cpu", gpus=1, local=1), FITTED)
+    assert eight.cpu == pytest.approx(one.cpu) == pytest.approx(7e9 * 28 / FITTED.adam)
+    assert offload(job(optimizer_on="cpu", gpus=16), FITTED).cpu == pytest.approx(eight.cpu / 2)
+    assert offload(job(optimizer_on="cpu", host_rate=2 * FITTED.adam), FITTED).cpu == pytest.approx(eight.cpu / 2)
+    assert offload(job(optimizer_on="cpu", offloaded=0.5), FITTED).cpu == pytest.approx(eight.cpu / 2)
+    assert eight.once == pytest.approx(7e9 / 8 * 4 / (32e9 * TO_HOST))
+
+
+def test_a_pipeline_waits_as_its_bubble_says() -> None:
+    """(stages - 1) / micro batches of the rest (Narayanan et al. 2021)."""
+    found = step(job(pipeline=4, accumulation=12, stage=0, gpus=4, local=4, vocabulary=0))
+    work = sum(found.of(kind) for kind in (COMPUTE, AGAIN)) / 12
+    assert found.of(BUBBLE) / 3 == pytest.approx(work, rel=0.02)
+
+
+def test_bf16_without_tensor_cores_is_as_slow_as_fp32() -> None:
+    assert rate(job("v100"), FITTED) < rate(job("v100", precision="fp16"), FITTED) / 5
+    assert rate(job("v100"), FITTED) == pytest.approx(rate(job("v100", precision="fp32"), FITTED))
+
+
+def test_the_slower_of_gpu_and_host_decides() -> None:
+    assert paced(1, 0) == 1
+    assert paced(0, 0) == 0
+    assert 1 < paced(1, 1) < 1.2
+    assert paced(10, 1) == pytest.approx(10, rel=1e-3)
+
+
+def any_job(seed: int) -> Job:
+    """A random job: an Adam on one of the GPUs, with any stage and offload that belong together."""
+    pick = random.Random(seed)
+    stage = pick.choice((0, 1, 2, 3))
+    local = pick.choice((1, 2, 4, 8))
+    gpu = pick.choice([name for name in HARDWARE if name != "p100"])
+    layers, hidden = pick.choice(((12, 768), (32, 4096), (80, 8192)))
+    params = 12.0 * layers * hidden**2
+    return job(
+        gpu,
+        params=params,
+        active=params,
+        trained=pick.choice((params, params / 100)),
+        layers=layers,
+        hidden=hidden,
+        heads=hidden // 64,
+        length=pick.choice((128, 2048, 32_768)),
+        attended=pick.choice((128, 2048)),
+        micro_batch=pick.choice((1, 4, 32)),
+        accumulation=pick.choice((1, 8)),
+        local=local,
+        gpus=local * pick.choice((1, 2, 16)),
+        stage=stage,
+        recomputed=pick.choice((0.0, 1.0)),
+        flash=pick.choice((True, False)),
+        optimizer_on=pick.choice((None, "cpu")) if stage else None,
+        overlap=pick.choice((True, False)),
+    )
+
+
+SLOWER: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("checkpointing", {"recomputed": 1.0}),
+    ("attention with scores", {"flash": False}),
+    ("optimizer offload", {"optimizer_on": "cpu"}),
+    ("optimizer on NVMe", {"optimizer_on": "nvme"}),
+    ("parameter offload", {"parameters_on": "cpu"}),
+    ("no page-locked memory", {"pinned": False}),
+    ("a slower network", {"network": 1e8}),
+    ("slower links", {"link": 1e9}),
+    ("slower PCIe", {"pcie": 1e9}),
+    ("fewer kernels fused", {"fused": False}),
+    ("no overlap", {"overlap": False}),
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_costs_time_never_saves_it(seed: int) -> None:
+    base = any_job(seed)
+    before = step(base)
+    assert 0 < before.low < before.seconds < before.high
+    assert 0 < before.utilisation < 1
+    for name, change in SLOWER:
+        if name == "parameter offload" and base.stage < 3:
+            continue
+        if "optimizer" in name and (base.stage == 0 or base.optimizer_on):
+            continue
+        assert step(base.but(**change)).seconds >= before.seconds * 0.999999, name
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_more_samples_take_longer_but_not_each(seed: int) -> None:
+    base = any_job(seed)
+    double = base.but(micro_batch=2 * base.micro_batch)
+    assert step(base).seconds < step(double).seconds
+    assert step(double).tokens_per_second >= 0.99 * step(base).tokens_per_second
+    longer = base.but(accumulation=2 * base.accumulation)
+    assert step(longer).seconds > step(base).seconds
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_comparisons_are_antisymmetric_and_bounded(seed: int) -> None:
+    """Swapping the configs swaps the verdict, a config is too close to itself, and the expected gain lies in its range."""
+    opposite = {Verdict.FASTER: Verdict.SLOWER, Verdict.LIKELY_FASTER: Verdict.LIKELY_SLOWER}
+    opposite |= {there: back for back, there in opposite.items()}
+    base = any_job(seed)
+    first = step(base)
+    assert compare(first, first).verdict is Verdict.CLOSE
+    for _, change in SLOWER:
+        second = step(base.but(**change))
+        there, back = compare(first, second), compare(second, first)
+        assert there.low <= there.gain <= there.high
+        if Verdict.CLOSE not in (there.verdict, back.verdict) and abs(there.gain) > 0.1:
+            assert back.verdict in (opposite[there.verdict], Verdict.LIKELY_FASTER, Verdict.LIKELY_SLOWER)
+        if there.verdict is Verdict.CLOSE:
+            assert abs(there.gain) < 0.03
+
+
+def test_offload_is_never_too_close_to_none() -> None:
+    without, with_it = step(job()), step(job(optimizer_on="cpu"))
+    assert compare(without, with_it).verdict is Verdict.FASTER
+    assert with_it.of(HOST) > 0 < with_it.of(COPIES)
+    assert step(job(stage=3, parameters_on="cpu")).of(FETCHED) > 0
+
+
+def test_stage_3_waits_for_a_slow_network_and_stage_2_accumulates_first() -> None:
+    slow = job(gpus=16, network=1.25e9, accumulation=8, micro_batch=1, stage=3)
+    assert step(slow).of(NETWORK) > 5 * step(slow.but(stage=1)).of(NETWORK)
+
+
+def test_tensor_parallelism_across_machines_uses_the_network() -> None:
+    assert tensor_parallel(job(gpus=16, tensor=16), FITTED) > 3 * tensor_parallel(job(tensor=8), FITTED)
+    assert step(job(tensor=2)).of(TENSOR) > 0
+
+
+@pytest.mark.parametrize("name", GPUS)
+def test_every_gpu_of_the_facts_has_its_speed(name: str) -> None:
+    assert hardware_of(GPUS[name]) is HARDWARE[name]
+    assert compute(job(name), FITTED).device > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A100-SXM4 40GiB", "a100-40gb"),
+        ("A100-SXM 80GiB", "a100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("V100-SXM2 16GB", "v100-16gb"),
+        ("RTX 4080 SUPER 16GiB", "rtx4080"),
+        ("Titan RTX 24GiB", "titanrtx"),
+        ("H20 96GiB", "h20"),
+        ("A10G", "a10g"),
+        ("MI300X 192GiB", "mi300x"),
+    ],
+)
+def test_gpus_are_found_in_free_texts(text: str, name: str) -> None:
+    found = hardware_named(text)
+    assert found is not None
+    assert found.name == name
+
+
+def test_an_unknown_gpu_has_no_hardware() -> None:
+    assert hardware_named("TPU v4") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"), [("8x400Gb/s", 400e9), ("200 Gb/s", 25e9), ("25GB/s", 25e9), ("2 x 100Gbps", 25e9), ("800Mb/s", 1e8)]
+)
+def test_network_rates(text: str, rate: float) -> None:
+    assert network_rate(text) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "0Gb/s", "0x100Gb/s", "100", "-1Gb/s", "1e9Gb/s"])
+def test_other_texts_are_no_network_rates(text: str) -> None:
+    with pytest.raises(ValueError, match=f"^{text}$"):
+        network_rate(text)
+
+
+def test_the_assumed_network_follows_the_gpus() -> None:
+    assert assumed_network(HARDWARE["h100"], 8) == pytest.approx(100e9)
+    assert assumed_network(HARDWARE["rtx4090"], 8) == pytest.approx(12.5e9)
