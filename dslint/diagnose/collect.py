@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from dslint.diagnose.frames import Frame, read_frame
-from dslint.diagnose.reading import Line
+from dslint.diagnose.prefixes import Line
 
 LONGEST_BLOCK = 4000
 LONGEST_TRACEBACK = 400

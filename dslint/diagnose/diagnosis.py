@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dslint.diagnose.events import Event
 from dslint.diagnose.job import Job, Moment
-from dslint.diagnose.reading import Place
+from dslint.diagnose.prefixes import Place
 from dslint.diagnostics import Diagnostic
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from dslint.diagnose.collect import LONGEST_TRACEBACK, Block, Collector, TracebackReader
 from dslint.diagnose.frames import Frame
-from dslint.diagnose.reading import Line, Place, Prefixes, Source, read_lines
+from dslint.diagnose.prefixes import Line, Place, Prefixes
+from dslint.diagnose.reading import Source, read_lines
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner, joined
 from dslint.diagnose.signs import SIGNS, Sign
@@ -112,7 +113,7 @@ class EventReader:
 
     def take(self, line: Line) -> Iterator[Event]:
         """The events of one more line."""
-        stamp = _TIME.search(line.text, 0, 200)
+        stamp = _TIME.search(line.text, 0, 200) or (_TIME.search(line.before) if line.before else None)
         if stamp:
             self.when = f"{stamp['date']} {stamp['time']}"
         collector = self._open.get(line.source)

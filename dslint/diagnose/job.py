@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dslint.diagnose.events import Event
-from dslint.diagnose.reading import Place
+from dslint.diagnose.prefixes import Place
 
 
 class Known(NamedTuple):

@@ -11,8 +11,10 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import BinaryIO, NamedTuple
 
+from dslint.diagnose.prefixes import LONGEST, Line, Place, Prefixes
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner
 
@@ -22,39 +24,14 @@ BLOCK = 1 << 18
 GZIP = 31
 """The window and header bits by which zlib reads the gzip format."""
 
-LONGEST = 1 << 14
-"""The most characters of a line that are kept. The longest useful lines are launch commands."""
+LONGEST_RECORD = 1 << 22
+"""The most characters of a line that is a JSON record: it may hold a whole traceback."""
+
+AROUND = 20_000
+"""The bytes before and after a line from which its prefix is learned."""
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
-_NUMBERED = re.compile(r" {0,3}(\d{1,5}): ?")
-_NAMED = re.compile(r"([A-Za-z0-9][\w.-]{0,99}): (?=\[20\d\d-|\[rank ?\d+\]|\[W\d|\[E\d)|(worker-\d+|node-?\d+): ")
-_HOST = re.compile(r"([A-Za-z0-9][\w.-]{0,99}): ")
-_MPI = re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:\s?")
-_POD = re.compile(r"\[pod/([\w.-]+)/[\w.-]+\] ")
-_RAY = re.compile(r"\([\w.]{1,80} pid=(\d+)(?:, ip=([\d.]+))?\) ")
-_RANK = re.compile(r"\[(?:rank ?|default)(\d+)\]:\s?")
 _RANK_FILE = re.compile(r"(?:rank|local_rank|worker|default|proc|task)[-_.]?(\d+)|(?:^|/)(\d+)/std(?:out|err)\.log$")
-_QUOTE = re.compile(r"(?:> ?)+")
-
-
-class Place(NamedTuple):
-    """A line of a log: its file and its number, from 1."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
-
-
-class Line(NamedTuple):
-    """A line without its prefixes. `source` tells apart the processes that wrote to the same log, as far as prefixes do."""
-
-    place: Place
-    text: str
-    source: str = ""
-    rank: int | None = None
-    host: str | None = None
 
 
 class Source(NamedTuple):
@@ -62,46 +39,6 @@ class Source(NamedTuple):
 
     name: str
     stream: BinaryIO
-
-
-class Prefixes:
-    """Removes the prefixes of launchers, and remembers the names of hosts that it met."""
-
-    def __init__(self) -> None:
-        self.hosts: set[str] = set()
-
-    def strip(self, text: str, place: Place, file_rank: int | None) -> Line:
-        """The line without its prefixes."""
-        host, rank = None, file_rank
-        text, host, task = self._host(text)
-        source = host or task or ""
-        for pattern in (_MPI, _RANK):
-            match = pattern.match(text)
-            if match:
-                rank, text = int(match[1]), text[match.end() :]
-        match = _QUOTE.match(text)
-        if match:
-            text = text[match.end() :]
-        return Line(place, text, f"{source}#{'' if rank is None else rank}", rank, host)
-
-    def _host(self, text: str) -> tuple[str, str | None, str | None]:
-        """The text after the prefix of a host or a task, and their names."""
-        match = _NUMBERED.match(text)
-        if match:
-            return text[match.end() :], None, match[1]
-        for pattern in (_POD, _RAY):
-            match = pattern.match(text)
-            if match:
-                return text[match.end() :], None, match[1]
-        match = _NAMED.match(text)
-        name = match and (match[1] or match[2])
-        if match and name:
-            self.hosts.add(name)
-            return text[match.end() :], name, None
-        match = _HOST.match(text)
-        if match and match[1] in self.hosts:
-            return text[match.end() :], match[1], None
-        return text, None, None
 
 
 def read_lines(
@@ -120,8 +57,23 @@ def read_lines(
     blocks = _blocks(source.stream)
     for first, block in restarts.reduced(blocks) if restarts else blocks:
         for number, part in _parts(first, block, scanner, is_busy):
-            text = part[: 2 * LONGEST].decode("utf-8", "replace")
-            yield prefixes.strip((text if text.isprintable() else ANSI.sub("", text))[:LONGEST], Place(source.name, number), rank)
+            around = partial(_around, block, part)
+            yield from prefixes.strip(_decoded(part), Place(source.name, number), rank, around)
+
+
+def _decoded(part: bytes) -> str:
+    """A line as text, without colours. Records of collectors may be long."""
+    limit = LONGEST_RECORD if part[:1] == b"{" else 2 * LONGEST
+    text = part[:limit].decode("utf-8", "replace")
+    return text if text.isprintable() else ANSI.sub("", text)
+
+
+def _around(block: bytes, part: bytes) -> Iterator[str]:
+    """The lines before and after a line of a block."""
+    at = max(0, block.find(part))
+    start = block.rfind(b"\n", 0, max(0, at - AROUND)) + 1
+    for line in block[start : at + AROUND].split(b"\n"):
+        yield _decoded(line)
 
 
 def _parts(number: int, block: bytes, scanner: Scanner, is_busy: Callable[[], bool]) -> Iterator[tuple[int, bytes]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dslint.diagnose.job import Job, Known
 from dslint.diagnose.phases import phases_of
-from dslint.diagnose.reading import Place
+from dslint.diagnose.prefixes import Place
 
 GIB = 2**30
 

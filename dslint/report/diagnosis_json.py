@@ -27,7 +27,7 @@ from typing import Any
 
 from dslint import __version__
 from dslint.diagnose.diagnosis import Cause, Diagnosis, Evidence
-from dslint.diagnose.reading import Place
+from dslint.diagnose.prefixes import Place
 from dslint.diagnose.summary import rows
 from dslint.diagnostics import Diagnostic
 from dslint.report.json_format import portable

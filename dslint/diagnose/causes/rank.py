@@ -15,7 +15,7 @@ from dslint.diagnose.diagnosis import Cause, End, Outcome
 from dslint.diagnose.events import Event
 from dslint.diagnose.job import Job
 from dslint.diagnose.parse_log import normal
-from dslint.diagnose.reading import Place
+from dslint.diagnose.prefixes import Place
 from dslint.diagnose.texts import CAUSE, FOLLOW_UP, NOISE, SYMPTOM, match_line
 
 MOST = 3
