@@ -11,7 +11,7 @@ TEXTS = ("message", "msg", "log", "text", "line", "body", "content", "textPayloa
 """The fields that hold the text of a record, in the formats of docker, containerd, fluentd, journald, GCP, CloudWatch and of loggers."""
 
 ERRORS = ("exc_info", "exception", "exc", "stack_trace", "stacktrace", "stack", "traceback", "error")
-"""The fields that hold a traceback beside it."""
+"""The fields that hold a traceback next to it."""
 
 RANKS = ("rank", "global_rank", "RANK", "world_rank")
 HOSTS = ("hostname", "host", "node", "node_name", "_HOSTNAME", "pod_name", "pod", "nodeName", "instance")
@@ -36,7 +36,7 @@ class Opened(NamedTuple):
 
 
 def opened(line: str) -> Opened | None:
-    """The text inside a line; None for a line that is no record with a text."""
+    """The text inside a line; None for a line that is not a record with a text."""
     found = _json(line) if "{" in line and line.rstrip().endswith("}") else None
     if found is None and '="' in line:
         found = _logfmt(line)

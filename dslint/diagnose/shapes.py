@@ -1,4 +1,4 @@
-"""Learns what stands before the lines of a log: the shape of a prefix, from lines whose inner text is known.
+"""Learns what stands before the lines of a log: the shape of a prefix, from lines with a known inner text.
 
 A log that a cluster collected has columns before each line, such as a time, a pod and a stream. Too many programs write them to list them
 all. But a line of DeepSpeed, of transformers or of a traceback is known wherever it begins: what stands before it is a prefix. Its shape
@@ -177,7 +177,7 @@ class Shapes:
         return None
 
     def learn(self, text: str, around: Callable[[], Iterable[str]] = tuple) -> Prefix | None:
-        """Learn the prefix of a line whose inner text is known, with the lines around it; None without one."""
+        """Learn the prefix of a line with a known inner text from it and the lines around; None without one."""
         inner = INNER.search(text, 0, 2 * LONGEST)
         if inner is None or inner.start() == 0 or inner.start() > LONGEST:
             return None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.diagnose.diagnosis import Diagnosis
+from dslint.diagnose.diagnosis import Diagnosis, End
 from tests.diagnose.invented import wrapped
 from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, traceback
 
@@ -34,7 +34,7 @@ ROUNDS = 25
 """How many prefixes are invented for each text."""
 
 
-def told(found: list[Diagnosis]) -> list[object]:
+def told(found: list[Diagnosis]) -> list[tuple[End, list[tuple[str, str, int | None, int]]]]:
     """How each job ended, and the causes with their ranks and lines."""
     return [
         (one.outcome.end, [(cause.kind, cause.title, cause.rank, cause.evidence[0].place.line) for cause in one.causes]) for one in found
