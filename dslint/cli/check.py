@@ -112,8 +112,8 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
     """Find mistakes in DeepSpeed configs.
 
     PATH is a file, a directory, a pattern, or "-" for standard input; the default is the current directory. In directories dslint checks
-    files that look like DeepSpeed configs, and the training setups that use a config: YAML files of Accelerate, axolotl, LLaMA-Factory
-    and others, launch scripts, programs and notebooks.
+    files that look like DeepSpeed configs, and the training setups that use a config: YAML files of Accelerate and of training
+    frameworks, launch scripts, programs and notebooks.
 
     \b
     Exit codes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from dslint.frameworks.huggingface import TRAINER
 from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue, in_short
 from dslint.job.model import Setup
-from dslint.job.training import ARGUMENTS, TRAINER
+from dslint.job.training import ARGUMENTS
 from dslint.source.unknown import UNKNOWN
 
 LIVE = "<TrainingArguments>"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from dslint.frameworks import trl
+from dslint.frameworks.base import Workload
 from dslint.frameworks.megatron import MEGATRON, megatron_model, megatron_options
+from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
-from dslint.job.training import AXOLOTL, LLAMA_FACTORY, MODEL_ARGUMENTS, SWIFT, TRAINER, TRL
+from dslint.job.training import MODEL_ARGUMENTS
 from dslint.source.unknown import UNKNOWN
 
 
@@ -26,19 +29,7 @@ class Told(NamedTuple):
 
 
 LENGTHS = ("cutoff_len", "sequence_len", "max_seq_length", "max_length", "model_max_length", "block_size", "max_source_length")
-"""Arguments for the tokens per sample, of LLaMA-Factory, axolotl, TRL and transformers' examples."""
-
-CHECKPOINTS_BY_DEFAULT = {LLAMA_FACTORY: LLAMA_FACTORY, SWIFT: SWIFT, TRL: "TRL since its release 0.20"}
-"""Frameworks that checkpoint activations unless told otherwise."""
-
-_USUAL_LENGTHS = {TRL: 1024, AXOLOTL: 512}
-"""The default of the limit for the tokens per sample."""
-
-_NOT_OF_TRL = ("block_size", "max_source_length", "do_train")
-"""Arguments of transformers' example programs, which otherwise have those of TRL's."""
-
-BUILDERS = frozenset({LLAMA_FACTORY, SWIFT, AXOLOTL})
-"""Frameworks that create their training arguments before the model, so that transformers partitions it while it is built."""
+"""Arguments for the tokens per sample."""
 
 _OPTIMIZERS = {
     "adamw_hf": "torch_adamw",
@@ -75,18 +66,20 @@ def told_by(arguments: Arguments) -> Told:
         reading.take("model", name, str)
     for name in LENGTHS:
         reading.take("length", name, _positive)
-    framework = _framework(arguments)
-    if framework in _USUAL_LENGTHS and arguments.complete:
-        reading.options.setdefault("length", (_USUAL_LENGTHS[framework], f"the default of {framework}"))
+    own = workload_of(arguments)
+    is_other = any(name in arguments for name in own.not_with_length)
+    if own.length is not None and arguments.complete and not is_other:
+        reading.options.setdefault("length", (own.length, f"the default of {arguments.framework}"))
     reading.take("micro_batch", "per_device_train_batch_size", _positive)
     reading.take("accumulation", "gradient_accumulation_steps", _positive)
     reading.take("checkpoint_every", "gradient_checkpointing", lambda value: 1 if value is True else None)
     if (
-        framework in CHECKPOINTS_BY_DEFAULT
+        own.checkpoints is not None
+        and not is_other
         and "gradient_checkpointing" not in arguments
         and not _on(arguments, "disable_gradient_checkpointing")
     ):
-        reading.options["checkpoint_every"] = 1, f"the default of {CHECKPOINTS_BY_DEFAULT[framework]}"
+        reading.options["checkpoint_every"] = 1, f"the default of {own.checkpoints}"
     reading.take("optimizer", "optim", lambda value: _OPTIMIZERS.get(str(value)))
     for name in ("enable_liger_kernel", "use_liger_kernel", "use_liger", "liger_fused_linear_cross_entropy"):
         reading.take("loss_chunk", name, lambda value: _CHUNK if value is True else None)
@@ -95,10 +88,10 @@ def told_by(arguments: Arguments) -> Told:
     for name in ("flash_attn", "attn_impl", "attn_implementation"):
         reading.take("eager", name, lambda value: True if value in ("eager", "disabled") else None)
     sequence = _sequence(arguments)
-    if arguments.framework == SWIFT and sequence is not None:
-        reading.options["half_loss"] = True, f"ms-swift, with {sequence[1]}"
+    if own.shares_loss and sequence is not None:
+        reading.options["half_loss"] = True, f"{arguments.framework}, with {sequence[1]}"
     _evaluation(arguments, reading)
-    if arguments.framework in BUILDERS:
+    if own.zero_init:
         reading.options["zero_init"] = True, f"{arguments.framework}, which builds models under zero.Init"
     if _trains_adapters(arguments):
         _adapters(arguments, reading)
@@ -109,10 +102,10 @@ def told_by(arguments: Arguments) -> Told:
     return Told(reading.options, tuple(_notes(arguments)), sequence, tuple(_unmodelled(arguments)))
 
 
-def _framework(arguments: Arguments) -> str:
-    """The framework with the defaults that count."""
-    others = arguments.framework == TRL and any(name in arguments for name in _NOT_OF_TRL)
-    return TRAINER if others else arguments.framework
+def workload_of(arguments: Arguments) -> Workload:
+    """What the framework of arguments makes of those that are not set."""
+    framework = named(arguments.framework)
+    return framework.workload if framework is not None else Workload()
 
 
 def _sequence(arguments: Arguments) -> tuple[int, str] | None:
@@ -127,13 +120,13 @@ def _sequence(arguments: Arguments) -> tuple[int, str] | None:
 def _evaluation(arguments: Arguments, reading: _Reading) -> None:
     """The micro batch size of evaluations, 0 without any."""
     given = next((found for name in _STRATEGIES if (found := arguments.get(name)) is not None and found.value is not UNKNOWN), None)
-    share = arguments.get("val_set_size") if arguments.framework == AXOLOTL else None
+    share = arguments.get("val_set_size") if workload_of(arguments).evaluates_a_share else None
     if given is not None and given.value in ("no", False):
         reading.options["eval_batch"] = 0, given.where
     elif (given is not None and given.value in ("steps", "epoch")) or (share is not None and share.value is not UNKNOWN and share.value):
         reading.take("eval_batch", "per_device_eval_batch_size", _positive)
         reading.take("eval_batch", "eval_batch_size", _positive)
-        if arguments.framework == AXOLOTL:
+        if workload_of(arguments).evaluates_a_share:
             reading.take("eval_batch", "per_device_train_batch_size", _positive)
         reading.options.setdefault("eval_batch", (_EVALUATED, "the default of TrainingArguments"))
 
@@ -176,28 +169,22 @@ def _trains_adapters(arguments: Arguments) -> bool:
         given = arguments.get(name)
         if given is not None:
             return str(given.value) in ("lora", "qlora", "dora")
-    return arguments.framework in (LLAMA_FACTORY, SWIFT)
-
-
-_RANKS = {LLAMA_FACTORY: 8, SWIFT: 8}
-"""The default rank of adapters; 16 for TRL."""
-
-_DROPOUTS = {LLAMA_FACTORY: 0.0, SWIFT: 0.05, TRL: 0.05, AXOLOTL: 0.0}
-"""The default dropout of adapters."""
+    return workload_of(arguments).trains_adapters
 
 
 def _adapters(arguments: Arguments, reading: _Reading) -> None:
+    own = workload_of(arguments)
     for name in ("lora_rank", "lora_r", "lora_dim"):
         reading.take("lora_rank", name, _positive)
     if "lora_rank" not in reading.options:
-        reading.options["lora_rank"] = _RANKS.get(arguments.framework, 16), f"the default of {arguments.framework}"
+        reading.options["lora_rank"] = own.lora_rank, f"the default of {arguments.framework}"
     for name in ("lora_target", "target_modules", "lora_target_modules"):
         reading.take("lora_targets", name, lambda value: value if isinstance(value, str) and value not in ("all", "all-linear") else None)
     for name in ("additional_target", "lora_modules_to_save", "modules_to_save"):
         reading.take("lora_saves", name, lambda value: value if isinstance(value, str) else None)
     reading.take("lora_dropout", "lora_dropout", lambda value: value if isinstance(value, int | float) and 0 <= value <= 1 else None)
-    if arguments.framework in _DROPOUTS:
-        reading.options.setdefault("lora_dropout", (_DROPOUTS[arguments.framework], f"the default of {arguments.framework}"))
+    if own.lora_dropout is not None:
+        reading.options.setdefault("lora_dropout", (own.lora_dropout, f"the default of {arguments.framework}"))
     for name in ("quantization_bit", "quant_bits"):
         reading.take("base_bits", name, lambda value: str(value) if value in (4, 8) else None)
     reading.take("base_bits", "load_in_4bit", lambda value: "4" if value is True else None)
@@ -205,14 +192,14 @@ def _adapters(arguments: Arguments, reading: _Reading) -> None:
 
 
 def _freezes_towers(arguments: Arguments) -> bool:
-    """Whether the encoders of images are frozen, as LLaMA-Factory and ms-swift do by default."""
-    name = {LLAMA_FACTORY: "freeze_vision_tower", SWIFT: "freeze_vit"}.get(arguments.framework)
+    """Whether the encoders of images are frozen, as some frameworks do by default."""
+    name = workload_of(arguments).freezes
     given = arguments.get(name) if name is not None else None
     return name is not None and (given is None or given.value is True)
 
 
 _METHODS = ("stage", "rl", "rlhf_type")
-"""Arguments for the method of LLaMA-Factory, axolotl and ms-swift."""
+"""Arguments for the method of training."""
 
 _PAIRED = frozenset({"dpo", "ipo", "orpo", "simpo", "cpo", "rm"})
 _REFERRING = {"dpo": 1, "ipo": 1, "kto": 1, "ppo": 2}
@@ -245,8 +232,8 @@ def _preferences(reading: _Reading) -> None:
             reading.take("frozen_copies", name, lambda value: _REFERRING.get(value) if isinstance(value, str) else None)
 
 
-_VLLM_SHARES = {SWIFT: 0.9, TRL: 0.3}
-"""The default of `vllm_gpu_memory_utilization`; that of TRL also counts for other frameworks."""
+_USUAL_VLLM = trl.FRAMEWORK
+"""Its default of `vllm_gpu_memory_utilization` counts for frameworks without one, which take TRL's trainers."""
 
 
 def _beside(arguments: Arguments, reading: _Reading) -> None:
@@ -255,14 +242,15 @@ def _beside(arguments: Arguments, reading: _Reading) -> None:
     if not _on(arguments, "use_vllm") or mode is None or mode.value != "colocate":
         return
     reading.take("vllm_share", "vllm_gpu_memory_utilization", lambda value: value if isinstance(value, float) and 0 < value < 1 else None)
-    framework = arguments.framework if arguments.framework in _VLLM_SHARES else TRL
-    reading.options.setdefault("vllm_share", (_VLLM_SHARES[framework], f"the default of {framework}"))
+    own = named(arguments.framework)
+    framework = own if own is not None and own.workload.vllm_share is not None else _USUAL_VLLM
+    reading.options.setdefault("vllm_share", (framework.workload.vllm_share, f"the default of {framework.name}"))
     reading.take("vllm_sleeps", "vllm_enable_sleep_mode", lambda value: value or None)
     reading.take("vllm_sleeps", "sleep_level", lambda value: True if _positive(value) else None)
 
 
 _PACKING = ("sample_packing", "packing", "neat_packing")
-"""Arguments of axolotl, TRL and ms-swift, and LLaMA-Factory that fill samples up."""
+"""Arguments that fill samples up."""
 
 
 def _notes(arguments: Arguments) -> list[str]:

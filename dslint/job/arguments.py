@@ -34,9 +34,6 @@ DEFAULTS: dict[str, Any] = {
 }
 """The defaults of transformers' `TrainingArguments`, the same in its releases 4 and 5."""
 
-_OWN_DEFAULTS = {"TRL": ("bf16",)}
-"""Arguments for which a framework computes the default itself: by its release, TRL turns `bf16` on unless `fp16` is on."""
-
 FLOATS = frozenset(
     {"max_grad_norm", "learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "warmup_ratio", "warmup_steps"}
 )
@@ -120,8 +117,9 @@ class Said(NamedTuple):
 class Arguments:
     """The training arguments of one training, by the names of transformers' `TrainingArguments`.
 
-    `framework` names the reader of the arguments, for messages. `path` is the file that holds most of them. `sure` means that arguments
-    that are not set have transformers' defaults; otherwise the program may have its own. `complete` is False if some could not be read.
+    `framework` names the reader of the arguments, for messages. `path` is the file that holds most of them. `defaults` are the values of
+    arguments that are not set, and `sure` means that they hold; otherwise the program may have its own. `complete` is False if some could
+    not be read.
     """
 
     framework: str
@@ -129,6 +127,7 @@ class Arguments:
     values: Table[str, SourcedValue] = field(default_factory=dict)
     sure: bool = False
     complete: bool = True
+    defaults: Table[str, Any] = field(default_factory=lambda: DEFAULTS)
 
     def __contains__(self, name: str) -> bool:
         return name in self.values
@@ -142,13 +141,13 @@ class Arguments:
         given = self.values.get(name)
         if given is not None:
             return Said(given.value, given, sure=True)
-        if not self.complete or name not in DEFAULTS or self.has_own_default(name):
+        if not self.complete or name not in self.defaults:
             return Said(UNKNOWN, None, sure=False)
-        return Said(DEFAULTS[name], None, self.sure)
+        return Said(self.defaults[name], None, self.sure)
 
     def has_own_default(self, name: str) -> bool:
         """Whether an argument is not set, and the framework computes its default."""
-        return self.complete and name not in self.values and name in _OWN_DEFAULTS.get(self.framework, ())
+        return self.complete and name not in self.values and name in DEFAULTS and name not in self.defaults
 
     def value(self, name: str) -> Any:
         """The value that the framework uses, `UNKNOWN` if it is not certain."""

@@ -1,27 +1,6 @@
-"""Training files of frameworks built on the Hugging Face Trainer: axolotl, LLaMA-Factory, ms-swift, TRL. Recognised by their keys."""
+"""The training arguments that dslint reads, by the names of the Trainer and of the frameworks built on it."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-
-from dslint.job.arguments import LISTS, Arguments, SourcedValue, given_at
-from dslint.schemas.key_table import KEYS
-from dslint.schemas.recognition import TELLING_KEYS, TRAINER_KEYS
-from dslint.source.tree import Document, Mapping, Node, Scalar, Sequence, plain
-from dslint.source.unknown import UNKNOWN
-
-AXOLOTL = "axolotl"
-LLAMA_FACTORY = "LLaMA-Factory"
-SWIFT = "ms-swift"
-XTUNER = "xtuner"
-TRL = "TRL"
-TRAINER = "the Hugging Face Trainer"
-
-SURE = frozenset({AXOLOTL, LLAMA_FACTORY})
-"""Frameworks that keep transformers' default for every argument that is compared with a config."""
-
-_AXOLOTL_NAMES = {"micro_batch_size": "per_device_train_batch_size", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type"}
-"""Axolotl's names for arguments of the Trainer; it shares the others."""
 
 ARGUMENTS = frozenset(
     """
@@ -50,59 +29,3 @@ WORKLOAD = frozenset(
     """.split()
 )
 """The arguments that only the estimate reads."""
-
-_TRL_KEYS = frozenset("dataset_mixer dataset_mixture dataset_text_field accelerate_config".split())
-_PERHAPS_TRL_KEYS = frozenset("dataset_name max_seq_length max_length torch_dtype use_peft beta".split())
-"""Keys of TRL that other programs with the Hugging Face Trainer have, too."""
-
-
-def framework_of(document: Document, uses: Callable[[str], bool]) -> str | None:
-    """The framework that a YAML tree holds training arguments for; None for any other file.
-
-    `uses` says whether the project of the file uses a package.
-    """
-    root = document.root
-    if not isinstance(root, Mapping):
-        return None
-    names = {member.key.value for member in root.members}
-    if "base_model" in names and names & {"micro_batch_size", "datasets", "sequence_len", "adapter"}:
-        return AXOLOTL
-    if names & {"stage", "finetuning_type"} and names & {"model_name_or_path", "dataset", "template"} and len(names & TRAINER_KEYS) >= 2:
-        return LLAMA_FACTORY
-    if "model" in names and names & {"train_type", "tuner_type", "swift_version", "target_modules"} and len(names & TRAINER_KEYS) >= 2:
-        return SWIFT
-    is_config = names & TELLING_KEYS and len(names & TRAINER_KEYS - KEYS.keys()) < 3
-    if len(names & TRAINER_KEYS) >= 3 and not is_config:
-        return TRL if names & _TRL_KEYS or (names & _PERHAPS_TRL_KEYS and uses("trl")) else TRAINER
-    return None
-
-
-def read_training(document: Document, shown: str, framework: str) -> Arguments:
-    """The arguments of a training file."""
-    values: dict[str, SourcedValue] = {}
-    root = document.root
-    for member in root.members if isinstance(root, Mapping) else ():
-        written = member.key.value
-        name = _AXOLOTL_NAMES.get(written, written) if framework == AXOLOTL else written
-        if name not in ARGUMENTS | WORKLOAD:
-            continue
-        value = plain(member.value) if isinstance(member.value, Scalar) else _listed(member.value) if name in LISTS else UNKNOWN
-        if framework == AXOLOTL and name in ("bf16", "fp16"):
-            value = _axolotl_precision(value)
-        given = given_at(document, shown, (written,), name, value)
-        if given is not None and value is not None:
-            values[name] = given
-    if framework == AXOLOTL and "gradient_accumulation_steps" in values and values["gradient_accumulation_steps"].value == 0:
-        del values["gradient_accumulation_steps"]
-    return Arguments(framework, shown, values, sure=framework in SURE)
-
-
-def _listed(node: Node) -> object:
-    """A list of names as one text."""
-    words = plain(node) if isinstance(node, Sequence) else None
-    return ",".join(words) if isinstance(words, list) and all(isinstance(word, str) for word in words) else UNKNOWN
-
-
-def _axolotl_precision(value: object) -> object:
-    """Axolotl's `bf16: auto` depends on the GPU; `full` means bf16 weights without mixed precision."""
-    return value if isinstance(value, bool) else UNKNOWN

@@ -13,9 +13,12 @@ from dslint.diagnostics import Range
 from dslint.evaluate.shell.pieces import Piece, Text, key, known, place_of
 from dslint.evaluate.shell.script import Script
 from dslint.evaluate.shell.state import Launched
+from dslint.frameworks import huggingface
+from dslint.frameworks.base import Framework
+from dslint.frameworks.registry import run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch
-from dslint.job.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD, XTUNER
+from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit
 from dslint.setups.ranks import COUNTS, VISIBLE, framework_launch, launch_of, number_of
@@ -24,9 +27,6 @@ from dslint.source.unknown import UNKNOWN
 
 CONFIG_FLAGS = ("deepspeed_config", "ds_config", "deepspeed_config_file")
 """Flags with which programs of their own take the path of a DeepSpeed config, besides the Trainer's `--deepspeed`."""
-
-CLI = {"llamafactory-cli": LLAMA_FACTORY, "lmf": LLAMA_FACTORY, "axolotl": AXOLOTL, "swift": SWIFT, "trl": TRL, "xtuner": XTUNER}
-"""The frameworks that have their own command."""
 
 _ALONE = frozenset(
     """
@@ -46,7 +46,7 @@ class Command:
     program: SourcedValue | None = None
     flags: dict[str, SourcedValue] = field(default_factory=dict)
     words: list[SourcedValue] = field(default_factory=list)
-    framework: str = TRAINER
+    framework: Framework = huggingface.FRAMEWORK
     launch: Launch | None = None
     complete: bool = True
     is_module: bool = False
@@ -199,13 +199,14 @@ class _Reader:
                     return self._launched("torchrun", start)
                 if module in ("accelerate.commands.launch", "deepspeed.launcher.runner"):
                     return self._launched(module.partition(".")[0], start)
-                if module.startswith("axolotl"):
-                    return self._run("python", start, framework=AXOLOTL)
+                if (framework := run_as(module)) is not None:
+                    return self._run("python", start, framework=framework)
                 if module:
                     return self._program("python", start - 1, module=True)
-            if name in CLI and not set(after[:1]) & _OTHER_TASKS:
-                command = self._run(name, index + 2, framework=CLI[name])
-                command.launch = framework_launch(CLI[name], self.environment, self.visible, self.memory or slurm_limit(self.script))
+            framework = started_by(name)
+            if framework is not None and not set(after[:1]) & _OTHER_TASKS:
+                command = self._run(name, index + 2, framework=framework)
+                command.launch = framework_launch(framework, self.environment, self.visible, self.memory or slurm_limit(self.script))
                 return command
             if re.fullmatch(r"python[\d.]*", name):
                 return self._program("python", index + 1)
@@ -336,7 +337,7 @@ class _Reader:
         before = {name for word in self.words[:index] if not (name := basename(word.text or "")).startswith(("python", "-"))}
         return not self.by_platform and before <= _STARTERS and not _RANKS.search(self.document.text)
 
-    def _run(self, launcher: str, index: int, framework: str = TRAINER) -> Command:
+    def _run(self, launcher: str, index: int, framework: Framework = huggingface.FRAMEWORK) -> Command:
         flags, rest, _ = self._flags(index, until_program=False)
         command = Command(launcher, flags=flags, framework=framework)
         command.words = [self._given("", word) for word in rest]

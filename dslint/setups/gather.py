@@ -10,12 +10,14 @@ from dslint.config.detect import FileKind
 from dslint.config.load import load
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, is_elsewhere, is_outside
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, PassedAs
 from dslint.facts.model_config import ModelConfig, ModelError, load_model
-from dslint.frameworks.built_in import FRAMEWORK, built_in
+from dslint.frameworks import mmengine
+from dslint.frameworks.base import Framework
+from dslint.frameworks.registry import frameworks, named
 from dslint.job.accelerate import made_by
 from dslint.job.arguments import Arguments, SourcedValue, given_at
-from dslint.job.model import Setup
+from dslint.job.model import Program, Setup
 from dslint.job.training import MODEL_ARGUMENTS
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.project import project_of
@@ -192,12 +194,13 @@ def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked
         gathered.setup = replace(gathered.setup, link=link)
         return
     word = str(link.value).strip()
-    known_by_name = built_in(word)
-    if known_by_name is not None:
-        name = f"<{word} of {FRAMEWORK}>"
-        gathered.config = gathered.documents[name] = known_by_name
-        gathered.setup = replace(gathered.setup, link=link, config=name)
-        return
+    for framework in frameworks():
+        shipped = framework.config_by_name(word) if framework.config_by_name is not None else None
+        if shipped is not None:
+            name = f"<{word} of {framework.name}>"
+            gathered.config = gathered.documents[name] = shipped
+            gathered.setup = replace(gathered.setup, link=link, config=name)
+            return
     if word.startswith("{") and not is_elsewhere(word):
         config = parse(word)
         gathered.config = Document(word, config.root, problems=config.problems, departures=config.departures, places=None)
@@ -279,7 +282,9 @@ def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
     if setup.program is not None and setup.program.loader is not None and setup.arguments is None:
         return Integration(setup.program.loader), f"inferred from the calls in {setup.program.path}"
     if setup.arguments is not None:
-        return Integration.TRANSFORMERS, f"{setup.arguments.path} sets arguments of {_the(setup.arguments)}"
+        framework = named(setup.arguments.framework)
+        if framework is not None:
+            return framework.loader, f"{setup.arguments.path} sets arguments of {framework.phrase}"
     if setup.accelerate is not None:
         if gathered.config is not None:
             betas = (gathered.config.lookup(("optimizer", "params", key)) for key in ("betas", "eps"))
@@ -290,9 +295,13 @@ def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
     return None, ""
 
 
-def _the(arguments: Arguments) -> str:
-    return (
-        "the Hugging Face Trainer"
-        if "Trainer" in arguments.framework
-        else f"{arguments.framework}, which trains with the Hugging Face Trainer"
-    )
+def passed_by_framework(gathered: LoadedSetup, framework: Framework) -> None:
+    """Make a setup what a framework makes of it that calls DeepSpeed itself: it leaves no "auto", and it passes the optimizer."""
+    setup, loader = gathered.setup, framework.loader
+    program = setup.program or Program(framework.name, loader.value)
+    gathered.setup = replace(setup, program=replace(program, loader=loader.value, passed=mmengine.PASSED))
+    if gathered.facts.integration is None or gathered.facts.integration is Integration.TRANSFORMERS:
+        evidence = f"{framework.name} passes it to {loader.label}" + (f" ({setup.link.where})" if setup.link is not None else "")
+        gathered.context = gathered.context.inferring(evidence, integration=loader).but(passed_as=PassedAs.DICT)
+    if gathered.config is not None:
+        gathered.config = mmengine.as_passed(gathered.config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -15,19 +16,19 @@ from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks.flags import configs_of_flags, cpu_optimizer
 from dslint.frameworks.megatron import megatron_arguments
+from dslint.frameworks.registry import framework_of
+from dslint.frameworks.training import arguments_of, read_training
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
-from dslint.job.training import TRL, XTUNER, framework_of, read_training
 from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes, training_flags
-from dslint.setups.gather import LoadedSetup, follow, follow_training, settle
+from dslint.setups.gather import LoadedSetup, follow, follow_training, passed_by_framework, settle
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.neox_files import read_deepy
 from dslint.setups.program import gather_call, way_of
 from dslint.setups.project import project_of
 from dslint.setups.ranks import SELECTING
 from dslint.setups.unknown_config import beside, uses_deepspeed, why_not
-from dslint.setups.xtuner import as_xtuner_passes, is_shipped, not_shown
 from dslint.source.tree import Document, Mapping
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
@@ -152,15 +153,15 @@ def gather_command(
     launch_accelerate.use_flags(gathered, command, document, shown)
     _follow_environment(gathered, command, path)
     _follow_hostfile(gathered, command, path)
-    if command.framework == XTUNER:
-        as_xtuner_passes(gathered)
+    if command.framework.loader is Integration.DEEPSPEED:
+        passed_by_framework(gathered, command.framework)
     setup = gathered.setup
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
 
 
 def _arguments(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
     """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags."""
-    if command.framework == XTUNER:
+    if command.framework.loader is not Integration.TRANSFORMERS:
         return None
     if program is not None and program.program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
         return None
@@ -172,7 +173,7 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     if not ((link is not None and link.raw) or training is not None or trains or _is_trainers(command, flags)):
         return None
     own = {name: given for name, given in flags.items() if name != "deepspeed"}
-    base = training or Arguments(command.framework, shown)
+    base = training or arguments_of(command.framework, shown, {})
     return replace(base, values={**base.values, **own}, complete=base.complete and command.complete)
 
 
@@ -263,7 +264,7 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
         linked = beside(command, given.value, path)
         text = text_of(linked.path) if linked else None
         document = parse_yaml(text) if text is not None else None
-        framework = framework_of(document, lambda name: command.framework == TRL or project_of(path).uses(name)) if document else None
+        framework = framework_of(document, partial(_uses, command, path)) if document else None
         if linked is None or document is None or framework is None:
             continue
         gathered.documents[linked.shown] = document
@@ -272,6 +273,11 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
             gathered.setup = replace(gathered.setup, passed_over=gathered.setup.link)
         return read_training(document, linked.shown, framework)
     return None
+
+
+def _uses(command: Command, path: str, package: str) -> bool:
+    """Whether a launch uses a package: that of its own framework, or one of the project."""
+    return package in command.framework.packages or project_of(path).uses(package)
 
 
 def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> None:
@@ -295,9 +301,10 @@ def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: Sourc
     if link.value is UNKNOWN:
         gathered.setup = replace(gathered.setup, link=link)
         return
-    if command.framework == XTUNER and is_shipped(link):
+    if link.value in command.framework.ships_unread:
         gathered.setup = replace(gathered.setup, link=link)
-        gathered.reason = not_shown(link)
+        where = f"which {command.framework.name} ships; it is not in this project."
+        gathered.reason = NotJudged(f"the DeepSpeed config is {link.raw}, {where}", link.range)
         return
     if name in command.written:
         gathered.setup = replace(gathered.setup, link=link)

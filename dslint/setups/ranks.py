@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dslint.evaluate.shell.script import Script, gpus_per_node
+from dslint.frameworks.base import Framework
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch
-from dslint.job.training import LLAMA_FACTORY, SWIFT, XTUNER
 from dslint.setups.limits import slurm_limit
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
@@ -33,25 +33,23 @@ def launch_of(
 
 
 COUNTS = ("NPROC_PER_NODE", "NNODES")
-"""The variables from which LLaMA-Factory and ms-swift take the number of ranks on a machine and the number of machines."""
+"""The variables from which the commands of frameworks take the number of ranks on a machine and the number of machines."""
 
 
 def framework_launch(
-    framework: str, environment: dict[str, SourcedValue], visible: SourcedValue | None, memory: SourcedValue | None
+    framework: Framework, environment: dict[str, SourcedValue], visible: SourcedValue | None, memory: SourcedValue | None
 ) -> Launch | None:
     """The ranks that the command of a framework starts with torchrun; None for a framework that decides in another way.
 
-    LLaMA-Factory starts one rank for each visible GPU if NPROC_PER_NODE is not set.
-
     Source: llamafactory/launcher.py, launch; swift/cli/main.py, get_torchrun_args.
     """
-    if framework not in (LLAMA_FACTORY, SWIFT, XTUNER):
+    if not framework.starts_ranks:
         return None
     each, nodes = number_of(environment, "NPROC_PER_NODE"), number_of(environment, "NNODES")
     nodes = 1 if "NNODES" not in environment else nodes
     given = environment.get("NPROC_PER_NODE")
     seen = Launch("torchrun", visible=visible).visible_gpus
-    if given is None and seen and framework == LLAMA_FACTORY:
+    if given is None and seen and framework.starts_all:
         each, given = len(seen), visible
     return Launch("torchrun", each * nodes if each and nodes else None, nodes, given, visible=visible, memory=memory)
 

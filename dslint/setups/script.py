@@ -10,7 +10,7 @@ from dslint.evaluate.shell.conditions import Absent
 from dslint.evaluate.shell.pieces import Piece
 from dslint.evaluate.shell.script import Script, read_script
 from dslint.evaluate.shell.syntax import NoParser
-from dslint.setups.command import CLI, Command, read_arguments, read_command
+from dslint.setups.command import Command, read_arguments, read_command
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launches import read_launch
 from dslint.source.ranges import range_of
@@ -67,7 +67,7 @@ def _cut_off(at: Piece, shown: str) -> NotJudged:
 
 
 def _said(command: Command, gathered: LoadedSetup) -> str:
-    framework = f" with {command.framework}" if command.launcher in CLI else ""
+    framework = f" with {command.framework.name}" if command.launcher in command.framework.commands else ""
     program = command.program.raw if command.program else f"a training{framework}"
     world_size = gathered.facts.world_size
     ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}" if world_size else ""

@@ -7,9 +7,9 @@ import os
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
 from dslint.evaluate.python.read import PythonFile
+from dslint.frameworks import trl
 from dslint.job.arguments import SourcedValue, in_short
-from dslint.job.training import LLAMA_FACTORY, TRL
-from dslint.setups.command import CLI, CONFIG_FLAGS, Command
+from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import what_to_pass
 from dslint.source.unknown import UNKNOWN
 
@@ -48,14 +48,14 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
     if command.launcher == "accelerate":
         given = command.launcher_flags.get("config_file")
         return ("Accelerate config", given) if given is not None and given.raw else None
-    if command.launcher not in CLI:
+    if command.launcher not in command.framework.commands:
         return None
-    if command.framework == TRL and "accelerate_config" in command.flags:
+    if command.framework is trl.FRAMEWORK and "accelerate_config" in command.flags:
         return "Accelerate config", command.flags["accelerate_config"]
     words = [word for word in command.words if word.value is UNKNOWN or str(word.value).lower().endswith((".yaml", ".yml", ".json"))]
     words = words if not command.flags else []  # an unknown word could be more flags
     config = command.flags.get("config")
-    named = [config] if config is not None else words[:1] if command.framework == LLAMA_FACTORY or len(words) == 1 else []
+    named = [config] if config is not None else words[:1] if command.framework.takes_file or len(words) == 1 else []
     return ("training file", named[0]) if named else None
 
 
@@ -64,7 +64,7 @@ def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, na
     if given.value is UNKNOWN:
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is set at run time. {what_to_pass(given.raw)}"
     elif beside(command, str(given.value), path) is None:
-        where = "neither a file in this project nor a config of TRL" if command.framework == TRL else "not a file in this project"
+        where = "neither a file in this project nor a config of TRL" if command.framework is trl.FRAMEWORK else "not a file in this project"
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is {where}."
     else:
         return None

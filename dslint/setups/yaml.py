@@ -14,12 +14,15 @@ from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
 from dslint.evaluate.placeholders import unknown_in
 from dslint.facts import Integration
+from dslint.frameworks import trl
+from dslint.frameworks.base import Framework
 from dslint.frameworks.gpt_neox import is_neox
+from dslint.frameworks.registry import framework_of
+from dslint.frameworks.training import read_training
 from dslint.frameworks.trl import accelerate_config, keys_for_launcher
 from dslint.job.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
-from dslint.job.training import TRAINER, TRL, framework_of, read_training
 from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setups.neox_files import setup_of
@@ -89,11 +92,11 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
             continue
         arguments = read_training(section, shown, framework)
         gathered = LoadedSetup(Setup(arguments=arguments, program=_own_loop(framework, path)), given, documents={shown: document})
-        what = f"training arguments for {framework}"
+        what = f"training arguments for {framework.name}"
         if follow_training(gathered, section, path, shown):
             unknown = unknown_in(section, ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES)) if gathered.config is not None else None
             return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what), [unknown] if unknown else [])
-        if framework == TRL and _follow_accelerate_config(gathered, section, path, shown):
+        if framework is trl.FRAMEWORK and _follow_accelerate_config(gathered, section, path, shown):
             return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what))
         notes.append(f"{what}, which do not use DeepSpeed.")
     found = bool(_sections_in(document)) or any(True for _ in _groups(document))
@@ -117,9 +120,9 @@ def _follow_accelerate_config(gathered: LoadedSetup, section: Document, path: st
     return gathered.config is not None
 
 
-def _own_loop(framework: str, path: str) -> Program | None:
+def _own_loop(framework: Framework, path: str) -> Program | None:
     """The program that trains with its own loop, where the arguments are of no certain framework and the project has no Trainer."""
-    if framework not in (TRL, TRAINER):
+    if framework.has_own_loop:
         return None
     loop = project_of(path).own_loop
     return Program(loop, Integration.DEEPSPEED.value) if loop is not None else None

@@ -10,8 +10,8 @@ from dslint.config import UNKNOWN, Config, Origin
 from dslint.config.fill import Filled, from_arguments
 from dslint.diagnostics import Effect, Phase, Related, Severity
 from dslint.facts import Integration
+from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
-from dslint.job.training import TRAINER, TRL
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
@@ -141,7 +141,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
 def _is_of_any_trainer(config: Config) -> bool:
     """Whether the arguments are in a file of no certain framework, which a training loop of the program's own may read."""
     setup, arguments = config.setup, config.arguments
-    return setup is not None and setup.launch is None and arguments is not None and arguments.framework in (TRL, TRAINER)
+    framework = named(arguments.framework) if arguments is not None else None
+    return setup is not None and setup.launch is None and framework is not None and not framework.has_own_loop
 
 
 def _train_batch_size_last(key: str) -> tuple[bool, int]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase, Severity
 from dslint.facts import Integration, Release
+from dslint.frameworks.huggingface import TRAINER
+from dslint.frameworks.registry import named
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
 
@@ -37,8 +39,8 @@ _GENERATION = _LLAMA_FACTORY + "per_device_train_batch_size: 2\nlearning_rate: 1
 def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     """The training arguments select both FSDP and DeepSpeed.
 
-    transformers raises `ValueError: Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags.`, axolotl
-    "deepspeed and fsdp cannot be used together."
+    transformers raises `ValueError: Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags.`, and
+    frameworks built on it refuse the two with errors of their own.
 
     Remove one of them.
     """
@@ -48,11 +50,9 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
         return
     if given.empty or given.value in (False, "", None) or "${" in given.raw or "{{" in given.raw:
         return
-    error = (
-        "deepspeed and fsdp cannot be used together"
-        if arguments.framework == "axolotl"
-        else "Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags"
-    )
+    framework = named(arguments.framework)
+    trainers = "Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags"
+    error = framework.errors.get("fsdp", trainers) if framework is not None else trainers
     yield Finding(
         "",
         f'fsdp and deepspeed ({config.setup.link.where}) are both set: {arguments.framework} raises "{error}".',
@@ -224,7 +224,7 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
     """
     arguments, release = config.arguments, config.facts.loader_release
     five = release is not None and release >= Release(5, 0, 0) and config.facts.integration is Integration.TRANSFORMERS
-    ratio = arguments.get("warmup_ratio") if arguments and "Trainer" in arguments.framework else None
+    ratio = arguments.get("warmup_ratio") if arguments and arguments.framework == TRAINER else None
     if ratio is not None and five and release is not None and release >= Release(5, 23, 0):
         yield Finding(
             "",

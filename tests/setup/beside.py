@@ -7,10 +7,12 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.evaluate.python.read import read_python
 from dslint.evaluate.shell.script import read_script
+from dslint.frameworks import huggingface
+from dslint.frameworks.registry import framework_of
+from dslint.frameworks.training import read_training
 from dslint.job.accelerate import read_accelerate
 from dslint.job.arguments import given_at
 from dslint.job.model import Setup
-from dslint.job.training import TRAINER, framework_of, read_training
 from dslint.rule import Example
 from dslint.setups.command import read_command
 from dslint.setups.gather import LoadedSetup, settle
@@ -33,7 +35,9 @@ def context_of(example: Example) -> Context:
         setup = replace(setup, accelerate=accelerate, link=accelerate.config_file)
     if "train.yaml" in files:
         document = parse_yaml(files["train.yaml"])
-        setup = replace(setup, arguments=read_training(document, "train.yaml", framework_of(document, lambda _: False) or TRAINER))
+        setup = replace(
+            setup, arguments=read_training(document, "train.yaml", framework_of(document, lambda _: False) or huggingface.FRAMEWORK)
+        )
         link = given_at(document, "train.yaml", ("deepspeed",), "", _value(document))
         if link is not None:
             setup = replace(setup, link=link, missing=(link,) if link.value != CONFIG else ())

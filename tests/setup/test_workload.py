@@ -8,10 +8,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from dslint.frameworks import axolotl, huggingface, llama_factory, ms_swift, trl
 from dslint.frameworks.workload import told_by
 from dslint.job.arguments import Arguments, SourcedValue, as_read
-from dslint.job.training import ARGUMENTS, AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL, WORKLOAD
+from dslint.job.training import ARGUMENTS, WORKLOAD
 from tests.command import dslint
+
+AXOLOTL, LLAMA_FACTORY, SWIFT, TRAINER, TRL = (one.FRAMEWORK.name for one in (axolotl, llama_factory, ms_swift, huggingface, trl))
 
 
 def arguments(framework: str, **values: Any) -> Arguments:

@@ -33,8 +33,9 @@ from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value
+from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, as_read, in_short
-from dslint.job.training import ARGUMENTS, TRAINER, WORKLOAD
+from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.source.ranges import range_of
 from dslint.source.tree import Document, Span
@@ -220,7 +221,7 @@ class Recorder:
             if name in ARGUMENTS | WORKLOAD:
                 plain = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
-        arguments = Arguments(TRAINER, self.sources.all[0].shown, values, sure=sure, complete=complete)
+        arguments = Arguments(Integration.TRANSFORMERS.label, self.sources.all[0].shown, values, sure=sure, complete=complete)
         link = unless_none(keywords.get("deepspeed"))
         for one in self._take("transformers", "deepspeed", link) if link else ():
             one.arguments = arguments

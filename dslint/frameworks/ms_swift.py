@@ -1,14 +1,14 @@
-"""Configs that ship with frameworks: DeepSpeed configs of ms-swift and Accelerate configs of TRL, by their names."""
+"""ms-swift: flags or a YAML file with `model` and `tuner_type`, started with `swift sft`, and the DeepSpeed configs that ship with it."""
 
 from __future__ import annotations
 
 import json
 
+from dslint.facts import Integration
+from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.parse import parse
 from dslint.source.tree import Document
-from dslint.source.yaml_tree import parse_yaml
-
-FRAMEWORK = "ms-swift"
 
 _NAMES = {
     **{f"zero{stage}": (stage, False) for stage in range(4)},
@@ -18,7 +18,7 @@ _NAMES = {
 """The names, each with the ZeRO stage and whether optimizer and parameters are offloaded to the CPU."""
 
 
-def built_in(name: str) -> Document | None:
+def config_by_name(name: str) -> Document | None:
     """The config of a name, with the keys that all releases of ms-swift agree on; None for any other name.
 
     Source: the folder `ds_config` of ms-swift. Up to release 2 the configs also had an optimizer and a schedule, filled by the Trainer.
@@ -44,29 +44,27 @@ def built_in(name: str) -> Document | None:
     return parse(json.dumps(config, indent=2))
 
 
-_OF_TRL = {
-    "zero1": {"zero_stage": "1", "zero3_init_flag": "false"},
-    "zero2": {"zero_stage": "2", "offload_optimizer_device": "none", "offload_param_device": "none", "zero3_init_flag": "false"},
-    "zero3": {
-        "zero_stage": "3",
-        "offload_optimizer_device": "none",
-        "offload_param_device": "none",
-        "zero3_init_flag": "true",
-        "zero3_save_16bit_model": "true",
-    },
-}
-"""By name: the block `deepspeed_config`. The accumulation steps of zero1, 1 or "auto" by the release of TRL, are left out."""
-
-_OF_ALL_OF_TRL = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
+def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
+    own = names & {"train_type", "tuner_type", "swift_version", "target_modules"}
+    return "model" in names and bool(own) and len(names & TRAINER_KEYS) >= 2
 
 
-def built_in_accelerate(name: str) -> Document | None:
-    """The Accelerate config that `trl sft --accelerate_config NAME` uses if there is no file of that name; None for any other name.
-
-    Source: the folder `accelerate_configs` of TRL, release 0.24.0. A launch uses it as `accelerate launch --config_file` does.
-    """
-    block = _OF_TRL.get(name)
-    if block is None:
-        return None
-    lines = "".join(f"  {key}: {value}\n" for key, value in block.items())
-    return parse_yaml(f"{_OF_ALL_OF_TRL}deepspeed_config:\n{lines}")
+FRAMEWORK = Framework(
+    "ms-swift",
+    Integration.TRANSFORMERS,
+    packages=("ms-swift", "swift"),
+    commands=("swift",),
+    recognises=_recognises,
+    config_by_name=config_by_name,
+    starts_ranks=True,
+    workload=Workload(
+        checkpoints="ms-swift",
+        trains_adapters=True,
+        lora_rank=8,
+        lora_dropout=0.05,
+        freezes="freeze_vit",
+        zero_init=True,
+        vllm_share=0.9,
+        shares_loss=True,
+    ),
+)

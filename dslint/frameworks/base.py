@@ -1,0 +1,87 @@
+"""What a framework is: a program that people start with a training file or flags, and that gives DeepSpeed its config."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dslint.facts import Integration
+from dslint.job.arguments import DEFAULTS
+from dslint.record import Record
+from dslint.source.tree import Document
+
+Uses = Callable[[str], bool]
+"""Whether the project of a file uses a package."""
+
+
+class Workload(Record):
+    """What a framework makes of arguments about memory that are not set.
+
+    `checkpoints` names what checkpoints activations by default. `length` are the tokens per sample. `trains_adapters` says whether
+    LoRA is the default, `freezes` names the argument that freezes encoders of images by default, and `zero_init` says that the training
+    arguments exist before the model, so that transformers partitions the model while it is built.
+    """
+
+    checkpoints: str | None = None
+    length: int | None = None
+    not_with_length: tuple[str, ...] = ()
+    """Arguments with which the program is another one, with the defaults of the Trainer."""
+    trains_adapters: bool = False
+    lora_rank: int = 16
+    lora_dropout: float | None = None
+    freezes: str | None = None
+    zero_init: bool = False
+    vllm_share: float | None = None
+    evaluates_a_share: bool = False
+    """Whether `val_set_size` switches evaluations on, which have the micro batch size of the training."""
+    shares_loss: bool = False
+    """Whether sequence parallelism halves what the loss needs."""
+
+
+class Framework(Record):
+    """A framework. What it does not have stays at its default; its name and its loader have none.
+
+    `name` is how messages call it; `loader` is what gives its config to DeepSpeed. `packages` are what a project that uses it installs,
+    `commands` what starts it, `modules` the packages that `python -m` starts. `recognises` says whether the top-level keys of a file are
+    its training arguments; of several frameworks the one with the lowest `rank` counts, because its keys are its own.
+    """
+
+    name: str
+    loader: Integration
+    packages: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    recognises: Callable[[frozenset[str], Uses], bool] | None = None
+    rank: int = 0
+    names: Mapping[str, str] = {}
+    """Its names for arguments of the Trainer. It shares the others."""
+    reads: Callable[[str, Any], Any] | None = None
+    """What it reads for a value of an argument: `UNKNOWN` where that depends on the machine. None: the value itself."""
+    unset: Mapping[str, tuple[Any, ...]] = {}
+    """By argument: values that count as not set."""
+    defaults: Mapping[str, Any] = DEFAULTS
+    """The values of arguments that are not set. What is not in it is unknown."""
+    is_sure: bool = False
+    """Whether the defaults hold for sure, because no program of the user's takes part."""
+    config_by_name: Callable[[str], Document | None] | None = None
+    """The config that ships with it under a name."""
+    ships_unread: frozenset[str] = frozenset()
+    """The names of configs that ship with it and are not known here."""
+    starts_ranks: bool = False
+    """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
+    starts_all: bool = False
+    """Whether its command starts a rank for each visible GPU if NPROC_PER_NODE is not set."""
+    takes_file: bool = False
+    """Whether the first word of its command is its training file, also with other words."""
+    has_own_loop: bool = True
+    """Whether programs of the project that call DeepSpeed cannot be what the file is for."""
+    errors: Mapping[str, str] = {}
+    """By argument: the error with which it refuses the argument together with DeepSpeed, if it is not the Trainer's."""
+    workload: Workload = Workload()
+
+    @property
+    def phrase(self) -> str:
+        """How a sentence names it: with what trains in it, if that is another program."""
+        if self.loader is not Integration.TRANSFORMERS or self.name == self.loader.label:
+            return self.name
+        return f"{self.name}, which trains with {self.loader.label}"

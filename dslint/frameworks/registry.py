@@ -1,0 +1,46 @@
+"""The frameworks that dslint knows: each module of this package that has a `FRAMEWORK` is one.
+
+They are imported when something asks for one; a plain check of a config asks for none.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+
+import dslint.frameworks
+from dslint.frameworks.base import Framework, Uses
+from dslint.source.tree import Document, Mapping
+
+
+@cache
+def frameworks() -> tuple[Framework, ...]:
+    """All frameworks, those with keys of their own first."""
+    names = (module.name for module in pkgutil.iter_modules(dslint.frameworks.__path__))
+    modules = (import_module(f"dslint.frameworks.{name}") for name in names if not name.startswith("_") and name != "registry")
+    found = [one for module in modules if isinstance(one := getattr(module, "FRAMEWORK", None), Framework)]
+    return tuple(sorted(found, key=lambda one: (one.rank, one.name)))
+
+
+def named(name: str) -> Framework | None:
+    """The framework with a name."""
+    return next((one for one in frameworks() if one.name == name), None)
+
+
+def started_by(command: str) -> Framework | None:
+    """The framework that a command starts."""
+    return next((one for one in frameworks() if command in one.commands), None)
+
+
+def run_as(module: str) -> Framework | None:
+    """The framework of a module that `python -m` starts."""
+    return next((one for one in frameworks() if module.partition(".")[0] in one.modules), None)
+
+
+def framework_of(document: Document, uses: Uses) -> Framework | None:
+    """The framework that a tree holds training arguments for; None if no framework uses its keys."""
+    if not isinstance(document.root, Mapping):
+        return None
+    names = frozenset(member.key.value for member in document.root.members)
+    return next((one for one in frameworks() if one.recognises is not None and one.recognises(names, uses)), None)
