@@ -45,6 +45,8 @@ BOOSTS = {"rules/": 1, "keys/": 4}
 BOOST = 8
 """The same for all other pages."""
 
+SKILL = "skills/deepspeed-config/SKILL.md"
+
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#|<)([^)\s#]+)")
 _TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _CHAPTER = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -83,10 +85,29 @@ def collect(folder: Path, playground: Path | None = None) -> dict[str, str]:
         if on_site(target) not in pages and (ROOT / target).is_file():
             (folder / on_site(target)).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / target, folder / on_site(target))
+    (folder / "llms.txt").write_text(for_assistants(pages), encoding="utf-8")
     if playground is not None:
         shutil.copytree(playground, folder / posixpath.dirname(PLAYGROUND))
         pages[PLAYGROUND] = ""
     return pages
+
+
+def for_assistants(pages: dict[str, str]) -> str:
+    """The file llms.txt of the site: what an assistant should know and run, then the pages, as https://llmstxt.org lays it out."""
+    _, _, skill = (ROOT / SKILL).read_text(encoding="utf-8").split("---\n", 2)
+    _, _, about = skill.strip().partition("\n")
+    address = f"{project.SITE}/" if project.SITE else ""
+    listed = [name for name in pages if name.endswith(".md") and name.partition("/")[0] not in ("rules", "keys")]
+    listed += ["rules/README.md", "keys/README.md"]
+    links = "\n".join(f"- [{title_of(pages[name])}]({address}{on_disk(name)})" for name in listed)
+    return f"# dslint\n\n> A linter for DeepSpeed configs: it finds mistakes before the job is queued.\n{about}\n\n## Pages\n\n{links}\n"
+
+
+def on_disk(name: str) -> str:
+    """The path of a page in the built site."""
+    folder, _, file = name.rpartition("/")
+    built = "index.html" if file in ("README.md", "index.md") else f"{file.removesuffix('.md')}.html"
+    return f"{folder}/{built}" if folder else built
 
 
 def build_playground(folder: Path) -> bool:

@@ -83,7 +83,7 @@ LAYERS = (
     ("dslint.lint", "dslint.suppress", "dslint.fixes"),
     ("dslint.api", "dslint.diagnose", "dslint.probe", "dslint.starter", "dslint"),
     ("dslint.report",),
-    ("dslint.cli", "dslint.server", "dslint.__main__"),
+    ("dslint.cli", "dslint.server", "dslint.mcp", "dslint.__main__"),
 )
 """Packages and modules from the bottom to the top: a module imports from its own layer and those below it. The longest name counts."""
 

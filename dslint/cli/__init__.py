@@ -22,6 +22,7 @@ COMMANDS = {
     "diagnose": "Find out from its log why a job failed.",
     "probe": "Run the real engine with a config and measure its memory.",
     "server": "Serve an editor: the language server.",
+    "mcp": "Serve a coding assistant: the Model Context Protocol.",
     "schema": "Print a JSON Schema of the config for editors.",
     "config": "Print the active settings and their sources.",
     "rule": "Explain a rule, list all rules, or find the rules behind an error.",
