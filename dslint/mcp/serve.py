@@ -28,7 +28,7 @@ Context = ServerRequestContext[Any]
 
 
 def server(folders: Sequence[str]) -> Server[Any]:
-    """The server, whose tools read below these folders."""
+    """The server of tools that read below these folders."""
     roots = Roots(folders)
     known = {tool.name: tool for tool in tools()}
 

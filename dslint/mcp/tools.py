@@ -27,7 +27,7 @@ class Call(NamedTuple):
 class Tool(NamedTuple):
     """A tool: its name and title, what it is for, its arguments, its answer, and the command for a call.
 
-    `spoken` is the output format whose beginning is the short answer, None if the answer is made from the JSON output.
+    `spoken` is the output format for the short answer, which is its beginning; None if the answer is made from the JSON output.
     """
 
     name: str
