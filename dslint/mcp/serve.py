@@ -91,12 +91,12 @@ async def answer(tool: Tool, arguments: dict[str, Any], roots: Roots) -> tuple[s
         place = ".".join(map(str, wrong.absolute_path))
         raise Failed(f"{place}: {wrong.message}" if place else wrong.message)
     call = tool.call(arguments, roots)
-    if tool.spoken is None:
+    if not tool.has_report:
         data = data_of(tool.name, await run(call.words, roots, call.text))
         return short_answer(tool.name, data, None), data
     command, *words = call.words
     data = data_of(tool.name, await run((command, "--output-format=json", *words), roots, call.text))
-    report = await run((command, f"--output-format={tool.spoken}", *words), roots, call.text)
+    report = await run(call.words, roots, call.text)
     return short_answer(tool.name, data, report.out), data
 
 

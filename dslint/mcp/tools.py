@@ -27,7 +27,7 @@ class Call(NamedTuple):
 class Tool(NamedTuple):
     """A tool: its name and title, what it is for, its arguments, its answer, and the command for a call.
 
-    `spoken` is the output format for the short answer, which is its beginning; None if the answer is made from the JSON output.
+    With `has_report`, the beginning of the command's report is the short answer; otherwise that is made from the JSON output.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Tool(NamedTuple):
     inputs: Schema
     answer: Schema
     call: Callable[[Arguments, Roots], Call]
-    spoken: str | None = None
+    has_report: bool = False
 
 
 def _string(meaning: str, **more: Any) -> Schema:
@@ -209,7 +209,7 @@ def tools() -> tuple[Tool, ...]:
             _object({**_CONFIG, **facts}, one_of=_EITHER),
             _versioned("All keys.", keys={"type": "array", "items": {"type": "object"}}),
             _on_config("show"),
-            "table",
+            has_report=True,
         ),
         Tool(
             "estimate",
@@ -219,7 +219,7 @@ def tools() -> tuple[Tool, ...]:
             _object({**_CONFIG, **facts, **_WORKLOAD, "limit": _string("The memory limit of a GPU, such as 40GiB.")}, one_of=_EITHER),
             _versioned("The estimate in bytes."),
             _on_config("estimate"),
-            "table",
+            has_report=True,
         ),
         Tool(
             "fit",
@@ -229,7 +229,7 @@ def tools() -> tuple[Tool, ...]:
             _object({**_CONFIG, **facts, **_WORKLOAD, "limit": _string("The memory limit of a GPU, such as 40GiB.")}, one_of=_EITHER),
             _versioned("The changes in bytes and seconds.", fits={"type": "boolean"}),
             _on_config("fit"),
-            "full",
+            has_report=True,
         ),
         Tool(
             "init",
@@ -291,6 +291,6 @@ def tools() -> tuple[Tool, ...]:
             ),
             _versioned("The diagnoses.", jobs={"type": "array", "items": {"type": "object"}}),
             _diagnose,
-            "text",
+            has_report=True,
         ),
     )
