@@ -37,7 +37,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("show", {"path": "zero3.json", "world_size": 8}, "train_batch_size"),
     ("show", {"text": '{"train_batch_size": 8}'}, "train_batch_size"),
     ("estimate", {"path": "zero3.json", **LLAMA}, "GiB"),
-    ("fit", {"path": "zero3.json", **LLAMA, "gpu": "a100-40gb", "world_size": 2}, "does not fit"),
+    ("fit", {"path": "zero3.json", **LLAMA, "gpu": "a100-40gb", "world_size": 2}, "GiB"),
     ("init", {"integration": "transformers", **LLAMA}, '"stage"'),
     ("explain_rule", {"rule": "DS501"}, "Parameter offload"),
     ("explain_rule", {"key": "zero_optimization.offload_param"}, "DS501"),
