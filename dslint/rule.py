@@ -1,6 +1,6 @@
 """The decorators and types for rules: one function per rule, with everything about it in one place.
 
-    @rule("DS501", "offload-param-below-stage-3", effect=Effect.IGNORED)
+    @rule("DS501", effect=Effect.IGNORED)
     @bad('{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}', at="zero_optimization.offload_param")
     @good('{"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
     def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
@@ -201,7 +201,6 @@ class Rule(RuleInfo):
 
 def rule(
     code: str,
-    name: str,
     *,
     effect: Effect,
     phase: Phase | None = None,
@@ -212,11 +211,10 @@ def rule(
     setup: bool = False,
     watches: tuple[str, ...] = (),
 ) -> Callable[[Check], Rule]:
-    """Turn a function into a rule.
+    """Turn a function into a rule. Its name, with hyphens, is the name of the rule: it reads as "allow <name>".
 
     Args:
         code: `DS` and three digits, the first of them the chapter. Never reused.
-        name: reads as "allow <name>"; accepted wherever the code is.
         effect: what DeepSpeed does; the severity follows from it.
         phase: when DeepSpeed crashes. Required with `Effect.CRASH`, and invalid otherwise.
         needs: names of required facts; without them the rule is skipped and counted.
@@ -243,7 +241,7 @@ def rule(
         written: list[WrittenExample] = getattr(check, "written_examples", [])
         return Rule(
             code,
-            name,
+            check.__name__.replace("_", "-"),
             effect,
             phase,
             check,

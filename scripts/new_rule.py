@@ -23,7 +23,7 @@ RULES = Path(__file__).resolve().parent.parent / "rules"
 
 SKELETON = '''
 
-@rule("{code}", "{name}", effect=Effect.{effect}{phase}, watches=("FILL.IN",), references=())
+@rule("{code}", effect=Effect.{effect}{phase}, watches=("FILL.IN",), references=())
 @bad(\'{{"train_micro_batch_size_per_gpu": 4}}\', at="")
 @good(\'{{"train_micro_batch_size_per_gpu": 4}}\')
 def {function}(config: Config) -> Iterator[Finding]:
@@ -134,7 +134,6 @@ def main() -> int:
         return 2
     text = SKELETON.format(
         code=code,
-        name=given.name,
         effect=given.effect.name,
         phase=f", phase=Phase.{given.phase.name}" if given.phase else "",
         function=given.name.replace("-", "_"),

@@ -12,7 +12,7 @@ from dslint.source.ignores import Ignore, IgnoreComments, IgnoreUse
 from dslint.source.tree import Document
 
 
-@rule("DS006", "malformed-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
+@rule("DS006", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
 @bad('// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @bad('{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}', at="", integration="deepspeed")
 @bad('// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
@@ -65,7 +65,7 @@ def _renamed(use: IgnoreUse) -> Iterator[Finding]:
 _FORM = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule."
 
 
-@rule("DS007", "unused-ignore", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
+@rule("DS007", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
 @bad('// dslint: ignore-file[DS501] we will raise the stage\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,\n'

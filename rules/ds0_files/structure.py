@@ -16,7 +16,6 @@ from dslint.source.tree import Mapping, Member, Node, Path, Sequence, Span
 
 @rule(
     "DS003",
-    "duplicate-key",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/config_utils.py, dict_raise_error_on_duplicate_keys",),
@@ -94,7 +93,6 @@ def _keep_last(config: Config, node: Mapping, first: int, last: int) -> FixPlan:
 
 @rule(
     "DS008",
-    "config-below-a-key",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/config.py, DeepSpeedConfig",),
@@ -128,7 +126,6 @@ def config_below_a_key(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS004",
-    "not-an-object",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/config.py, DeepSpeedConfig.__init__",),

@@ -16,7 +16,6 @@ from dslint.source.tree import Departure, Document, Mapping, Node, Path, Scalar,
 
 @rule(
     "DS001",
-    "syntax-error",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(HJSON_SYNTAX,),
@@ -46,7 +45,6 @@ def syntax_error(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS002",
-    "not-strict-json",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     untried="raised by the integration's own loader; the suite tries Python's json instead",
@@ -119,7 +117,7 @@ def _first_of_each_kind(departures: list[Departure]) -> list[Departure]:
     return list(kinds.values())
 
 
-@rule("DS005", "comma-or-comment-in-value", effect=Effect.SILENT, references=(HJSON_SYNTAX,), watches=("text",))
+@rule("DS005", effect=Effect.SILENT, references=(HJSON_SYNTAX,), watches=("text",))
 @bad("{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: False,\n}", at="prescale_gradients")
 @bad(
     '{\n  "train_micro_batch_size_per_gpu": 4,\n  "wandb": {\n    "enabled": false,\n    "group": runs // of this week\n  }\n}',

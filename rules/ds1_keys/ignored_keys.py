@@ -45,7 +45,7 @@ PARALLEL_NAMES = {
 """By names that other libraries give to the sizes of parallel training: what to write for DeepSpeed."""
 
 
-@rule("DS103", "unknown-key-ignored", effect=Effect.IGNORED, references=(DOCS,), watches=("violation:unknown-key",))
+@rule("DS103", effect=Effect.IGNORED, references=(DOCS,), watches=("violation:unknown-key",))
 @bad(f'{{{MINIMAL}, "my_own_switch": true}}', at="my_own_switch")
 @bad(f'{{{MINIMAL}, "tensor_parallel_size": 2}}', at="tensor_parallel_size")
 @good(f'{{{MINIMAL}, "_my_own_note": true}}')

@@ -26,7 +26,6 @@ DEPRECATION = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel._process_
 
 @rule(
     "DS109",
-    "removed-key",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("https://github.com/deepspeedai/DeepSpeed/issues/8489",),
@@ -60,7 +59,7 @@ def removed_key(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS110", "dead-key", effect=Effect.IGNORED, references=(CONFIG_CLASS,), watches=("violation:dead",))
+@rule("DS110", effect=Effect.IGNORED, references=(CONFIG_CLASS,), watches=("violation:dead",))
 @bad(f'{{{MINIMAL}, "aio": {{"thread_count": 4}}}}', at="aio.thread_count")
 @bad(f'{{{MINIMAL}, "eigenvalue": {{"enabled": true}}}}', at="eigenvalue", deepspeed="0.18.9")
 @good(f'{{{MINIMAL}, "aio": {{"intra_op_parallelism": 4}}}}')
@@ -141,7 +140,7 @@ def _use_instead(config: Config, violation: Violation) -> FixPlan | None:
     return None if old is UNKNOWN else as_successor(config, violation.path, until, old, kind)
 
 
-@rule("DS111", "deprecated-key", effect=Effect.ADVICE, references=(DEPRECATION,), watches=("violation:deprecated",))
+@rule("DS111", effect=Effect.ADVICE, references=(DEPRECATION,), watches=("violation:deprecated",))
 @bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true}}}}', at="zero_optimization.cpu_offload")
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
 def deprecated_key(config: Config) -> Iterator[Finding]:
@@ -169,7 +168,7 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS112", "key-too-new", effect=Effect.IGNORED, references=(CONFIG_CLASS,), watches=("violation:too-new",))
+@rule("DS112", effect=Effect.IGNORED, references=(CONFIG_CLASS,), watches=("violation:too-new",))
 @bad(f'{{{MINIMAL}, "log_level": "info"}}', at="log_level", deepspeed="0.18.9")
 @good(f'{{{MINIMAL}, "log_level": "info"}}', deepspeed="0.19.8")
 def key_too_new(config: Config) -> Iterator[Finding]:
@@ -196,7 +195,6 @@ def key_too_new(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS113",
-    "key-given-twice",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig",),
@@ -231,7 +229,6 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS114",
-    "deprecated-and-replacement",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(DEPRECATION,),
@@ -274,7 +271,6 @@ def _has_replacement_too(config: Config, violation: Violation) -> bool:
 
 @rule(
     "DS115",
-    "key-shadowed",
     effect=Effect.IGNORED,
     references=("deepspeed/runtime/precision_config.py, get_bfloat16_config",),
     watches=("violation:shadowed",),

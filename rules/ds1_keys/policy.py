@@ -18,7 +18,6 @@ _EXAMPLE = Policy(
 
 @rule(
     "DS118",
-    "policy-broken",
     effect=Effect.ADVICE,
     references=("https://json-schema.org/draft/2020-12/json-schema-validation",),
     watches=("fact:policy",),

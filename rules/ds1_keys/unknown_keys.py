@@ -39,7 +39,6 @@ def _suggestion(violation: Violation) -> str | None:
 
 @rule(
     "DS101",
-    "unknown-key-refused",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"),
@@ -93,7 +92,6 @@ def _as_before(config: Config, violation: Violation) -> FixPlan | None:
 
 @rule(
     "DS102",
-    "misspelt-key-dropped",
     effect=Effect.SILENT,
     references=(DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"),
     watches=("violation:unknown-key", "violation:misplaced-key"),

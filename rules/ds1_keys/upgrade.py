@@ -27,7 +27,7 @@ OF_THE_LOG = ("steps_per_print",)
 RELEASES = "https://github.com/deepspeedai/DeepSpeed/releases"
 
 
-@rule("DS116", "default-changed", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
+@rule("DS116", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
 @bad('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10}', at="gradient_clipping", deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10, "gradient_clipping": 0.0}', deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4}', deepspeed="0.18.8..0.18.9")
@@ -91,7 +91,7 @@ def _write_section(config: Config, deprecated: Path, section: Path, name: str | 
     return FixPlan(f'write "{section[-1]}": {{{inside}}}', changes, Applicability.SAFE)
 
 
-@rule("DS117", "value-read-differently", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
+@rule("DS117", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "fp16": {"enabled": "false"}}',
     at="fp16.enabled",

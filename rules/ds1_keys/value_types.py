@@ -36,7 +36,6 @@ CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
 
 @rule(
     "DS104",
-    "wrong-type",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(DOCS, MODEL, CONFIG_CLASS),
@@ -206,7 +205,6 @@ def _is_json_number(word: str) -> bool:
 
 @rule(
     "DS105",
-    "wrong-type-misread",
     effect=Effect.SILENT,
     references=(DOCS, CONFIG_CLASS),
     watches=("violation:wrong-type", "violation:null"),
@@ -301,7 +299,6 @@ SHORTEST_WARMUP = 2
 
 @rule(
     "DS106",
-    "value-out-of-range",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(DOCS, MODEL),
@@ -338,7 +335,6 @@ def _closest_accepted(config: Config, violation: Violation) -> tuple[int | float
 
 @rule(
     "DS107",
-    "not-a-choice",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(DOCS, MODEL),
@@ -367,7 +363,6 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS108",
-    "null-value",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(DOCS, MODEL, CONFIG_CLASS),

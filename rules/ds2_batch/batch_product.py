@@ -28,7 +28,6 @@ def _grouped(value: Any) -> str:
 
 @rule(
     "DS201",
-    "batch-size-product",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     needs=("world_size",),
@@ -139,7 +138,6 @@ def _correct_values(written: dict[str, Any], ranks: float) -> str:
 
 @rule(
     "DS202",
-    "batch-size-never-multiplies",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(BATCH_DOCS, SOURCE),
@@ -179,7 +177,7 @@ def batch_size_never_multiplies(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS203", "batch-size-fixes-world-size", effect=Effect.ADVICE, references=(BATCH_DOCS,), watches=("train_batch_size",))
+@rule("DS203", effect=Effect.ADVICE, references=(BATCH_DOCS,), watches=("train_batch_size",))
 @bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', at="train_batch_size")
 @bad('{"train_batch_size": 256, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size")
 @good('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', world_size=1)

@@ -18,7 +18,6 @@ from dslint.source.tree import Mapping
 
 @rule(
     "DS204",
-    "no-batch-size",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(BATCH_DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._set_batch_related_parameters"),
@@ -67,7 +66,6 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS205",
-    "sequence-parallel-size-not-a-divisor",
     effect=Effect.SILENT,
     needs=("world_size",),
     references=("deepspeed/runtime/config.py, DeepSpeedConfig.__init__",),
@@ -120,7 +118,6 @@ LARGE_MICRO_BATCH = 64
 
 @rule(
     "DS206",
-    "whole-batch-at-once",
     effect=Effect.MEMORY,
     needs=("world_size",),
     pedantic=True,

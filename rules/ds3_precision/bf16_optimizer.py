@@ -30,7 +30,6 @@ IGNORED_KEYS = (
 
 @rule(
     "DS328",
-    "ignored-by-bf16-optimizer",
     effect=Effect.IGNORED,
     references=(f"{ENGINE}, DeepSpeedEngine._do_optimizer_sanity_check",),
     watches=("data_types.grad_accum_dtype",),
@@ -75,7 +74,6 @@ def ignored_by_bf16_optimizer(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS329",
-    "bf16-setting-not-read",
     effect=Effect.IGNORED,
     references=(f"{ENGINE}, DeepSpeedEngine._configure_zero_optimizer",),
     watches=(

@@ -29,7 +29,6 @@ def _enabled_mode(config: Config, dtype: str) -> tuple[str, tuple[tuple[str, str
 
 @rule(
     "DS315",
-    "param-dtype-conflict",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(f"{ENGINE}, DeepSpeedEngine._assert_valid_mixed_precision_config",),
@@ -69,7 +68,6 @@ def _resolve_conflict(config: Config, requested: str, dtype: str) -> FixPlan | N
 
 @rule(
     "DS316",
-    "accumulation-dtype-without-zero",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(f"{ENGINE}, DeepSpeedEngine._do_optimizer_sanity_check",),
@@ -102,7 +100,6 @@ def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS335",
-    "accumulates-in-int8",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     references=("deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer.get_flat_partition",),
@@ -128,7 +125,6 @@ def accumulates_in_int8(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS317",
-    "accumulates-in-fp16",
     effect=Effect.SILENT,
     references=(f"{ENGINE}, DeepSpeedEngine.get_data_types", DATA_TYPES_DOCS),
     watches=(ACCUMULATION_DTYPE,),
@@ -169,7 +165,6 @@ def accumulates_in_fp16(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS318",
-    "communicates-in-fp16",
     effect=Effect.SILENT,
     references=(f"{ENGINE}, DeepSpeedEngine.communication_data_type", "https://www.deepspeed.ai/docs/config-json/#communication-options"),
     watches=(COMMUNICATION_DTYPE,),
@@ -201,7 +196,6 @@ MANY_STEPS = 8
 
 @rule(
     "DS330",
-    "accumulates-in-bf16",
     effect=Effect.ADVICE,
     pedantic=True,
     references=("https://github.com/deepspeedai/DeepSpeed/issues/2352", DATA_TYPES_DOCS),

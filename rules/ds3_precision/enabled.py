@@ -15,7 +15,6 @@ from dslint.rules.helpers.zero import STAGE
 
 @rule(
     "DS301",
-    "fp16-with-bf16",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params",),
@@ -49,7 +48,6 @@ def fp16_with_bf16(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS305",
-    "precision-not-enabled",
     effect=Effect.SILENT,
     references=("deepspeed/runtime/precision_config.py",),
     watches=("fp16", "bf16"),
@@ -93,7 +91,6 @@ def _enable(config: Config, section: str, other: str) -> FixPlan | None:
 
 @rule(
     "DS314",
-    "auto-cast-without-fp16",
     effect=Effect.SILENT,
     references=(f"{ENGINE}, DeepSpeedEngine._forward_prologue",),
     watches=("fp16.auto_cast",),
@@ -123,7 +120,6 @@ def auto_cast_without_fp16(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS331",
-    "no-half-precision",
     effect=Effect.MEMORY,
     pedantic=True,
     references=("https://www.deepspeed.ai/docs/config-json/#bfloat16-training-options",),
@@ -169,7 +165,6 @@ _BF16_MODEL: dict[str, object] = {"model_type": "llama", "hidden_size": 4096, "t
 
 @rule(
     "DS334",
-    "half-precision-forgotten",
     effect=Effect.MEMORY,
     references=(f"{ENGINE}, DeepSpeedEngine._configure_distributed_model",),
     watches=("fact:model",),
@@ -206,7 +201,6 @@ def _enable_bf16(config: Config) -> FixPlan | None:
 
 @rule(
     "DS332",
-    "amp-with-zero",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     untried="the newest release removed the section and rejects it while parsing",

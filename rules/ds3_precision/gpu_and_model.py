@@ -21,7 +21,6 @@ FP16_CAPABILITY = (7, 0)
 
 @rule(
     "DS323",
-    "bf16-on-older-gpu",
     effect=Effect.SLOW,
     needs=("gpu",),
     references=("deepspeed/accelerator/cuda_accelerator.py, CUDA_Accelerator.is_bf16_supported",),
@@ -71,7 +70,6 @@ def _use_fp16(config: Config, key: str, section: str) -> FixPlan | None:
 
 @rule(
     "DS324",
-    "fp16-on-older-gpu",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     needs=("gpu",),
@@ -121,7 +119,6 @@ def _model(family: str, dtype: str) -> Any:
 
 @rule(
     "DS325",
-    "fp16-for-bf16-model",
     effect=Effect.ADVICE,
     needs=("model",),
     references=("https://github.com/huggingface/transformers/issues/14531", "https://github.com/deepspeedai/DeepSpeed/issues/643"),

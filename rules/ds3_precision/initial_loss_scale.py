@@ -32,7 +32,7 @@ def beyond(config: Config) -> int:
     return BEYOND_UNDER_ZERO if config.value(STAGE) >= 1 else BEYOND_ALONE
 
 
-@rule("DS302", "initial-scale-power-too-high", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER, "fp16"))
+@rule("DS302", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER, "fp16"))
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 32}}', at=POWER)
 @bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', at=POWER, deepspeed="0.17.0")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}')
@@ -88,7 +88,6 @@ def skipped_steps(power: int, hysteresis: int) -> int:
 
 @rule(
     "DS306",
-    "loss-scale-beyond-float",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     references=("deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler",),
@@ -126,7 +125,6 @@ def loss_scale_beyond_float(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS309",
-    "min-loss-scale-above-start",
     effect=Effect.SILENT,
     references=(DYNAMIC_SCALER, FP16_DOCS),
     watches=("fp16.min_loss_scale",),
@@ -158,7 +156,7 @@ def min_loss_scale_above_start(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS311", "initial-scale-power-too-low", effect=Effect.SILENT, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER,))
+@rule("DS311", effect=Effect.SILENT, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER,))
 @bad(trained('"fp16": {"enabled": true, "initial_scale_power": -5}'), at=POWER)
 @good(trained('"fp16": {"enabled": true, "initial_scale_power": 8}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 0}'))

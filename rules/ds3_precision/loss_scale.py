@@ -27,7 +27,6 @@ SHORT_WINDOW = 50
 
 @rule(
     "DS304",
-    "dynamic-loss-scale-bounds",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=("deepspeed/runtime/precision_config.py, DeepSpeedFP16Config",),
@@ -80,7 +79,7 @@ def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS307", "hysteresis-below-1", effect=Effect.SILENT, references=(DYNAMIC_SCALER, FP16_DOCS), watches=("fp16.hysteresis",))
+@rule("DS307", effect=Effect.SILENT, references=(DYNAMIC_SCALER, FP16_DOCS), watches=("fp16.hysteresis",))
 @bad(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 0}'), at="fp16.hysteresis")
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1}'))
 @good(trained('"zero_optimization": {"stage": 0}, "fp16": {"enabled": true, "hysteresis": 0}'))
@@ -104,7 +103,7 @@ def hysteresis_below_1(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS308", "hysteresis-too-high", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=("fp16.hysteresis",))
+@rule("DS308", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=("fp16.hysteresis",))
 @bad(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1000}'), at="fp16.hysteresis")
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 4}'))
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": false, "hysteresis": 1000}'))
@@ -130,7 +129,6 @@ def hysteresis_too_high(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS310",
-    "static-loss-scale",
     effect=Effect.ADVICE,
     references=("deepspeed/runtime/fp16/loss_scaler.py, LossScaler", FP16_DOCS),
     watches=("fp16.loss_scale",),
@@ -169,7 +167,6 @@ def static_loss_scale(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS312",
-    "loss-scale-window-too-short",
     effect=Effect.SLOW,
     references=(DYNAMIC_SCALER, FP16_DOCS),
     watches=("fp16.loss_scale_window",),
@@ -203,7 +200,6 @@ DYNAMIC_SETTINGS = ("initial_scale_power", "loss_scale_window", "hysteresis", "c
 
 @rule(
     "DS313",
-    "dynamic-settings-of-static-scale",
     effect=Effect.ADVICE,
     references=("deepspeed/runtime/fp16/loss_scaler.py, CreateLossScaler", FP16_DOCS),
     watches=("fp16.loss_scale",),

@@ -26,7 +26,6 @@ OFFLOAD_TO_CPU = '"zero_optimization": {"stage": 2, "offload_optimizer": {"devic
 
 @rule(
     "DS303",
-    "master-weights-without-zero",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     references=(CHECKED_WHILE_PARSING,),
@@ -84,7 +83,6 @@ def _without_stage(config: Config, key: str, stage: int, *, only_stage_2: bool) 
 
 @rule(
     "DS326",
-    "master-weights-without-cpu-adam",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(CHECKED_BY_OPTIMIZER,),
@@ -148,7 +146,6 @@ def _fp32_master_weights(config: Config, key: str, *, with_states: bool) -> FixP
 
 @rule(
     "DS327",
-    "two-master-weights",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(CHECKED_BY_OPTIMIZER,),

@@ -34,7 +34,6 @@ def _half_dtype(config: Config) -> str:
 
 @rule(
     "DS319",
-    "autocast-with-quantized-weights",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(f"{SOURCE}, _validate_auto_cast_settings",),
@@ -65,7 +64,6 @@ def autocast_with_quantized_weights(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS320",
-    "autocast-module-without-path",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     references=(f"{SOURCE}, init_autocast_params",),
@@ -100,7 +98,7 @@ def autocast_module_without_path(config: Config) -> Iterator[Finding]:
             )
 
 
-@rule("DS321", "autocast-to-fp32", effect=Effect.IGNORED, references=(f"{SOURCE}, autocast_if_enabled",), watches=(DTYPE,))
+@rule("DS321", effect=Effect.IGNORED, references=(f"{SOURCE}, autocast_if_enabled",), watches=(DTYPE,))
 @bad(trained('"torch_autocast": {"enabled": true, "dtype": "fp32"}'), at=DTYPE)
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}'))
 @good(trained('"torch_autocast": {"enabled": false, "dtype": "fp32"}'))
@@ -123,7 +121,6 @@ def autocast_to_fp32(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS322",
-    "autocast-with-fp16",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     references=(f"{ENGINE}, DeepSpeedEngine._take_model_step",),
@@ -152,7 +149,6 @@ def autocast_with_fp16(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS333",
-    "autocast-without-dtype",
     effect=Effect.SILENT,
     references=("deepspeed/runtime/config.py, get_torch_autocast_dtype", "https://pytorch.org/docs/stable/amp.html"),
     watches=(ENABLED,),

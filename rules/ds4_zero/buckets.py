@@ -27,7 +27,6 @@ SMALLER_BUCKET = 100_000_000
 
 @rule(
     "DS429",
-    "odd-allgather-bucket",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.allgather_bucket_size",),
@@ -56,7 +55,6 @@ def odd_allgather_bucket(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS443",
-    "reduce-bucket-of-zero",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     watches=("zero_optimization.reduce_bucket_size",),
@@ -86,7 +84,6 @@ def reduce_bucket_of_zero(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS430",
-    "tiny-reduce-bucket",
     effect=Effect.SLOW,
     watches=("zero_optimization.reduce_bucket_size",),
     references=(f"{STAGE_1_AND_2}.reduce_independent_p_g_buckets_and_remove_grads",),
@@ -115,7 +112,6 @@ def tiny_reduce_bucket(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS431",
-    "large-buckets",
     effect=Effect.MEMORY,
     watches=("zero_optimization.stage",),
     needs=("gpu_memory",),

@@ -18,7 +18,6 @@ OVERLAP = f"{ZERO}.overlap_comm"
 
 @rule(
     "DS418",
-    "unmanaged-accumulation-with-overlap",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("managed_gradient_accumulation",),
@@ -58,7 +57,6 @@ def unmanaged_accumulation_with_overlap(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS419",
-    "communication-type-of-sequence-parallelism",
     effect=Effect.IGNORED,
     watches=("communication_data_type",),
     needs=("sequence_parallel",),
@@ -89,7 +87,6 @@ def communication_type_of_sequence_parallelism(config: Config) -> Iterator[Findi
 
 @rule(
     "DS420",
-    "overlap-comm-with-pipeline",
     effect=Effect.IGNORED,
     watches=("zero_optimization.overlap_comm",),
     needs=("pipeline_parallel",),
@@ -117,7 +114,6 @@ def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS427",
-    "overlap-comm-and-nan",
     effect=Effect.ADVICE,
     watches=("zero_optimization.overlap_comm",),
     pedantic=True,
@@ -147,7 +143,6 @@ def overlap_comm_and_nan(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS428",
-    "multi-rank-bucket-allreduce",
     effect=Effect.SILENT,
     watches=("zero_optimization.stage",),
     pedantic=True,

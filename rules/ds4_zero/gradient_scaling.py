@@ -24,7 +24,6 @@ def _sums(config: Config) -> bool:
 
 @rule(
     "DS401",
-    "summed-gradients-unsupported",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=("gradient_allreduce_op",),
@@ -66,7 +65,6 @@ def summed_gradients_unsupported(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS416",
-    "scaled-gradients-with-reduce-scatter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("gradient_predivide_factor", "prescale_gradients"),
@@ -109,7 +107,6 @@ def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS417",
-    "predivide-factor-not-read",
     effect=Effect.IGNORED,
     watches=("gradient_predivide_factor", "prescale_gradients"),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine.allreduce_bucket",),

@@ -18,7 +18,6 @@ STAGE_1_AND_2 = "deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer
 
 @rule(
     "DS408",
-    "grad-norm-switched-off",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.compute_grad_norm",),
@@ -92,7 +91,6 @@ def _conflict_without_grad_norm(config: Config) -> tuple[str, str] | None:
 
 @rule(
     "DS411",
-    "contiguous-gradients-forced",
     effect=Effect.ADVICE,
     watches=("zero_optimization.contiguous_gradients",),
     references=(STAGE_1_AND_2,),
@@ -123,7 +121,6 @@ def contiguous_gradients_forced(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS412",
-    "unused-parameters-not-looked-for",
     effect=Effect.IGNORED,
     watches=("zero_optimization.ignore_unused_parameters",),
     references=(f"{STAGE_1_AND_2}.complete_grad_norm_calculation_for_cpu_offload",),

@@ -40,7 +40,6 @@ _PIPELINE = (
 
 @rule(
     "DS410",
-    "pipeline-with-zero-2",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("setup", "fact:pipeline_parallel"),
@@ -88,7 +87,6 @@ def _expert_model(family: str) -> Any:
 
 @rule(
     "DS414",
-    "experts-without-leaf-modules",
     effect=Effect.ADVICE,
     watches=("zero_optimization.stage",),
     needs=("model",),
@@ -151,7 +149,6 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS442",
-    "quantized-model-at-stage-3",
     effect=Effect.MEMORY,
     watches=("zero_optimization.stage",),
     needs=("model",),

@@ -16,7 +16,6 @@ from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO
 
 @rule(
     "DS402",
-    "zero-without-stage",
     effect=Effect.SILENT,
     watches=("zero_optimization",),
     references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig",),
@@ -59,7 +58,6 @@ def _write_stage_3(config: Config) -> FixPlan | None:
 
 @rule(
     "DS439",
-    "stage-is-a-boolean",
     effect=Effect.SILENT,
     watches=("zero_optimization.stage",),
     references=("deepspeed/runtime/zero/config.py, ZeroStageEnum",),
@@ -86,7 +84,6 @@ def stage_is_a_boolean(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS441",
-    "zero-is-a-boolean",
     effect=Effect.SILENT,
     watches=("zero_optimization",),
     references=("deepspeed/runtime/zero/config.py, read_zero_config_deprecated",),
@@ -123,7 +120,6 @@ def zero_is_a_boolean(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS409",
-    "zero-on-one-gpu",
     effect=Effect.SLOW,
     watches=("zero_optimization.stage",),
     needs=("world_size",),

@@ -37,7 +37,6 @@ DEFAULT_REUSE_DISTANCE = 1_000_000_000
 
 @rule(
     "DS413",
-    "no-prefetch",
     effect=Effect.SLOW,
     watches=("zero_optimization.stage3_prefetch_bucket_size",),
     pedantic=True,
@@ -64,7 +63,6 @@ def no_prefetch(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS432",
-    "prefetch-above-live-parameters",
     effect=Effect.ADVICE,
     watches=("zero_optimization.stage3_prefetch_bucket_size",),
     references=(f"{COORDINATOR}.fetch_sub_module",),
@@ -111,7 +109,6 @@ def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS433",
-    "prefetch-of-sequential-allgather",
     effect=Effect.ADVICE,
     watches=("zero_optimization.stage3_allgather_sequential",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
@@ -144,7 +141,6 @@ def prefetch_of_sequential_allgather(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS437",
-    "live-parameters-free-nothing",
     effect=Effect.ADVICE,
     watches=("zero_optimization.stage3_max_live_parameters",),
     pedantic=True,
@@ -179,7 +175,6 @@ def _model_config(hidden: int) -> Any:
 
 @rule(
     "DS434",
-    "persistence-defeats-stage-3",
     effect=Effect.MEMORY,
     watches=("zero_optimization.stage3_param_persistence_threshold", "fact:model"),
     references=("deepspeed/runtime/zero/parameter_offload.py, DeepSpeedZeRoOffload.mark_persistent_parameters",),
@@ -225,7 +220,6 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS435",
-    "sub-group-unbounded",
     effect=Effect.ADVICE,
     watches=("zero_optimization.sub_group_size",),
     references=(SUB_GROUPS, "https://github.com/deepspeedai/DeepSpeed/issues/1145"),
@@ -254,7 +248,6 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS436",
-    "tiny-sub-group",
     effect=Effect.SLOW,
     watches=("zero_optimization.sub_group_size",),
     references=(SUB_GROUPS,),

@@ -34,7 +34,6 @@ def _related_unread(keys: list[str]) -> tuple[tuple[str, str], ...]:
 
 @rule(
     "DS403",
-    "stage-3-keys-below-stage-3",
     effect=Effect.ADVICE,
     watches=STAGE_3_KEYS,
     references=(f"{ENGINE}._configure_zero_optimizer",),
@@ -76,7 +75,6 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS405",
-    "stage-2-keys-at-stage-3",
     effect=Effect.ADVICE,
     watches=tuple(BELOW_STAGE_3_KEYS),
     references=(f"{ENGINE}._configure_zero_optimizer",),
@@ -114,7 +112,6 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS406",
-    "zero-settings-at-stage-0",
     effect=Effect.ADVICE,
     watches=("zero_optimization.stage",),
     references=(f"{ENGINE}.zero_optimization",),
@@ -150,7 +147,6 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS407",
-    "legacy-stage-1",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.legacy_stage1",),
@@ -178,7 +174,6 @@ def legacy_stage_1(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS438",
-    "pipeline-loading-below-stage-3",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     watches=("zero_optimization.pipeline_loading_checkpoint",),
@@ -207,7 +202,6 @@ def pipeline_loading_below_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS440",
-    "allgather-partitions-not-read",
     effect=Effect.ADVICE,
     watches=("zero_optimization.allgather_partitions",),
     references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig.allgather_partitions",),

@@ -27,7 +27,6 @@ def _secondary_size_of_a_node(config: Config) -> FixPlan | None:
 
 @rule(
     "DS404",
-    "hpz-not-a-divisor",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.zero_hpz_partition_size",),
@@ -69,7 +68,6 @@ def hpz_not_a_divisor(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS415",
-    "mics-not-a-divisor",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.mics_shard_size",),
@@ -113,7 +111,6 @@ def mics_not_a_divisor(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS421",
-    "hpz-larger-than-world",
     effect=Effect.IGNORED,
     watches=("zero_optimization.zero_hpz_partition_size",),
     needs=("world_size",),
@@ -151,7 +148,6 @@ def hpz_larger_than_world(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS422",
-    "hpz-on-one-node",
     effect=Effect.MEMORY,
     watches=("zero_optimization.zero_hpz_partition_size",),
     needs=("nodes",),
@@ -181,7 +177,6 @@ def hpz_on_one_node(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS423",
-    "hpz-across-nodes",
     effect=Effect.SLOW,
     watches=("zero_optimization.zero_hpz_partition_size",),
     needs=("world_size", "nodes"),
@@ -219,7 +214,6 @@ def hpz_across_nodes(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS426",
-    "hpz-with-offload",
     effect=Effect.ADVICE,
     watches=("zero_optimization.zero_hpz_partition_size",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/6926", "https://github.com/deepspeedai/DeepSpeed/issues/5059"),
@@ -253,7 +247,6 @@ def hpz_with_offload(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS424",
-    "quantized-gradients-without-reduce-scatter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.zero_quantized_gradients",),
@@ -285,7 +278,6 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
 
 @rule(
     "DS425",
-    "quantized-gradients-on-one-node",
     effect=Effect.ADVICE,
     watches=("zero_optimization.zero_quantized_gradients",),
     needs=("nodes",),

@@ -15,7 +15,6 @@ from dslint.rules.helpers.zero import STAGE, related_stage
 
 @rule(
     "DS512",
-    "aio-without-nvme",
     effect=Effect.ADVICE,
     watches=("aio",),
     references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", OFFLOAD_DOCS),
@@ -51,7 +50,6 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS513",
-    "aio-not-positive",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("aio.intra_op_parallelism",),
@@ -89,7 +87,6 @@ def aio_not_positive(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS514",
-    "aio-makes-no-progress",
     effect=Effect.SILENT,
     watches=("aio.block_size", "aio.queue_depth"),
     references=("deepspeed/ops/csrc/aio/common/deepspeed_aio_common.cpp, do_aio_operation_sequential",),

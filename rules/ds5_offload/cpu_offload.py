@@ -48,7 +48,6 @@ LLAMA_7B = {
 
 @rule(
     "DS523",
-    "host-memory-too-small",
     effect=Effect.MEMORY,
     watches=("zero_optimization.offload_optimizer",),
     needs=("model", "host_memory", "world_size"),
@@ -144,7 +143,6 @@ def _trains_adapters(config: Config) -> bool:
 
 @rule(
     "DS524",
-    "param-offload-without-optimizer-offload",
     effect=Effect.SLOW,
     watches=("zero_optimization.offload_param",),
     references=(OFFLOAD_DOCS, "https://github.com/deepspeedai/DeepSpeed/issues/3901"),
@@ -175,7 +173,6 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
 
 @rule(
     "DS525",
-    "client-optimizer-with-offload",
     effect=Effect.ADVICE,
     watches=("zero_optimization.offload_optimizer",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_optimizer", TUTORIAL),
@@ -286,7 +283,6 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS526",
-    "unforced-cpu-optimizer",
     effect=Effect.SLOW,
     watches=("zero_force_ds_cpu_optimizer",),
     references=("https://github.com/deepspeedai/DeepSpeed/pull/2971", "https://github.com/deepspeedai/DeepSpeed/issues/6695"),
@@ -329,7 +325,6 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS527",
-    "offload-not-pinned",
     effect=Effect.SLOW,
     watches=("zero_optimization.offload_optimizer", "zero_optimization.offload_param"),
     pedantic=True,
@@ -365,7 +360,6 @@ def offload_not_pinned(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS528",
-    "offload-step-dominates",
     effect=Effect.SLOW,
     watches=("zero_optimization.offload_optimizer",),
     pedantic=True,

@@ -21,7 +21,6 @@ MEMORY_DIRECTORY = "/dev/shm/"  # noqa: S108 - compared, never opened
 
 @rule(
     "DS505",
-    "nvme-without-path",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"),
@@ -58,7 +57,6 @@ def nvme_without_path(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS506",
-    "nvme-path-not-on-disk",
     effect=Effect.MEMORY,
     watches=("zero_optimization.offload_optimizer.nvme_path", "zero_optimization.offload_param.nvme_path"),
     references=(TENSOR_SWAPPING,),
@@ -128,7 +126,6 @@ NVME_SETTINGS: dict[str, dict[str, Any]] = {
 
 @rule(
     "DS511",
-    "nvme-settings-without-nvme",
     effect=Effect.ADVICE,
     watches=tuple(f"{section}.{name}" for section, settings in NVME_SETTINGS.items() for name in settings),
     references=(OFFLOAD_DOCS, "deepspeed/runtime/zero/offload_config.py"),

@@ -25,7 +25,6 @@ def _name(section: str) -> str:
 
 @rule(
     "DS501",
-    "offload-param-below-stage-3",
     effect=Effect.IGNORED,
     watches=("zero_optimization.offload_param",),
     references=(OFFLOAD_DOCS, f"{ENGINE}._configure_zero_optimizer"),
@@ -64,7 +63,6 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS503",
-    "nvme-offload-below-stage-3",
     effect=Effect.SILENT,
     watches=("zero_optimization.offload_optimizer.device",),
     references=(f"{ENGINE}._configure_zero_optimizer",),
@@ -98,7 +96,6 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS504",
-    "offload-optimizer-without-zero",
     effect=Effect.IGNORED,
     watches=("zero_optimization.offload_optimizer",),
     references=(f"{ENGINE}.zero_use_cpu_optimizer", "deepspeed/ops/adam/cpu_adam.py, DeepSpeedCPUAdam.step"),
@@ -141,7 +138,6 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS529",
-    "offload-without-device",
     effect=Effect.SILENT,
     watches=("zero_optimization.offload_optimizer", "zero_optimization.offload_param"),
     references=("deepspeed/runtime/zero/offload_config.py",),
@@ -177,7 +173,6 @@ def offload_without_device(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS530",
-    "automatic-offload-device",
     effect=Effect.SILENT,
     watches=("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__",),

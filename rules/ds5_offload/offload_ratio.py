@@ -18,7 +18,6 @@ RATIO = f"{OFFLOAD_OPTIMIZER}.ratio"
 
 @rule(
     "DS502",
-    "offload-ratio-below-stage-3",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=("zero_optimization.offload_optimizer.ratio",),
@@ -54,7 +53,6 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS531",
-    "offload-ratio-with-nvme",
     effect=Effect.IGNORED,
     watches=("zero_optimization.offload_optimizer.ratio",),
     references=("deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3._create_fp32_partitions",),
@@ -86,7 +84,6 @@ def offload_ratio_with_nvme(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS520",
-    "offload-ratio-without-cpu-adam",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.offload_optimizer.ratio",),

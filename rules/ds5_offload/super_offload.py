@@ -20,7 +20,6 @@ DEVICE = f"{OFFLOAD_OPTIMIZER}.device"
 
 @rule(
     "DS521",
-    "offload-setting-not-read",
     effect=Effect.IGNORED,
     watches=(
         "zero_optimization.offload_optimizer.super_offload",
@@ -84,7 +83,6 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS522",
-    "super-offload-cannot-start",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.offload_optimizer.super_offload",),

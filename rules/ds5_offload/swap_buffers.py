@@ -25,7 +25,6 @@ LARGE_SHARE = 0.5
 
 @rule(
     "DS507",
-    "no-swap-buffers",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(
@@ -70,7 +69,6 @@ def no_swap_buffers(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS508",
-    "few-swap-buffers",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     watches=("zero_optimization.offload_optimizer.buffer_count",),
@@ -110,7 +108,6 @@ def _model_config(vocabulary: int, hidden: int) -> Any:
 
 @rule(
     "DS509",
-    "swap-buffer-too-small",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.offload_param.device",),
@@ -163,7 +160,6 @@ def swap_buffer_too_small(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS510",
-    "pinned-swap-buffers",
     effect=Effect.MEMORY,
     watches=("zero_optimization.offload_param.device",),
     needs=("host_memory",),

@@ -26,7 +26,6 @@ def has_zenflow(config: Config) -> bool:
 
 @rule(
     "DS515",
-    "zenflow-without-offload",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.zenflow",),
@@ -72,7 +71,6 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS516",
-    "zenflow-intervals",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.zenflow",),
@@ -131,7 +129,6 @@ def zenflow_intervals(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS517",
-    "zenflow-offload-without-overlap",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.zenflow.offload",),
@@ -162,7 +159,7 @@ def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS518", "zenflow-sets-accumulation", effect=Effect.SILENT, watches=("zero_optimization.zenflow",), references=(CONFIGURE,))
+@rule("DS518", effect=Effect.SILENT, watches=("zero_optimization.zenflow",), references=(CONFIGURE,))
 @bad(
     trained(
         f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
@@ -216,7 +213,6 @@ CPU_ADAM_PARAMS = {"bias_correction": True, "adam_w_mode": True, "fp32_optimizer
 
 @rule(
     "DS519",
-    "zenflow-optimizer",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("zero_optimization.zenflow",),

@@ -28,7 +28,6 @@ def _takes_all(config: Config, built: str, except_for: str) -> bool:
 
 @rule(
     "DS607",
-    "adam-is-adamw",
     effect=Effect.ADVICE,
     watches=("optimizer.params.weight_decay",),
     references=(OPTIMIZER_SOURCE,),
@@ -61,7 +60,6 @@ def adam_is_adamw(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS620",
-    "amsgrad-not-supported",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.params.amsgrad",),
@@ -92,7 +90,7 @@ def amsgrad_not_supported(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS622", "adam-w-mode-of-adamw", effect=Effect.IGNORED, watches=("optimizer.params.adam_w_mode",), references=(OPTIMIZER_SOURCE,))
+@rule("DS622", effect=Effect.IGNORED, watches=("optimizer.params.adam_w_mode",), references=(OPTIMIZER_SOURCE,))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": false}}}}}}', at="optimizer.params.adam_w_mode")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "adam_w_mode": false}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": true}}}}}}')
@@ -117,7 +115,6 @@ def adam_w_mode_of_adamw(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS623",
-    "torch-adam-with-offload",
     effect=Effect.SLOW,
     watches=("optimizer.params.torch_adam",),
     references=(ADAM_SOURCE,),
@@ -154,7 +151,6 @@ def torch_adam_with_offload(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS624",
-    "fp32-optimizer-states-not-read",
     effect=Effect.IGNORED,
     watches=("optimizer.params.fp32_optimizer_states",),
     references=(ADAM_SOURCE,),
@@ -203,7 +199,6 @@ def fp32_optimizer_states_not_read(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS625",
-    "legacy-fusion-not-read",
     effect=Effect.ADVICE,
     watches=("optimizer.legacy_fusion",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_fp16_optimizer",),
@@ -237,7 +232,6 @@ def legacy_fusion_not_read(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS650",
-    "cpu-adam-of-0-14-2",
     effect=Effect.ADVICE,
     watches=("zero_optimization.offload_optimizer",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/5469",),

@@ -24,7 +24,6 @@ UNCHECKED_BETAS = (*UNCHECKED, "MuonWithAuxAdam")
 
 @rule(
     "DS628",
-    "betas-out-of-range",
     effect=Effect.SILENT,
     watches=("optimizer.params.betas",),
     references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS),
@@ -73,7 +72,6 @@ def betas_out_of_range(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS629",
-    "epsilon-not-positive",
     effect=Effect.SILENT,
     watches=("optimizer.params.eps",),
     references=("deepspeed/ops/adam/fused_adam.py",),
@@ -102,7 +100,6 @@ def epsilon_not_positive(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS630",
-    "weight-decay-out-of-range",
     effect=Effect.SILENT,
     watches=("optimizer.params.weight_decay",),
     references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS),
@@ -142,7 +139,6 @@ def weight_decay_out_of_range(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS651",
-    "nesterov-without-momentum",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.params.nesterov",),
@@ -177,7 +173,6 @@ def nesterov_without_momentum(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS652",
-    "rprop-factors",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.params.etas",),
@@ -211,7 +206,6 @@ DOCUMENTATION_VALUES = {"betas": [0.8, 0.999], "weight_decay": 3e-7}
 
 @rule(
     "DS631",
-    "values-of-the-documentation",
     effect=Effect.ADVICE,
     watches=("optimizer.params.betas",),
     references=(OPTIMIZERS_DOCS,),
@@ -241,7 +235,6 @@ def values_of_the_documentation(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS649",
-    "momentum-never-decays",
     effect=Effect.SILENT,
     watches=("optimizer.params.momentum",),
     references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html",),

@@ -17,7 +17,6 @@ from dslint.source.change import Move
 
 @rule(
     "DS601",
-    "max-grad-norm-in-optimizer",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.params.max_grad_norm",),
@@ -76,7 +75,6 @@ def _as_gradient_clipping(config: Config, key: str) -> FixPlan | None:
 
 @rule(
     "DS608",
-    "negative-gradient-clipping",
     effect=Effect.SILENT,
     watches=("gradient_clipping",),
     references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
@@ -102,7 +100,6 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS632",
-    "no-gradient-clipping",
     effect=Effect.IGNORED,
     needs=("integration",),
     watches=("!gradient_clipping",),

@@ -16,7 +16,6 @@ from dslint.rules.helpers.zero import STAGE
 
 @rule(
     "DS615",
-    "lamb-with-static-loss-scale",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("fp16.loss_scale",),
@@ -49,7 +48,6 @@ def lamb_with_static_loss_scale(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS648",
-    "lamb-on-flat-pieces",
     effect=Effect.SILENT,
     watches=("zero_allow_untested_optimizer",),
     references=("deepspeed/ops/lamb/fused_lamb.py", "deepspeed/runtime/zero/stage_1_and_2.py"),

@@ -32,7 +32,7 @@ def _schedule_has_own_lr(config: Config) -> bool:
     return bool(name != "WarmupCosineLR")
 
 
-@rule("DS605", "optimizer-without-lr", effect=Effect.SILENT, watches=("optimizer.type",), references=(OPTIMIZERS_DOCS,))
+@rule("DS605", effect=Effect.SILENT, watches=("optimizer.type",), references=(OPTIMIZERS_DOCS,))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "lr": 3e-5}}}}', at="optimizer.type")
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}', at="optimizer.type")
 @bad(
@@ -80,7 +80,6 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS606",
-    "scheduler-lr-not-the-optimizers",
     effect=Effect.SILENT,
     watches=("scheduler.type",),
     references=(SCHEDULERS_DOCS, SCHEDULES_SOURCE),
@@ -147,7 +146,6 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS626",
-    "learning-rate-not-positive",
     effect=Effect.SILENT,
     watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
     references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS),
@@ -197,7 +195,6 @@ def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS627",
-    "learning-rate-too-high",
     effect=Effect.ADVICE,
     watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
     references=(OPTIMIZERS_DOCS,),

@@ -20,7 +20,6 @@ from dslint.source.tree import Mapping
 
 @rule(
     "DS613",
-    "muon-with-reduce-scatter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.type",),
@@ -69,7 +68,6 @@ def muon_with_reduce_scatter(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS614",
-    "muon-parameter-not-read",
     effect=Effect.IGNORED,
     watches=("optimizer.params",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._muon_param_groups",),

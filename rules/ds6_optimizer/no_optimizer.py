@@ -22,7 +22,6 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
 
 @rule(
     "DS654",
-    "no-optimizer",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("!optimizer",),

@@ -16,7 +16,6 @@ from dslint.source.tree import Mapping
 
 @rule(
     "DS616",
-    "one-bit-optimizer-with-zero",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.type",),
@@ -54,7 +53,6 @@ def one_bit_optimizer_with_zero(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS617",
-    "one-bit-optimizer-not-effective",
     effect=Effect.ADVICE,
     watches=("optimizer.type",),
     references=(OPTIMIZER_SOURCE, "https://www.deepspeed.ai/tutorials/onebit-adam/"),

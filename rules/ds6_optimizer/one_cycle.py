@@ -15,7 +15,7 @@ from dslint.schemas.typed import find_type
 from dslint.source.change import Set
 
 
-@rule("DS641", "one-cycle-starts-high", effect=Effect.SILENT, watches=("scheduler.params.cycle_min_lr",), references=(SCHEDULES_SOURCE,))
+@rule("DS641", effect=Effect.SILENT, watches=("scheduler.params.cycle_min_lr",), references=(SCHEDULES_SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-3, "cycle_max_lr": 1e-5}}}}}}',
     at="scheduler.params.cycle_min_lr",
@@ -45,7 +45,6 @@ def one_cycle_starts_high(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS642",
-    "one-cycle-without-decay",
     effect=Effect.IGNORED,
     watches=("scheduler.params.decay_lr_rate", "scheduler.params.decay_mom_rate", "scheduler.params.decay_step_size"),
     references=(SCHEDULES_SOURCE,),
@@ -94,7 +93,6 @@ def one_cycle_without_decay(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS643",
-    "momentum-not-cycled",
     effect=Effect.IGNORED,
     watches=(
         "scheduler.params.cycle_momentum",

@@ -13,7 +13,6 @@ from dslint.rules.helpers.schedule import PARAMS, SCHEDULES_SOURCE, schedule_par
 
 @rule(
     "DS644",
-    "range-test-as-schedule",
     effect=Effect.ADVICE,
     watches=("scheduler.type",),
     references=(SCHEDULES_SOURCE, "https://www.deepspeed.ai/tutorials/lrrt/"),
@@ -42,7 +41,6 @@ def range_test_as_schedule(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS645",
-    "range-test-constant",
     effect=Effect.SILENT,
     watches=("scheduler.params.lr_range_test_min_lr", "scheduler.params.lr_range_test_step_rate"),
     references=(SCHEDULES_SOURCE,),

@@ -23,7 +23,6 @@ from dslint.source.tree import Mapping, Scalar, Span
 
 @rule(
     "DS633",
-    "torch-schedule-on-wrapped-optimizer",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("scheduler.type",),
@@ -68,7 +67,6 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS653",
-    "momentum-cycle-without-momentum",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("scheduler.type",),
@@ -106,7 +104,6 @@ def momentum_cycle_without_momentum(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS634",
-    "scheduler-without-params",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("scheduler.type",),
@@ -159,9 +156,7 @@ def _with_params(config: Config) -> FixPlan | None:
     return safe("move the settings into params", Replace(Span(start, end), f'"params": {{{config.document.text[start:end]}}}'))
 
 
-@rule(
-    "DS639", "cosine-that-does-not-fall", effect=Effect.SILENT, watches=("scheduler.params.cos_min_ratio",), references=(SCHEDULES_SOURCE,)
-)
+@rule("DS639", effect=Effect.SILENT, watches=("scheduler.params.cos_min_ratio",), references=(SCHEDULES_SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"cos_min_ratio": 1.5, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}',
     at="scheduler.params.cos_min_ratio",
@@ -191,7 +186,6 @@ def cosine_that_does_not_fall(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS640",
-    "schedule-starts-late",
     effect=Effect.ADVICE,
     watches=("scheduler.params.last_batch_iteration",),
     references=(SCHEDULES_SOURCE,),

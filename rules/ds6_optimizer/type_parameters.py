@@ -27,7 +27,6 @@ OTHER_NAMES = {"learning_rate": "lr", "epsilon": "eps", "wd": "weight_decay", "b
 
 @rule(
     "DS609",
-    "unknown-parameter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.params", "scheduler.params"),
@@ -118,7 +117,6 @@ def _named_otherwise(config: Config, section: str, name: str, meant: str) -> Fin
 
 @rule(
     "DS610",
-    "missing-parameter",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.params", "scheduler.params"),
@@ -165,7 +163,6 @@ def _write_auto(config: Config, section: str, missing: list[str]) -> FixPlan | N
 
 @rule(
     "DS621",
-    "parameter-of-another-build",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.params",),

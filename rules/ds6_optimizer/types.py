@@ -107,7 +107,6 @@ def _why(name: str, entry: dict[str, Any]) -> str:
 
 @rule(
     "DS602",
-    "unknown-optimizer-type",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.type",),
@@ -133,7 +132,6 @@ def unknown_optimizer_type(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS603",
-    "unknown-scheduler-type",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("scheduler.type",),
@@ -159,7 +157,6 @@ def unknown_scheduler_type(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS604",
-    "section-without-type",
     effect=Effect.SILENT,
     watches=("optimizer", "scheduler"),
     references=("deepspeed/runtime/config.py, get_optimizer_name",),
@@ -206,7 +203,6 @@ def _rename_to_type(config: Config, section: str, node: Mapping) -> FixPlan | No
 
 @rule(
     "DS611",
-    "type-not-in-release",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.type", "scheduler.type"),
@@ -265,7 +261,6 @@ def _in_full_precision(config: Config) -> FixPlan | None:
 
 @rule(
     "DS612",
-    "untested-optimizer-with-zero",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("optimizer.type",),
@@ -316,7 +311,6 @@ def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS618",
-    "optimizer-cannot-step",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     watches=("optimizer.type",),
@@ -351,7 +345,7 @@ def optimizer_cannot_step(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS619", "optimizer-needs-mup", effect=Effect.ADVICE, watches=("optimizer.type",), references=(OPTIMIZER_SOURCE,))
+@rule("DS619", effect=Effect.ADVICE, watches=("optimizer.type",), references=(OPTIMIZER_SOURCE,))
 @bad(f'{{{MINIMAL}, "optimizer": {{"type": "MuAdamW", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 def optimizer_needs_mup(config: Config) -> Iterator[Finding]:

@@ -46,7 +46,6 @@ def _peak(config: Config) -> Any:
 
 @rule(
     "DS635",
-    "warmup-beyond-the-run",
     effect=Effect.SILENT,
     watches=("scheduler.params.total_num_steps",),
     references=(SCHEDULES_SOURCE, SCHEDULERS_DOCS),
@@ -87,7 +86,6 @@ def warmup_beyond_the_run(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS636",
-    "warmup-downwards",
     effect=Effect.SILENT,
     watches=("scheduler.params.warmup_min_lr", "scheduler.params.warmup_min_ratio"),
     references=(SCHEDULES_SOURCE,),
@@ -128,7 +126,7 @@ def warmup_downwards(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS637", "unknown-warmup-type", effect=Effect.SILENT, watches=("scheduler.params.warmup_type",), references=(SCHEDULES_SOURCE,))
+@rule("DS637", effect=Effect.SILENT, watches=("scheduler.params.warmup_type",), references=(SCHEDULES_SOURCE,))
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 10, "warmup_type": "cosine"}}}}}}',
     at="scheduler.params.warmup_type",
@@ -153,7 +151,7 @@ def unknown_warmup_type(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS638", "one-step-of-warmup", effect=Effect.ADVICE, watches=("scheduler.params.warmup_num_steps",), references=(SCHEDULES_SOURCE,))
+@rule("DS638", effect=Effect.ADVICE, watches=("scheduler.params.warmup_num_steps",), references=(SCHEDULES_SOURCE,))
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1}}}}}}', at="scheduler.params.warmup_num_steps")
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 2}}}}}}')
 def one_step_of_warmup(config: Config) -> Iterator[Finding]:
@@ -173,7 +171,7 @@ def one_step_of_warmup(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS646", "logarithmic-warmup", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SCHEDULES_SOURCE,), pedantic=True)
+@rule("DS646", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SCHEDULES_SOURCE,), pedantic=True)
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}', at="scheduler.params")
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000, "warmup_type": "linear"}}}}}}')
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000, "warmup_type": "log"}}}}}}')
@@ -198,7 +196,7 @@ def logarithmic_warmup(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS647", "constant-after-warmup", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SCHEDULES_SOURCE,), pedantic=True)
+@rule("DS647", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SCHEDULES_SOURCE,), pedantic=True)
 @bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}', at="scheduler.type")
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "total_num_steps": 9000}}}}}}')
 def constant_after_warmup(config: Config) -> Iterator[Finding]:

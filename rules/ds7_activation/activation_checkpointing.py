@@ -23,7 +23,6 @@ def _saves_memory(config: Config) -> bool:
 
 @rule(
     "DS701",
-    "activation-checkpointing-not-applied",
     effect=Effect.IGNORED,
     watches=(
         "activation_checkpointing.partition_activations",
@@ -75,7 +74,6 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS702",
-    "contiguous-memory-without-number-checkpoints",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("activation_checkpointing.contiguous_memory_optimization",),
@@ -130,7 +128,6 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
 
 @rule(
     "DS703",
-    "partition-activations-without-model-parallelism",
     effect=Effect.ADVICE,
     watches=("activation_checkpointing.partition_activations",),
     references=(DOCS, CONFIGURE_SOURCE),
@@ -168,7 +165,6 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
 
 @rule(
     "DS704",
-    "number-checkpoints-not-read",
     effect=Effect.ADVICE,
     watches=("activation_checkpointing.number_checkpoints",),
     references=(CONFIGURE_SOURCE,),
@@ -202,7 +198,6 @@ def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS705",
-    "checkpointing-measured",
     effect=Effect.SLOW,
     watches=("activation_checkpointing.profile", "activation_checkpointing.synchronize_checkpoint_boundary"),
     references=(CONFIGURE_SOURCE,),

@@ -67,7 +67,7 @@ def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB" if size < 10 * GIB else f"{size / GIB:,.0f} GiB"
 
 
-@rule("DS706", "does-not-fit", effect=Effect.MEMORY, needs=NEEDS, watches=("fact:model",), references=(ZERO_DOCS,))
+@rule("DS706", effect=Effect.MEMORY, needs=NEEDS, watches=("fact:model",), references=(ZERO_DOCS,))
 @bad(
     '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 1}}',
     at="zero_optimization.stage",
@@ -148,7 +148,6 @@ def _advice(result: Estimate) -> str:
 
 @rule(
     "DS707",
-    "more-zero-than-needed",
     effect=Effect.SLOW,
     needs=NEEDS,
     watches=("zero_optimization.stage", "zero_optimization.offload_param", "zero_optimization.offload_optimizer"),

@@ -20,7 +20,6 @@ EXIT = "deepspeed/runtime/engine.py, DeepSpeedEngine._autotuning_exit"
 
 @rule(
     "DS850",
-    "autotuning-ends-the-run",
     effect=Effect.SILENT,
     watches=(ENABLED,),
     references=(EXIT, "https://www.deepspeed.ai/tutorials/autotuning/"),
@@ -58,7 +57,6 @@ def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS851",
-    "profile-before-autotuning-ends",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     watches=(ENABLED,),

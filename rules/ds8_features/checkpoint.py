@@ -26,7 +26,6 @@ PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
 
 @rule(
     "DS819",
-    "weights-not-gathered",
     effect=Effect.SILENT,
     watches=(STAGE, TENSOR_PARALLEL),
     references=(
@@ -103,7 +102,6 @@ def _optimizes(config: Config) -> bool:
 
 @rule(
     "DS822",
-    "datastates-cannot-be-switched-off",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("datastates_ckpt",),
@@ -141,7 +139,6 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS823",
-    "fast-writer-outside-the-launcher",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(WRITER,),
@@ -181,7 +178,6 @@ def _has_no_ranks(config: Config) -> bool:
 
 @rule(
     "DS863",
-    "writer-without-data-parallel",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(WRITER,),
@@ -212,7 +208,6 @@ def writer_without_data_parallel(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS864",
-    "writer-buffer-not-a-size",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(BUFFER_SIZE,),
@@ -251,7 +246,6 @@ def writer_buffer_not_a_size(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS825",
-    "parallel-write-without-a-pipeline",
     effect=Effect.IGNORED,
     watches=(PARALLEL_WRITE,),
     references=("deepspeed/runtime/pipe/module.py, PipelineModule.save_state_dict",),
@@ -283,7 +277,6 @@ def parallel_write_without_a_pipeline(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS860",
-    "checkpoints-on-several-machines",
     effect=Effect.ADVICE,
     needs=("nodes",),
     watches=(STAGE,),

@@ -35,7 +35,6 @@ def _is_on(config: Config, key: str) -> bool:
 
 @rule(
     "DS846",
-    "deepcompile-without-zero",
     effect=Effect.IGNORED,
     watches=(DEEPCOMPILE,),
     references=(BACKEND, "https://www.deepspeed.ai/docs/config-json/"),
@@ -61,7 +60,6 @@ def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS847",
-    "compile-setting-without-deepcompile",
     effect=Effect.IGNORED,
     watches=tuple(f"{SECTION}.{name}" for name in PASSES),
     references=(ENGINE, BACKEND),
@@ -93,7 +91,6 @@ def compile_setting_without_deepcompile(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS848",
-    "deepcompile-passes-clash",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     watches=(DEEPCOMPILE,),
@@ -151,7 +148,7 @@ def _excluded_pair(config: Config) -> tuple[str, str] | None:
     return None
 
 
-@rule("DS849", "autoep-compile-clash", effect=Effect.CRASH, phase=Phase.STEP, watches=(AUTOEP,), references=(ENGINE,), untried=UNTRIED)
+@rule("DS849", effect=Effect.CRASH, phase=Phase.STEP, watches=(AUTOEP,), references=(ENGINE,), untried=UNTRIED)
 @bad(_example('"autoep_non_moe": true', 3), at=AUTOEP)
 @bad(_example('"autoep_non_moe": true, "deepcompile": true', 1), at=AUTOEP)
 @good(_example('"autoep_non_moe": true', 1))
@@ -187,7 +184,6 @@ def autoep_compile_clash(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS862",
-    "compile-pass-left-out",
     effect=Effect.IGNORED,
     watches=(PASS_LIST,),
     references=(

@@ -19,7 +19,6 @@ TECHNIQUES = ("weight_quantization", "activation_quantization", "sparse_pruning"
 
 @rule(
     "DS858",
-    "compression-without-groups",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=(SECTION,),

@@ -44,7 +44,6 @@ def _metrics(config: Config) -> list[str]:
 
 @rule(
     "DS817",
-    "curriculum-schedule-incomplete",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(METRICS,),
@@ -132,7 +131,6 @@ def _list_findings(config: Config, section: str) -> Iterator[Finding]:
 
 @rule(
     "DS818",
-    "curriculum-off-the-tensor-cores",
     effect=Effect.SLOW,
     watches=(METRICS,),
     references=(SOURCE,),

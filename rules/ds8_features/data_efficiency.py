@@ -23,7 +23,6 @@ REQUIRED = (
 
 @rule(
     "DS801",
-    "enabled-without-its-settings",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=tuple(f"{section}.enabled" for section, _, _ in REQUIRED),
@@ -61,7 +60,6 @@ def enabled_without_its_settings(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS810",
-    "data-efficiency-switch-not-read",
     effect=Effect.SILENT,
     watches=(f"{CURRICULUM}.enabled", f"{RANDOM_LTD}.enabled"),
     references=(SOURCE, DATA_EFFICIENCY_DOCS),
@@ -103,7 +101,6 @@ FEATURES = (CURRICULUM, DYNAMIC_BATCHING, RANDOM_LTD)
 
 @rule(
     "DS811",
-    "data-efficiency-without-a-feature",
     effect=Effect.IGNORED,
     watches=(ENABLED,),
     references=(SOURCE, DATA_EFFICIENCY_DOCS),

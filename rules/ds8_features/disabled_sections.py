@@ -19,7 +19,6 @@ OFF_BY_DEFAULT = (*OBSERVING, "hybrid_engine", "expert_parallel", "torch_autocas
 
 @rule(
     "DS802",
-    "section-not-enabled",
     effect=Effect.IGNORED,
     watches=OFF_BY_DEFAULT,
     references=("https://www.deepspeed.ai/docs/config-json/",),

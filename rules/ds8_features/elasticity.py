@@ -25,7 +25,6 @@ def _is_enabled(config: Config) -> bool:
 
 @rule(
     "DS852",
-    "elasticity-with-batch-sizes",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=("elasticity",),
@@ -62,7 +61,6 @@ def elasticity_with_batch_sizes(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS853",
-    "elasticity-incomplete",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=("elasticity",),

@@ -47,7 +47,6 @@ def _divisors(number: int) -> str:
 
 @rule(
     "DS841",
-    "expert-parallel-value-refused",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(ENABLED,),
@@ -102,7 +101,6 @@ def _corrected(value: Any, choices: tuple[Any, ...]) -> str | None:
 
 @rule(
     "DS842",
-    "expert-parallel-settings-clash",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(ENABLED,),
@@ -174,7 +172,6 @@ def expert_parallel_settings_clash(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS843",
-    "expert-parallel-not-a-divisor",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     needs=("world_size",),
@@ -203,7 +200,6 @@ def expert_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS844",
-    "expert-parallel-and-experts",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     needs=("model",),
@@ -232,7 +228,6 @@ def expert_parallel_and_experts(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS845",
-    "expert-and-tensor-parallelism",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(ENABLED,),
@@ -289,7 +284,6 @@ def expert_and_tensor_parallelism(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS861",
-    "experts-at-stage-3",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(ENABLED,),

@@ -18,7 +18,6 @@ TENSOR_PARALLEL = "hybrid_engine.inference_tp_size"
 
 @rule(
     "DS854",
-    "cuda-graph-not-used",
     effect=Effect.IGNORED,
     watches=(CUDA_GRAPH,),
     references=("deepspeed/runtime/hybrid_engine_graph.py, validate_cuda_graph_support",),
@@ -57,7 +56,6 @@ def cuda_graph_not_used(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS857",
-    "hybrid-engine-with-grouped-queries",
     effect=Effect.ADVICE,
     needs=("model",),
     watches=(ENABLED,),

@@ -17,7 +17,6 @@ API_KEY = "comet.api_key"
 
 @rule(
     "DS803",
-    "monitor-without-job-name",
     effect=Effect.ADVICE,
     watches=tuple(f"{section}.enabled" for section in WITH_JOB_NAME),
     references=("https://www.deepspeed.ai/docs/config-json/#monitoring-module", "deepspeed/monitor/csv_monitor.py"),
@@ -47,7 +46,6 @@ def monitor_without_job_name(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS804",
-    "monitor-with-report-to",
     effect=Effect.ADVICE,
     watches=tuple(f"{section}.enabled" for section in MONITORS),
     references=("https://huggingface.co/docs/transformers/deepspeed",),
@@ -77,7 +75,6 @@ def monitor_with_report_to(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS809",
-    "secret-in-the-file",
     effect=Effect.ADVICE,
     watches=(API_KEY,),
     references=("https://www.comet.com/docs/v2/guides/experiment-management/configure-sdk/",),
@@ -103,7 +100,6 @@ def secret_in_the_file(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS859",
-    "wandb-newer-than-deepspeed",
     effect=Effect.ADVICE,
     watches=("wandb.enabled",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/7381",),

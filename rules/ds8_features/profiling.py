@@ -23,7 +23,6 @@ PROF_ALL, PROF_OPS = "comms_logger.prof_all", "comms_logger.prof_ops"
 
 @rule(
     "DS805",
-    "measuring-left-on",
     effect=Effect.SLOW,
     watches=tuple(MEASUREMENTS),
     references=("https://www.deepspeed.ai/docs/config-json/#logging", "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"),
@@ -48,7 +47,6 @@ def measuring_left_on(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS806",
-    "profile-step-never-comes",
     effect=Effect.IGNORED,
     watches=(PROFILE_STEP,),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._forward_prologue",),
@@ -73,7 +71,6 @@ def profile_step_never_comes(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS807",
-    "comms-logger-selection",
     effect=Effect.IGNORED,
     watches=(PROF_ALL, PROF_OPS),
     references=("https://www.deepspeed.ai/docs/config-json/#communication-logging", "deepspeed/comm/comm.py, timed_op"),
@@ -115,7 +112,6 @@ def comms_logger_selection(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS808",
-    "steps-per-print-overwritten",
     effect=Effect.ADVICE,
     watches=("steps_per_print",),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin",),

@@ -26,7 +26,6 @@ def _quoted(names: list[str]) -> str:
 
 @rule(
     "DS812",
-    "random-ltd-incomplete",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(ENABLED,),
@@ -60,7 +59,6 @@ def random_ltd_incomplete(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS813",
-    "random-ltd-schedule-stops",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     watches=(ENABLED,),
@@ -108,7 +106,6 @@ def random_ltd_schedule_stops(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS814",
-    "random-ltd-lr-schedule",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(LR_SCHEDULE,),
@@ -143,7 +140,6 @@ def random_ltd_lr_schedule(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS815",
-    "random-ltd-layers-do-not-match",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(LAYER_COUNT,),
@@ -176,7 +172,6 @@ def random_ltd_layers_do_not_match(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS816",
-    "random-ltd-drops-nothing",
     effect=Effect.SILENT,
     watches=(MIN_VALUE,),
     references=(SOURCE,),

@@ -42,7 +42,6 @@ def _stages(checkpoint: CheckpointFacts) -> str:
 
 @rule(
     "DS826",
-    "checkpoint-of-another-stage",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     needs=("checkpoint",),
@@ -104,7 +103,6 @@ def _model_parallel_ranks(config: Config, checkpoint: CheckpointFacts) -> int | 
 
 @rule(
     "DS827",
-    "checkpoint-of-another-world-size",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     needs=("checkpoint", "world_size"),
@@ -141,7 +139,6 @@ def checkpoint_of_another_world_size(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS828",
-    "checkpoint-of-another-precision",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     needs=("checkpoint",),
@@ -195,7 +192,6 @@ def _enable_bf16(config: Config) -> FixPlan:
 
 @rule(
     "DS829",
-    "checkpoint-incomplete",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     needs=("checkpoint",),
@@ -232,7 +228,6 @@ def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS831",
-    "checkpoint-not-found",
     effect=Effect.SILENT,
     needs=("checkpoint",),
     watches=("fact:checkpoint",),
@@ -279,7 +274,6 @@ def checkpoint_not_found(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS832",
-    "checkpoint-of-another-model-parallelism",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     needs=("checkpoint",),

@@ -24,7 +24,6 @@ def reads_sizes(config: Config) -> bool:
 
 @rule(
     "DS838",
-    "sequence-parallel-builds-no-groups",
     effect=Effect.ADVICE,
     watches=(SIZE,),
     references=(INITIALIZE, "deepspeed/runtime/config.py, DeepSpeedConfig"),
@@ -65,7 +64,6 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS839",
-    "mesh-larger-than-world",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     needs=("world_size",),
@@ -99,7 +97,6 @@ def mesh_larger_than_world(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS865",
-    "mesh-size-not-an-integer",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(SIZE,),
@@ -135,7 +132,6 @@ def mesh_size_not_an_integer(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS840",
-    "sequence-parallel-and-heads",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     needs=("model",),

@@ -27,7 +27,6 @@ PRESETS = ("llama", "bloom", "chatglm", "mixtral", "deepseek_v2", "qwen2", "phi3
 
 @rule(
     "DS824",
-    "tensor-parallel-sizes-differ",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(INFERENCE_SIZE,),
@@ -58,7 +57,6 @@ def tensor_parallel_sizes_differ(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS833",
-    "tensor-parallel-not-on",
     effect=Effect.IGNORED,
     watches=(SECTION,),
     references=("deepspeed/__init__.py, initialize", TUTORIAL),
@@ -101,7 +99,6 @@ def _is_possible(config: Config, size: int) -> bool:
 
 @rule(
     "DS834",
-    "tensor-parallel-not-a-divisor",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     needs=("world_size",),
@@ -131,7 +128,6 @@ def tensor_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS835",
-    "tensor-parallel-at-stage-3",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=(SIZE,),
@@ -164,7 +160,6 @@ def tensor_parallel_at_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS836",
-    "unknown-tensor-parallel-preset",
     effect=Effect.IGNORED,
     watches=(PRESET,),
     references=("deepspeed/module_inject/autotp_config.py, AutoTPPresets",),
@@ -192,7 +187,6 @@ def unknown_tensor_parallel_preset(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS837",
-    "more-ranks-than-key-value-heads",
     effect=Effect.SLOW,
     needs=("model",),
     watches=(SIZE,),

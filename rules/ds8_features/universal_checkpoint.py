@@ -15,7 +15,6 @@ from dslint.rules.helpers.zero import STAGE, related_stage
 
 @rule(
     "DS820",
-    "universal-checkpoint-without-zero",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     watches=(LOAD_UNIVERSAL,),
@@ -48,7 +47,7 @@ def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
         )
 
 
-@rule("DS821", "load-universal-left-on", effect=Effect.ADVICE, watches=(LOAD_UNIVERSAL,), references=(UNIVERSAL_GUIDE,))
+@rule("DS821", effect=Effect.ADVICE, watches=(LOAD_UNIVERSAL,), references=(UNIVERSAL_GUIDE,))
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}',
     at=LOAD_UNIVERSAL,
@@ -73,7 +72,6 @@ def load_universal_left_on(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS830",
-    "checkpoint-not-universal",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     needs=("checkpoint",),

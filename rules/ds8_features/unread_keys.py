@@ -42,7 +42,6 @@ HARMLESS = ("pipeline.seed_layers", "vocabulary_size", "disable_allgather")
 
 @rule(
     "DS855",
-    "key-without-a-reader",
     effect=Effect.IGNORED,
     watches=(*UNREAD, ALLGATHER_SIZE),
     references=(
@@ -85,7 +84,6 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS856",
-    "weight-quantization-not-read",
     effect=Effect.IGNORED,
     watches=("weight_quantization",),
     references=("deepspeed/runtime/zero/partition_parameters.py, Init",),

@@ -18,7 +18,6 @@ DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
 
 @rule(
     "DS911",
-    "accelerate-fields-clash",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -68,7 +67,6 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS914",
-    "accelerate-mixed-precision",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -111,7 +109,7 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     yield Finding("", message, help=advice, elsewhere=given.related(""), fix=fix)
 
 
-@rule("DS915", "accelerate-unknown-key", effect=Effect.IGNORED, watches=("setup",), references=(ACCELERATE_LAUNCH,), setup=True)
+@rule("DS915", effect=Effect.IGNORED, watches=("setup",), references=(ACCELERATE_LAUNCH,), setup=True)
 @bad(BF16_ZERO_2, at=("deepspeed_config", "zero_stagee"), accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stagee: 3\n")
 @bad(BF16_ZERO_2, at=("num_procesess",), accelerate=ACCELERATE_HEAD + "num_procesess: 3\ndeepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
@@ -192,7 +190,6 @@ _STEPS = "gradient_accumulation_steps"
 
 @rule(
     "DS916",
-    "accelerate-not-a-number",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -251,7 +248,6 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS950",
-    "accelerate-block-unused",
     effect=Effect.SILENT,
     watches=("setup",),
     references=(ACCELERATE_LAUNCH,),
@@ -289,7 +285,6 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS956",
-    "accelerate-block-not-a-mapping",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),

@@ -19,7 +19,6 @@ STAGE = "zero_optimization.stage"
 
 @rule(
     "DS912",
-    "accelerate-precision-off",
     effect=Effect.SILENT,
     watches=("setup",),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.set_mixed_precision",),
@@ -75,7 +74,6 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS913",
-    "accelerate-nvme-path-lost",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("setup",),
@@ -121,7 +119,6 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS918",
-    "zero3-init-below-stage-3",
     effect=Effect.ADVICE,
     watches=("setup",),
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__",),

@@ -63,7 +63,6 @@ def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
 
 @rule(
     "DS904",
-    "argument-mismatch",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -159,7 +158,6 @@ def _advice(config: Config, key: str, filled: Filled) -> str:
 
 @rule(
     "DS905",
-    "precision-conflict",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -221,7 +219,6 @@ def _warmup_decay(total_steps: str) -> str:
 
 @rule(
     "DS909",
-    "total-steps-written",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),

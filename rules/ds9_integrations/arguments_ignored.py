@@ -18,7 +18,7 @@ from dslint.source.tree import Mapping
 _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
 
 
-@rule("DS906", "accumulation-not-taken-over", effect=Effect.SILENT, watches=("setup",), references=(ACCELERATE_SOURCE,))
+@rule("DS906", effect=Effect.SILENT, watches=("setup",), references=(ACCELERATE_SOURCE,))
 @bad(
     f'{{"train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
@@ -90,7 +90,6 @@ def _of_accelerator(config: Config) -> SourcedValue | None:
 
 @rule(
     "DS907",
-    "clipping-not-taken-over",
     effect=Effect.SILENT,
     watches=("setup",),
     references=(TRAINER_SOURCE, "deepspeed/runtime/config.py, get_gradient_clipping"),
@@ -151,7 +150,6 @@ _SAME_SCHEDULE = {
 
 @rule(
     "DS908",
-    "argument-overridden",
     effect=Effect.IGNORED,
     watches=("setup",),
     references=("transformers/integrations/deepspeed.py, deepspeed_optim_sched",),

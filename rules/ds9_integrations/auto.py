@@ -54,7 +54,6 @@ NAME_THE_LOADER = " If the Trainer or Accelerate loads this file, pass --integra
 
 @rule(
     "DS901",
-    "auto-dropped",
     effect=Effect.SILENT,
     watches=("violation:auto-dropped", "violation:auto-undecided"),
     references=(HF_DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel.__init__"),
@@ -141,7 +140,6 @@ def _replace_kept(config: Config, violation: Violation, *, crash: bool) -> FixPl
 
 @rule(
     "DS902",
-    "auto-kept",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=("violation:auto-kept", "violation:auto-undecided"),
@@ -197,7 +195,6 @@ def _outcome_of_string(violation: Violation) -> str:
 
 @rule(
     "DS903",
-    "auto-not-filled",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("violation:auto-unfilled",),

@@ -30,7 +30,6 @@ _MULTIMODAL = {"model_type": "llava", "text_config": {"hidden_size": 4096}}
 
 @rule(
     "DS928",
-    "no-hidden-size",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("fact:model",),
@@ -95,7 +94,6 @@ _DECAY = (
 
 @rule(
     "DS931",
-    "warmup-of-no-steps",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("setup",),
@@ -149,7 +147,6 @@ _STAGE_3 = (
 
 @rule(
     "DS932",
-    "fractional-bucket-size",
     effect=Effect.CRASH,
     phase=Phase.PARSE,
     watches=(PREFETCH,),
@@ -200,7 +197,6 @@ _AMP = '{"train_batch_size": "auto", "gradient_clipping": "auto", "amp": {"enabl
 
 @rule(
     "DS935",
-    "auto-in-amp",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("amp",),

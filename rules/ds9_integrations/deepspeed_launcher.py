@@ -49,7 +49,6 @@ def launched_by_deepspeed(config: Config) -> Launch | None:
 
 @rule(
     "DS951",
-    "launcher-slot-missing",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -164,7 +163,6 @@ def _of_visible(launch: Launch, given: SourcedValue, highest: int) -> Finding:
 
 @rule(
     "DS953",
-    "visible-devices-ignored",
     effect=Effect.SILENT,
     watches=("setup",),
     references=(f"{_RUNNER}, main", "deepspeed/launcher/launch.py, main"),
@@ -212,7 +210,6 @@ def _used(launch: Launch) -> tuple[int, ...] | None:
 
 @rule(
     "DS954",
-    "launcher-flags-conflict",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -303,7 +300,6 @@ def _with_visible(launch: Launch) -> Iterator[Finding]:
 
 @rule(
     "DS955",
-    "hostfile-refused",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),

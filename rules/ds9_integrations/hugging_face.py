@@ -16,7 +16,6 @@ STAGE = "zero_optimization.stage"
 
 @rule(
     "DS910",
-    "no-zero-section",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("!zero_optimization",),
@@ -59,7 +58,6 @@ _GATHER = '"stage3_gather_16bit_weights_on_model_save": true'
 
 @rule(
     "DS934",
-    "stage-in-quotes",
     effect=Effect.SILENT,
     watches=("fact:integration",),
     references=("accelerate/utils/deepspeed.py, HfDeepSpeedConfig.set_stage_and_offload",),

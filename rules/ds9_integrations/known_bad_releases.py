@@ -100,7 +100,6 @@ PAIRS = (
 
 @rule(
     "DS952",
-    "known-bad-releases",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("fact:integration",),

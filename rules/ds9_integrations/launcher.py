@@ -25,7 +25,6 @@ _EIGHT_RANKS = "torchrun --nproc_per_node 8 train.py --deepspeed ds_config.json\
 
 @rule(
     "DS917",
-    "processes-do-not-divide",
     effect=Effect.SILENT,
     watches=("setup",),
     references=("accelerate/utils/launch.py, prepare_deepspeed_cmd_env",),
@@ -60,7 +59,6 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS930",
-    "ranks-and-gpus-differ",
     effect=Effect.SILENT,
     watches=("setup",),
     references=("deepspeed/launcher/runner.py, parse_resource_filter", "https://pytorch.org/docs/stable/elastic/run.html"),
@@ -129,7 +127,6 @@ _BY_ITSELF = "needs a process without the variables of a launcher; tests/setup r
 
 @rule(
     "DS962",
-    "no-launcher",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("setup",),

@@ -58,7 +58,6 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
 
 @rule(
     "DS961",
-    "launcher-flag-refused",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),

@@ -26,7 +26,6 @@ def _program(*, trainer: str = "", strategy: str = "") -> str:
 
 @rule(
     "DS927",
-    "accumulation-under-lightning",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("fact:integration",),
@@ -64,7 +63,6 @@ def accumulation_under_lightning(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS933",
-    "precision-under-lightning",
     effect=Effect.SILENT,
     watches=("setup",),
     references=("lightning/fabric/strategies/deepspeed.py, _format_precision_config",),
@@ -103,7 +101,6 @@ def precision_under_lightning(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS936",
-    "clipping-under-lightning",
     effect=Effect.IGNORED,
     watches=("setup",),
     references=(f"{SOURCE}._format_batch_size_and_grad_accum_config",),
@@ -138,7 +135,6 @@ def clipping_under_lightning(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS937",
-    "clipping-by-value",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -168,7 +164,6 @@ def clipping_by_value(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS938",
-    "strategy-arguments-beside-config",
     effect=Effect.IGNORED,
     watches=("setup",),
     references=(f"{SOURCE}.__init__",),

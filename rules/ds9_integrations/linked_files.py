@@ -32,7 +32,6 @@ def _outcome(config: Config, path: str) -> str:
 
 @rule(
     "DS919",
-    "config-not-found",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -80,7 +79,6 @@ def config_not_found(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS925",
-    "config-passed-over",
     effect=Effect.IGNORED,
     watches=("setup",),
     references=("transformers/training_args.py",),

@@ -36,7 +36,6 @@ _REFUSED = {
 
 @rule(
     "DS947",
-    "quantized-weights-at-stage-3",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -105,7 +104,6 @@ def _quantizations(config: Config) -> Iterator[SourcedValue]:
 
 @rule(
     "DS948",
-    "llama-factory-refuses-stage-3",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -141,7 +139,6 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS949",
-    "resume-without-optimizer-state",
     effect=Effect.CRASH,
     phase=Phase.RESUME,
     watches=("setup",),

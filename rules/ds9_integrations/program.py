@@ -20,7 +20,6 @@ _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage":
 
 @rule(
     "DS926",
-    "optimizer-in-config-and-program",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -67,7 +66,6 @@ def optimizer_in_config_and_program(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS929",
-    "config-params-keyword",
     effect=Effect.ADVICE,
     watches=("setup",),
     references=("deepspeed/__init__.py, initialize",),
@@ -100,7 +98,6 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS945",
-    "section-replaced-by-program",
     effect=Effect.IGNORED,
     watches=("setup",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_optimizer and _configure_lr_scheduler",),
@@ -150,7 +147,6 @@ _PASSED_TWICE = (
 
 @rule(
     "DS959",
-    "config-in-args-too",
     effect=Effect.CRASH,
     phase=Phase.INITIALIZE,
     watches=("setup",),
@@ -189,7 +185,6 @@ _LOADING = (
 
 @rule(
     "DS946",
-    "device-map-with-zero-3",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -235,7 +230,6 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS957",
-    "device-map-over-several-gpus",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -287,7 +281,6 @@ _TELLERS: dict[Integration | None, str] = {
 
 @rule(
     "DS958",
-    "model-loaded-before-config",
     effect=Effect.MEMORY,
     watches=("setup",),
     references=(

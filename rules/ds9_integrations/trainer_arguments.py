@@ -26,7 +26,6 @@ _GENERATION = _LLAMA_FACTORY + "per_device_train_batch_size: 2\nlearning_rate: 1
 
 @rule(
     "DS920",
-    "fsdp-with-deepspeed",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -64,7 +63,6 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS921",
-    "auto-batch-size-at-stage-3",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -94,7 +92,6 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS960",
-    "fp16-with-bf16-arguments",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -130,7 +127,6 @@ def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS922",
-    "save-only-model-and-load-best",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -165,7 +161,6 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS923",
-    "evaluation-below-stage-3",
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
@@ -198,7 +193,6 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS924",
-    "argument-gone-in-transformers-5",
     effect=Effect.ADVICE,
     watches=("setup",),
     references=("transformers/training_args.py",),
@@ -250,7 +244,6 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
 
 @rule(
     "DS939",
-    "generation-at-stage-3",
     effect=Effect.SLOW,
     watches=("setup",),
     references=("https://github.com/huggingface/trl/issues/3858",),

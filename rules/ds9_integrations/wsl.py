@@ -18,7 +18,6 @@ _PINNED = trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"devi
 
 @rule(
     "DS963",
-    "pinned-memory-on-wsl",
     effect=Effect.ADVICE,
     watches=(OFFLOAD_OPTIMIZER, OFFLOAD_PARAM),
     references=(

@@ -226,7 +226,7 @@ def test_colour(folder: Path, options: tuple[str, ...], environment: dict[str, s
 
 
 def test_a_rule_that_raises_is_reported_and_two(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @rule("DS199", "broken", effect=Effect.ADVICE)
+    @rule("DS199", effect=Effect.ADVICE)
     def broken(config: Config) -> list[object]:
         """Broken."""
         raise ZeroDivisionError

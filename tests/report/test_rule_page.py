@@ -19,7 +19,6 @@ from . import golden
 
 @rule(
     "DS998",
-    "made-up",
     effect=Effect.CRASH,
     phase=Phase.STEP,
     needs=("world_size", "gpu_memory"),
@@ -55,7 +54,7 @@ def made_up(config: Config) -> Iterator[Finding]:
     yield from ()
 
 
-@rule("DS999", "advice-only", effect=Effect.ADVICE)
+@rule("DS999", effect=Effect.ADVICE)
 def advice_only(config: Config) -> Iterator[Finding]:
     """A summary alone."""
     yield from ()

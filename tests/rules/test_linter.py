@@ -30,7 +30,7 @@ def test_a_rule_that_needs_an_unknown_fact_is_skipped_and_counted() -> None:
 
 
 def test_a_rule_that_raises_is_a_diagnostic_and_the_others_go_on() -> None:
-    @rule("DS999", "broken", effect=Effect.ADVICE)
+    @rule("DS999", effect=Effect.ADVICE)
     def broken(config: Config) -> Iterator[Finding]:
         """Broken."""
         raise RuntimeError("no luck")

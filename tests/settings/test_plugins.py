@@ -19,7 +19,7 @@ from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
 
 
-@rule("ACME001", "no-stage-3", effect=Effect.ADVICE)
+@rule("ACME001", effect=Effect.ADVICE)
 @bad('{"zero_optimization": {"stage": 3}}', at="zero_optimization.stage")
 @good('{"zero_optimization": {"stage": 2}}')
 def no_stage_3(config):
@@ -28,7 +28,7 @@ def no_stage_3(config):
         yield Finding("zero_optimization.stage", "stage 3 is not for our network.", help="Write 2.")
 
 
-@rule("ACME002", "fails", effect=Effect.ADVICE)
+@rule("ACME002", effect=Effect.ADVICE)
 def fails(config):
     """A rule with a mistake in it."""
     raise KeyError("oh")
