@@ -11,7 +11,7 @@ from dslint.record import Record
 
 
 class Severity(StrEnum):
-    """The severity of a diagnostic. It follows from the effect unless a rule or the settings override it."""
+    """The severity of a diagnostic. It follows from the effect and its certainty unless the settings override it."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -38,10 +38,12 @@ class Effect(StrEnum):
     """runs slower than necessary"""
     ADVICE = "advice"
     """deprecated, unclear, not portable"""
+    POLICY = "policy"
+    """runs, and breaks a policy of the team"""
 
     @property
     def severity(self) -> Severity:
-        """The severity that goes with the effect."""
+        """The severity of the effect where it is certain."""
         return _SEVERITY[self]
 
 
@@ -52,7 +54,19 @@ _SEVERITY = {
     Effect.MEMORY: Severity.WARNING,
     Effect.SLOW: Severity.INFO,
     Effect.ADVICE: Severity.INFO,
+    Effect.POLICY: Severity.ERROR,
 }
+
+
+def severity_of(effect: Effect, *, certain: bool, costly: bool) -> Severity:
+    """The severity of a finding. No rule decides it.
+
+    What is not certain is at most a warning. What is `costly` is at least one: it loses hours or memory that no advice is about.
+    """
+    severity = _SEVERITY[effect]
+    if not certain:
+        severity = min(severity, Severity.WARNING, key=lambda one: one.rank)
+    return max(severity, Severity.WARNING, key=lambda one: one.rank) if costly else severity
 
 
 class Phase(StrEnum):

@@ -57,8 +57,9 @@ class Finding(Record):
     `at` is the place: the member there, or its nearest ancestor in the file if the key is absent. `on` selects the underlined part:
     "value", "key", or "member" (both; of a section only the key). `span` overrides it with a range of the text, for rules about the text
     itself. `related` are other places with messages. `elsewhere` is a place in another file of the setup; its message is not used.
-    `effect`, `phase` and `severity` override those of the rule. `certain=False` means that file and facts cannot prove the consequence;
-    the message then says "may".
+    `effect` and `phase` override those of the rule. `certain=False` means that file and facts cannot prove the consequence;
+    the message then says "may". `costly` marks what is only slow or unclear by its effect, and still costs hours, memory or a comment's
+    work. The severity follows from these (`dslint.diagnostics.severity_of`).
     Findings with the same `cause` are reported as one.
     """
 
@@ -72,21 +73,24 @@ class Finding(Record):
     fix: FixPlan | None = None
     effect: Effect | None = None
     phase: Phase | None = None
-    severity: Severity | None = None
     certain: bool = True
+    costly: bool = False
     cause: Cause | None = None
 
 
 class Example(Record):
     """An example config of a rule. `at` is the place of the finding, None in a good example. `context` is what it is linted with.
 
-    `files` are the other files of the setup, by name.
+    `files` are the other files of the setup, by name. A bad example has the message of the finding, and in `fixed` the text of the file
+    that its fix changes, afterwards; None for a finding without a fix.
     """
 
     text: str
     context: Context
     at: Where | None = None
     files: tuple[tuple[str, str], ...] = ()
+    message: str | None = None
+    fixed: str | None = None
 
     @property
     def facts(self) -> Facts:
@@ -99,8 +103,15 @@ __all__ = ["CannotJudge", "Example", "Finding", "FixPlan", "Rule", "Where", "bad
 Check: TypeAlias = "Callable[[Any], Iterable[Finding]]"
 """What a rule does with a `Config`, or with `IgnoreComments` if it watches "ignores"."""
 
-WrittenExample: TypeAlias = "tuple[str, Where | None, dict[str, Any]]"
-"""An example as given to the decorators: text, place (if bad), and facts."""
+
+class WrittenExample(Record):
+    """An example as given to the decorators, `facts` by their names."""
+
+    text: str
+    at: Where | None
+    facts: dict[str, Any]
+    message: str | None = None
+    fixed: str | None = None
 
 
 class RuleInfo:
@@ -181,12 +192,12 @@ class Rule(RuleInfo):
     @property
     def bad(self) -> tuple[Example, ...]:
         """Examples that the rule finds."""
-        return tuple(_example(*written) for written in self.written_examples if written[1] is not None)
+        return tuple(_example(written) for written in self.written_examples if written.at is not None)
 
     @property
     def good(self) -> tuple[Example, ...]:
         """Examples in which it finds nothing."""
-        return tuple(_example(*written) for written in self.written_examples if written[1] is None)
+        return tuple(_example(written) for written in self.written_examples if written.at is None)
 
     @property
     def documentation(self) -> str:
@@ -260,34 +271,35 @@ def rule(
     return make
 
 
-def bad(text: str, *, at: Where, **facts: Any) -> Callable[[Check], Check]:
+def bad(text: str, *, at: Where, message: str | None = None, fixed: str | None = None, **facts: Any) -> Callable[[Check], Check]:
     """Add an example that the rule must find, at the path `at`, with these facts.
 
+    `message` is the finding's message, and `fixed` the text after its fix; `python scripts/pin_examples.py` writes both.
     `integration`, `deepspeed` (a release, or two with dots between) and `gpu` are words, `model` is the content of a config.json.
     `training`, `accelerate`, `program` and `launch` are the texts of other files of the setup. `kernel` is the release of
     the machine's kernel.
     """
-    return _telling(text, at, facts)
+    return _adding(WrittenExample(text, at, facts, message, fixed))
 
 
 def good(text: str, **facts: Any) -> Callable[[Check], Check]:
     """Add an example without findings that DeepSpeed runs; the facts are given as for `bad`."""
-    return _telling(text, None, facts)
+    return _adding(WrittenExample(text, None, facts))
 
 
-def _telling(text: str, at: Where | None, facts: dict[str, Any]) -> Callable[[Check], Check]:
+def _adding(example: WrittenExample) -> Callable[[Check], Check]:
     def add(check: Check) -> Check:
         if not hasattr(check, "written_examples"):
             check.written_examples = []  # type: ignore[attr-defined]
-        check.written_examples.append((text, at, facts))  # type: ignore[attr-defined]
+        check.written_examples.append(example)  # type: ignore[attr-defined]
         return check
 
     return add
 
 
-def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
+def _example(written: WrittenExample) -> Example:
     """The example built from the arguments of a decorator."""
-    others = dict(said)
+    others = dict(written.facts)
     files = tuple((name, others.pop(kind)) for kind, name in _BESIDE.items() if kind in others)
     integration, deepspeed, gpu = (others.pop(name, None) for name in ("integration", "deepspeed", "gpu"))
     if isinstance(others.get("model"), dict):
@@ -305,7 +317,7 @@ def _example(text: str, at: Where | None, said: dict[str, Any]) -> Example:
         facts = facts._replace(deepspeed=to, upgrade_from=start)
     elif deepspeed:
         facts = facts._replace(deepspeed=Release.parse(deepspeed))
-    return Example(text, Context(facts, **parts), at, files)
+    return Example(written.text, Context(facts, **parts), written.at, files, written.message, written.fixed)
 
 
 _BESIDE = {"training": "train.yaml", "accelerate": "accelerate.yaml", "program": "train.py", "launch": "run.sh"}

@@ -136,7 +136,7 @@ def main(arguments: list[str] | None = None) -> int:
     if INDEX.is_file() and INDEX.read_text(encoding="utf-8") == text:
         return 0
     if only_check:
-        print("stale: rules/index.py; run python scripts/build_rule_index.py", file=sys.stderr)
+        print("stale: rules/index.py; run python scripts/generate.py rules", file=sys.stderr)
         return 1
     INDEX.write_text(text, encoding="utf-8")
     return 0

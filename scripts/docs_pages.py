@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     fresh = INDEX.exists() and INDEX.read_text(encoding="utf-8") == text
     if "--check" in arguments:
         if not fresh:
-            print("docs/rules/README.md is stale; run python scripts/docs_pages.py")
+            print("docs/rules/README.md is stale; run python scripts/generate.py rule-pages")
         return 0 if fresh else 1
     INDEX.write_text(text, encoding="utf-8")
     return 0

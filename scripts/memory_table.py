@@ -155,7 +155,7 @@ def main(arguments: list[str]) -> int:
     after = filled(before)
     if "--check" in arguments:
         if before != after:
-            print(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/memory_table.py")
+            print(f"{PAGE.relative_to(ROOT)} is stale: run python scripts/generate.py memory")
         return int(before != after)
     PAGE.write_text(after, encoding="utf-8")
     return 0

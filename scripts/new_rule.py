@@ -50,12 +50,11 @@ from dslint.rule import Finding, bad, good, rule
 
 NEXT = """Next:
   1. complete the rule: watches, references, documentation, examples
-  2. python scripts/build_rule_index.py    # compile rules/index.py: the tests do not see the rule before
+  2. python scripts/generate.py --quick    # the index, without which the tests do not see the rule; message and fix of the examples
   3. pytest tests/rules tests/registry -k {code}
   4. pytest tests/engine/test_rules.py -k {code}  # for a crash: run the examples on the real DeepSpeed
-  5. python scripts/record_errors.py       # for a crash: record what DeepSpeed raises, for `dslint rule --error` (needs DeepSpeed)
-  6. python scripts/docs_pages.py          # write the index of rules, docs/rules/README.md
-  7. ruff format .
+  5. python scripts/generate.py errors     # for a crash: record what DeepSpeed raises, for `dslint rule --error` (needs DeepSpeed)
+  6. ruff format .
 If docs/coverage.tsv lists the mistake, write {code} into its line."""
 
 

@@ -103,7 +103,7 @@ def check(trials: list[Trial], questions: dict[str, list[str]]) -> int:
     raised = {row.code for row in rows if row.by}
     wrong += sorted({row.code for row in {*quoted(raised)} ^ {row for row in rows if not row.by}})
     if wrong:
-        print(f"{FILE.name} is not up to date: run python scripts/record_errors.py. Differences: {', '.join(wrong[:20])}", file=sys.stderr)
+        print(f"{FILE.name} is stale: run python scripts/generate.py errors. Differences: {', '.join(wrong[:20])}", file=sys.stderr)
     return int(bool(wrong))
 
 

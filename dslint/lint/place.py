@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping as Table
 from itertools import accumulate
 
-from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Range, Related, Severity
+from dslint.diagnostics import Applicability, Diagnostic, Edit, Effect, Fix, Range, Related, severity_of
 from dslint.project import rule_url
 from dslint.rule import Finding, FixPlan, RuleInfo
 from dslint.source.change import Replace
@@ -20,16 +20,14 @@ def place(rule: RuleInfo, finding: Finding, document: Document, shown: str, othe
     path = path_of(finding.at)
     effect = finding.effect or rule.effect
     span = finding.span or locate(document, path, finding.on)
-    severity, certain = finding.severity or effect.severity, finding.certain
-    if document.language == "python" and _is_conditional(document, path):
-        severity, certain = min(severity, Severity.WARNING, key=lambda one: one.rank), False
+    certain = finding.certain and not (document.language == "python" and _is_conditional(document, path))
     of_finding = document if finding.elsewhere is None else (others or {}).get(finding.elsewhere.path)
     elsewhere = finding.elsewhere or Related(_file(document, span, shown), "", pointer(document.in_file(path)), _range(document, span))
     return Diagnostic(
         elsewhere.path,
         rule.code,
         rule.name,
-        severity,
+        severity_of(effect, certain=certain, costly=finding.costly),
         effect,
         (finding.phase or rule.phase) if effect is Effect.CRASH else None,
         finding.message,

@@ -13,7 +13,7 @@
       "diagnostics": [{
         "path", "code", "name",
         "severity",               "error", "warning", "info"
-        "effect",                 "crash", "silent", "ignored", "memory", "slow", "advice"
+        "effect",                 "crash", "silent", "ignored", "memory", "slow", "advice", "policy"
         "certain",                whether files and facts prove that this happens; false: it may
         "phase",                  "load", "parse", "initialize", "step", "save", "resume" if the effect is "crash", else null
         "message", "help", "url",

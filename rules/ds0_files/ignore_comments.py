@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dslint.diagnostics import Effect, Severity
+from dslint.diagnostics import Effect
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.json_syntax import HJSON_SYNTAX
 from dslint.source.change import Replace
@@ -13,13 +13,30 @@ from dslint.source.tree import Document
 
 
 @rule("DS006", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
-@bad('// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
-@bad('{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}', at="", integration="deepspeed")
-@bad('// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@bad(
+    '// dslint: ignore\n{"train_micro_batch_size_per_gpu": 4}',
+    at="",
+    integration="deepspeed",
+    message="This comment ignores nothing: no rules in brackets; dslint cannot ignore all rules at once.",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4 // dslint: ignore[DS201]\n}',
+    at="",
+    integration="deepspeed",
+    message="This comment ignores DS201 without a reason.",
+)
+@bad(
+    '// dslint: ignore-file[no-such-rule] because\n{"train_micro_batch_size_per_gpu": 4}',
+    at="",
+    integration="deepspeed",
+    message='Unknown rule in ignore comment: unknown rule "no-such-rule". Did you mean "no-launcher"? `dslint rule` lists all rules, `dslint rule --key KEY` those about a key.',
+)
 @bad(
     '// dslint: ignore-file[monitor-beside-report-to] the Trainer logs\n{"train_micro_batch_size_per_gpu": 4}',
     at="",
     integration="deepspeed",
+    message="In this comment, monitor-beside-report-to is now called monitor-with-report-to.",
+    fixed='// dslint: ignore-file[monitor-with-report-to] the Trainer logs\n{"train_micro_batch_size_per_gpu": 4}',
 )
 @good('// dslint: ignore-file[DS201] the batch is set by the program\n{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
 def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
@@ -47,7 +64,7 @@ def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
         else:
             yield from _renamed(use)
             continue
-        yield Finding("", message, help=_FORM, span=ignore.comment.span, severity=Severity.WARNING)
+        yield Finding("", message, help=_FORM, span=ignore.comment.span, costly=True)
 
 
 def _renamed(use: IgnoreUse) -> Iterator[Finding]:
@@ -66,7 +83,13 @@ _FORM = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule
 
 
 @rule("DS007", effect=Effect.ADVICE, references=(HJSON_SYNTAX,), watches=("ignores",))
-@bad('// dslint: ignore-file[DS501] we will raise the stage\n{"train_micro_batch_size_per_gpu": 4}', at="", integration="deepspeed")
+@bad(
+    '// dslint: ignore-file[DS501] we will raise the stage\n{"train_micro_batch_size_per_gpu": 4}',
+    at="",
+    integration="deepspeed",
+    message="This comment ignores DS501, but DS501 finds nothing in this file.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,\n'
     ' // dslint: ignore[offload-param-below-stage-3] we will raise the stage\n "offload_param": {"device": "cpu"}}}',
@@ -89,7 +112,7 @@ def unused_ignore(comments: IgnoreComments) -> Iterator[Finding]:
             help="Delete it.",
             span=ignore.comment.span,
             fix=_delete_unused(comments.document, use),
-            severity=Severity.WARNING,
+            costly=True,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.config.detect import wrapper_of
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.evaluate.interpolation import is_for_omegaconf
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.json_syntax import STRICT_JSON_LOADERS
@@ -21,8 +21,18 @@ from dslint.source.tree import Mapping, Member, Node, Path, Sequence, Span
     references=("deepspeed/runtime/config_utils.py, dict_raise_error_on_duplicate_keys",),
     watches=("text",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "fp16": {"enabled": false}}', at="fp16")
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage": 3}}', at="zero_optimization.stage")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "fp16": {"enabled": false}}',
+    at="fp16",
+    message='Duplicate key "fp16", first written in line 1: DeepSpeed raises "Duplicate keys in DeepSpeed config".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage": 3}}',
+    at="zero_optimization.stage",
+    message='Duplicate key "stage", first written in line 1: DeepSpeed raises "Duplicate keys in DeepSpeed config".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
 def duplicate_key(config: Config) -> Iterator[Finding]:
     """An object has the same key twice.
@@ -98,8 +108,16 @@ def _keep_last(config: Config, node: Mapping, first: int, last: int) -> FixPlan:
     references=("deepspeed/runtime/config.py, DeepSpeedConfig",),
     watches=("text",),
 )
-@bad('{"deepspeed": {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}}', at="")
-@bad('{"ds_config": {"train_batch_size": 32, "bf16": {"enabled": true}}}', at="")
+@bad(
+    '{"deepspeed": {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}}',
+    at="",
+    message='The config is below "deepspeed": if this file is passed to it, DeepSpeed looks for its keys at the top level and raises AssertionError "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+)
+@bad(
+    '{"ds_config": {"train_batch_size": 32, "bf16": {"enabled": true}}}',
+    at="",
+    message='The config is below "ds_config": if this file is passed to it, DeepSpeed looks for its keys at the top level and raises AssertionError "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}')
 def config_below_a_key(config: Config) -> Iterator[Finding]:
     """The whole config is below one key, such as `deepspeed` or `ds_config`.
@@ -119,7 +137,6 @@ def config_below_a_key(config: Config) -> Iterator[Finding]:
         f'The config is below "{wrapper.key.value}": {"" if named else "if this file is passed to it, "}DeepSpeed looks for its keys at the top level and raises AssertionError "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
         help=f'Move the keys to the top level, or pass only the object below "{wrapper.key.value}".',
         span=wrapper.key.span,
-        severity=None if named else Severity.WARNING,
         certain=named,
     )
 
@@ -131,8 +148,8 @@ def config_below_a_key(config: Config) -> Iterator[Finding]:
     references=("deepspeed/runtime/config.py, DeepSpeedConfig.__init__",),
     watches=("text",),
 )
-@bad("[1, 2]", at="")
-@bad('"ds_config"', at="")
+@bad("[1, 2]", at="", message="The file holds a list; DeepSpeed looks up keys in an object and raises an error.")
+@bad('"ds_config"', at="", message='The file holds only "ds_config"; DeepSpeed looks up keys in an object and raises an error.')
 @good('{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}')
 def not_an_object(config: Config) -> Iterator[Finding]:
     """The file holds a list, a string or a number instead of an object.

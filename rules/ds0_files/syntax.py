@@ -21,8 +21,10 @@ from dslint.source.tree import Departure, Document, Mapping, Node, Path, Scalar,
     references=(HJSON_SYNTAX,),
     watches=("text",),
 )
-@bad('{"train_micro_batch_size_per_gpu" 4}', at="")
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}', at="")
+@bad('{"train_micro_batch_size_per_gpu" 4}', at="", message='Expected ":" after the key "train_micro_batch_size_per_gpu", found "4".')
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}', at="", message='The "{" that opens the file is never closed.'
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}')
 @good("train_micro_batch_size_per_gpu: 4 # hjson needs neither quotes nor braces\n")
 def syntax_error(config: Config) -> Iterator[Finding]:
@@ -51,8 +53,20 @@ def syntax_error(config: Config) -> Iterator[Finding]:
     references=("https://docs.python.org/3/library/json.html",),
     watches=("text",),
 )
-@bad('{"train_batch_size": "auto", // filled by the Trainer\n "zero_optimization": {"stage": 2}}', at="", integration="transformers")
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,},}', at="", integration="accelerate")
+@bad(
+    '{"train_batch_size": "auto", // filled by the Trainer\n "zero_optimization": {"stage": 2}}',
+    at="",
+    integration="transformers",
+    message="A comment is not strict JSON: the Hugging Face Trainer reads the file with Python's json, which raises JSONDecodeError.",
+    fixed='{"train_batch_size": "auto",\n "zero_optimization": {"stage": 2}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2,},}',
+    at="",
+    integration="accelerate",
+    message="A trailing comma is not strict JSON (2 such places in this file): Accelerate reads the file with Python's json, which raises JSONDecodeError.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4 // a comment\n}', integration="deepspeed")
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 def not_strict_json(config: Config) -> Iterator[Finding]:
@@ -118,10 +132,16 @@ def _first_of_each_kind(departures: list[Departure]) -> list[Departure]:
 
 
 @rule("DS005", effect=Effect.SILENT, references=(HJSON_SYNTAX,), watches=("text",))
-@bad("{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: False,\n}", at="prescale_gradients")
+@bad(
+    "{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: False,\n}",
+    at="prescale_gradients",
+    message='A value without quotes runs to the end of the line: DeepSpeed reads the string "False,".',
+    fixed="{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: false\n}",
+)
 @bad(
     '{\n  "train_micro_batch_size_per_gpu": 4,\n  "wandb": {\n    "enabled": false,\n    "group": runs // of this week\n  }\n}',
     at="wandb.group",
+    message='A value without quotes runs to the end of the line: DeepSpeed reads the string "runs // of this week".',
 )
 @good("{\n  train_micro_batch_size_per_gpu: 4\n  prescale_gradients: false\n}")
 @good('{\n  "train_micro_batch_size_per_gpu": 4,\n  "wandb": {\n    "enabled": false,\n    "group": "runs" // of this week\n  }\n}')

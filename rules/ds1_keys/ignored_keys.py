@@ -46,8 +46,17 @@ PARALLEL_NAMES = {
 
 
 @rule("DS103", effect=Effect.IGNORED, references=(DOCS,), watches=("violation:unknown-key",))
-@bad(f'{{{MINIMAL}, "my_own_switch": true}}', at="my_own_switch")
-@bad(f'{{{MINIMAL}, "tensor_parallel_size": 2}}', at="tensor_parallel_size")
+@bad(
+    f'{{{MINIMAL}, "my_own_switch": true}}',
+    at="my_own_switch",
+    message='Unknown top-level key "my_own_switch": DeepSpeed silently ignores it.',
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel_size": 2}}',
+    at="tensor_parallel_size",
+    message='Unknown top-level key "tensor_parallel_size": DeepSpeed silently ignores it.',
+)
 @good(f'{{{MINIMAL}, "_my_own_note": true}}')
 def unknown_key_ignored(config: Config) -> Iterator[Finding]:
     """An unknown key, which DeepSpeed silently ignores.

@@ -31,9 +31,24 @@ DEPRECATION = "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel._process_
     references=("https://github.com/deepspeedai/DeepSpeed/issues/8489",),
     watches=("violation:removed",),
 )
-@bad(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', at="elasticity")
-@bad(f'{{{MINIMAL}, "amp": null}}', at="amp")
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "cpu_offload_params": true}}}}', at="zero_optimization.cpu_offload_params")
+@bad(
+    f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}',
+    at="elasticity",
+    message="DeepSpeed 0.19.8 rejects a config that has elasticity, whatever its value: the feature was removed after 0.19.7.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    f'{{{MINIMAL}, "amp": null}}',
+    at="amp",
+    message="DeepSpeed 0.19.8 rejects a config that has amp, whatever its value: the feature was removed after 0.19.7.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "cpu_offload_params": true}}}}',
+    at="zero_optimization.cpu_offload_params",
+    message="DeepSpeed 0.19.8 rejects a config that has zero_optimization.cpu_offload_params, whatever its value: the feature was removed after 0.6.7.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}',
+)
 @good(f'{{{MINIMAL}, "elasticity": {{"enabled": false}}}}', deepspeed="0.19.7")
 def removed_key(config: Config) -> Iterator[Finding]:
     """A key of a removed feature, which DeepSpeed rejects whatever its value.
@@ -60,8 +75,19 @@ def removed_key(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS110", effect=Effect.IGNORED, references=(CONFIG_CLASS,), watches=("violation:dead",))
-@bad(f'{{{MINIMAL}, "aio": {{"thread_count": 4}}}}', at="aio.thread_count")
-@bad(f'{{{MINIMAL}, "eigenvalue": {{"enabled": true}}}}', at="eigenvalue", deepspeed="0.18.9")
+@bad(
+    f'{{{MINIMAL}, "aio": {{"thread_count": 4}}}}',
+    at="aio.thread_count",
+    message="aio.thread_count was read up to DeepSpeed 0.16.3; 0.19.8 silently ignores it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "aio": {"intra_op_parallelism": 4}}',
+)
+@bad(
+    f'{{{MINIMAL}, "eigenvalue": {{"enabled": true}}}}',
+    at="eigenvalue",
+    deepspeed="0.18.9",
+    message="No DeepSpeed release reads eigenvalue; 0.18.9 silently ignores it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
 @good(f'{{{MINIMAL}, "aio": {{"intra_op_parallelism": 4}}}}')
 def dead_key(config: Config) -> Iterator[Finding]:
     """A key that older releases read and this release silently ignores.
@@ -141,7 +167,12 @@ def _use_instead(config: Config, violation: Violation) -> FixPlan | None:
 
 
 @rule("DS111", effect=Effect.ADVICE, references=(DEPRECATION,), watches=("violation:deprecated",))
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true}}}}', at="zero_optimization.cpu_offload")
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true}}}}',
+    at="zero_optimization.cpu_offload",
+    message="zero_optimization.cpu_offload is deprecated since DeepSpeed 0.7.0: DeepSpeed still reads it as `zero_optimization.offload_optimizer`.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
 def deprecated_key(config: Config) -> Iterator[Finding]:
     """A deprecated key.
@@ -169,7 +200,13 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS112", effect=Effect.IGNORED, references=(CONFIG_CLASS,), watches=("violation:too-new",))
-@bad(f'{{{MINIMAL}, "log_level": "info"}}', at="log_level", deepspeed="0.18.9")
+@bad(
+    f'{{{MINIMAL}, "log_level": "info"}}',
+    at="log_level",
+    deepspeed="0.18.9",
+    message="log_level was added in DeepSpeed 0.19.3; 0.18.9 silently ignores it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
 @good(f'{{{MINIMAL}, "log_level": "info"}}', deepspeed="0.19.8")
 def key_too_new(config: Config) -> Iterator[Finding]:
     """A key that a later release added.
@@ -203,6 +240,8 @@ def key_too_new(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_prefetch_bucket_size": 5e7, "prefetch_bucket_size": 5e7}}}}',
     at="zero_optimization.prefetch_bucket_size",
+    message='"prefetch_bucket_size" and "stage3_prefetch_bucket_size" are two names of one setting; with both, DeepSpeed raises "Extra inputs are not permitted".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}}',
 )
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "prefetch_bucket_size": 5e7}}}}')
 def key_given_twice(config: Config) -> Iterator[Finding]:
@@ -237,6 +276,8 @@ def key_given_twice(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": true, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="zero_optimization.cpu_offload",
+    message="zero_optimization.cpu_offload is deprecated, and its replacement `zero_optimization.offload_optimizer` is written too: DeepSpeed raises AssertionError.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(f'{{{ADAMW}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
 def deprecated_and_replacement(config: Config) -> Iterator[Finding]:
@@ -275,7 +316,12 @@ def _has_replacement_too(config: Config, violation: Violation) -> bool:
     references=("deepspeed/runtime/precision_config.py, get_bfloat16_config",),
     watches=("violation:shadowed",),
 )
-@bad(f'{{{MINIMAL}, "bf16": {{"enabled": false}}, "bfloat16": {{"enabled": true}}}}', at="bfloat16")
+@bad(
+    f'{{{MINIMAL}, "bf16": {{"enabled": false}}, "bfloat16": {{"enabled": true}}}}',
+    at="bfloat16",
+    message='DeepSpeed ignores "bfloat16" because the config also has "bf16", whatever its value.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}}',
+)
 @good(f'{{{MINIMAL}, "bfloat16": {{"enabled": true}}}}')
 def key_shadowed(config: Config) -> Iterator[Finding]:
     """A key that DeepSpeed ignores because another key is written too.

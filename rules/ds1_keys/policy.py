@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.config.policy import Policy, PolicyError, breaches
-from dslint.diagnostics import Effect, Severity
+from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
 from dslint.source.tree import plain
 
@@ -18,12 +18,22 @@ _EXAMPLE = Policy(
 
 @rule(
     "DS118",
-    effect=Effect.ADVICE,
+    effect=Effect.POLICY,
     references=("https://json-schema.org/draft/2020-12/json-schema-validation",),
     watches=("fact:policy",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4}', at="gradient_clipping", policy=_EXAMPLE)
-@bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 5.0}', at="gradient_clipping", policy=_EXAMPLE)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4}',
+    at="gradient_clipping",
+    policy=_EXAMPLE,
+    message="Policy team.schema.json requires gradient_clipping.",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 5.0}',
+    at="gradient_clipping",
+    policy=_EXAMPLE,
+    message="Policy team.schema.json rejects gradient_clipping: 5 is greater than the maximum of 1.",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0}', policy=_EXAMPLE)
 @good('{"train_micro_batch_size_per_gpu": 4}')
 def policy_broken(config: Config) -> Iterator[Finding]:
@@ -41,7 +51,7 @@ def policy_broken(config: Config) -> Iterator[Finding]:
         found = list(breaches(policy, plain(config.document.root)))
     except PolicyError as error:
         text = str(error)
-        yield Finding("", f"{text[:1].upper()}{text[1:]}; dslint did not check the config against it.", severity=Severity.ERROR)
+        yield Finding("", f"{text[:1].upper()}{text[1:]}; dslint did not check the config against it.")
         return
     for breach in found:
         yield Finding(
@@ -49,5 +59,4 @@ def policy_broken(config: Config) -> Iterator[Finding]:
             f"Policy {policy} {breach.message}.",
             help=breach.reason,
             on="value",
-            severity=Severity.ERROR,
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import default_of
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import corrected_key, without
@@ -44,8 +44,18 @@ def _suggestion(violation: Violation) -> str | None:
     references=(DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel"),
     watches=("violation:unknown-key", "violation:misplaced-key"),
 )
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_sise": 5e8}}}}', at="zero_optimization.reduce_bucket_sise")
-@bad(f'{{{MINIMAL}, "bf16": {{"enabled": true, "loss_scale": 0}}}}', at="bf16.loss_scale")
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_sise": 5e8}}}}',
+    at="zero_optimization.reduce_bucket_sise",
+    message='Unknown key "reduce_bucket_sise" in `zero_optimization`: DeepSpeed rejects unknown keys there and raises "Extra inputs are not permitted".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}',
+)
+@bad(
+    f'{{{MINIMAL}, "bf16": {{"enabled": true, "loss_scale": 0}}}}',
+    at="bf16.loss_scale",
+    message='Unknown key "loss_scale" in `bf16`: DeepSpeed rejects unknown keys there and raises "Extra inputs are not permitted".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
 def unknown_key_refused(config: Config) -> Iterator[Finding]:
     """An unknown key in a section that rejects unknown keys.
@@ -67,7 +77,6 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
                 or (f"Remove it: DeepSpeed {before} ignores it." if before else allowed_keys(violation) or "Remove it."),
                 on="key",
                 fix=_accepted(config, violation) if before is None else _as_before(config, violation),
-                severity=Severity.WARNING if newer else None,
                 certain=not newer,
                 cause=shared_cause(violation, 'rejects them and raises "Extra inputs are not permitted"'),
             )
@@ -96,10 +105,30 @@ def _as_before(config: Config, violation: Violation) -> FixPlan | None:
     references=(DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"),
     watches=("violation:unknown-key", "violation:misplaced-key"),
 )
-@bad(f'{{{MINIMAL}, "zero_optimisation": {{"stage": 3}}}}', at="zero_optimisation")
-@bad('{"train_micro_bach_size_per_gpu": 4}', at="train_micro_bach_size_per_gpu")
-@bad(f'{{{MINIMAL}, "lr_scheduler": {{"type": "WarmupLR"}}}}', at="lr_scheduler")
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}, "stage3_max_live_parameters": 1e8}}', at="stage3_max_live_parameters")
+@bad(
+    f'{{{MINIMAL}, "zero_optimisation": {{"stage": 3}}}}',
+    at="zero_optimisation",
+    message='Unknown top-level key "zero_optimisation": DeepSpeed silently ignores it and trains without ZeRO.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
+)
+@bad(
+    '{"train_micro_bach_size_per_gpu": 4}',
+    at="train_micro_bach_size_per_gpu",
+    message='Unknown top-level key "train_micro_bach_size_per_gpu": DeepSpeed silently ignores it, and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    f'{{{MINIMAL}, "lr_scheduler": {{"type": "WarmupLR"}}}}',
+    at="lr_scheduler",
+    message='Unknown top-level key "lr_scheduler": DeepSpeed silently ignores it and keeps the learning rate constant unless the program passes a scheduler.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "scheduler": {"type": "WarmupLR"}}',
+)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}, "stage3_max_live_parameters": 1e8}}',
+    at="stage3_max_live_parameters",
+    message='Unknown top-level key "stage3_max_live_parameters": DeepSpeed silently ignores it and uses 1e9, the default of stage3_max_live_parameters.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e8}}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
@@ -114,7 +143,6 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
     newer = is_newer_release(config)
-    severity = Severity.WARNING if newer else None
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
         if violation.raises or violation.meant is None:
             continue
@@ -131,7 +159,6 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             fix=corrected_key(config, violation),
             effect=Effect.CRASH if fatal else Effect.ADVICE if harmless else None,
             phase=Phase.PARSE if fatal else None,
-            severity=severity,
             certain=not newer,
             cause=None if harmless else shared_cause(violation, "silently ignores them"),
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config, Origin, ViolationKind, resolve
 from dslint.config.effective import EffectiveEntry, effective
 from dslint.config.sections import default_of
-from dslint.diagnostics import Applicability, Effect, Severity
+from dslint.diagnostics import Applicability, Effect
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import json_text, write
@@ -27,8 +27,14 @@ OF_THE_LOG = ("steps_per_print",)
 RELEASES = "https://github.com/deepspeedai/DeepSpeed/releases"
 
 
-@rule("DS116", effect=Effect.SILENT, references=(RELEASES,), watches=("fact:upgrade_from",))
-@bad('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10}', at="gradient_clipping", deepspeed="0.14.5..0.19.8")
+@rule("DS116", effect=Effect.ADVICE, references=(RELEASES,), watches=("fact:upgrade_from",))
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10}',
+    at="gradient_clipping",
+    deepspeed="0.14.5..0.19.8",
+    message="gradient_clipping is not written, and DeepSpeed 0.19.3 changed its default from 0.0 to 1.0.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10, "gradient_clipping": 0.0}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 10, "gradient_clipping": 0.0}', deepspeed="0.14.5..0.19.8")
 @good('{"train_micro_batch_size_per_gpu": 4}', deepspeed="0.18.8..0.18.9")
 @good(
@@ -54,8 +60,7 @@ def default_changed(config: Config) -> Iterator[Finding]:
                 help=f'Write "{new.path[-1]}": {before} to keep the behavior of DeepSpeed {config.facts.upgrade_from}'
                 + (", and the same in the training arguments." if _is_compared(config, new.path) else "."),
                 fix=_keep(config, new.path, before),
-                effect=None if new.key not in OF_THE_LOG else Effect.ADVICE,
-                severity=Severity.WARNING if new.key not in OF_THE_LOG else None,
+                costly=new.key not in OF_THE_LOG,
             )
 
 
@@ -96,6 +101,7 @@ def _write_section(config: Config, deprecated: Path, section: Path, name: str | 
     '{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "fp16": {"enabled": "false"}}',
     at="fp16.enabled",
     deepspeed="0.14.5..0.19.8",
+    message='fp16.enabled is "false": DeepSpeed 0.14.5 reads it as true, 0.19.8 as false.',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 1.0, "fp16": {"enabled": true}}', deepspeed="0.14.5..0.19.8")
 @good(
@@ -124,7 +130,7 @@ def value_read_differently(config: Config) -> Iterator[Finding]:
         elif old.lost and new.origin in READ and not _replaces_known_key(new.key, config.facts.upgrade_from):
             since = _added_in(new.key) or config.release
             message = f"DeepSpeed {old_release} silently ignores {new.key}; {since} and newer releases use {shown_value(new.value)}."
-            yield Finding(new.path, message, help="Check that you still mean this value.", severity=Severity.WARNING)
+            yield Finding(new.path, message, help="Check that you still mean this value.")
 
 
 def _pairs(config: Config) -> Iterator[tuple[EffectiveEntry, EffectiveEntry]]:

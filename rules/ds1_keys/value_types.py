@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.coerce import is_kind
 from dslint.config.sections import default_of
-from dslint.diagnostics import Cause, Effect, Phase, Severity
+from dslint.diagnostics import Cause, Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import MINIMAL
@@ -41,11 +41,32 @@ CONFIG_CLASS = "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"
     references=(DOCS, MODEL, CONFIG_CLASS),
     watches=("violation:wrong-type",),
 )
-@bad('{"train_batch_size": "sixteen"}', at="train_batch_size")
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": "three"}}}}', at="zero_optimization.stage")
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": "5e8"}}}}', at="zero_optimization.reduce_bucket_size")
-@bad(f'{{{MINIMAL}, "zero_optimization": "stage2"}}', at="zero_optimization")
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": ["0.9", "0.999"]}}}}}}', at="optimizer.params.betas")
+@bad(
+    '{"train_batch_size": "sixteen"}',
+    at="train_batch_size",
+    message="train_batch_size is \"sixteen\"; it expects an integer > 0, or null. DeepSpeed raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\" while parsing.",
+)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": "three"}}}}',
+    at="zero_optimization.stage",
+    message='zero_optimization.stage is "three"; it expects one of 0, 1, 2, 3. DeepSpeed raises ValidationError while parsing.',
+)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": "5e8"}}}}',
+    at="zero_optimization.reduce_bucket_size",
+    message='zero_optimization.reduce_bucket_size is "5e8"; it expects an integer > 0. DeepSpeed raises ValidationError while parsing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}',
+)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": "stage2"}}',
+    at="zero_optimization",
+    message='zero_optimization is "stage2"; it expects an object. DeepSpeed raises TypeError "deepspeed.runtime.zero.config.DeepSpeedZeroConfig() argument after ** must be a mapping, not str" while parsing.',
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": ["0.9", "0.999"]}}}}}}',
+    at="optimizer.params.betas",
+    message='optimizer.params.betas is ["0.9", "0.999"]; it expects a list of 2 numbers. DeepSpeed raises TypeError at the first step.',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "reduce_bucket_size": 5e8}}}}')
 @good(f'{{{MINIMAL}, "torch_autocast": {{"enabled": false, "lower_precision_safe_modules": "torch.nn.Linear"}}}}')
 def wrong_type(config: Config) -> Iterator[Finding]:
@@ -209,12 +230,22 @@ def _is_json_number(word: str) -> bool:
     references=(DOCS, CONFIG_CLASS),
     watches=("violation:wrong-type", "violation:null"),
 )
-@bad(f'{{{MINIMAL}, "prescale_gradients": "false"}}', at="prescale_gradients")
+@bad(
+    f'{{{MINIMAL}, "prescale_gradients": "false"}}',
+    at="prescale_gradients",
+    message='prescale_gradients is "false"; it expects true or false. DeepSpeed only tests whether it is empty, and reads it as true.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "prescale_gradients": false}',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "torch_adam": "torch_impl"}}}}}}',
     at="optimizer.params.torch_adam",
+    message='optimizer.params.torch_adam is "torch_impl"; it expects true or false. DeepSpeed only tests whether it is empty, and reads it as true.',
 )
-@bad('{"train_micro_batch_size_per_gpu": 2.5}', at="train_micro_batch_size_per_gpu")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 2.5}',
+    at="train_micro_batch_size_per_gpu",
+    message="train_micro_batch_size_per_gpu is 2.5; it expects an integer > 0, or null. DeepSpeed does not check it and uses it as written.",
+)
 @good(f'{{{MINIMAL}, "prescale_gradients": false}}')
 def wrong_type_misread(config: Config) -> Iterator[Finding]:
     """A value of the wrong type that DeepSpeed accepts and reads as another value.
@@ -251,8 +282,7 @@ def wrong_type_misread(config: Config) -> Iterator[Finding]:
             help=_without_quotes(config, violation) or (_as_integer(config, violation) if depends else None) or _plainly(config, violation),
             on="value",
             fix=unsafe(f"write {word}", Set(violation.path, word)) if (word := _unquoted(config, violation)) else None,
-            effect=Effect.ADVICE if harmless else None,
-            severity=Severity.WARNING if isinstance(config.literal(violation.path), bool) and not harmless else None,
+            effect=Effect.ADVICE if harmless else Effect.IGNORED if isinstance(config.literal(violation.path), bool) else None,
         )
 
 
@@ -304,8 +334,17 @@ SHORTEST_WARMUP = 2
     references=(DOCS, MODEL),
     watches=("violation:out-of-range", "violation:forbidden"),
 )
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": -1}}}}', at="zero_optimization.allgather_bucket_size")
-@bad('{"train_micro_batch_size_per_gpu": 0}', at="train_micro_batch_size_per_gpu")
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": -1}}}}',
+    at="zero_optimization.allgather_bucket_size",
+    message="zero_optimization.allgather_bucket_size is -1; it expects an integer >= 0. DeepSpeed raises ValidationError while parsing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "allgather_bucket_size": 5e8}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 0}',
+    at="train_micro_batch_size_per_gpu",
+    message='train_micro_batch_size_per_gpu is 0; it expects an integer > 0, or null. DeepSpeed raises AssertionError "Train batch size: 0 has to be greater than 0" while parsing.',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3}}}}')
 def value_out_of_range(config: Config) -> Iterator[Finding]:
     """A number is outside the range that the key accepts.
@@ -341,10 +380,21 @@ def _closest_accepted(config: Config, violation: Violation) -> tuple[int | float
     watches=("violation:not-a-choice",),
 )
 @bad(
-    f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}', at="zero_optimization.offload_param.device"
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "offload_param": {{"device": "gpu"}}}}}}',
+    at="zero_optimization.offload_param.device",
+    message='zero_optimization.offload_param.device is "gpu"; it expects one of "none", "cpu", "nvme". DeepSpeed raises ValidationError while parsing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "none"}}}',
 )
-@bad(f'{{{MINIMAL}, "communication_data_type": "float16"}}', at="communication_data_type")
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}', at="zero_optimization.stage")
+@bad(
+    f'{{{MINIMAL}, "communication_data_type": "float16"}}',
+    at="communication_data_type",
+    message='communication_data_type is "float16"; it expects one of "fp16", "bf16", "fp32" or null. DeepSpeed raises ValueError "Invalid communication_data_type. Supported data types: [\'fp16\', \'bf16\', \'fp32\']" while parsing.',
+)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 4}}}}',
+    at="zero_optimization.stage",
+    message="zero_optimization.stage is 4; it expects one of 0, 1, 2, 3. DeepSpeed raises ValidationError while parsing.",
+)
 @good(f'{{{MINIMAL}, "communication_data_type": "fp16"}}')
 def not_a_choice(config: Config) -> Iterator[Finding]:
     """A value is not one of those that the key accepts.
@@ -368,8 +418,18 @@ def not_a_choice(config: Config) -> Iterator[Finding]:
     references=(DOCS, MODEL, CONFIG_CLASS),
     watches=("violation:null",),
 )
-@bad(f'{{{MINIMAL}, "zero_optimization": null}}', at="zero_optimization")
-@bad(f'{{{MINIMAL}, "gradient_clipping": null}}', at="gradient_clipping")
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": null}}',
+    at="zero_optimization",
+    message='zero_optimization is null; it expects an object. DeepSpeed raises TypeError "deepspeed.runtime.zero.config.DeepSpeedZeroConfig() argument after ** must be a mapping, not NoneType" while parsing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    f'{{{MINIMAL}, "gradient_clipping": null}}',
+    at="gradient_clipping",
+    message="gradient_clipping is null; it expects a number. DeepSpeed raises TypeError \"'>' not supported between instances of 'NoneType' and 'float'\" at the first step.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
 @good(f'{{{MINIMAL}, "communication_data_type": null}}')
 def null_value(config: Config) -> Iterator[Finding]:
     """A key is null where DeepSpeed requires a value.

@@ -34,15 +34,41 @@ def _grouped(value: Any) -> str:
     references=(BATCH_DOCS, SOURCE),
     watches=("train_batch_size",),
 )
-@bad('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size", world_size=8)
-@bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4}', at="train_batch_size", world_size=8)
-@bad('{"train_batch_size": 4, "gradient_accumulation_steps": 1}', at="train_batch_size", world_size=8)
-@bad('{"train_batch_size": 100}', at="train_batch_size", world_size=8)
+@bad(
+    '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}',
+    at="train_batch_size",
+    world_size=8,
+    message="train_batch_size is 32, but micro batch size x gradient accumulation steps x world size is 4 x 2 x 8 = 64; DeepSpeed raises an AssertionError.",
+    fixed='{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}',
+)
+@bad(
+    '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4}',
+    at="train_batch_size",
+    world_size=8,
+    message="train_batch_size 16 is less than one micro batch of 4 on each of 8 GPUs: DeepSpeed computes 0 gradient accumulation steps and asserts that there is at least one.",
+    fixed='{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2}',
+)
+@bad(
+    '{"train_batch_size": 4, "gradient_accumulation_steps": 1}',
+    at="train_batch_size",
+    world_size=8,
+    message="train_batch_size 4 is too small for 8 GPUs: the micro batch size becomes 0, and DeepSpeed asserts that it is greater than 0.",
+    fixed='{"train_batch_size": 8, "gradient_accumulation_steps": 1}',
+)
+@bad(
+    '{"train_batch_size": 100}',
+    at="train_batch_size",
+    world_size=8,
+    message="train_batch_size is 100, but micro batch size x gradient accumulation steps x world size is 12 x 1 x 8 = 96 (DeepSpeed computes the missing key); DeepSpeed raises an AssertionError.",
+    fixed='{"train_batch_size": 96}',
+)
 @bad(
     '{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "sequence_parallel_size": 4}',
     at="train_batch_size",
     world_size=4,
     integration="transformers",
+    message="train_batch_size is 2, but micro batch size x gradient accumulation steps x world size is 1 x 1 x 1 = 1; DeepSpeed raises an AssertionError.",
+    fixed='{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "sequence_parallel_size": 4}',
 )
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', world_size=8)
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4}', world_size=8)
@@ -143,8 +169,18 @@ def _correct_values(written: dict[str, Any], ranks: float) -> str:
     references=(BATCH_DOCS, SOURCE),
     watches=("train_batch_size",),
 )
-@bad('{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size")
-@bad('{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4}', at="train_batch_size")
+@bad(
+    '{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}',
+    at="train_batch_size",
+    message="train_batch_size 30 is not a multiple of 4 x 2 = 8: no number of GPUs satisfies this batch configuration, and DeepSpeed raises an AssertionError.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}',
+)
+@bad(
+    '{"train_batch_size": 30, "train_micro_batch_size_per_gpu": 4}',
+    at="train_batch_size",
+    message="train_batch_size 30 is not a multiple of train_micro_batch_size_per_gpu 4: no number of GPUs satisfies this batch configuration, and DeepSpeed raises an AssertionError.",
+    fixed='{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4}',
+)
 @good('{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8}')
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 7}')
 def batch_size_never_multiplies(config: Config) -> Iterator[Finding]:
@@ -178,8 +214,18 @@ def batch_size_never_multiplies(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS203", effect=Effect.ADVICE, references=(BATCH_DOCS,), watches=("train_batch_size",))
-@bad('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', at="train_batch_size")
-@bad('{"train_batch_size": 256, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', at="train_batch_size")
+@bad(
+    '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}',
+    at="train_batch_size",
+    message="This batch configuration runs only on one GPU (16 = 4 x 4 x 1); on any other number DeepSpeed raises an AssertionError.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}',
+)
+@bad(
+    '{"train_batch_size": 256, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}',
+    at="train_batch_size",
+    message="This batch configuration runs only on 32 GPUs (256 = 4 x 2 x 32); on any other number DeepSpeed raises an AssertionError.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}',
+)
 @good('{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}', world_size=1)
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}')
 def batch_size_fixes_world_size(config: Config) -> Iterator[Finding]:

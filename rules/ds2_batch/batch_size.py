@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.config.detect import wrapper_of
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, elasticity_computes_batch, written_batch_keys
@@ -23,9 +23,25 @@ from dslint.source.tree import Mapping
     references=(BATCH_DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._set_batch_related_parameters"),
     watches=("!train_micro_batch_size_per_gpu",),
 )
-@bad('{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}', at="", integration="deepspeed")
-@bad('{"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}}', at="", integration="transformers")
-@bad('{"train_batch_size": null, "train_micro_batch_size_per_gpu": null}', at="", integration="deepspeed")
+@bad(
+    '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}',
+    at="",
+    integration="deepspeed",
+    message='No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+)
+@bad(
+    '{"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}}',
+    at="",
+    integration="transformers",
+    message='No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+    fixed='{"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}',
+)
+@bad(
+    '{"train_batch_size": null, "train_micro_batch_size_per_gpu": null}',
+    at="",
+    integration="deepspeed",
+    message='No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0}}')
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"zero_optimization": {"stage": 2}}', integration="lightning")
@@ -59,7 +75,6 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
         'No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
         help='Add "train_micro_batch_size_per_gpu": "auto".' if hugging_face else 'Add "train_micro_batch_size_per_gpu" with a number.',
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
-        severity=None if known_loader else Severity.WARNING,
         certain=known_loader,
     )
 
@@ -76,6 +91,7 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     at="sequence_parallel_size",
     world_size=8,
     integration="transformers",
+    message="sequence_parallel_size 3 does not divide the world size 8: DeepSpeed continues with 2.67 data-parallel ranks and computes batch sizes that are not integers.",
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 4, "zero_optimization": {"stage": 0}}',
@@ -124,7 +140,12 @@ LARGE_MICRO_BATCH = 64
     references=(BATCH_DOCS, "deepspeed/runtime/config.py, DeepSpeedConfig._set_batch_related_parameters"),
     watches=("train_batch_size",),
 )
-@bad('{"train_batch_size": 1024}', at="train_batch_size", world_size=8)
+@bad(
+    '{"train_batch_size": 1024}',
+    at="train_batch_size",
+    world_size=8,
+    message="train_batch_size 1024 is the only batch key: the micro batch is 128 samples on each GPU, without gradient accumulation.",
+)
 @good('{"train_batch_size": 1024, "train_micro_batch_size_per_gpu": 8}', world_size=8)
 @good('{"train_batch_size": 64}', world_size=8)
 def whole_batch_at_once(config: Config) -> Iterator[Finding]:

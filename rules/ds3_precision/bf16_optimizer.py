@@ -39,6 +39,8 @@ IGNORED_KEYS = (
         '"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1, "reduce_bucket_size": 5e8, "overlap_comm": true}'
     ),
     at="zero_optimization.reduce_bucket_size",
+    message="ZeRO stage 1 in bf16 with grad_accum_dtype fp32 runs in DeepSpeed's BF16_Optimizer, which ignores reduce_bucket_size, overlap_comm and keeps a whole fp32 gradient on every GPU.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1, "overlap_comm": true}}',
 )
 @good(
     trained(
@@ -83,9 +85,17 @@ def ignored_by_bf16_optimizer(config: Config) -> Iterator[Finding]:
         "bfloat16.immediate_grad_update",
     ),
 )
-@bad(trained('"bf16": {"enabled": true, "check_grad_overflow": true}, "zero_optimization": {"stage": 3}'), at="bf16.check_grad_overflow")
 @bad(
-    trained('"bf16": {"enabled": true, "immediate_grad_update": true}, "zero_optimization": {"stage": 2}'), at="bf16.immediate_grad_update"
+    trained('"bf16": {"enabled": true, "check_grad_overflow": true}, "zero_optimization": {"stage": 3}'),
+    at="bf16.check_grad_overflow",
+    message="DeepSpeed reads check_grad_overflow only at ZeRO stages 1 and 2; at stage 3 it does not check for overflows.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+)
+@bad(
+    trained('"bf16": {"enabled": true, "immediate_grad_update": true}, "zero_optimization": {"stage": 2}'),
+    at="bf16.immediate_grad_update",
+    message="DeepSpeed ignores immediate_grad_update at ZeRO stage 2: only BF16_Optimizer reads it, which runs stage 1 with grad_accum_dtype fp32.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
 )
 @good(trained('"bf16": {"enabled": true, "check_grad_overflow": true}, "zero_optimization": {"stage": 2}'))
 @good(

@@ -34,8 +34,18 @@ def _enabled_mode(config: Config, dtype: str) -> tuple[str, tuple[tuple[str, str
     references=(f"{ENGINE}, DeepSpeedEngine._assert_valid_mixed_precision_config",),
     watches=(PARAM_DTYPE,),
 )
-@bad(trained('"bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"}'), at=PARAM_DTYPE)
-@bad(trained('"data_types": {"param_dtype": "bf16"}'), at=PARAM_DTYPE)
+@bad(
+    trained('"bf16": {"enabled": true}, "data_types": {"param_dtype": "fp16"}'),
+    at=PARAM_DTYPE,
+    message='param_dtype "fp16" contradicts the model\'s type, bf16 (bf16 is enabled): DeepSpeed raises an AssertionError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}}',
+)
+@bad(
+    trained('"data_types": {"param_dtype": "bf16"}'),
+    at=PARAM_DTYPE,
+    message='param_dtype "bf16" contradicts the model\'s type, fp32 (neither fp16 nor bf16 is enabled): DeepSpeed raises an AssertionError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "data_types": {"param_dtype": "bf16"}, "bf16": {"enabled": true}}',
+)
 @good(trained('"bf16": {"enabled": true}, "data_types": {"param_dtype": "bfloat16"}'))
 @good(trained('"data_types": {"param_dtype": "fp32"}'))
 def param_dtype_conflict(config: Config) -> Iterator[Finding]:
@@ -73,8 +83,18 @@ def _resolve_conflict(config: Config, requested: str, dtype: str) -> FixPlan | N
     references=(f"{ENGINE}, DeepSpeedEngine._do_optimizer_sanity_check",),
     watches=(ACCUMULATION_DTYPE,),
 )
-@bad(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}'), at=ACCUMULATION_DTYPE)
-@bad(trained('"zero_optimization": {"stage": 0}, "data_types": {"grad_accum_dtype": "fp16"}'), at=ACCUMULATION_DTYPE)
+@bad(
+    trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}'),
+    at=ACCUMULATION_DTYPE,
+    message='grad_accum_dtype "fp32" differs from the model\'s type, bf16 (bf16 is enabled), which requires ZeRO: at stage 0 DeepSpeed raises NotImplementedError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}}',
+)
+@bad(
+    trained('"zero_optimization": {"stage": 0}, "data_types": {"grad_accum_dtype": "fp16"}'),
+    at=ACCUMULATION_DTYPE,
+    message='grad_accum_dtype "fp16" differs from the model\'s type, fp32 (neither fp16 nor bf16 is enabled), which requires ZeRO: at stage 0 DeepSpeed raises NotImplementedError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 0}}',
+)
 @good(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 1}'))
 @good(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "bf16"}'))
 def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
@@ -105,7 +125,12 @@ def accumulation_dtype_without_zero(config: Config) -> Iterator[Finding]:
     references=("deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer.get_flat_partition",),
     watches=(ACCUMULATION_DTYPE,),
 )
-@bad(trained('"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "int8"}'), at=ACCUMULATION_DTYPE)
+@bad(
+    trained('"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "int8"}'),
+    at=ACCUMULATION_DTYPE,
+    message='grad_accum_dtype "int8" cannot hold gradients: at ZeRO stage 1 torch raises RuntimeError "result type Float can\'t be cast to the desired output type Char" at the first step.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}}',
+)
 @good(trained('"zero_optimization": {"stage": 1}, "data_types": {"grad_accum_dtype": "fp32"}'))
 def accumulates_in_int8(config: Config) -> Iterator[Finding]:
     """ZeRO stage 1 cannot accumulate gradients in int8.
@@ -132,8 +157,15 @@ def accumulates_in_int8(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp16"}, "zero_optimization": {"stage": 2}'),
     at=ACCUMULATION_DTYPE,
+    message='grad_accum_dtype "fp16" accumulates the gradients of a bf16 run in fp16, without a loss scale: those below 6e-8 become 0.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 2}}',
 )
-@bad(trained('"data_types": {"grad_accum_dtype": "int8"}, "zero_optimization": {"stage": 2}'), at=ACCUMULATION_DTYPE)
+@bad(
+    trained('"data_types": {"grad_accum_dtype": "int8"}, "zero_optimization": {"stage": 2}'),
+    at=ACCUMULATION_DTYPE,
+    message='grad_accum_dtype "int8" accumulates gradients in 8-bit integers: every gradient between -1 and 1 becomes 0, and the model does not learn.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 2}}',
+)
 @good(trained('"bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": {"stage": 2}'))
 @good(trained('"fp16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp16"}, "zero_optimization": {"stage": 2}'))
 def accumulates_in_fp16(config: Config) -> Iterator[Finding]:
@@ -169,7 +201,12 @@ def accumulates_in_fp16(config: Config) -> Iterator[Finding]:
     references=(f"{ENGINE}, DeepSpeedEngine.communication_data_type", "https://www.deepspeed.ai/docs/config-json/#communication-options"),
     watches=(COMMUNICATION_DTYPE,),
 )
-@bad(trained('"bf16": {"enabled": true}, "communication_data_type": "fp16"'), at=COMMUNICATION_DTYPE)
+@bad(
+    trained('"bf16": {"enabled": true}, "communication_data_type": "fp16"'),
+    at=COMMUNICATION_DTYPE,
+    message='communication_data_type "fp16" averages the gradients of a bf16 run in fp16, without a loss scale: those above 65504 become infinite, those below 6e-8 become 0.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "communication_data_type": "bf16"}',
+)
 @good(trained('"bf16": {"enabled": true}, "communication_data_type": "fp32"'))
 @good(trained('"fp16": {"enabled": true}, "communication_data_type": "fp16"'))
 def communicates_in_fp16(config: Config) -> Iterator[Finding]:
@@ -204,6 +241,8 @@ MANY_STEPS = 8
 @bad(
     trained('"gradient_accumulation_steps": 64, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}'),
     at="gradient_accumulation_steps",
+    message="64 gradient accumulation steps are summed in bf16, which loses values 256 times smaller than the sum.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "gradient_accumulation_steps": 64, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "data_types": {"grad_accum_dtype": "fp32"}}',
 )
 @good(
     trained(

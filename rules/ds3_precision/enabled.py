@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config, Origin
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without
@@ -20,7 +20,12 @@ from dslint.rules.helpers.zero import STAGE
     references=("deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params",),
     watches=("fp16.enabled",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "bf16": {"enabled": true}}', at="bf16.enabled")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "bf16": {"enabled": true}}',
+    at="bf16.enabled",
+    message='fp16 and bf16 are both enabled; DeepSpeed raises "bfloat16 and fp16 modes cannot be simultaneously enabled".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}')
 @good(
     '{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
@@ -52,7 +57,12 @@ def fp16_with_bf16(config: Config) -> Iterator[Finding]:
     references=("deepspeed/runtime/precision_config.py",),
     watches=("fp16", "bf16"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0, "initial_scale_power": 16}}', at="fp16")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0, "initial_scale_power": 16}}',
+    at="fp16",
+    message='fp16 has no "enabled", which defaults to false: the model trains in the precision that it was created in, usually fp32.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"loss_scale": 0, "initial_scale_power": 16, "enabled": true}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale": 0}}')
 @good('{"train_micro_batch_size_per_gpu": 4}')
 def precision_not_enabled(config: Config) -> Iterator[Finding]:
@@ -95,7 +105,12 @@ def _enable(config: Config, section: str, other: str) -> FixPlan | None:
     references=(f"{ENGINE}, DeepSpeedEngine._forward_prologue",),
     watches=("fp16.auto_cast",),
 )
-@bad(trained('"fp16": {"enabled": false, "auto_cast": true}, "bf16": {"enabled": true}'), at="fp16.auto_cast")
+@bad(
+    trained('"fp16": {"enabled": false, "auto_cast": true}, "bf16": {"enabled": true}'),
+    at="fp16.auto_cast",
+    message="auto_cast applies although fp16 is disabled: DeepSpeed casts every floating-point input of the model to fp16, and a layer in another type may raise RuntimeError at the first step.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": false}, "bf16": {"enabled": true}}',
+)
 @good(trained('"fp16": {"enabled": true, "auto_cast": true}'))
 @good(trained('"fp16": {"enabled": false, "auto_cast": false}, "bf16": {"enabled": true}'))
 def auto_cast_without_fp16(config: Config) -> Iterator[Finding]:
@@ -113,7 +128,6 @@ def auto_cast_without_fp16(config: Config) -> Iterator[Finding]:
             "auto_cast applies although fp16 is disabled: DeepSpeed casts every floating-point input of the model to fp16, and a layer in another type may raise RuntimeError at the first step.",
             help='Remove "auto_cast", or write "enabled": true.',
             fix=without(config, "fp16.auto_cast", Applicability.UNSAFE),
-            severity=Severity.WARNING,
             certain=False,
         )
 
@@ -125,7 +139,12 @@ def auto_cast_without_fp16(config: Config) -> Iterator[Finding]:
     references=("https://www.deepspeed.ai/docs/config-json/#bfloat16-training-options",),
     watches=("zero_optimization.stage",),
 )
-@bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization.stage")
+@bad(
+    trained('"zero_optimization": {"stage": 2}'),
+    at="zero_optimization.stage",
+    message="Neither fp16 nor bf16 is enabled: the model trains in the precision that it was created in. In fp32, parameters and gradients take twice the memory, and ZeRO keeps a second fp32 copy of the parameters.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}',
+)
 @good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}'))
 @good(trained('"zero_optimization": {"stage": 2}, "torch_autocast": {"enabled": true, "dtype": "bf16"}'))
 def no_half_precision(config: Config) -> Iterator[Finding]:
@@ -169,7 +188,13 @@ _BF16_MODEL: dict[str, object] = {"model_type": "llama", "hidden_size": 4096, "t
     references=(f"{ENGINE}, DeepSpeedEngine._configure_distributed_model",),
     watches=("fact:model",),
 )
-@bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization", model=_BF16_MODEL)
+@bad(
+    trained('"zero_optimization": {"stage": 2}'),
+    at="zero_optimization",
+    model=_BF16_MODEL,
+    message="Neither fp16 nor bf16 is enabled, but config.json says that the model was published in bfloat16: DeepSpeed does not train in mixed precision.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}',
+)
 @good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}'), model=_BF16_MODEL)
 @good(trained('"zero_optimization": {"stage": 2}, "bf16": {"enabled": false}'), model=_BF16_MODEL)
 @good(trained('"zero_optimization": {"stage": 2}'), model={"model_type": "llama", "hidden_size": 4096, "torch_dtype": "float32"})
@@ -207,8 +232,19 @@ def _enable_bf16(config: Config) -> FixPlan | None:
     references=(f"{ENGINE}, DeepSpeedEngine._do_optimizer_sanity_check, until 0.19.7",),
     watches=("amp.enabled",),
 )
-@bad(trained('"amp": {"enabled": true}, "zero_optimization": {"stage": 1}'), at="amp.enabled", deepspeed="0.16.9")
-@bad(trained('"amp": {"enabled": true}, "bf16": {"enabled": true}'), at="amp.enabled", deepspeed="0.16.9")
+@bad(
+    trained('"amp": {"enabled": true}, "zero_optimization": {"stage": 1}'),
+    at="amp.enabled",
+    deepspeed="0.16.9",
+    message='amp is not compatible with ZeRO: DeepSpeed raises AssertionError "Amp and ZeRO are not currently compatible" in deepspeed.initialize.',
+)
+@bad(
+    trained('"amp": {"enabled": true}, "bf16": {"enabled": true}'),
+    at="amp.enabled",
+    deepspeed="0.16.9",
+    message='amp is not compatible with bf16: DeepSpeed raises NotImplementedError "Cannot enable both amp with (legacy) fp16 or bfloat16 mode" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}}',
+)
 @good(trained('"amp": {"enabled": false}, "zero_optimization": {"stage": 1}'), deepspeed="0.16.9")
 @good(trained('"amp": {"enabled": true}'), deepspeed="0.16.9")
 def amp_with_zero(config: Config) -> Iterator[Finding]:

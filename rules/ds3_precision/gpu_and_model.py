@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import switched, write
 from dslint.rules.helpers.precision import bf16_section, dtype_of
@@ -26,8 +26,20 @@ FP16_CAPABILITY = (7, 0)
     references=("deepspeed/accelerator/cuda_accelerator.py, CUDA_Accelerator.is_bf16_supported",),
     watches=("bf16.enabled", "bfloat16.enabled", AUTOCAST_DTYPE),
 )
-@bad(BF16_ON, at="bf16.enabled", gpu="v100")
-@bad('{"train_micro_batch_size_per_gpu": 4, "torch_autocast": {"enabled": true, "dtype": "bf16"}}', at=AUTOCAST_DTYPE, gpu="t4")
+@bad(
+    BF16_ON,
+    at="bf16.enabled",
+    gpu="v100",
+    message='A v100 (compute capability 7.0) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}, "fp16": {"enabled": true}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "torch_autocast": {"enabled": true, "dtype": "bf16"}}',
+    at=AUTOCAST_DTYPE,
+    gpu="t4",
+    message='A t4 (compute capability 7.5) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "torch_autocast": {"enabled": true, "dtype": "fp16"}}',
+)
 @good(BF16_ON, gpu="a100")
 @good(FP16_ON, gpu="v100")
 def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
@@ -54,7 +66,7 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
         f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
         help="Use fp16 on this GPU.",
         fix=_use_fp16(config, key, section),
-        severity=Severity.WARNING,
+        costly=True,
     )
 
 
@@ -77,7 +89,13 @@ def _use_fp16(config: Config, key: str, section: str) -> FixPlan | None:
     references=("deepspeed/accelerator/cuda_accelerator.py, CUDA_Accelerator.is_fp16_supported",),
     watches=("fp16.enabled",),
 )
-@bad(FP16_ON, at="fp16.enabled", gpu="p100")
+@bad(
+    FP16_ON,
+    at="fp16.enabled",
+    gpu="p100",
+    message='A p100 has compute capability 6.0, below 7.0: DeepSpeed raises ValueError "Type fp16 is not supported on your device".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}}',
+)
 @good(FP16_ON, gpu="v100")
 def fp16_on_older_gpu(config: Config) -> Iterator[Finding]:
     """fp16 is enabled on a GPU on which DeepSpeed does not train in it.
@@ -124,8 +142,20 @@ def _model(family: str, dtype: str) -> Any:
     references=("https://github.com/huggingface/transformers/issues/14531", "https://github.com/deepspeedai/DeepSpeed/issues/643"),
     watches=("fp16.enabled",),
 )
-@bad(FP16_ON, at="fp16.enabled", model=_model("gemma2", "bfloat16"))
-@bad(FP16_ON, at="fp16.enabled", model=_model("llama", "bfloat16"))
+@bad(
+    FP16_ON,
+    at="fp16.enabled",
+    model=_model("gemma2", "bfloat16"),
+    message="Gemma 2 is known to overflow in fp16: DeepSpeed skips step after step, and ends the run when the loss scale reaches its minimum.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}',
+)
+@bad(
+    FP16_ON,
+    at="fp16.enabled",
+    model=_model("llama", "bfloat16"),
+    message="The weights of config.json are bfloat16, which has a larger range than fp16: values beyond 65504 overflow, and DeepSpeed skips the step.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}',
+)
 @good(BF16_ON, model=_model("gemma2", "bfloat16"))
 @good(FP16_ON, model=_model("gpt2", "float16"))
 def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
@@ -148,7 +178,7 @@ def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
             f"{OVERFLOWING_FAMILIES[model.family]} is known to overflow in fp16: DeepSpeed skips step after step, and ends the run when the loss scale reaches its minimum.",
             help=help_,
             fix=_use_bf16(config),
-            severity=Severity.WARNING,
+            costly=True,
         )
     elif model.dtype in ("bfloat16", "bf16"):
         yield Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config, Origin
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
@@ -33,8 +33,19 @@ def beyond(config: Config) -> int:
 
 
 @rule("DS302", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER, "fp16"))
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 32}}', at=POWER)
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', at=POWER, deepspeed="0.17.0")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 32}}',
+    at=POWER,
+    message="initial_scale_power 32 starts at a loss scale of 2**32 = 4,294,967,296 and wastes about 17 optimizer steps: each one overflows and is skipped, until the scale is down to 2**16.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+    at=POWER,
+    deepspeed="0.17.0",
+    message="Without a setting of the loss scale, DeepSpeed 0.17.0 starts at a loss scale of 2**32 = 4,294,967,296 and wastes about 17 optimizer steps: each one overflows and is skipped, until the scale is down to 2**16.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}, "zero_optimization": {"stage": 2}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', deepspeed="0.17.1")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "initial_scale_power": 32}}')
@@ -73,7 +84,7 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
         f"each one overflows and is skipped, until the scale is down to 2**{DEFAULT_SCALE_POWER}.",
         help="Write 16, the default, or remove the key." if config.has(POWER) else 'Write "initial_scale_power": 16.',
         fix=write(config, POWER, "16"),
-        severity=Severity.WARNING if config.enabled("fp16") is True and config.has(POWER) else None,
+        costly=config.enabled("fp16") is True and config.has(POWER),
     )
 
 
@@ -93,9 +104,24 @@ def skipped_steps(power: int, hysteresis: int) -> int:
     references=("deepspeed/runtime/fp16/loss_scaler.py, DynamicLossScaler",),
     watches=(POWER,),
 )
-@bad(trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 64}'), at=POWER)
-@bad(trained('"zero_optimization": {"stage": 3}, "fp16": {"enabled": true, "initial_scale_power": 20000}'), at=POWER)
-@bad(trained('"fp16": {"enabled": true, "initial_scale_power": 1024}'), at=POWER)
+@bad(
+    trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 64}'),
+    at=POWER,
+    message="initial_scale_power 64 is a loss scale of 2**64, a number too large to multiply the loss with: DeepSpeed raises OverflowError in the first backward pass.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 16}}',
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3}, "fp16": {"enabled": true, "initial_scale_power": 20000}'),
+    at=POWER,
+    message='initial_scale_power 20000 is a loss scale of 2**20000, a number too large to multiply the loss with: DeepSpeed raises ValueError "Exceeds the limit (4300 digits)" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}, "fp16": {"enabled": true, "initial_scale_power": 16}}',
+)
+@bad(
+    trained('"fp16": {"enabled": true, "initial_scale_power": 1024}'),
+    at=POWER,
+    message="initial_scale_power 1024 is a loss scale of 2**1024, a number too large to multiply the loss with: DeepSpeed raises OverflowError in the first backward pass.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true, "initial_scale_power": 16}}',
+)
 @good(trained('"fp16": {"enabled": true, "initial_scale_power": 1000}'))
 @good(trained('"zero_optimization": {"stage": 1}, "fp16": {"enabled": true, "initial_scale_power": 16}'))
 def loss_scale_beyond_float(config: Config) -> Iterator[Finding]:
@@ -132,8 +158,15 @@ def loss_scale_beyond_float(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "initial_scale_power": 16, "min_loss_scale": 1000000}'),
     at="fp16.min_loss_scale",
+    message="min_loss_scale 1000000 is above the initial loss scale, 2**16 = 65,536: an overflow raises the scale to 1,000,000 instead of halving it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "initial_scale_power": 16, "min_loss_scale": 1}}',
 )
-@bad(trained('"fp16": {"enabled": true, "initial_scale_power": 4, "min_loss_scale": 128}'), at="fp16.min_loss_scale")
+@bad(
+    trained('"fp16": {"enabled": true, "initial_scale_power": 4, "min_loss_scale": 128}'),
+    at="fp16.min_loss_scale",
+    message="min_loss_scale 128 is above the initial loss scale, 2**4 = 16: an overflow raises the scale to 128 instead of halving it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true, "initial_scale_power": 4, "min_loss_scale": 1}}',
+)
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "initial_scale_power": 16, "min_loss_scale": 1}'))
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 1000000}'))
 def min_loss_scale_above_start(config: Config) -> Iterator[Finding]:
@@ -157,7 +190,12 @@ def min_loss_scale_above_start(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS311", effect=Effect.SILENT, references=(DYNAMIC_SCALER, FP16_DOCS), watches=(POWER,))
-@bad(trained('"fp16": {"enabled": true, "initial_scale_power": -5}'), at=POWER)
+@bad(
+    trained('"fp16": {"enabled": true, "initial_scale_power": -5}'),
+    at=POWER,
+    message="initial_scale_power -5 starts at a loss scale of 2**-5 = 0.03125, and takes 21,000 steps to reach 2**16: until then small gradients may become 0 in fp16.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true, "initial_scale_power": 16}}',
+)
 @good(trained('"fp16": {"enabled": true, "initial_scale_power": 8}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 0}'))
 def initial_scale_power_too_low(config: Config) -> Iterator[Finding]:
@@ -177,6 +215,5 @@ def initial_scale_power_too_low(config: Config) -> Iterator[Finding]:
             f"initial_scale_power {config.quote(POWER)} starts at a loss scale of 2**{power} = {2.0**power:g}{climb}: until then small gradients may become 0 in fp16.",
             help="Write 16, the default, or remove the key.",
             fix=write(config, POWER, "16"),
-            severity=Severity.WARNING,
             certain=False,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
@@ -32,14 +32,32 @@ SHORT_WINDOW = 50
     references=("deepspeed/runtime/precision_config.py, DeepSpeedFP16Config",),
     watches=("fp16.loss_scale_window", "fp16.min_loss_scale"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 0}}', at="fp16.loss_scale_window")
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 0, "min_loss_scale": 0}}', at="fp16.min_loss_scale")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 0}}',
+    at="fp16.loss_scale_window",
+    message='fp16.loss_scale_window is 0: DeepSpeed raises ValidationError "fp16.loss_scale_window must be > 0 when dynamic loss scaling is enabled".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 1000}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 0, "min_loss_scale": 0}}',
+    at="fp16.min_loss_scale",
+    message='fp16.min_loss_scale is 0: DeepSpeed raises ValidationError "fp16.min_loss_scale must be > 0 when dynamic loss scaling is enabled".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 0, "min_loss_scale": 1}}',
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 0}}',
     at="fp16.loss_scale_window",
     deepspeed="0.18.9",
+    message="fp16.loss_scale_window is 0: DeepSpeed 0.18.9 divides by it and raises ZeroDivisionError at the first step.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 1000}}',
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 0}}', at="fp16.min_loss_scale", deepspeed="0.18.9")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 0}}',
+    at="fp16.min_loss_scale",
+    deepspeed="0.18.9",
+    message="fp16.min_loss_scale is 0: after repeated overflows the loss scale and the gradients fall towards 0, and DeepSpeed does not end the run.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 1}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale_window": 500, "min_loss_scale": 1}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 128, "min_loss_scale": 0}}')
 def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
@@ -80,7 +98,12 @@ def dynamic_loss_scale_bounds(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS307", effect=Effect.SILENT, references=(DYNAMIC_SCALER, FP16_DOCS), watches=("fp16.hysteresis",))
-@bad(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 0}'), at="fp16.hysteresis")
+@bad(
+    trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 0}'),
+    at="fp16.hysteresis",
+    message="With hysteresis 0 the loss scale never falls: DeepSpeed halves it when a countdown from hysteresis is exactly 1, and skips every step that overflows.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1}}',
+)
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1}'))
 @good(trained('"zero_optimization": {"stage": 0}, "fp16": {"enabled": true, "hysteresis": 0}'))
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "loss_scale": 128, "hysteresis": 0}'))
@@ -104,7 +127,12 @@ def hysteresis_below_1(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS308", effect=Effect.SLOW, references=(DYNAMIC_SCALER, FP16_DOCS), watches=("fp16.hysteresis",))
-@bad(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1000}'), at="fp16.hysteresis")
+@bad(
+    trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 1000}'),
+    at="fp16.hysteresis",
+    message="hysteresis 1000 skips 999 optimizer steps before DeepSpeed first halves a loss scale that is too high, and again after every doubling.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 2}}',
+)
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": true, "hysteresis": 4}'))
 @good(trained('"zero_optimization": {"stage": 2}, "fp16": {"enabled": false, "hysteresis": 1000}'))
 def hysteresis_too_high(config: Config) -> Iterator[Finding]:
@@ -123,7 +151,7 @@ def hysteresis_too_high(config: Config) -> Iterator[Finding]:
             f"hysteresis {config.quote(key)} skips {hysteresis - 1:,} optimizer steps before DeepSpeed first halves a loss scale that is too high, and again after every doubling.",
             help="Write 2, the default, or remove the key.",
             fix=write(config, key, "2"),
-            severity=Severity.WARNING,
+            costly=True,
         )
 
 
@@ -133,8 +161,18 @@ def hysteresis_too_high(config: Config) -> Iterator[Finding]:
     references=("deepspeed/runtime/fp16/loss_scaler.py, LossScaler", FP16_DOCS),
     watches=("fp16.loss_scale",),
 )
-@bad(trained('"fp16": {"enabled": true, "loss_scale": 1}'), at="fp16.loss_scale")
-@bad(trained('"fp16": {"enabled": true, "loss_scale": 1e9}'), at="fp16.loss_scale")
+@bad(
+    trained('"fp16": {"enabled": true, "loss_scale": 1}'),
+    at="fp16.loss_scale",
+    message="loss_scale 1 is static: gradients below 6e-8, the smallest number that fp16 holds, become 0, and the scale never rises.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true, "loss_scale": 0}}',
+)
+@bad(
+    trained('"fp16": {"enabled": true, "loss_scale": 1e9}'),
+    at="fp16.loss_scale",
+    message="loss_scale 1e9 is static: a gradient above 6.6e-05 overflows, DeepSpeed skips its step, and the scale never falls.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true, "loss_scale": 0}}',
+)
 @good(trained('"fp16": {"enabled": true, "loss_scale": 1024}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 0}'))
 @good(trained('"fp16": {"enabled": false, "loss_scale": 1}'))
@@ -161,7 +199,7 @@ def static_loss_scale(config: Config) -> Iterator[Finding]:
         f"loss_scale {config.quote(key)} is static: {consequence}.",
         help="Write 0, and DeepSpeed adjusts the loss scale during training.",
         fix=write(config, key, "0"),
-        severity=Severity.WARNING,
+        costly=True,
     )
 
 
@@ -171,7 +209,12 @@ def static_loss_scale(config: Config) -> Iterator[Finding]:
     references=(DYNAMIC_SCALER, FP16_DOCS),
     watches=("fp16.loss_scale_window",),
 )
-@bad(trained('"fp16": {"enabled": true, "loss_scale_window": 2}'), at="fp16.loss_scale_window")
+@bad(
+    trained('"fp16": {"enabled": true, "loss_scale_window": 2}'),
+    at="fp16.loss_scale_window",
+    message="loss_scale_window 2 doubles the loss scale every 2 steps: once the scale is at the limit for the gradients, at least one step in 4 overflows and is skipped.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true, "loss_scale_window": 1000}}',
+)
 @good(trained('"fp16": {"enabled": true, "loss_scale_window": 100}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 128, "loss_scale_window": 2}'))
 def loss_scale_window_too_short(config: Config) -> Iterator[Finding]:
@@ -190,7 +233,7 @@ def loss_scale_window_too_short(config: Config) -> Iterator[Finding]:
             f"loss_scale_window {config.quote(key)} doubles the loss scale every {window:,} steps: once the scale is at the limit for the gradients, at least one step in {window + 2:,} overflows and is skipped.",
             help="Write 1000, the default, or remove the key.",
             fix=write(config, key, "1000"),
-            severity=Severity.WARNING,
+            costly=True,
         )
 
 
@@ -204,7 +247,12 @@ DYNAMIC_SETTINGS = ("initial_scale_power", "loss_scale_window", "hysteresis", "c
     references=("deepspeed/runtime/fp16/loss_scaler.py, CreateLossScaler", FP16_DOCS),
     watches=("fp16.loss_scale",),
 )
-@bad(trained('"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 16}'), at="fp16.initial_scale_power")
+@bad(
+    trained('"fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 16}'),
+    at="fp16.initial_scale_power",
+    message="loss_scale 128 is static, and DeepSpeed ignores initial_scale_power, which belongs to the dynamic loss scale.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true, "loss_scale": 128}}',
+)
 @good(trained('"fp16": {"enabled": true, "loss_scale": 0, "initial_scale_power": 16}'))
 @good(trained('"fp16": {"enabled": true, "loss_scale": 128}'))
 def dynamic_settings_of_static_scale(config: Config) -> Iterator[Finding]:

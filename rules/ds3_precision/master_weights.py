@@ -31,11 +31,23 @@ OFFLOAD_TO_CPU = '"zero_optimization": {"stage": 2, "offload_optimizer": {"devic
     references=(CHECKED_WHILE_PARSING,),
     watches=(*MASTER_KEYS, *STATE_KEYS),
 )
-@bad(f'{{{MINIMAL}, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": true}}}}', at="bf16.bf16_master_weights_and_grads")
-@bad(f'{{{MINIMAL}, "fp16": {{"enabled": true, "fp16_master_weights_and_grads": true}}}}', at=FP16_MASTER)
+@bad(
+    f'{{{MINIMAL}, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": true}}}}',
+    at="bf16.bf16_master_weights_and_grads",
+    message="The stage is 0, but only ZeRO stages 1 to 3 support bf16_master_weights_and_grads: DeepSpeed raises an AssertionError while parsing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}',
+)
+@bad(
+    f'{{{MINIMAL}, "fp16": {{"enabled": true, "fp16_master_weights_and_grads": true}}}}',
+    at=FP16_MASTER,
+    message="The stage is 0, but only ZeRO stages 1 to 3 support fp16_master_weights_and_grads: DeepSpeed raises an AssertionError while parsing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}}',
+)
 @bad(
     f'{{{MINIMAL}, "bf16": {{"enabled": true, "bf16_optimizer_states": true}}, "zero_optimization": {{"stage": 2}}}}',
     at="bf16.bf16_optimizer_states",
+    message='bf16_optimizer_states is set without bf16_master_weights_and_grads: DeepSpeed raises AssertionError "bf16_optimizer_states requires bf16_master_weights_and_grads to be enabled".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true, "bf16_optimizer_states": true, "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 2}}',
 )
 @good(
     trained(
@@ -91,11 +103,20 @@ def _without_stage(config: Config, key: str, stage: int, *, only_stage_2: bool) 
 @bad(
     trained('"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 2}'),
     at="bf16.bf16_master_weights_and_grads",
+    message="bf16_master_weights_and_grads requires optimizer offload with DeepSpeed's CPU Adam, but the optimizer is not offloaded: DeepSpeed raises an AssertionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
 )
-@bad(trained('"fp16": {"enabled": true, "fp16_master_weights_and_grads": true}, "zero_optimization": {"stage": 3}'), at=FP16_MASTER)
+@bad(
+    trained('"fp16": {"enabled": true, "fp16_master_weights_and_grads": true}, "zero_optimization": {"stage": 3}'),
+    at=FP16_MASTER,
+    message="fp16_master_weights_and_grads requires optimizer offload with DeepSpeed's CPU Adam, but the optimizer is not offloaded: DeepSpeed raises an AssertionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4}}}}, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": true}}, {OFFLOAD_TO_CPU}}}',
     at="bf16.bf16_master_weights_and_grads",
+    message='bf16_master_weights_and_grads requires optimizer offload with DeepSpeed\'s CPU Adam, but the optimizer is "Lion": DeepSpeed raises an AssertionError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(trained(f'"bf16": {{"enabled": true, "bf16_master_weights_and_grads": true}}, {OFFLOAD_TO_CPU}'))
 @good(
@@ -156,6 +177,8 @@ def _fp32_master_weights(config: Config, key: str, *, with_states: bool) -> FixP
         f'"fp16": {{"enabled": false, "fp16_master_weights_and_grads": true}}, "bf16": {{"enabled": true, "bf16_master_weights_and_grads": true}}, {OFFLOAD_TO_CPU}'
     ),
     at=FP16_MASTER,
+    message="fp16_master_weights_and_grads and bf16_master_weights_and_grads are both true: DeepSpeed reads them even if their section is disabled, and raises an AssertionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "fp16": {"enabled": false}, "bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(
     trained(

@@ -42,6 +42,7 @@ def _half_dtype(config: Config) -> str:
 @bad(
     trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}, "zero_optimization": {"stage": 3, "zero_quantized_weights": true}'),
     at=ENABLED,
+    message='torch_autocast is not compatible with zero_quantized_weights: DeepSpeed raises AssertionError "Cannot enable both torch autocast and zero quantized weights".',
 )
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}, "zero_optimization": {"stage": 3}'))
 @good(trained('"torch_autocast": {"enabled": false}, "zero_optimization": {"stage": 2, "zero_quantized_weights": true}'))
@@ -72,6 +73,8 @@ def autocast_with_quantized_weights(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"torch_autocast": {"enabled": true, "dtype": "bf16", "lower_precision_safe_modules": ["Linear"]}'),
     at=("torch_autocast", "lower_precision_safe_modules", 0),
+    message='"Linear" has no module to import it from: DeepSpeed raises ValueError "Failed to import lower precision safe module Linear".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "torch_autocast": {"enabled": true, "dtype": "bf16", "lower_precision_safe_modules": ["torch.nn.Linear"]}}',
 )
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "bf16", "lower_precision_safe_modules": ["torch.nn.Linear"]}'))
 @good(trained('"torch_autocast": {"enabled": false, "lower_precision_safe_modules": ["Linear"]}'))
@@ -99,7 +102,12 @@ def autocast_module_without_path(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS321", effect=Effect.IGNORED, references=(f"{SOURCE}, autocast_if_enabled",), watches=(DTYPE,))
-@bad(trained('"torch_autocast": {"enabled": true, "dtype": "fp32"}'), at=DTYPE)
+@bad(
+    trained('"torch_autocast": {"enabled": true, "dtype": "fp32"}'),
+    at=DTYPE,
+    message='torch_autocast to "fp32" does not lower the precision: autocast saves memory and time only with bf16 or fp16.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "torch_autocast": {"enabled": true, "dtype": "bf16"}}',
+)
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}'))
 @good(trained('"torch_autocast": {"enabled": false, "dtype": "fp32"}'))
 def autocast_to_fp32(config: Config) -> Iterator[Finding]:
@@ -126,7 +134,11 @@ def autocast_to_fp32(config: Config) -> Iterator[Finding]:
     references=(f"{ENGINE}, DeepSpeedEngine._take_model_step",),
     watches=(DTYPE,),
 )
-@bad(trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"enabled": true}'), at=ENABLED)
+@bad(
+    trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"enabled": true}'),
+    at=ENABLED,
+    message='torch_autocast and fp16 are both enabled without ZeRO: their two loss scales conflict, and DeepSpeed raises AssertionError "No inf checks were recorded for this optimizer" at the first step.',
+)
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}'))
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "fp16"}, "fp16": {"enabled": true}, "zero_optimization": {"stage": 1}'))
 def autocast_with_fp16(config: Config) -> Iterator[Finding]:
@@ -153,7 +165,12 @@ def autocast_with_fp16(config: Config) -> Iterator[Finding]:
     references=("deepspeed/runtime/config.py, get_torch_autocast_dtype", "https://pytorch.org/docs/stable/amp.html"),
     watches=(ENABLED,),
 )
-@bad(trained('"torch_autocast": {"enabled": true}'), at=ENABLED)
+@bad(
+    trained('"torch_autocast": {"enabled": true}'),
+    at=ENABLED,
+    message="torch_autocast has no dtype: PyTorch uses fp16 on a GPU, but DeepSpeed scales the loss only if fp16 is written, and small gradients become 0.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "torch_autocast": {"enabled": true, "dtype": "bf16"}}',
+)
 @good(trained('"torch_autocast": {"enabled": true, "dtype": "bf16"}'))
 @good(trained('"torch_autocast": {"enabled": false}'))
 def autocast_without_dtype(config: Config) -> Iterator[Finding]:

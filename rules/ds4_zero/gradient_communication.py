@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
@@ -26,8 +26,15 @@ OVERLAP = f"{ZERO}.overlap_comm"
 @bad(
     trained('"managed_gradient_accumulation": false, "zero_optimization": {"stage": 1, "overlap_comm": true}'),
     at="managed_gradient_accumulation",
+    message="managed_gradient_accumulation false conflicts with overlap_comm at stage 1: DeepSpeed raises an AssertionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "managed_gradient_accumulation": false, "zero_optimization": {"stage": 1, "overlap_comm": false}}',
 )
-@bad(trained('"managed_gradient_accumulation": false, "compile": {"deepcompile": true}'), at="managed_gradient_accumulation")
+@bad(
+    trained('"managed_gradient_accumulation": false, "compile": {"deepcompile": true}'),
+    at="managed_gradient_accumulation",
+    message="managed_gradient_accumulation false conflicts with DeepCompile: DeepSpeed raises an AssertionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "managed_gradient_accumulation": false, "compile": {"deepcompile": false}}',
+)
 @good(trained('"managed_gradient_accumulation": true, "zero_optimization": {"stage": 1, "overlap_comm": true}'))
 def unmanaged_accumulation_with_overlap(config: Config) -> Iterator[Finding]:
     """`managed_gradient_accumulation: false` conflicts with `overlap_comm` at stages 0 and 1, and with DeepCompile.
@@ -62,7 +69,13 @@ def unmanaged_accumulation_with_overlap(config: Config) -> Iterator[Finding]:
     needs=("sequence_parallel",),
     references=(f"{ENGINE}._configure_distributed_model",),
 )
-@bad(trained('"communication_data_type": "bf16", "bf16": {"enabled": true}'), at="communication_data_type", sequence_parallel=4)
+@bad(
+    trained('"communication_data_type": "bf16", "bf16": {"enabled": true}'),
+    at="communication_data_type",
+    sequence_parallel=4,
+    message="DeepSpeed does not read communication_data_type with sequence parallelism: it uses seq_parallel_communication_data_type, which is fp32.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "seq_parallel_communication_data_type": "bf16", "bf16": {"enabled": true}}',
+)
 @good(trained('"seq_parallel_communication_data_type": "bf16", "bf16": {"enabled": true}'), sequence_parallel=4)
 @good(trained('"communication_data_type": "bf16", "bf16": {"enabled": true}'), sequence_parallel=1)
 def communication_type_of_sequence_parallelism(config: Config) -> Iterator[Finding]:
@@ -92,7 +105,13 @@ def communication_type_of_sequence_parallelism(config: Config) -> Iterator[Findi
     needs=("pipeline_parallel",),
     references=(f"{ENGINE}._configure_zero_optimizer",),
 )
-@bad(trained('"zero_optimization": {"stage": 1, "overlap_comm": true}'), at="zero_optimization.overlap_comm", pipeline_parallel=4)
+@bad(
+    trained('"zero_optimization": {"stage": 1, "overlap_comm": true}'),
+    at="zero_optimization.overlap_comm",
+    pipeline_parallel=4,
+    message="DeepSpeed disables overlap_comm with 4 pipeline stages and logs a warning.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+)
 @good(trained('"zero_optimization": {"stage": 1, "overlap_comm": true}'), pipeline_parallel=1)
 @good(trained('"zero_optimization": {"stage": 1, "overlap_comm": false}'), pipeline_parallel=4)
 def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
@@ -119,7 +138,11 @@ def overlap_comm_with_pipeline(config: Config) -> Iterator[Finding]:
     pedantic=True,
     references=("https://github.com/deepspeedai/DeepSpeed/issues/7188", "https://github.com/deepspeedai/DeepSpeed/issues/8061"),
 )
-@bad(trained('"zero_optimization": {"stage": 2, "overlap_comm": true}'), at="zero_optimization.overlap_comm")
+@bad(
+    trained('"zero_optimization": {"stage": 2, "overlap_comm": true}'),
+    at="zero_optimization.overlap_comm",
+    message="overlap_comm with contiguous_gradients at stage 2 may cause NaN or a different loss: users report both, most often with small buckets or torch.compile.",
+)
 @good(trained('"zero_optimization": {"stage": 2, "overlap_comm": false}'))
 @good(trained('"zero_optimization": {"stage": 2, "overlap_comm": true, "contiguous_gradients": false}'))
 def overlap_comm_and_nan(config: Config) -> Iterator[Finding]:
@@ -148,7 +171,13 @@ def overlap_comm_and_nan(config: Config) -> Iterator[Finding]:
     pedantic=True,
     references=("https://github.com/deepspeedai/DeepSpeed/issues/5242", "https://github.com/deepspeedai/DeepSpeed/issues/5347"),
 )
-@bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization.stage", deepspeed="0.13.5")
+@bad(
+    trained('"zero_optimization": {"stage": 2}'),
+    at="zero_optimization.stage",
+    deepspeed="0.13.5",
+    message="DeepSpeed 0.13.5 reduces the buckets of several ranks in one operation, which may give wrong gradients: users of 0.12.4 to 0.14.0 report a loss of 0 and a gradient norm of NaN.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "use_multi_rank_bucket_allreduce": false}}',
+)
 @good(trained('"zero_optimization": {"stage": 2, "use_multi_rank_bucket_allreduce": false}'), deepspeed="0.13.5")
 @good(trained('"zero_optimization": {"stage": 2}'), deepspeed="0.14.5")
 def multi_rank_bucket_allreduce(config: Config) -> Iterator[Finding]:
@@ -166,6 +195,5 @@ def multi_rank_bucket_allreduce(config: Config) -> Iterator[Finding]:
             f"DeepSpeed {config.release} reduces the buckets of several ranks in one operation, which may give wrong gradients: users of 0.12.4 to 0.14.0 report a loss of 0 and a gradient norm of NaN.",
             help='Write "use_multi_rank_bucket_allreduce": false, or use a newer release.',
             fix=write(config, key, "false"),
-            severity=Severity.WARNING,
             certain=False,
         )

@@ -32,8 +32,15 @@ def _sums(config: Config) -> bool:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "gradient_allreduce_op": "sum", "zero_optimization": {"stage": 3}}',
     at="gradient_allreduce_op",
+    message='gradient_allreduce_op "sum" conflicts with ZeRO stage 3: DeepSpeed raises ValueError "gradient_allreduce_op=\'sum\' is not supported with ZeRO stage 3".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "gradient_allreduce_op": "sum", "compile": {"deepcompile": true}}', at="gradient_allreduce_op")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "gradient_allreduce_op": "sum", "compile": {"deepcompile": true}}',
+    at="gradient_allreduce_op",
+    message='gradient_allreduce_op "sum" conflicts with DeepCompile: DeepSpeed raises ValueError "gradient_allreduce_op=\'sum\' is not supported with DeepCompile".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "compile": {"deepcompile": true}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "gradient_allreduce_op": "sum", "zero_optimization": {"stage": 2}}')
 def summed_gradients_unsupported(config: Config) -> Iterator[Finding]:
     """DeepSpeed cannot sum gradients instead of averaging them at ZeRO stage 3, with ZenFlow or with DeepCompile.
@@ -73,8 +80,18 @@ def summed_gradients_unsupported(config: Config) -> Iterator[Finding]:
         "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3.__init__",
     ),
 )
-@bad(trained('"prescale_gradients": true, "zero_optimization": {"stage": 2}'), at="prescale_gradients")
-@bad(trained('"gradient_predivide_factor": 2, "zero_optimization": {"stage": 3}'), at="gradient_predivide_factor")
+@bad(
+    trained('"prescale_gradients": true, "zero_optimization": {"stage": 2}'),
+    at="prescale_gradients",
+    message='prescale_gradients true conflicts with reduce_scatter, which stage 2 uses: DeepSpeed raises AssertionError "pre-scale gradients is not yet supported with ZeRO-2 with reduce scatter enabled".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+)
+@bad(
+    trained('"gradient_predivide_factor": 2, "zero_optimization": {"stage": 3}'),
+    at="gradient_predivide_factor",
+    message='gradient_predivide_factor 2 conflicts with reduce_scatter, which stage 3 uses: DeepSpeed raises AssertionError "gradient_predivide_factor != 1.0 is not yet supported with ZeRO-3 with reduce scatter enabled".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
+)
 @good(trained('"prescale_gradients": true, "zero_optimization": {"stage": 2, "reduce_scatter": false}'))
 @good(trained('"gradient_predivide_factor": 2, "zero_optimization": {"stage": 1}'))
 @good(trained('"gradient_predivide_factor": 1.0, "zero_optimization": {"stage": 3}'))
@@ -111,8 +128,18 @@ def scaled_gradients_with_reduce_scatter(config: Config) -> Iterator[Finding]:
     watches=("gradient_predivide_factor", "prescale_gradients"),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine.allreduce_bucket",),
 )
-@bad(trained('"gradient_predivide_factor": 8, "prescale_gradients": true'), at="gradient_predivide_factor")
-@bad(trained('"gradient_predivide_factor": 8, "gradient_allreduce_op": "sum"'), at="gradient_predivide_factor")
+@bad(
+    trained('"gradient_predivide_factor": 8, "prescale_gradients": true'),
+    at="gradient_predivide_factor",
+    message="DeepSpeed does not read gradient_predivide_factor 8 with prescale_gradients, which divides by the number of ranks before the sum.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "prescale_gradients": true}',
+)
+@bad(
+    trained('"gradient_predivide_factor": 8, "gradient_allreduce_op": "sum"'),
+    at="gradient_predivide_factor",
+    message='DeepSpeed does not read gradient_predivide_factor 8: gradient_allreduce_op "sum" adds gradients without a division.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "gradient_allreduce_op": "sum"}',
+)
 @good(trained('"gradient_predivide_factor": 8'))
 @good(trained('"prescale_gradients": true'))
 def predivide_factor_not_read(config: Config) -> Iterator[Finding]:

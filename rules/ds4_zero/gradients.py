@@ -23,22 +23,33 @@ STAGE_1_AND_2 = "deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeedZeroOptimizer
     watches=("zero_optimization.compute_grad_norm",),
     references=(STAGE_1_AND_2, "deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig.compute_grad_norm_valid"),
 )
-@bad(trained('"zero_optimization": {"stage": 2, "compute_grad_norm": false}'), at="zero_optimization.compute_grad_norm")
+@bad(
+    trained('"zero_optimization": {"stage": 2, "compute_grad_norm": false}'),
+    at="zero_optimization.compute_grad_norm",
+    message="compute_grad_norm false conflicts with gradient_clipping 1, the default: DeepSpeed raises a ValueError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "compute_grad_norm": false}, "gradient_clipping": 0'),
     at="zero_optimization.compute_grad_norm",
+    message='compute_grad_norm false works only at ZeRO stages 1 and 2, and the stage is 3: DeepSpeed raises ValidationError "compute_grad_norm=false is supported only with ZeRO Stage 1 or 2".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}, "gradient_clipping": 0}',
 )
 @bad(
     trained(
         '"zero_optimization": {"stage": 1, "compute_grad_norm": false, "offload_optimizer": {"device": "cpu"}}, "gradient_clipping": 0'
     ),
     at="zero_optimization.compute_grad_norm",
+    message="compute_grad_norm false conflicts with optimizer offload: DeepSpeed raises a ValueError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}, "gradient_clipping": 0}',
 )
 @bad(
     trained(
         '"zero_optimization": {"stage": 1, "compute_grad_norm": false}, "gradient_clipping": 0, "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}'
     ),
     at="zero_optimization.compute_grad_norm",
+    message="compute_grad_norm false conflicts with accumulating gradients in fp32 at stage 1 in bf16: DeepSpeed raises a ValueError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}, "gradient_clipping": 0, "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"}}',
 )
 @good(trained('"zero_optimization": {"stage": 2, "compute_grad_norm": false}, "gradient_clipping": 0'))
 @good(trained('"zero_optimization": {"stage": 2, "compute_grad_norm": true, "offload_optimizer": {"device": "cpu"}}'))
@@ -98,6 +109,8 @@ def _conflict_without_grad_norm(config: Config) -> tuple[str, str] | None:
 @bad(
     trained('"zero_optimization": {"stage": 2, "contiguous_gradients": false, "offload_optimizer": {"device": "cpu"}}'),
     at="zero_optimization.contiguous_gradients",
+    message="DeepSpeed overrides contiguous_gradients false: at stage 2 with optimizer offload it always uses true.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(trained('"zero_optimization": {"stage": 2, "contiguous_gradients": false}'))
 @good(trained('"zero_optimization": {"stage": 2, "contiguous_gradients": true, "offload_optimizer": {"device": "cpu"}}'))
@@ -125,7 +138,12 @@ def contiguous_gradients_forced(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization.ignore_unused_parameters",),
     references=(f"{STAGE_1_AND_2}.complete_grad_norm_calculation_for_cpu_offload",),
 )
-@bad(trained('"zero_optimization": {"stage": 2, "ignore_unused_parameters": false}'), at="zero_optimization.ignore_unused_parameters")
+@bad(
+    trained('"zero_optimization": {"stage": 2, "ignore_unused_parameters": false}'),
+    at="zero_optimization.ignore_unused_parameters",
+    message="DeepSpeed reads ignore_unused_parameters false only with optimizer offload: here it does not report a parameter without a gradient.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+)
 @good(trained('"zero_optimization": {"stage": 2, "ignore_unused_parameters": false, "offload_optimizer": {"device": "cpu"}}'))
 @good(trained('"zero_optimization": {"stage": 2, "ignore_unused_parameters": true}'))
 def unused_parameters_not_looked_for(config: Config) -> Iterator[Finding]:

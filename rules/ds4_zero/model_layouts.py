@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.facts.model_config import ModelConfig
 from dslint.rule import Finding, bad, good, rule
@@ -46,8 +46,21 @@ _PIPELINE = (
     untried="it requires a model of pipeline stages",
     references=("deepspeed/runtime/pipe/engine.py, PipelineEngine.__init__",),
 )
-@bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization.stage", pipeline_parallel=2)
-@bad(trained('"zero_optimization": {"stage": 2}'), at="zero_optimization.stage", program=_PIPELINE, integration="deepspeed")
+@bad(
+    trained('"zero_optimization": {"stage": 2}'),
+    at="zero_optimization.stage",
+    pipeline_parallel=2,
+    message='ZeRO stage 2 conflicts with 2 pipeline stages: DeepSpeed raises AssertionError "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+)
+@bad(
+    trained('"zero_optimization": {"stage": 2}'),
+    at="zero_optimization.stage",
+    program=_PIPELINE,
+    integration="deepspeed",
+    message='ZeRO stage 2 conflicts with the PipelineModule of train.py:3: DeepSpeed raises AssertionError "ZeRO-2 and ZeRO-3 are incompatible with pipeline parallelism".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+)
 @good(trained('"zero_optimization": {"stage": 1}'), program=_PIPELINE, integration="deepspeed")
 @good(trained('"zero_optimization": {"stage": 1}'), pipeline_parallel=2)
 @good(trained('"zero_optimization": {"stage": 2}'), pipeline_parallel=1)
@@ -92,21 +105,33 @@ def _expert_model(family: str) -> Any:
     needs=("model",),
     references=("https://deepspeed.readthedocs.io/en/latest/zero3.html", "https://github.com/deepspeedai/DeepSpeed/issues/4808"),
 )
-@bad(trained('"zero_optimization": {"stage": 3}'), at="zero_optimization.stage", model=_expert_model("deepseek_v3"))
+@bad(
+    trained('"zero_optimization": {"stage": 3}'),
+    at="zero_optimization.stage",
+    model=_expert_model("deepseek_v3"),
+    message="config.json is a mixture of experts, and no leaf module covers its DeepseekV3MoE: at stage 3 the job may hang when ranks send tokens to different experts.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "leaf_module": {"classes": ["DeepseekV3MoE"]}}}',
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["OlmoeSparseMoeBlock"]}}'),
     at="zero_optimization.leaf_module.classes",
     model=_expert_model("mixtral"),
+    message="config.json is a mixture of experts, and leaf_module.classes replaces the built-in list and does not name its MixtralSparseMoeBlock: at stage 3 the job may hang when ranks send tokens to different experts.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "leaf_module": {"classes": ["OlmoeSparseMoeBlock", "MixtralSparseMoeBlock"]}}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3}'),
     at="zero_optimization.stage",
     model={"model_type": "qwen3_omni_moe", "thinker_config": {"text_config": {"num_experts": 128, "hidden_size": 2048}}},
+    message="config.json is a mixture of experts, and no leaf module covers its Qwen3OmniMoeThinkerTextSparseMoeBlock: at stage 3 the job may hang when ranks send tokens to different experts.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "leaf_module": {"classes": ["Qwen3OmniMoeThinkerTextSparseMoeBlock"]}}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["OlmoeSparseMoeBlock"]}}'),
     at="zero_optimization.leaf_module.classes",
     model={"model_type": "internvl", "text_config": {"model_type": "qwen3_moe", "num_experts": 128, "hidden_size": 2048}},
+    message="config.json is a mixture of experts, and leaf_module.classes replaces the built-in list and does not name its Qwen3MoeSparseMoeBlock: at stage 3 the job may hang when ranks send tokens to different experts.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "leaf_module": {"classes": ["OlmoeSparseMoeBlock", "Qwen3MoeSparseMoeBlock"]}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3}'), model=_expert_model("mixtral"))
 @good(trained('"zero_optimization": {"stage": 3, "leaf_module": {"classes": ["DeepseekV3MoE"]}}'), model=_expert_model("deepseek_v3"))
@@ -141,9 +166,9 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
         if in_config
         else f"Call deepspeed.utils.set_z3_leaf_modules(model, [{block}]) in the program.",
         fix=write(config, f"{section}.classes", json_text([*classes, block] if replaced else [block])) if in_config else None,
-        severity=Severity.WARNING,
         on="key" if replaced else "member",
         certain=False,
+        costly=True,
     )
 
 
@@ -155,7 +180,11 @@ def experts_without_leaf_modules(config: Config) -> Iterator[Finding]:
     references=("transformers/modeling_utils.py, PreTrainedModel.get_init_context",),
 )
 @bad(
-    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', at=STAGE, integration="transformers", model=_quantized_model("gptq")
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
+    at=STAGE,
+    integration="transformers",
+    model=_quantized_model("gptq"),
+    message="config.json is quantized (gptq), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
 )
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers", model=_quantized_model("gptq"))
 @good(trained('"zero_optimization": {"stage": 3}'), integration="deepspeed", model=_quantized_model("gptq"))
@@ -175,5 +204,5 @@ def quantized_model_at_stage_3(config: Config) -> Iterator[Finding]:
             STAGE,
             f"{model} is quantized ({model.quantization}), and transformers does not use zero.Init for a quantized model: every rank loads the whole model.",
             help="Use ZeRO stage 2, or a model that is not quantized.",
-            severity=Severity.WARNING,
+            costly=True,
         )

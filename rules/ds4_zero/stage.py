@@ -21,9 +21,16 @@ from dslint.rules.helpers.zero import STAGE, STAGE_3_KEYS, ZERO
     references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig",),
 )
 @bad(
-    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"overlap_comm": true, "reduce_bucket_size": 5e8}}', at="zero_optimization"
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"overlap_comm": true, "reduce_bucket_size": 5e8}}',
+    at="zero_optimization",
+    message="zero_optimization has no stage: DeepSpeed uses stage 0, so ZeRO is off and the other settings in this section do nothing.",
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"offload_param": {"device": "cpu"}}}', at="zero_optimization")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"offload_param": {"device": "cpu"}}}',
+    at="zero_optimization",
+    message="zero_optimization has no stage: DeepSpeed uses stage 0, so ZeRO is off and the other settings in this section do nothing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"offload_param": {"device": "cpu"}, "stage": 3}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "overlap_comm": true}}')
 @good('{"train_micro_batch_size_per_gpu": 4}')
 def zero_without_stage(config: Config) -> Iterator[Finding]:
@@ -62,7 +69,12 @@ def _write_stage_3(config: Config) -> FixPlan | None:
     watches=("zero_optimization.stage",),
     references=("deepspeed/runtime/zero/config.py, ZeroStageEnum",),
 )
-@bad(trained('"zero_optimization": {"stage": true}'), at=STAGE)
+@bad(
+    trained('"zero_optimization": {"stage": true}'),
+    at=STAGE,
+    message="DeepSpeed reads stage true as stage 1: it partitions the optimizer states, but not the gradients or the parameters.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+)
 @good(trained('"zero_optimization": {"stage": 1}'))
 @good(trained('"zero_optimization": {"stage": false}'))
 def stage_is_a_boolean(config: Config) -> Iterator[Finding]:
@@ -88,8 +100,19 @@ def stage_is_a_boolean(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization",),
     references=("deepspeed/runtime/zero/config.py, read_zero_config_deprecated",),
 )
-@bad(trained('"zero_optimization": true'), at="zero_optimization")
-@bad('{"train_batch_size": "auto", "zero_optimization": false}', at="zero_optimization", integration="transformers")
+@bad(
+    trained('"zero_optimization": true'),
+    at="zero_optimization",
+    message="DeepSpeed reads zero_optimization true as stage 1, which does not partition gradients or parameters.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+)
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": false}',
+    at="zero_optimization",
+    integration="transformers",
+    message="DeepSpeed reads zero_optimization false as stage 0, and the Hugging Face Trainer raises AttributeError \"'bool' object has no attribute 'get'\".",
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 0}}',
+)
 @good(trained('"zero_optimization": {"stage": 1}'))
 @good(trained('"zero_optimization": false'))
 def zero_is_a_boolean(config: Config) -> Iterator[Finding]:
@@ -125,7 +148,12 @@ def zero_is_a_boolean(config: Config) -> Iterator[Finding]:
     needs=("world_size",),
     references=("https://www.deepspeed.ai/tutorials/zero/", "https://github.com/huggingface/trl/issues/2784"),
 )
-@bad(trained('"zero_optimization": {"stage": 3}'), at="zero_optimization.stage", world_size=1)
+@bad(
+    trained('"zero_optimization": {"stage": 3}'),
+    at="zero_optimization.stage",
+    world_size=1,
+    message="ZeRO stage 3 on one GPU saves no memory: it partitions across GPUs, and there is only one.",
+)
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}'), world_size=1)
 @good(trained('"zero_optimization": {"stage": 3}'), world_size=2)
 def zero_on_one_gpu(config: Config) -> Iterator[Finding]:

@@ -42,7 +42,12 @@ DEFAULT_REUSE_DISTANCE = 1_000_000_000
     pedantic=True,
     references=(f"{COORDINATOR}.fetch_sub_module",),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0}'), at="zero_optimization.stage3_prefetch_bucket_size")
+@bad(
+    trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 0}'),
+    at="zero_optimization.stage3_prefetch_bucket_size",
+    message="stage3_prefetch_bucket_size 0 disables prefetching: the GPU waits for the parameters of every module.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}}',
+)
 @good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}'))
 def no_prefetch(config: Config) -> Iterator[Finding]:
     """`stage3_prefetch_bucket_size: 0` disables prefetching, so each module waits for its parameters.
@@ -70,10 +75,13 @@ def no_prefetch(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8, "stage3_max_live_parameters": 1e8}'),
     at="zero_optimization.stage3_prefetch_bucket_size",
+    message="stage3_prefetch_bucket_size 5e8 is larger than stage3_max_live_parameters 100,000,000: DeepSpeed uses the smaller of the two.",
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e6, "stage3_max_live_parameters": 2000}'),
     at="zero_optimization.stage3_max_live_parameters",
+    message="stage3_max_live_parameters 2000 leaves no room to prefetch a module: DeepSpeed ignores stage3_prefetch_bucket_size 5e6, and the GPU waits for every module.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e6, "stage3_max_live_parameters": 1e9}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "stage3_max_live_parameters": 1e8}'))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e8}'))
@@ -116,6 +124,8 @@ def prefetch_above_live_parameters(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "stage3_allgather_sequential": true, "stage3_prefetch_bucket_size": 5e7}'),
     at="zero_optimization.stage3_prefetch_bucket_size",
+    message="stage3_allgather_sequential overrides stage3_prefetch_bucket_size 5e7: DeepSpeed sets it to 1.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "stage3_allgather_sequential": true}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "stage3_allgather_sequential": true}'))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}'))
@@ -146,7 +156,11 @@ def prefetch_of_sequential_allgather(config: Config) -> Iterator[Finding]:
     pedantic=True,
     references=(f"{COORDINATOR}.release_sub_module",),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e6}'), at="zero_optimization.stage3_max_live_parameters")
+@bad(
+    trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e6}'),
+    at="zero_optimization.stage3_max_live_parameters",
+    message="stage3_max_live_parameters 1e6 only limits the prefetch: DeepSpeed keeps gathered parameters according to stage3_max_reuse_distance, 1,000,000,000 by default.",
+)
 @good(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e9}'))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e6, "stage3_max_reuse_distance": 1e6}'))
 def live_parameters_free_nothing(config: Config) -> Iterator[Finding]:
@@ -182,11 +196,15 @@ def _model_config(hidden: int) -> Any:
 @bad(
     trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e9}'),
     at="zero_optimization.stage3_param_persistence_threshold",
+    message="stage3_param_persistence_threshold 1e9 defeats stage 3: DeepSpeed keeps every matrix up to 31,622 x 31,622 whole on every GPU.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e5}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 5000000}'),
     at="zero_optimization.stage3_param_persistence_threshold",
     model=_model_config(2048),
+    message="stage3_param_persistence_threshold 5000000 defeats stage 3: DeepSpeed keeps the 2,048 x 2,048 matrices of config.json (4,194,304 elements) whole on every GPU.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 20480}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1e5}'))
 @good(trained('"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 5000000}'), model=_model_config(4096))
@@ -224,7 +242,12 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization.sub_group_size",),
     references=(SUB_GROUPS, "https://github.com/deepspeedai/DeepSpeed/issues/1145"),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}'), at="zero_optimization.sub_group_size")
+@bad(
+    trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}'),
+    at="zero_optimization.sub_group_size",
+    message="sub_group_size 1e12 is more elements than a GPU holds, so it limits nothing: if a GPU has more than 1e9 elements, the optimizer step needs more memory than with the default.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "sub_group_size": 1e9}}',
+)
 @good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e9}'))
 @good(trained('"zero_optimization": {"stage": 2, "sub_group_size": 1e12}'))
 def sub_group_unbounded(config: Config) -> Iterator[Finding]:
@@ -252,7 +275,12 @@ def sub_group_unbounded(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization.sub_group_size",),
     references=(SUB_GROUPS,),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "sub_group_size": 0}'), at="zero_optimization.sub_group_size")
+@bad(
+    trained('"zero_optimization": {"stage": 3, "sub_group_size": 0}'),
+    at="zero_optimization.sub_group_size",
+    message="sub_group_size 0 makes nearly every parameter its own sub-group: the optimizer updates them one by one.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "sub_group_size": 1e9}}',
+)
 @good(trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e8}'))
 @good(trained('"zero_optimization": {"stage": 2, "sub_group_size": 0}'))
 def tiny_sub_group(config: Config) -> Iterator[Finding]:

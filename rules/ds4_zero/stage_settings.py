@@ -41,10 +41,13 @@ def _related_unread(keys: list[str]) -> tuple[tuple[str, str], ...]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": 5e7, "sub_group_size": 1e9}}',
     at="zero_optimization.stage3_prefetch_bucket_size",
+    message="ZeRO stage 2 does not read stage3_prefetch_bucket_size, sub_group_size: DeepSpeed uses them only at stage 3.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "sub_group_size": 1e9}}',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "sub_group_size": 1e9, "zero_quantized_weights": true}}',
     at="zero_optimization.zero_quantized_weights",
+    message="ZeRO stage 2 does not read zero_quantized_weights, sub_group_size: DeepSpeed uses them only at stage 3.",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}')
@@ -79,10 +82,17 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
     watches=tuple(BELOW_STAGE_3_KEYS),
     references=(f"{ENGINE}._configure_zero_optimizer",),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "allgather_bucket_size": 5e8}'), at="zero_optimization.allgather_bucket_size")
+@bad(
+    trained('"zero_optimization": {"stage": 3, "allgather_bucket_size": 5e8}'),
+    at="zero_optimization.allgather_bucket_size",
+    message="ZeRO stage 3 does not read allgather_bucket_size: DeepSpeed uses it only at stages 1 and 2.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "round_robin_gradients": true, "ignore_unused_parameters": false}'),
     at="zero_optimization.round_robin_gradients",
+    message="ZeRO stage 3 does not read round_robin_gradients, ignore_unused_parameters: DeepSpeed uses them only at stages 1 and 2.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "ignore_unused_parameters": false}}',
 )
 @good(trained('"zero_optimization": {"stage": 2, "allgather_bucket_size": 5e8, "round_robin_gradients": true}'))
 @good(trained('"zero_optimization": {"stage": 3, "ignore_unused_parameters": true, "round_robin_gradients": false}'))
@@ -116,7 +126,12 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization.stage",),
     references=(f"{ENGINE}.zero_optimization",),
 )
-@bad(trained('"zero_optimization": {"stage": 0, "overlap_comm": true, "reduce_bucket_size": 5e8}'), at="zero_optimization.overlap_comm")
+@bad(
+    trained('"zero_optimization": {"stage": 0, "overlap_comm": true, "reduce_bucket_size": 5e8}'),
+    at="zero_optimization.overlap_comm",
+    message="ZeRO is off at stage 0: DeepSpeed does not read overlap_comm, reduce_bucket_size.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 0, "reduce_bucket_size": 5e8}}',
+)
 @good(trained('"zero_optimization": {"stage": 1, "overlap_comm": true, "reduce_bucket_size": 5e8}'))
 @good(trained('"zero_optimization": {"stage": 0}'))
 def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
@@ -152,7 +167,12 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization.legacy_stage1",),
     references=(f"{ENGINE}._configure_zero_optimizer",),
 )
-@bad(trained('"zero_optimization": {"stage": 1, "legacy_stage1": true}'), at="zero_optimization.legacy_stage1")
+@bad(
+    trained('"zero_optimization": {"stage": 1, "legacy_stage1": true}'),
+    at="zero_optimization.legacy_stage1",
+    message='legacy_stage1 true selects an implementation that DeepSpeed has removed: it raises Exception "The deprecated version of ZeRO Stage 1 is not supported in deepspeed >= 0.5.9".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 1}}',
+)
 @good(trained('"zero_optimization": {"stage": 1, "legacy_stage1": false}'))
 @good(trained('"zero_optimization": {"stage": 0, "legacy_stage1": true}'))
 def legacy_stage_1(config: Config) -> Iterator[Finding]:
@@ -180,7 +200,12 @@ def legacy_stage_1(config: Config) -> Iterator[Finding]:
     untried="the error appears only when a checkpoint is loaded",
     references=(f"{ENGINE}._load_zero_checkpoint",),
 )
-@bad(trained('"zero_optimization": {"stage": 2, "pipeline_loading_checkpoint": true}'), at="zero_optimization.pipeline_loading_checkpoint")
+@bad(
+    trained('"zero_optimization": {"stage": 2, "pipeline_loading_checkpoint": true}'),
+    at="zero_optimization.pipeline_loading_checkpoint",
+    message='pipeline_loading_checkpoint works only at ZeRO stage 3, and the stage is 2: the first resume raises AssertionError "Only stage3 support for pipeline checkpoint loading".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+)
 @good(trained('"zero_optimization": {"stage": 3, "pipeline_loading_checkpoint": true}'))
 def pipeline_loading_below_stage_3(config: Config) -> Iterator[Finding]:
     """`pipeline_loading_checkpoint` works only at ZeRO stage 3, and DeepSpeed checks it only when it loads a checkpoint.
@@ -206,7 +231,12 @@ def pipeline_loading_below_stage_3(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization.allgather_partitions",),
     references=("deepspeed/runtime/zero/config.py, DeepSpeedZeroConfig.allgather_partitions",),
 )
-@bad(trained('"zero_optimization": {"stage": 2, "allgather_partitions": false}'), at="zero_optimization.allgather_partitions")
+@bad(
+    trained('"zero_optimization": {"stage": 2, "allgather_partitions": false}'),
+    at="zero_optimization.allgather_partitions",
+    message="DeepSpeed 0.5.9 and newer ignore allgather_partitions false: they always gather the updated parameters.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+)
 @good(trained('"zero_optimization": {"stage": 2, "allgather_partitions": true}'))
 @good(trained('"zero_optimization": {"stage": 0, "allgather_partitions": false}'))
 def allgather_partitions_not_read(config: Config) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
@@ -37,12 +37,15 @@ def _secondary_size_of_a_node(config: Config) -> FixPlan | None:
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 3}}',
     at="zero_optimization.zero_hpz_partition_size",
     world_size=8,
+    message="zero_hpz_partition_size 3 does not divide the world size 8: DeepSpeed raises an AssertionError in deepspeed.initialize.",
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 6}'),
     at="zero_optimization.zero_hpz_partition_size",
     world_size=16,
     nodes=2,
+    message="zero_hpz_partition_size 6 does not divide the world size 16: DeepSpeed raises an AssertionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}}',
@@ -80,6 +83,7 @@ def hpz_not_a_divisor(config: Config) -> Iterator[Finding]:
     at="zero_optimization.mics_shard_size",
     world_size=8,
     deepspeed="0.16.9",
+    message='mics_shard_size 3 does not divide the world size 8: DeepSpeed raises AssertionError "dp group size is not dividable by dp_shard_size" in deepspeed.initialize.',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "mics_shard_size": 6}'),
@@ -87,6 +91,8 @@ def hpz_not_a_divisor(config: Config) -> Iterator[Finding]:
     world_size=16,
     nodes=2,
     deepspeed="0.16.9",
+    message='mics_shard_size 6 does not divide the world size 16: DeepSpeed raises AssertionError "dp group size is not dividable by dp_shard_size" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "mics_shard_size": 8}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "mics_shard_size": 4}'), world_size=8, deepspeed="0.16.9")
 @good(trained('"zero_optimization": {"stage": 3, "mics_shard_size": -1}'), world_size=8, deepspeed="0.16.9")
@@ -120,12 +126,15 @@ def mics_not_a_divisor(config: Config) -> Iterator[Finding]:
     trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 16}'),
     at="zero_optimization.zero_hpz_partition_size",
     world_size=8,
+    message="zero_hpz_partition_size 16 is larger than the world size 8, so DeepSpeed uses 8: the second copy of the parameters is divided exactly as the first.",
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 64}'),
     at="zero_optimization.zero_hpz_partition_size",
     world_size=32,
     nodes=4,
+    message="zero_hpz_partition_size 64 is larger than the world size 32, so DeepSpeed uses 32: the second copy of the parameters is divided exactly as the first.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), world_size=16)
 def hpz_larger_than_world(config: Config) -> Iterator[Finding]:
@@ -153,7 +162,13 @@ def hpz_larger_than_world(config: Config) -> Iterator[Finding]:
     needs=("nodes",),
     references=(TUTORIAL, "deepspeed/runtime/zero/partition_parameters.py, Init._partition_param_sec"),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), at="zero_optimization.zero_hpz_partition_size", nodes=1)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'),
+    at="zero_optimization.zero_hpz_partition_size",
+    nodes=1,
+    message="zero_hpz_partition_size 8 keeps a second copy of the parameters (2 bytes for each, divided by 8) so that gathers stay inside the node; on one node they always do.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
+)
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), nodes=2)
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 1}'), nodes=1)
 def hpz_on_one_node(config: Config) -> Iterator[Finding]:
@@ -187,6 +202,8 @@ def hpz_on_one_node(config: Config) -> Iterator[Finding]:
     at="zero_optimization.zero_hpz_partition_size",
     world_size=32,
     nodes=4,
+    message="zero_hpz_partition_size 16 spans nodes of 8 GPUs each: the backward pass gathers over the network, which the second copy of the parameters should prevent.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'), world_size=32, nodes=4)
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 4}'), world_size=32, nodes=4)
@@ -208,7 +225,7 @@ def hpz_across_nodes(config: Config) -> Iterator[Finding]:
             f"zero_hpz_partition_size {size} spans nodes of {local} GPUs each: the backward pass gathers over the network, which the second copy of the parameters should prevent.",
             help=f"Write {local}, the number of GPUs of a node.",
             fix=_secondary_size_of_a_node(config),
-            severity=Severity.WARNING,
+            costly=True,
         )
 
 
@@ -221,6 +238,7 @@ def hpz_across_nodes(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "offload_param": {"device": "cpu"}}'),
     at="zero_optimization.zero_hpz_partition_size",
+    message="zero_hpz_partition_size 8 with offload_param may stop the training from making progress: users report a constant loss and a gradient norm of 0, without an error.",
 )
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8}'))
 @good(trained('"zero_optimization": {"stage": 3, "zero_hpz_partition_size": 8, "offload_param": {"device": "none"}}'))
@@ -240,8 +258,8 @@ def hpz_with_offload(config: Config) -> Iterator[Finding]:
             f"zero_hpz_partition_size {size} with {offload} may stop the training from making progress: users report a constant loss and a gradient norm of 0, without an error.",
             help="Remove one of the two.",
             related=((f"{ZERO}.{offload}", "offload is set here"),),
-            severity=Severity.WARNING,
             certain=False,
+            costly=True,
         )
 
 
@@ -255,6 +273,8 @@ def hpz_with_offload(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true, "reduce_scatter": false}'),
     at="zero_optimization.zero_quantized_gradients",
+    message='zero_quantized_gradients requires reduce_scatter, which is false: DeepSpeed raises AssertionError "when enable all_to_all_reduce, reduce_scatter should also be enabled for data type checks".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "zero_quantized_gradients": true}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": false, "reduce_scatter": false}'))
 @good(trained('"zero_optimization": {"stage": 2, "zero_quantized_gradients": true, "reduce_scatter": false}'))
@@ -284,7 +304,11 @@ def quantized_gradients_without_reduce_scatter(config: Config) -> Iterator[Findi
     references=(f"{STAGE_3}.__avg_scatter_grads",),
 )
 @bad(
-    trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'), at="zero_optimization.zero_quantized_gradients", nodes=1
+    trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'),
+    at="zero_optimization.zero_quantized_gradients",
+    nodes=1,
+    message="zero_quantized_gradients does nothing on one node: DeepSpeed reduces gradients there in full precision.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'), nodes=4)
 def quantized_gradients_on_one_node(config: Config) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
@@ -19,7 +19,12 @@ from dslint.rules.helpers.zero import STAGE, related_stage
     watches=("aio",),
     references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", OFFLOAD_DOCS),
 )
-@bad(trained('"aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}'), at="aio")
+@bad(
+    trained('"aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}'),
+    at="aio",
+    message="aio tunes the reading and writing of NVMe: DeepSpeed does not read it, because this config offloads nothing to NVMe.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
+)
 @good(
     trained(
         '"aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}'
@@ -60,6 +65,8 @@ def aio_without_nvme(config: Config) -> Iterator[Finding]:
         '"aio": {"intra_op_parallelism": 0}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"}}'
     ),
     at="aio.intra_op_parallelism",
+    message="intra_op_parallelism 0 leaves no thread for reading and writing: DeepSpeed raises ZeroDivisionError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "aio": {"intra_op_parallelism": 1}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"}}}',
 )
 @good(
     trained(
@@ -96,6 +103,8 @@ def aio_not_positive(config: Config) -> Iterator[Finding]:
         '"aio": {"block_size": 0}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}'
     ),
     at="aio.block_size",
+    message="With block_size 0 reads and writes of NVMe may transfer nothing or hang: neither DeepSpeed nor its AIO library checks the value.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "aio": {"block_size": 1048576}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}}',
 )
 @good(
     trained(
@@ -119,6 +128,5 @@ def aio_makes_no_progress(config: Config) -> Iterator[Finding]:
                 f"With {name} {config.quote(key)} reads and writes of NVMe may transfer nothing or hang: neither DeepSpeed nor its AIO library checks the value.",
                 help=f"Write {default}, the default, or remove it.",
                 fix=write(config, key, str(default)),
-                severity=Severity.WARNING,
                 certain=False,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
@@ -60,6 +60,7 @@ LLAMA_7B = {
     host_memory=64 * 2**30,
     world_size=8,
     nodes=1,
+    message="With its optimizer offloaded, config.json needs at least 142 GiB on each node (6,738,415,616 parameters x 18 bytes, 12 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python.",
 )
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
@@ -80,6 +81,7 @@ LLAMA_7B = {
     at="zero_optimization.offload_optimizer",
     model=LLAMA_7B,
     launch="#SBATCH --gres=gpu:4\n#SBATCH --mem=96G\ntorchrun --nproc_per_node 4 train.py --deepspeed ds_config.json\n",
+    message="With its optimizer offloaded, config.json needs at least 136 GiB on each node (6,738,415,616 parameters x 18 bytes, 6 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), of which the job may use 96 GiB (#SBATCH --mem=96G (run.sh:2)): the system kills the process without a message from Python.",
 )
 @good(
     trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
@@ -147,7 +149,12 @@ def _trains_adapters(config: Config) -> bool:
     watches=("zero_optimization.offload_param",),
     references=(OFFLOAD_DOCS, "https://github.com/deepspeedai/DeepSpeed/issues/3901"),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}'), at="zero_optimization.offload_param")
+@bad(
+    trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}'),
+    at="zero_optimization.offload_param",
+    message="Parameters (2 bytes each in half precision) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are six times larger and cheaper to move.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}}',
+)
 @good(trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}, "offload_optimizer": {"device": "cpu"}}'))
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
 def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]:
@@ -181,6 +188,7 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     at="zero_optimization.offload_optimizer",
     integration="deepspeed",
+    message='Without an optimizer section the program passes one, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_force_ds_cpu_optimizer": false, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
@@ -196,6 +204,7 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     at="zero_optimization.offload_optimizer",
     program=_passing("torch.optim.AdamW"),
     integration="deepspeed",
+    message='train.py:4 passes AdamW to DeepSpeed, which raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
@@ -212,6 +221,7 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     at="zero_optimization.offload_optimizer",
     integration="accelerate",
     loader_release=Release(0, 17, 1),
+    message='Accelerate 0.17.1 passes the program\'s optimizer to DeepSpeed as it is, and with offload it must be DeepSpeedCPUAdam or DeepSpeedCPULion: for any other DeepSpeed raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
 )
 @good(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
@@ -276,7 +286,6 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
         on="key",
         effect=Effect.CRASH,
         phase=Phase.INITIALIZE,
-        severity=Severity.WARNING,
         certain=False,
     )
 
@@ -290,10 +299,13 @@ def _handed_on_by_accelerate(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_force_ds_cpu_optimizer": false, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     at="zero_force_ds_cpu_optimizer",
+    message="zero_force_ds_cpu_optimizer false accepts torch's optimizers for the offloaded states: on the CPU they are several times slower than DeepSpeed's CPU Adam.",
 )
 @bad(
     trained('"zero_force_ds_cpu_optimizer": false, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
     at="zero_force_ds_cpu_optimizer",
+    message="DeepSpeed does not read zero_force_ds_cpu_optimizer with an optimizer section: it applies only to optimizers that the program passes.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_force_ds_cpu_optimizer": false, "zero_optimization": {"stage": 2}}')
@@ -334,6 +346,8 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
     at="zero_optimization.offload_optimizer",
     deepspeed="0.16.9",
+    message="offload_optimizer has pin_memory false, the default of DeepSpeed 0.16.9: copies between host and GPU are slow and do not overlap with computation.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}}',
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": true}}'), deepspeed="0.16.9")
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
@@ -368,6 +382,7 @@ def offload_not_pinned(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
     at="zero_optimization.offload_optimizer",
+    message="The offloaded optimizer steps on the CPU after every micro batch, and the GPU waits for each step.",
 )
 @good(
     trained('"gradient_accumulation_steps": 16, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),

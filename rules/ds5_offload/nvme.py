@@ -26,10 +26,15 @@ MEMORY_DIRECTORY = "/dev/shm/"  # noqa: S108 - compared, never opened
     watches=("zero_optimization.offload_optimizer.device", "zero_optimization.offload_param.device"),
     references=(TENSOR_SWAPPING, "deepspeed/runtime/zero/partition_parameters.py, Init._validate_remote_device"),
 )
-@bad(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}'), at="zero_optimization.offload_optimizer.device")
+@bad(
+    trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}'),
+    at="zero_optimization.offload_optimizer.device",
+    message='offload_optimizer to "nvme" has no nvme_path: DeepSpeed raises TypeError "expected str, bytes or os.PathLike object, not NoneType" in deepspeed.initialize.',
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": null}}'),
     at="zero_optimization.offload_param.device",
+    message='offload_param to "nvme" has no nvme_path: DeepSpeed raises AssertionError ""nvme_path" in DeepSpeed Config cannot be None if remote device is OffloadDeviceEnum.nvme" in deepspeed.initialize.',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme"}}'))
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
@@ -64,10 +69,13 @@ def nvme_without_path(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/dev/shm/swap"}}'),
     at="zero_optimization.offload_optimizer.nvme_path",
+    message='nvme_path "/dev/shm/swap" is in memory: offloaded data stays in host memory, and passes through buffers and files on the way.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "nvme_path": "/dev/shm/swap"}}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/dev/nvme0n1"}}'),
     at="zero_optimization.offload_param.nvme_path",
+    message='nvme_path "/dev/nvme0n1" is a device, not a directory: DeepSpeed creates swap files under the path and raises an OSError in deepspeed.initialize.',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}'))
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "nvme_path": "/dev/shm"}}'))
@@ -133,10 +141,14 @@ NVME_SETTINGS: dict[str, dict[str, Any]] = {
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "nvme_path": "/local_nvme"}}'),
     at="zero_optimization.offload_param.nvme_path",
+    message='offload_param uses "cpu": DeepSpeed reads nvme_path only with the device "nvme".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pipeline_read": true, "buffer_count": 5}}'),
     at="zero_optimization.offload_optimizer.pipeline_read",
+    message='offload_optimizer uses "cpu": DeepSpeed reads pipeline_read, buffer_count only with the device "nvme".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "buffer_count": 5}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme"}}'))
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "buffer_count": 4, "fast_init": false}}'))

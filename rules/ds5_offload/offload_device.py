@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
@@ -32,10 +32,12 @@ def _name(section: str) -> str:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}',
     at="zero_optimization.offload_param",
+    message='offload_param to "cpu" does nothing at ZeRO stage 2: every rank keeps all parameters on its GPU.',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"offload_param": {"device": "nvme", "nvme_path": "/local"}}}',
     at="zero_optimization.offload_param",
+    message='offload_param to "nvme" does nothing at ZeRO stage 0, the default: every rank keeps all parameters on its GPU.',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_param": {"device": "none"}}}')
@@ -70,6 +72,8 @@ def offload_param_below_stage_3(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme", "nvme_path": "/local"}}}',
     at="zero_optimization.offload_optimizer.device",
+    message='offload_optimizer to "nvme" works only at ZeRO stage 3: at stage 2 DeepSpeed moves the optimizer states to host memory and does not read nvme_path.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "nvme_path": "/local"}}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}')
 @good(
@@ -103,8 +107,14 @@ def nvme_offload_below_stage_3(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}}',
     at="zero_optimization.offload_optimizer",
+    message='offload_optimizer to "cpu" offloads nothing at ZeRO stage 0: the optimizer states stay on the GPU.',
 )
-@bad(trained('"zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}'), at="zero_optimization.offload_optimizer")
+@bad(
+    trained('"zero_optimization": {"stage": 0, "offload_optimizer": {"device": "cpu"}}'),
+    at="zero_optimization.offload_optimizer",
+    message='offload_optimizer to "cpu" offloads nothing at ZeRO stage 0: the parameters stay on the GPU, and the first step raises AssertionError "CPUAdam param is on cuda:0 and must be \'cpu\'".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 0}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0, "offload_optimizer": {"device": "none"}}}')
 def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
@@ -142,8 +152,18 @@ def offload_optimizer_without_zero(config: Config) -> Iterator[Finding]:
     watches=("zero_optimization.offload_optimizer", "zero_optimization.offload_param"),
     references=("deepspeed/runtime/zero/offload_config.py",),
 )
-@bad(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"pin_memory": true}}'), at="zero_optimization.offload_optimizer")
-@bad(trained('"zero_optimization": {"stage": 3, "offload_param": {}}'), at="zero_optimization.offload_param")
+@bad(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"pin_memory": true}}'),
+    at="zero_optimization.offload_optimizer",
+    message='offload_optimizer has no device: DeepSpeed uses "none" and offloads nothing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"pin_memory": true, "device": "cpu"}}}',
+)
+@bad(
+    trained('"zero_optimization": {"stage": 3, "offload_param": {}}'),
+    at="zero_optimization.offload_param",
+    message='offload_param has no device: DeepSpeed uses "none" and offloads nothing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}}',
+)
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none", "pin_memory": true}}'))
 @good(trained('"zero_optimization": {"stage": 0, "offload_optimizer": {"pin_memory": true}}'))
 def offload_without_device(config: Config) -> Iterator[Finding]:
@@ -181,6 +201,7 @@ def offload_without_device(config: Config) -> Iterator[Finding]:
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "auto"}}'),
     at="zero_optimization.offload_optimizer.device",
     integration="transformers",
+    message='offload_optimizer has the device "auto", which may offload nothing: the Hugging Face Trainer fills in "none" unless its plug-in or the environment sets a device.',
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'), integration="transformers")
 @good(trained('"zero_optimization": {"stage": 2, "offload_param": {"device": "auto"}}'), integration="transformers")
@@ -201,6 +222,5 @@ def automatic_offload_device(config: Config) -> Iterator[Finding]:
                 key,
                 f'{_name(section)} has the device "auto", which may offload nothing: {config.facts.integration.label} fills in "none" unless its plug-in or the environment sets a device.',
                 help='Write "device": "cpu", or "device": "none" to offload nothing.',
-                severity=Severity.WARNING,
                 certain=False,
             )

@@ -26,6 +26,8 @@ RATIO = f"{OFFLOAD_OPTIMIZER}.ratio"
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
     at="zero_optimization.offload_optimizer.ratio",
+    message='offload_optimizer.ratio 0.5 requires ZeRO stage 3, and the stage is 2: DeepSpeed raises ValidationError "Partial offloading only supported for ZeRO Stage 3".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}'
@@ -60,6 +62,8 @@ def offload_ratio_below_stage_3(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "ratio": 0.5}}'),
     at=RATIO,
+    message="ratio 0.5 keeps nothing on the GPU with the device nvme: DeepSpeed swaps the parameters all the same, updates 50% of them with torch's AdamW, and keeps their moments in host memory.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}'))
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "ratio": 1.0}}'))
@@ -92,10 +96,14 @@ def offload_ratio_with_nvme(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
     at="zero_optimization.offload_optimizer.ratio",
+    message='offload_optimizer.ratio 0.5 requires DeepSpeed\'s CPU Adam: DeepSpeed raises AssertionError "Hybrid Optimizer Only Supports DeepSpeedCPUAdam".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}',
     at="zero_optimization.offload_optimizer.ratio",
+    message='offload_optimizer.ratio 0.5 requires DeepSpeed\'s CPU Adam: DeepSpeed raises AssertionError "Hybrid Optimizer Only Supports DeepSpeedCPUAdam".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}'))
 def offload_ratio_without_cpu_adam(config: Config) -> Iterator[Finding]:

@@ -31,14 +31,19 @@ DEVICE = f"{OFFLOAD_OPTIMIZER}.device"
 @bad(
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "super_offload": true}}'),
     at="zero_optimization.offload_optimizer.super_offload",
+    message="super_offload requires ZeRO stage 3, and the stage is 2: DeepSpeed uses ordinary offload.",
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "cpuadam_cores_perc": 0.5}}'),
     at="zero_optimization.offload_optimizer.cpuadam_cores_perc",
+    message="DeepSpeed reads cpuadam_cores_perc 0.5 only with super_offload, which is false.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "none", "ratio": 0.5}}'),
     at="zero_optimization.offload_optimizer.ratio",
+    message='ratio 0.5 does nothing with the device "none": DeepSpeed does not offload the optimizer.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "none"}}}',
 )
 @good(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true, "cpuadam_cores_perc": 0.5}}')
@@ -92,15 +97,21 @@ def offload_setting_not_read(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true, "cpuadam_cores_perc": 0}}'),
     at="zero_optimization.offload_optimizer.cpuadam_cores_perc",
+    message="cpuadam_cores_perc 0 leaves no CPU core to SuperOffload: DeepSpeed raises ValueError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}}',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}}',
     at="zero_optimization.offload_optimizer.super_offload",
+    message='SuperOffload copies the parameters of Adam, and "Lion" does not have all of them: DeepSpeed raises KeyError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}'),
     at="zero_optimization.offload_optimizer.super_offload",
     gpu="mi300x",
+    message='SuperOffload requires an NVIDIA GPU, and mi300x is from another vendor: DeepSpeed raises AssertionError "SuperOffload only supports NVIDIA CUDA GPUs".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "super_offload": true}}'), gpu="gh200")
 def super_offload_cannot_start(config: Config) -> Iterator[Finding]:

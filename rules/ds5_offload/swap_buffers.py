@@ -37,6 +37,8 @@ LARGE_SHARE = 0.5
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme", "buffer_count": 0}}'),
     at="zero_optimization.offload_optimizer.buffer_count",
+    message="buffer_count 0 gives offload_optimizer no buffer: DeepSpeed raises IndexError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme", "buffer_count": 4}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "nvme", "buffer_count": 4}}'))
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "buffer_count": 0}}'))
@@ -78,6 +80,8 @@ def no_swap_buffers(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_count": 2}}'),
     at="zero_optimization.offload_optimizer.buffer_count",
+    message="buffer_count 2 is too small: a step of AdamW requires 4 buffers (master weights, gradients, two moments). DeepSpeed raises an AssertionError at the first step.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_count": 4}}}',
 )
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_count": 4}}'))
 @good(trained('"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "buffer_count": 2}}'))
@@ -120,12 +124,16 @@ def _model_config(vocabulary: int, hidden: int) -> Any:
     at="zero_optimization.offload_param.device",
     model=_model_config(128256, 8192),
     world_size=8,
+    message='The embedding of config.json, 128,256 x 8,192 over 8 GPUs, is 131,334,144 elements on each, and buffer_size is 100,000,000, the default: DeepSpeed raises AssertionError "More elements than buffer size".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_size": 140000000}}}',
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_size": 1e7}}'),
     at="zero_optimization.offload_param.buffer_size",
     model=_model_config(32000, 4096),
     world_size=4,
+    message='The embedding of config.json, 32,000 x 4,096 over 4 GPUs, is 32,768,000 elements on each, and buffer_size is 10,000,000: DeepSpeed raises AssertionError "More elements than buffer size".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_size": 40000000}}}',
 )
 @good(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "/local_nvme", "buffer_size": 2e8}}'),
@@ -173,6 +181,7 @@ def swap_buffer_too_small(config: Config) -> Iterator[Finding]:
     host_memory=64 * 2**30,
     world_size=8,
     nodes=1,
+    message="The buffers of offload_param pin 5 x 1,000,000,000 elements x 2 bytes x 8 ranks of a node = 74.5 GiB of host memory, 116% of 64 GiB.",
 )
 @good(
     trained(

@@ -31,8 +31,17 @@ def has_zenflow(config: Config) -> bool:
     watches=("zero_optimization.zenflow",),
     references=(f"{STAGE_1_AND_2}._configure_zenflow",),
 )
-@bad(trained('"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}}'), at="zero_optimization.zenflow")
-@bad(trained('"zero_optimization": {"stage": 0, "zenflow": {"topk_ratio": 0.1}}'), at="zero_optimization.zenflow")
+@bad(
+    trained('"zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}}'),
+    at="zero_optimization.zenflow",
+    message='zenflow requires optimizer offload: DeepSpeed raises ValueError "Zenflow must be used with cpu offload".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "zenflow": {"topk_ratio": 0.1}, "offload_optimizer": {"device": "cpu"}}}',
+)
+@bad(
+    trained('"zero_optimization": {"stage": 0, "zenflow": {"topk_ratio": 0.1}}'),
+    at="zero_optimization.zenflow",
+    message="zenflow requires ZeRO, and the stage is 0: the first step raises AttributeError, because the optimizer has no ZenFlow methods.",
+)
 @good(trained('"zero_optimization": {"stage": 2}'))
 def zenflow_without_offload(config: Config) -> Iterator[Finding]:
     """ZenFlow requires optimizer offload and a ZeRO stage.
@@ -79,16 +88,22 @@ def zenflow_without_offload(config: Config) -> Iterator[Finding]:
 @bad(
     trained(f'"zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_interval": 5}}}}'),
     at="zero_optimization.zenflow.select_interval",
+    message='select_interval 5 conflicts with the strategy "auto": DeepSpeed raises Warning "If use auto select strategy, select_interval will be set to 1", which ends the program.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true, "zenflow": {}}}',
 )
 @bad(
     trained(f'"zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step"}}}}'),
     at="zero_optimization.zenflow.select_strategy",
+    message='select_strategy "step" requires a number in select_interval: DeepSpeed raises ValueError "If don\'t use auto select strategy, select_interval must be a number".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true, "zenflow": {}}}',
 )
 @bad(
     trained(
         f'"zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step", "select_interval": 4, "update_interval": 8}}}}'
     ),
     at="zero_optimization.zenflow.select_interval",
+    message='select_interval 4 is less than update_interval 8: DeepSpeed raises ValueError "Select interval must be greater or equal to update interval".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true, "zenflow": {"select_strategy": "step", "select_interval": 8, "update_interval": 8}}}',
 )
 @good(trained('"zero_optimization": {"stage": 2}'))
 def zenflow_intervals(config: Config) -> Iterator[Finding]:
@@ -137,6 +152,8 @@ def zenflow_intervals(config: Config) -> Iterator[Finding]:
 @bad(
     trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"offload": true}}'),
     at="zero_optimization.zenflow.offload",
+    message='zenflow.offload requires overlap_comm, which is false at stage 2 by default: DeepSpeed raises AssertionError "offload selective optimizer should be used with overlap_comm".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"offload": true}, "overlap_comm": true}}',
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
 def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
@@ -165,12 +182,14 @@ def zenflow_offload_without_overlap(config: Config) -> Iterator[Finding]:
         f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"select_strategy": "step", "select_interval": 16, "update_interval": 4}}}}'
     ),
     at="gradient_accumulation_steps",
+    message="ZenFlow replaces gradient_accumulation_steps 8 by zenflow.update_interval, 4.",
 )
 @bad(
     trained(
         f'"gradient_accumulation_steps": 8, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}'
     ),
     at="gradient_accumulation_steps",
+    message='ZenFlow does not use gradient_accumulation_steps 8: with update_interval "auto" it determines the number of steps between updates during training.',
 )
 @good(
     trained(
@@ -221,14 +240,19 @@ CPU_ADAM_PARAMS = {"bias_correction": True, "adam_w_mode": True, "fp32_optimizer
 @bad(
     f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "bias_correction": true}}}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
     at="optimizer.params.bias_correction",
+    message="ZenFlow's AdamW does not accept bias_correction: DeepSpeed raises TypeError \"AdamW.__init__() got an unexpected keyword argument 'bias_correction'\".",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true, "zenflow": {"topk_ratio": 0.1}}}',
 )
 @bad(
     f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": true}}}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
     at="optimizer.params.fp32_optimizer_states",
+    message="ZenFlow's AdamW does not accept fp32_optimizer_states: DeepSpeed raises TypeError \"AdamW.__init__() got an unexpected keyword argument 'fp32_optimizer_states'\".",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}, "overlap_comm": true, "zenflow": {"topk_ratio": 0.1}}}',
 )
 @bad(
     f'{{"train_micro_batch_size_per_gpu": 4, "optimizer": {{"type": "AdamW"}}, "zero_optimization": {{"stage": 2, {OFFLOADED_WITH_OVERLAP}, "zenflow": {{"topk_ratio": 0.1}}}}}}',
     at="zero_optimization.zenflow",
+    message='ZenFlow builds a second optimizer from optimizer.params, which is missing: DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType".',
 )
 @good(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'))
 def zenflow_optimizer(config: Config) -> Iterator[Finding]:

@@ -32,7 +32,12 @@ def _takes_all(config: Config, built: str, except_for: str) -> bool:
     watches=("optimizer.params.weight_decay",),
     references=(OPTIMIZER_SOURCE,),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}',
+    at="optimizer.type",
+    message='optimizer.type "Adam" runs AdamW: DeepSpeed applies weight_decay 0.1 to the parameters, not to the gradients, unless adam_w_mode is false.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}}',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 3e-7}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1, "adam_w_mode": false}}}}}}')
@@ -65,10 +70,17 @@ def adam_is_adamw(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.amsgrad",),
     references=("deepspeed/ops/adam/fused_adam.py",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "amsgrad": true}}}}}}', at="optimizer.params.amsgrad")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "amsgrad": true}}}}}}',
+    at="optimizer.params.amsgrad",
+    message='DeepSpeed builds AdamW as FusedAdam here, which raises RuntimeError "FusedAdam does not support the AMSGrad variant" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "amsgrad": true, "torch_adam": true}}}',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "amsgrad": true}}}}, "zero_optimization": {{"stage": 1, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="optimizer.params.amsgrad",
+    message='DeepSpeed builds Adam as DeepSpeedCPUAdam here, which raises RuntimeError "DeepSpeedCPUAdam does not support the AMSGrad variant" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Adam", "params": {"lr": 1e-4, "amsgrad": true, "torch_adam": true}}, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "amsgrad": true, "torch_adam": true}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "amsgrad": false}}}}}}')
@@ -91,7 +103,12 @@ def amsgrad_not_supported(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS622", effect=Effect.IGNORED, watches=("optimizer.params.adam_w_mode",), references=(OPTIMIZER_SOURCE,))
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": false}}}}}}', at="optimizer.params.adam_w_mode")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": false}}}}}}',
+    at="optimizer.params.adam_w_mode",
+    message="DeepSpeed ignores adam_w_mode false with the type AdamW: weight decay stays decoupled.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "adam_w_mode": false}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "adam_w_mode": true}}}}}}')
 def adam_w_mode_of_adamw(config: Config) -> Iterator[Finding]:
@@ -122,6 +139,8 @@ def adam_w_mode_of_adamw(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="optimizer.params.torch_adam",
+    message="torch_adam with optimizer offload runs PyTorch's Adam on the CPU, several times slower than DeepSpeed's CPU Adam, the default.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true}}}}, "zero_optimization": {{"stage": 2}}}}')
 def torch_adam_with_offload(config: Config) -> Iterator[Finding]:
@@ -158,6 +177,8 @@ def torch_adam_with_offload(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": false}}}}, "zero_optimization": {{"stage": 2}}}}',
     at="optimizer.params.fp32_optimizer_states",
+    message="DeepSpeed ignores fp32_optimizer_states false without optimizer offload: only its CPU Adam reads it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fp32_optimizer_states": false}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}'
@@ -206,6 +227,8 @@ def fp32_optimizer_states_not_read(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}, "legacy_fusion": true}}, "bf16": {{"enabled": true}}, "zero_optimization": {{"stage": 2}}}}',
     at="optimizer.legacy_fusion",
+    message="DeepSpeed ignores legacy_fusion at ZeRO stage 2.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}, "legacy_fusion": true}}, "bf16": {{"enabled": true}}}}')
 def legacy_fusion_not_read(config: Config) -> Iterator[Finding]:
@@ -240,6 +263,7 @@ def legacy_fusion_not_read(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 3, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="zero_optimization.offload_optimizer.device",
     deepspeed="0.14.2",
+    message="DeepSpeed 0.14.2 was reported to raise RuntimeError in the optimizer step with optimizer offload at stage 3.",
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "zero_optimization": {{"stage": 3, "offload_optimizer": {{"device": "cpu"}}}}}}'

@@ -28,10 +28,15 @@ UNCHECKED_BETAS = (*UNCHECKED, "MuonWithAuxAdam")
     watches=("optimizer.params.betas",),
     references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": [0.9, 1.0]}}}}}}', at="optimizer.params.betas")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": [0.9, 1.0]}}}}}}',
+    at="optimizer.params.betas",
+    message="betas[1] is 1, outside 0 <= beta < 1: FusedAdam does not check it, its averages never include a gradient, and the model does not train.",
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true, "betas": [0.9, 1.5]}}}}}}',
     at="optimizer.params.betas",
+    message='betas[1] is 1.5, outside 0 <= beta < 1: torch.optim.AdamW raises ValueError "Invalid beta parameter" in deepspeed.initialize.',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "betas": [0.9, 0.95]}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4, "betas": [0, 0.99]}}}}}}')
@@ -76,7 +81,12 @@ def betas_out_of_range(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.eps",),
     references=("deepspeed/ops/adam/fused_adam.py",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "eps": 0}}}}}}', at="optimizer.params.eps")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "eps": 0}}}}}}',
+    at="optimizer.params.eps",
+    message="eps 0: if a gradient is zero, AdamW divides 0 by 0, and the parameter becomes NaN.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "eps": 1e-8}}}',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "eps": 1e-8}}}}}}')
 def epsilon_not_positive(config: Config) -> Iterator[Finding]:
     """Without an epsilon above 0, parameters with a gradient of zero become NaN.
@@ -104,8 +114,16 @@ def epsilon_not_positive(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.weight_decay",),
     references=("deepspeed/ops/adam/fused_adam.py", OPTIMIZERS_DOCS),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": -0.1}}}}}}', at="optimizer.params.weight_decay")
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0.5, "weight_decay": 2}}}}}}', at="optimizer.params.weight_decay")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": -0.1}}}}}}',
+    at="optimizer.params.weight_decay",
+    message="weight_decay -0.1 is below 0: the weights grow at every step, and DeepSpeed does not check it.",
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0.5, "weight_decay": 2}}}}}}',
+    at="optimizer.params.weight_decay",
+    message="weight_decay 2 with the learning rate 0.5 multiplies every weight by 1 - 0.5 * 2 = 0 at each step.",
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
 def weight_decay_out_of_range(config: Config) -> Iterator[Finding]:
     """A negative weight decay makes weights grow, and one that is too large erases them.
@@ -144,10 +162,15 @@ def weight_decay_out_of_range(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.nesterov",),
     references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "nesterov": true}}}}}}', at="optimizer.params.nesterov")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "nesterov": true}}}}}}',
+    at="optimizer.params.nesterov",
+    message='nesterov requires a momentum and no dampening, and momentum is 0: SGD raises ValueError "Nesterov momentum requires a momentum and zero dampening" in deepspeed.initialize.',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "nesterov": true}}}}}}',
     at="optimizer.params.nesterov",
+    message='nesterov requires a momentum and no dampening, and dampening is 0.1: SGD raises ValueError "Nesterov momentum requires a momentum and zero dampening" in deepspeed.initialize.',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9, "nesterov": true}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "nesterov": false}}}}}}')
@@ -178,7 +201,11 @@ def nesterov_without_momentum(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.etas",),
     references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.Rprop.html",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "Rprop", "params": {{"lr": 0.01, "etas": [0.9, 0.99]}}}}}}', at="optimizer.params.etas")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Rprop", "params": {{"lr": 0.01, "etas": [0.9, 0.99]}}}}}}',
+    at="optimizer.params.etas",
+    message='etas [0.9, 0.99] are not 0 < shrink < 1 < grow: Rprop raises ValueError "Invalid eta values" in deepspeed.initialize.',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Rprop", "params": {{"lr": 0.01, "etas": [0.5, 1.2]}}}}}}')
 def rprop_factors(config: Config) -> Iterator[Finding]:
     """The `etas` of Rprop are the factors that shrink and grow a step: one between 0 and 1, and one above 1.
@@ -214,6 +241,7 @@ DOCUMENTATION_VALUES = {"betas": [0.8, 0.999], "weight_decay": 3e-7}
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-3, "betas": [0.8, 0.999], "eps": 1e-8, "weight_decay": 3e-7}}}}}}',
     at="optimizer.params",
+    message="betas [0.8, 0.999] with weight_decay 3e-7 are the values of the example in DeepSpeed's documentation.",
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-3, "betas": [0.9, 0.999], "weight_decay": 3e-7}}}}}}')
 def values_of_the_documentation(config: Config) -> Iterator[Finding]:
@@ -239,7 +267,11 @@ def values_of_the_documentation(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.momentum",),
     references=("https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 1.0}}}}}}', at="optimizer.params.momentum")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 1.0}}}}}}',
+    at="optimizer.params.momentum",
+    message="momentum 1.0 is not below 1: old gradients never fade and the steps grow without bound. DeepSpeed does not check it.",
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9}}}}}}')
 def momentum_never_decays(config: Config) -> Iterator[Finding]:
     """With a momentum of 1 old gradients never fade, and above 1 their weight grows.

@@ -23,10 +23,15 @@ from dslint.source.change import Move
     references=(OPTIMIZERS_DOCS,),
 )
 @bad(
-    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": 1.0}}}}}}', at="optimizer.params.max_grad_norm"
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": 1.0}}}}}}',
+    at="optimizer.params.max_grad_norm",
+    message='max_grad_norm 1.0 is not an optimizer parameter: DeepSpeed raises ValueError "max_grad_norm is not supported as an optimizer parameter" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "gradient_clipping": 1.0}',
 )
 @bad(
-    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": "1"}}}}}}', at="optimizer.params.max_grad_norm"
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "max_grad_norm": "1"}}}}}}',
+    at="optimizer.params.max_grad_norm",
+    message='max_grad_norm "1" is not an optimizer parameter: DeepSpeed raises TypeError "\'>\' not supported between instances" while parsing.',
 )
 @good(f'{{{MINIMAL}, "gradient_clipping": 1.0, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 def max_grad_norm_in_optimizer(config: Config) -> Iterator[Finding]:
@@ -79,7 +84,12 @@ def _as_gradient_clipping(config: Config, key: str) -> FixPlan | None:
     watches=("gradient_clipping",),
     references=("https://www.deepspeed.ai/docs/config-json/#gradient-clipping",),
 )
-@bad(f'{{{MINIMAL}, "gradient_clipping": -1.0}}', at="gradient_clipping")
+@bad(
+    f'{{{MINIMAL}, "gradient_clipping": -1.0}}',
+    at="gradient_clipping",
+    message="gradient_clipping -1.0 is below 0: DeepSpeed does not clip gradients.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": 0}',
+)
 @good(f'{{{MINIMAL}, "gradient_clipping": 0}}')
 @good(f'{{{MINIMAL}, "gradient_clipping": 1.0}}')
 def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
@@ -105,7 +115,14 @@ def negative_gradient_clipping(config: Config) -> Iterator[Finding]:
     watches=("!gradient_clipping",),
     references=("https://huggingface.co/docs/transformers/deepspeed", "deepspeed/runtime/constants.py, GRADIENT_CLIPPING_DEFAULT"),
 )
-@bad('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', at="", integration="transformers", deepspeed="0.18.9")
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}',
+    at="",
+    integration="transformers",
+    deepspeed="0.18.9",
+    message="gradient_clipping is not set, and DeepSpeed 0.18.9 does not clip by default; max_grad_norm has no effect under the Hugging Face Trainer with DeepSpeed.",
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}',
+)
 @good(
     '{"train_batch_size": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}',
     integration="transformers",

@@ -24,6 +24,8 @@ from dslint.rules.helpers.zero import STAGE
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "fp16": {{"enabled": false, "loss_scale": 128}}}}',
     at="fp16.loss_scale",
+    message='fp16.loss_scale 128 is a static loss scale, which Lamb does not support, even though fp16 is disabled: DeepSpeed raises AssertionError "DeepSpeed lamb optimizer requires dynamic loss scaling" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Lamb", "params": {"lr": 1e-3}}, "fp16": {"enabled": false, "loss_scale": 0}}',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "fp16": {{"enabled": false, "loss_scale": 0}}}}')
 def lamb_with_static_loss_scale(config: Config) -> Iterator[Finding]:
@@ -55,6 +57,7 @@ def lamb_with_static_loss_scale(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "zero_allow_untested_optimizer": true, "zero_optimization": {{"stage": 1}}}}',
     at="optimizer.type",
+    message="At ZeRO stage 1 Lamb gets one flat partition of the parameters on each rank: it computes its trust ratio for the partition, not for each layer.",
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "zero_optimization": {{"stage": 0}}}}')
 def lamb_on_flat_pieces(config: Config) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Severity
+from dslint.diagnostics import Effect
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
@@ -33,11 +33,21 @@ def _schedule_has_own_lr(config: Config) -> bool:
 
 
 @rule("DS605", effect=Effect.SILENT, watches=("optimizer.type",), references=(OPTIMIZERS_DOCS,))
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "lr": 3e-5}}}}', at="optimizer.type")
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "lr": 3e-5}}}}',
+    at="optimizer.type",
+    message="optimizer.params has no learning rate: AdamW uses its default, 0.001.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 3e-5}}}',
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"weight_decay": 0.1}}}}}}',
+    at="optimizer.type",
+    message="optimizer.params has no learning rate: AdamW uses its default, 0.001.",
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"warmup_num_steps": 100, "total_num_steps": 9000}}}}}}',
     at="optimizer.type",
+    message="optimizer.params has no learning rate: AdamW uses its default, 0.001.",
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3e-5}}}}}}')
 @good(
@@ -87,15 +97,20 @@ def optimizer_without_lr(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_max_lr": 1e-3}}}}}}',
     at="scheduler.params.warmup_max_lr",
+    message="warmup_max_lr 1e-3 differs from optimizer.params.lr 1e-5: the schedule overwrites the optimizer's learning rate and warms up to 0.001.",
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000}}}}}}',
     at="scheduler.params",
+    message="warmup_max_lr is not set and WarmupDecayLR defaults to 0.001, but optimizer.params.lr is 1e-5: the schedule overwrites the optimizer's learning rate and warms up to 0.001.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 1000, "warmup_max_lr": 1e-5}}}',
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}',
     at="scheduler.params",
     deepspeed="0.17.1",
+    message="warmup_max_lr is not set and WarmupLR defaults to 0.001, but optimizer.params.lr is 1e-5: the schedule overwrites the optimizer's learning rate and warms up to 0.001.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100, "warmup_max_lr": 1e-5}}}',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"total_num_steps": 1000, "warmup_num_steps": 50, "warmup_max_lr": 1e-5}}}}}}'
@@ -150,12 +165,26 @@ def scheduler_lr_not_the_optimizers(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
     references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1e-4}}}}}}', at=LR)
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0}}}}}}', at=LR)
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1}}}}}}', at=LR)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1e-4}}}}}}',
+    at=LR,
+    message="lr -1e-4: every step goes uphill and the loss grows. DeepSpeed does not check the value.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}',
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 0}}}}}}',
+    at=LR,
+    message="lr 0: the parameters never change. DeepSpeed does not check the value.",
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": -1}}}}}}',
+    at=LR,
+    message="lr -1 looks like a placeholder: the program has to replace it, because DeepSpeed does not check the value.",
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW"}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 0, "warmup_num_steps": 10}}}}}}',
     at="scheduler.params.warmup_max_lr",
+    message="warmup_max_lr 0: the parameters never change. DeepSpeed does not check the value.",
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 @good(
@@ -199,7 +228,11 @@ def learning_rate_not_positive(config: Config) -> Iterator[Finding]:
     watches=("optimizer.params.lr", "scheduler.params.warmup_max_lr", "scheduler.params.cycle_max_lr"),
     references=(OPTIMIZERS_DOCS,),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3}}}}}}', at=LR)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 3}}}}}}',
+    at=LR,
+    message="lr 3: the size of a step of AdamW is about the learning rate, so that each step changes every weight by about 3.",
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-2}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 3}}}}}}')
 def learning_rate_too_high(config: Config) -> Iterator[Finding]:
@@ -220,5 +253,5 @@ def learning_rate_too_high(config: Config) -> Iterator[Finding]:
                 f"{key.rpartition('.')[2]} {config.quote(key)}: the size of a step of {config.value('optimizer.type')} "
                 f"is about the learning rate, so that each step changes every weight by about {rate:g}.",
                 help=f"Write the missing exponent, as in {rate:g}e-5.",
-                severity=Severity.WARNING,
+                costly=True,
             )

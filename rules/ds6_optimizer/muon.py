@@ -25,10 +25,17 @@ from dslint.source.tree import Mapping
     watches=("optimizer.type",),
     references=("deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3.__init__",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 3}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 3}}}}',
+    at="optimizer.type",
+    message='Muon at ZeRO stage 3 does not support reduce_scatter, which is true by default: DeepSpeed raises ValueError "Muon and reduce scatter cannot be used together" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Muon", "params": {"lr": 0.02}}, "zero_optimization": {"stage": 3, "reduce_scatter": false}}',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 3, "reduce_scatter": false, "zero_quantized_gradients": true}}}}',
     at="optimizer.type",
+    message='Muon at ZeRO stage 3 does not support zero_quantized_gradients: DeepSpeed raises ValueError "Muon and all2all process group cannot be used together" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Muon", "params": {"lr": 0.02}}, "zero_optimization": {"stage": 3, "reduce_scatter": false}}',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02}}}}, "zero_optimization": {{"stage": 3, "reduce_scatter": false}}}}'
@@ -75,6 +82,8 @@ def muon_with_reduce_scatter(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02, "nesterov": true}}}}}}',
     at="optimizer.params.nesterov",
+    message='Muon does not read "nesterov": DeepSpeed silently ignores it.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Muon", "params": {"lr": 0.02}}}',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Muon", "params": {{"lr": 0.02, "momentum": 0.95, "adam_lr": 3e-4}}}}}}')
 def muon_parameter_not_read(config: Config) -> Iterator[Finding]:

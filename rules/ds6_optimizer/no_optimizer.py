@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
@@ -28,9 +28,27 @@ _TRAINED = "actor, *_ = deepspeed.initialize(model=trained, optimizer=optimizer,
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer",),
     untried="raised where the program passes no optimizer; a test of its own initializes without one",
 )
-@bad(_STAGE_2, at="zero_optimization.stage", program=_PROGRAM % "", integration="deepspeed")
-@bad(_STAGE_3, at="", program=_PROGRAM % "" + _BACKWARD, integration="deepspeed")
-@bad('{"train_micro_batch_size_per_gpu": 4}', at="", program=_PROGRAM % "" + _BACKWARD, integration="deepspeed")
+@bad(
+    _STAGE_2,
+    at="zero_optimization.stage",
+    program=_PROGRAM % "",
+    integration="deepspeed",
+    message='The program passes no optimizer to deepspeed.initialize, and the config has no section optimizer: DeepSpeed raises AssertionError "zero stage 2 requires an optimizer".',
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_PROGRAM % "" + _BACKWARD,
+    integration="deepspeed",
+    message="The program passes no optimizer to deepspeed.initialize, and the config has no section optimizer: DeepSpeed raises at the first backward of the engine.",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4}',
+    at="",
+    program=_PROGRAM % "" + _BACKWARD,
+    integration="deepspeed",
+    message="The program passes no optimizer to deepspeed.initialize, and the config has no section optimizer: DeepSpeed raises at the first backward of the engine.",
+)
 @good(_STAGE_2, program=_PROGRAM % ", optimizer=optimizer", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "", integration="deepspeed")
 @good(_STAGE_3, program=_PROGRAM % "" + _TRAINED, integration="deepspeed")
@@ -61,6 +79,5 @@ def no_optimizer(config: Config) -> Iterator[Finding]:
             one.related(text) for one, text in ((created, "created, but not passed"), (link, "passes no optimizer")) if one is not None
         ),
         phase=Phase.INITIALIZE if partitions else Phase.STEP,
-        severity=None if partitions else Severity.WARNING,
         certain=partitions,
     )

@@ -26,6 +26,7 @@ from dslint.source.tree import Mapping
     f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}, "fp16": {{"enabled": true}}, "zero_optimization": {{"stage": 1}}}}',
     at="optimizer.type",
     deepspeed="0.18.9",
+    message='"OneBitAdam" does not support ZeRO, and the stage is 1: DeepSpeed raises AssertionError "1bit-Adam is not compatible with ZeRO" in deepspeed.initialize.',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}, "fp16": {{"enabled": true}}}}',
@@ -61,11 +62,13 @@ def one_bit_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4, "freeze_step": 400}}}}, "bf16": {{"enabled": true}}}}',
     at="optimizer.type",
     deepspeed="0.18.9",
+    message='"OneBitAdam" without fp16: its convergence was verified only with fp16, and DeepSpeed only warns.',
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}, "fp16": {{"enabled": true}}}}',
     at="optimizer.params",
     deepspeed="0.18.9",
+    message="freeze_step is not set and defaults to 100,000: OneBitAdam compresses no communication before that step.",
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4, "freeze_step": 400}}}}, "fp16": {{"enabled": true}}}}',

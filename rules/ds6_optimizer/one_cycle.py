@@ -19,6 +19,8 @@ from dslint.source.change import Set
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-3, "cycle_max_lr": 1e-5}}}}}}',
     at="scheduler.params.cycle_min_lr",
+    message="cycle_min_lr 1e-3 is not below cycle_max_lr 1e-5: the learning rate starts at 0.001, falls to 1e-05 and rises again.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3}}}',
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3}}}}}}')
 def one_cycle_starts_high(config: Config) -> Iterator[Finding]:
@@ -52,10 +54,12 @@ def one_cycle_starts_high(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, "decay_lr_rate": 0.1}}}}}}',
     at="scheduler.params.decay_lr_rate",
+    message="decay_lr_rate 0.1 does nothing: decay_step_size 0, the default, disables decay.",
 )
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, "decay_step_size": 100}}}}}}',
     at="scheduler.params.decay_step_size",
+    message="decay_step_size 100 does nothing: decay_lr_rate and decay_mom_rate are 0.",
 )
 @good(
     f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, "decay_lr_rate": 0.1, "decay_step_size": 100}}}}}}'
@@ -105,6 +109,8 @@ def one_cycle_without_decay(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1, "momentum": 0.9}}}}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-3, "cycle_max_lr": 0.1, "cycle_max_mom": 0.95}}}}}}',
     at="scheduler.params.cycle_max_mom",
+    message="cycle_max_mom does nothing with SGD, which has no betas: DeepSpeed disables momentum cycling.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.1, "momentum": 0.9}}, "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 1e-3, "cycle_max_lr": 0.1}}}',
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, "cycle_max_mom": 0.95}}}}}}')
 def momentum_not_cycled(config: Config) -> Iterator[Finding]:

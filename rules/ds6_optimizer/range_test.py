@@ -20,6 +20,7 @@ from dslint.rules.helpers.schedule import PARAMS, SCHEDULES_SOURCE, schedule_par
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "LRRangeTest", "params": {{"lr_range_test_min_lr": 1e-4, "lr_range_test_step_size": 200}}}}}}',
     at="scheduler.type",
+    message="LRRangeTest raises the learning rate without bound: 0.0001 at first, 0.0051 after 10,000 steps. It is a test for the largest usable learning rate.",
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100}}}}}}')
 def range_test_as_schedule(config: Config) -> Iterator[Finding]:
@@ -48,10 +49,12 @@ def range_test_as_schedule(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "LRRangeTest", "params": {{"lr_range_test_min_lr": 0}}}}}}',
     at="scheduler.params.lr_range_test_min_lr",
+    message="lr_range_test_min_lr 0: the learning rate is 0 for the whole run, and the model does not learn.",
 )
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "LRRangeTest", "params": {{"lr_range_test_min_lr": 1e-5, "lr_range_test_step_rate": 0}}}}}}',
     at="scheduler.params.lr_range_test_step_rate",
+    message="lr_range_test_step_rate 0: the learning rate never rises.",
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "LRRangeTest", "params": {{"lr_range_test_min_lr": 1e-5}}}}}}')
 def range_test_constant(config: Config) -> Iterator[Finding]:

@@ -31,10 +31,12 @@ from dslint.source.tree import Mapping, Scalar, Span
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "StepLR", "params": {{"step_size": 10}}}}, "zero_optimization": {{"stage": 1}}}}',
     at="scheduler.type",
+    message='"StepLR" is a PyTorch schedule and requires an unwrapped optimizer, but ZeRO stage 1 wraps it: DeepSpeed raises TypeError "... is not an Optimizer" in deepspeed.initialize.',
 )
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "CosineAnnealingLR", "params": {{"T_max": 10}}}}, "bf16": {{"enabled": true}}}}',
     at="scheduler.type",
+    message='"CosineAnnealingLR" is a PyTorch schedule and requires an unwrapped optimizer, but bf16 wraps it: DeepSpeed raises TypeError "... is not an Optimizer" in deepspeed.initialize.',
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "StepLR", "params": {{"step_size": 10}}}}}}')
 def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
@@ -75,6 +77,8 @@ def torch_schedule_on_wrapped_optimizer(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adagrad", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type": "CyclicLR", "params": {{"base_lr": 1e-5, "max_lr": 1e-3}}}}}}',
     at="scheduler.type",
+    message='CyclicLR cycles the momentum, and Adagrad has none: torch raises ValueError "optimizer must support momentum or beta1" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Adagrad", "params": {"lr": 1e-3}}, "scheduler": {"type": "CyclicLR", "params": {"base_lr": 1e-5, "max_lr": 1e-3, "cycle_momentum": false}}}',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adagrad", "params": {{"lr": 1e-3}}}}, "scheduler": {{"type": "CyclicLR", "params": {{"base_lr": 1e-5, "max_lr": 1e-3, "cycle_momentum": false}}}}}}'
@@ -109,8 +113,18 @@ def momentum_cycle_without_momentum(config: Config) -> Iterator[Finding]:
     watches=("scheduler.type",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._scheduler_from_config",),
 )
-@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR"}}}}', at="scheduler.type")
-@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "warmup_num_steps": 100}}}}', at="scheduler.type")
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR"}}}}',
+    at="scheduler.type",
+    message='WarmupLR has no "params": DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {}}}',
+)
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "warmup_num_steps": 100}}}}',
+    at="scheduler.type",
+    message='WarmupLR has no "params": DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}}',
+)
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{}}}}}}')
 def scheduler_without_params(config: Config) -> Iterator[Finding]:
     """A schedule requires `params`, even if empty.
@@ -160,6 +174,7 @@ def _with_params(config: Config) -> FixPlan | None:
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"cos_min_ratio": 1.5, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}',
     at="scheduler.params.cos_min_ratio",
+    message="cos_min_ratio 1.5 is not between 0 and 1: after the warm-up the learning rate rises, from 0.0001 to 0.00015.",
 )
 @good(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"cos_min_ratio": 0.1, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}'
@@ -193,6 +208,8 @@ def cosine_that_does_not_fall(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100, "last_batch_iteration": 500}}}}}}',
     at="scheduler.params.last_batch_iteration",
+    message="last_batch_iteration 500: a new run starts its schedule at step 501; a run that resumes reads the number from the checkpoint.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}}',
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 100, "last_batch_iteration": -1}}}}}}')
 def schedule_starts_late(config: Config) -> Iterator[Finding]:

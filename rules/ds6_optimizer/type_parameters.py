@@ -32,14 +32,23 @@ OTHER_NAMES = {"learning_rate": "lr", "epsilon": "eps", "wd": "weight_decay", "b
     watches=("optimizer.params", "scheduler.params"),
     references=(OPTIMIZERS_DOCS, SCHEDULERS_DOCS),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_deacy": 0.1}}}}}}', at="optimizer.params.weight_deacy")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_deacy": 0.1}}}}}}',
+    at="optimizer.params.weight_deacy",
+    message='AdamW has no parameter "weight_deacy": DeepSpeed raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.1}}}',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"total_num_steps": 100}}}}}}',
     at="scheduler.params.total_num_steps",
+    message='WarmupLR has no parameter "total_num_steps": DeepSpeed raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {}}}',
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": 9000, "warmup_min_lr": 1e-6}}}}}}',
     at="scheduler.params.warmup_min_lr",
+    message='WarmupCosineLR has no parameter "warmup_min_lr": DeepSpeed raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 9000, "warmup_min_ratio": 0.01}}}',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}')
 def unknown_parameter(config: Config) -> Iterator[Finding]:
@@ -125,6 +134,7 @@ def _named_otherwise(config: Config, section: str, name: str, meant: str) -> Fin
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4}}}}}}',
     at="scheduler.params",
+    message='WarmupDecayLR requires "total_num_steps": DeepSpeed raises TypeError in deepspeed.initialize.',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}'
@@ -168,14 +178,23 @@ def _write_auto(config: Config, section: str, missing: list[str]) -> FixPlan | N
     watches=("optimizer.params",),
     references=(OPTIMIZER_SOURCE,),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fused": true}}}}}}', at="optimizer.params.fused")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "fused": true}}}}}}',
+    at="optimizer.params.fused",
+    message='DeepSpeed builds AdamW as FusedAdam here (without optimizer offload), which has no parameter "fused": it raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true, "bias_correction": true}}}}}}',
     at="optimizer.params.bias_correction",
+    message='DeepSpeed builds AdamW as torch.optim.AdamW here (with torch_adam), which has no parameter "bias_correction": it raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "torch_adam": true}}}',
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "set_grad_none": true}}}}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}',
     at="optimizer.params.set_grad_none",
+    message='DeepSpeed builds AdamW as DeepSpeedCPUAdam here (with optimizer offload), which has no parameter "set_grad_none": it raises TypeError "unexpected keyword argument" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "torch_adam": true, "fused": false}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4, "bias_correction": true}}}}}}')

@@ -112,8 +112,17 @@ def _why(name: str, entry: dict[str, Any]) -> str:
     watches=("optimizer.type",),
     references=(OPTIMIZERS_DOCS,),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "sgd", "params": {{"lr": 0.1}}}}}}', at="optimizer.type")
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW8bit", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "sgd", "params": {{"lr": 0.1}}}}}}',
+    at="optimizer.type",
+    message='DeepSpeed 0.19.8 has no optimizer named "sgd": it raises AssertionError or AttributeError in deepspeed.initialize. The name is case-sensitive: `SGD`.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}}',
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "AdamW8bit", "params": {{"lr": 1e-4}}}}}}',
+    at="optimizer.type",
+    message='DeepSpeed 0.19.8 has no optimizer named "AdamW8bit": it raises AssertionError or AttributeError in deepspeed.initialize.',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "ADAMW", "params": {{"lr": 1e-4}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}}}')
 def unknown_optimizer_type(config: Config) -> Iterator[Finding]:
@@ -140,6 +149,8 @@ def unknown_optimizer_type(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosine", "params": {{}}}}}}',
     at="scheduler.type",
+    message='DeepSpeed 0.19.8 has no scheduler named "WarmupCosine": it raises AssertionError in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupCosineLR", "params": {}}}',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": 1e-4}}}}}}'
@@ -161,8 +172,17 @@ def unknown_scheduler_type(config: Config) -> Iterator[Finding]:
     watches=("optimizer", "scheduler"),
     references=("deepspeed/runtime/config.py, get_optimizer_name",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"params": {{"lr": 1e-4}}}}}}', at="optimizer")
-@bad(f'{{{MINIMAL}, "scheduler": {{"name": "WarmupLR", "params": {{"warmup_num_steps": 10}}}}}}', at="scheduler")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"params": {{"lr": 1e-4}}}}}}',
+    at="optimizer",
+    message='optimizer has no "type": DeepSpeed ignores the section and builds no optimizer from it.',
+)
+@bad(
+    f'{{{MINIMAL}, "scheduler": {{"name": "WarmupLR", "params": {{"warmup_num_steps": 10}}}}}}',
+    at="scheduler",
+    message='scheduler has no "type": DeepSpeed ignores the section and builds no scheduler from it.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}}',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{}}}}')
 def section_without_type(config: Config) -> Iterator[Finding]:
@@ -208,12 +228,23 @@ def _rename_to_type(config: Config, section: str, node: Mapping) -> FixPlan | No
     watches=("optimizer.type", "scheduler.type"),
     references=(OPTIMIZERS_DOCS, "deepspeed/runtime/engine.py, DeepSpeedEngine._is_supported_optimizer"),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type", deepspeed="0.10.3")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}}}',
+    at="optimizer.type",
+    message='optimizer.type "OneBitAdam" was removed after 0.19.6: DeepSpeed 0.19.8 raises AssertionError "OneBitAdam is not a supported DeepSpeed Optimizer" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}',
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4}}}}}}',
+    at="optimizer.type",
+    deepspeed="0.10.3",
+    message='optimizer.type "Lion" was added in 0.11.0: DeepSpeed 0.10.3 raises AssertionError "Lion is not a supported DeepSpeed Optimizer" in deepspeed.initialize.',
+)
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": 9000}}}}}}',
     at="scheduler.type",
     deepspeed="0.12.2",
+    message='scheduler.type "WarmupCosineLR" was added in 0.12.3: DeepSpeed 0.12.2 raises AssertionError "DeepSpeed does not recognize LR scheduler WarmupCosineLR" in deepspeed.initialize.',
 )
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "Lion", "params": {{"lr": 1e-4}}}}}}')
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "OneBitAdam", "params": {{"lr": 1e-4}}}}}}', deepspeed="0.18.9")
@@ -269,10 +300,13 @@ def _in_full_precision(config: Config) -> FixPlan | None:
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}, "zero_optimization": {{"stage": 1}}}}',
     at="optimizer.type",
+    message='ZeRO was not tested with "SGD": at stage 1 DeepSpeed raises AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "SGD", "params": {"lr": 0.1}}, "zero_optimization": {"stage": 1}, "zero_allow_untested_optimizer": true}',
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Lamb", "params": {{"lr": 1e-3}}}}, "zero_optimization": {{"stage": 3}}}}',
     at="optimizer.type",
+    message='ZeRO was not tested with "Lamb": at stage 3 DeepSpeed raises AssertionError "You are using an untested ZeRO Optimizer" in deepspeed.initialize. Lamb needs the norm of whole layers, and ZeRO passes it partitions.',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "SGD", "params": {{"lr": 0.1}}}}, "zero_allow_untested_optimizer": true, "zero_optimization": {{"stage": 1}}}}'
@@ -316,8 +350,17 @@ def untested_optimizer_with_zero(config: Config) -> Iterator[Finding]:
     watches=("optimizer.type",),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._take_model_step",),
 )
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "LBFGS", "params": {{"lr": 0.1}}}}}}', at="optimizer.type")
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "SparseAdam", "params": {{"lr": 1e-3}}}}, "bf16": {{"enabled": true}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "LBFGS", "params": {{"lr": 0.1}}}}}}',
+    at="optimizer.type",
+    message='DeepSpeed cannot take a step with "LBFGS": it raises TypeError "LBFGS.step() missing 1 required positional argument: \'closure\'" at the first step.',
+)
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "SparseAdam", "params": {{"lr": 1e-3}}}}, "bf16": {{"enabled": true}}}}',
+    at="optimizer.type",
+    message='DeepSpeed cannot take a step with "SparseAdam": it raises RuntimeError "SparseAdam does not support dense gradients" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "Adam", "params": {"lr": 1e-3}}, "bf16": {"enabled": true}}',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "RAdam", "params": {{"lr": 1e-3}}}}}}')
 def optimizer_cannot_step(config: Config) -> Iterator[Finding]:
     """DeepSpeed can build this optimizer, but cannot take a step with it.
@@ -346,7 +389,11 @@ def optimizer_cannot_step(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS619", effect=Effect.ADVICE, watches=("optimizer.type",), references=(OPTIMIZER_SOURCE,))
-@bad(f'{{{MINIMAL}, "optimizer": {{"type": "MuAdamW", "params": {{"lr": 1e-4}}}}}}', at="optimizer.type")
+@bad(
+    f'{{{MINIMAL}, "optimizer": {{"type": "MuAdamW", "params": {{"lr": 1e-4}}}}}}',
+    at="optimizer.type",
+    message='"MuAdamW" requires the package mup: if it is not installed, DeepSpeed raises UnboundLocalError "cannot access local variable \'MuAdamW\'".',
+)
 @good(f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}}}')
 def optimizer_needs_mup(config: Config) -> Iterator[Finding]:
     """The µP optimizers require the package mup; without it DeepSpeed raises an error that does not name the package.

@@ -53,8 +53,13 @@ def _peak(config: Config) -> Any:
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "warmup_num_steps": 1000, "total_num_steps": 100}}}}}}',
     at="scheduler.params.total_num_steps",
+    message="total_num_steps 100 is not more than warmup_num_steps 1000: the run ends within the warm-up, at 6.7e-05 instead of 0.0001, and the learning rate never falls.",
 )
-@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": 500}}}}}}', at="scheduler.params.total_num_steps")
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"total_num_steps": 500}}}}}}',
+    at="scheduler.params.total_num_steps",
+    message="total_num_steps 500 is not more than warmup_num_steps 1000, the default: the run ends within the warm-up, at 9e-05 instead of 0.0001, and the learning rate never falls.",
+)
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"warmup_num_steps": 50, "total_num_steps": 500}}}}}}')
 @good(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": -1, "warmup_num_steps": 10, "total_num_steps": -1}}}}}}'
@@ -93,10 +98,12 @@ def warmup_beyond_the_run(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_min_lr": 1e-3, "warmup_max_lr": 1e-4, "warmup_num_steps": 10}}}}}}',
     at="scheduler.params.warmup_min_lr",
+    message="warmup_min_lr 1e-3 is above the end of the warm-up at 0.0001: the learning rate starts at its highest value and falls.",
 )
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupCosineLR", "params": {{"warmup_min_ratio": 2, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}',
     at="scheduler.params.warmup_min_ratio",
+    message="warmup_min_ratio 2 is above the end of the warm-up at 1, the optimizer's learning rate: the learning rate starts at its highest value and falls.",
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_min_lr": 0, "warmup_max_lr": 1e-4, "warmup_num_steps": 10}}}}}}')
 def warmup_downwards(config: Config) -> Iterator[Finding]:
@@ -130,6 +137,8 @@ def warmup_downwards(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 10, "warmup_type": "cosine"}}}}}}',
     at="scheduler.params.warmup_type",
+    message='warmup_type "cosine" is neither "log" nor "linear": DeepSpeed uses "log".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10, "warmup_type": "log"}}}',
 )
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 10, "warmup_type": "linear"}}}}}}')
 def unknown_warmup_type(config: Config) -> Iterator[Finding]:
@@ -152,7 +161,12 @@ def unknown_warmup_type(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS638", effect=Effect.ADVICE, watches=("scheduler.params.warmup_num_steps",), references=(SCHEDULES_SOURCE,))
-@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1}}}}}}', at="scheduler.params.warmup_num_steps")
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1}}}}}}',
+    at="scheduler.params.warmup_num_steps",
+    message="warmup_num_steps 1 counts as 2: the first two steps run at the learning rate at which the warm-up starts.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 2}}}',
+)
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 2}}}}}}')
 def one_step_of_warmup(config: Config) -> Iterator[Finding]:
     """DeepSpeed warms up for at least two steps, even if `warmup_num_steps` is 1.
@@ -172,7 +186,12 @@ def one_step_of_warmup(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS646", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SCHEDULES_SOURCE,), pedantic=True)
-@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}', at="scheduler.params")
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}',
+    at="scheduler.params",
+    message="warmup_type is not set, and the warm-up is logarithmic: after a tenth of its 1,000 steps the learning rate is at 67% of its peak, compared to 10% for a linear warm-up.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 1000, "warmup_type": "log"}}}',
+)
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000, "warmup_type": "linear"}}}}}}')
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000, "warmup_type": "log"}}}}}}')
 def logarithmic_warmup(config: Config) -> Iterator[Finding]:
@@ -197,7 +216,11 @@ def logarithmic_warmup(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS647", effect=Effect.ADVICE, watches=("scheduler.type",), references=(SCHEDULES_SOURCE,), pedantic=True)
-@bad(f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}', at="scheduler.type")
+@bad(
+    f'{{{ADAMW}, "scheduler": {{"type": "WarmupLR", "params": {{"warmup_num_steps": 1000}}}}}}',
+    at="scheduler.type",
+    message="WarmupLR stays at its peak of 0.0001 from the end of the warm-up to the end of the run.",
+)
 @good(f'{{{ADAMW}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "total_num_steps": 9000}}}}}}')
 def constant_after_warmup(config: Config) -> Iterator[Finding]:
     """WarmupLR keeps its peak until the end of the run.

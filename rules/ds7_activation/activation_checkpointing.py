@@ -31,8 +31,17 @@ def _saves_memory(config: Config) -> bool:
     ),
     references=(DOCS, CONFIGURE_SOURCE),
 )
-@bad('{"train_batch_size": "auto", "activation_checkpointing": {"partition_activations": true}}', at=SECTION, integration="transformers")
-@bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}', at=SECTION)
+@bad(
+    '{"train_batch_size": "auto", "activation_checkpointing": {"partition_activations": true}}',
+    at=SECTION,
+    integration="transformers",
+    message="activation_checkpointing has no effect under the Hugging Face Trainer: DeepSpeed's engine does not checkpoint activations, and the loader does not call deepspeed.checkpointing.",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}',
+    at=SECTION,
+    message="DeepSpeed's engine does not apply activation_checkpointing. The section has an effect only if the model calls deepspeed.checkpointing.checkpoint, after deepspeed.checkpointing.configure.",
+)
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": false}}')
 def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
@@ -83,6 +92,7 @@ def activation_checkpointing_not_applied(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true, "contiguous_memory_optimization": true}}',
     at="activation_checkpointing.contiguous_memory_optimization",
+    message='contiguous_memory_optimization requires number_checkpoints: deepspeed.checkpointing.configure, which the program may call, raises "Must specify the number of layers with contiguous memory checkpointing".',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true, "contiguous_memory_optimization": true, "number_checkpoints": 24}}'
@@ -135,6 +145,7 @@ def contiguous_memory_without_number_checkpoints(config: Config) -> Iterator[Fin
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}}',
     at="activation_checkpointing.partition_activations",
+    message="partition_activations partitions activations among tensor-parallel ranks, and this config configures none: it does nothing unless the program passes its own mpu, as Megatron does.",
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true}, "tensor_parallel": {"autotp_size": 4}}'
@@ -172,6 +183,8 @@ def partition_activations_without_model_parallelism(config: Config) -> Iterator[
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true, "number_checkpoints": 24}}',
     at="activation_checkpointing.number_checkpoints",
+    message="DeepSpeed ignores number_checkpoints 24 without contiguous_memory_optimization: the model decides how many layers it checkpoints.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"cpu_checkpointing": true}}',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"partition_activations": true, "contiguous_memory_optimization": true, "number_checkpoints": 24}}'
@@ -202,10 +215,15 @@ def number_checkpoints_not_read(config: Config) -> Iterator[Finding]:
     watches=("activation_checkpointing.profile", "activation_checkpointing.synchronize_checkpoint_boundary"),
     references=(CONFIGURE_SOURCE,),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"profile": true}}', at="activation_checkpointing.profile")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"profile": true}}',
+    at="activation_checkpointing.profile",
+    message="profile waits for the GPU and logs two times for every checkpointed layer, if the program configures activation checkpointing.",
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"synchronize_checkpoint_boundary": true}}',
     at="activation_checkpointing.synchronize_checkpoint_boundary",
+    message="synchronize_checkpoint_boundary waits for the GPU before and after every checkpointed layer, if the program configures activation checkpointing.",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "activation_checkpointing": {"profile": false}}')
 def checkpointing_measured(config: Config) -> Iterator[Finding]:

@@ -74,6 +74,8 @@ def _gib(size: float) -> str:
     model=LLAMA_8B,
     world_size=2,
     gpu="a100",
+    message="Full training of this model (8.03 billion parameters) on 2 ranks needs at least 90 GiB on each GPU before any activation: optimizer states 30 GiB, copies in the step 22 GiB, parameters 15 GiB, master weights 15 GiB, gradients 7.5 GiB. The a100 has 79.1 GiB.",
+    fixed='{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
@@ -81,6 +83,7 @@ def _gib(size: float) -> str:
     model=MIXTRAL,
     world_size=8,
     gpu="a100",
+    message="Full training of this model (46.7 billion parameters) on 8 ranks needs at least 94 GiB on each GPU before any activation: optimizer states 43 GiB, master weights 22 GiB, parameters 11 GiB, gradients 11 GiB, copies in the step 6.2 GiB. The a100 has 79.1 GiB.",
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',
@@ -159,6 +162,8 @@ def _advice(result: Estimate) -> str:
     model=GPT2,
     world_size=8,
     gpu="h100",
+    message="ZeRO stage 3 gathers every parameter for every micro batch, in forward and backward, and this model fits at stage 2: it then needs at most 8.9 GiB of 79.1 GiB, with a micro batch size of 4, samples of 1,024 tokens, fused attention and no activation checkpointing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
@@ -166,6 +171,8 @@ def _advice(result: Estimate) -> str:
     model=GPT2,
     world_size=8,
     gpu="h100",
+    message='offload_optimizer to "cpu" moves gradients and parameters over PCIe at every step, and this model fits without it: it then needs at most 8.9 GiB of 79.1 GiB, with a micro batch size of 4, samples of 1,024 tokens, fused attention and no activation checkpointing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none"}}}',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 3}}',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Applicability, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without
@@ -24,9 +24,21 @@ EXIT = "deepspeed/runtime/engine.py, DeepSpeedEngine._autotuning_exit"
     watches=(ENABLED,),
     references=(EXIT, "https://www.deepspeed.ai/tutorials/autotuning/"),
 )
-@bad(f'{{{MINIMAL}, "autotuning": {{"enabled": true}}}}', at=ENABLED)
-@bad(f'{{{MINIMAL}, "autotuning": {{"enabled": true, "end_profile_step": 20}}}}', at=ENABLED)
-@bad(f'{{{MINIMAL}, "autotuning": {{"enabled": true, "fast": false}}}}', at=ENABLED)
+@bad(
+    f'{{{MINIMAL}, "autotuning": {{"enabled": true}}}}',
+    at=ENABLED,
+    message="autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step 6 with exit code 0 and saves nothing.",
+)
+@bad(
+    f'{{{MINIMAL}, "autotuning": {{"enabled": true, "end_profile_step": 20}}}}',
+    at=ENABLED,
+    message="autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step 21 with exit code 0 and saves nothing.",
+)
+@bad(
+    f'{{{MINIMAL}, "autotuning": {{"enabled": true, "fast": false}}}}',
+    at=ENABLED,
+    message="autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step 6 with exit code 0 and saves nothing.",
+)
 @good(f'{{{MINIMAL}, "autotuning": {{"enabled": false}}}}')
 @good(f'{{{MINIMAL}, "autotuning": {{"enabled": true}}}}', launch="deepspeed --autotuning run train.py --deepspeed_config ds_config.json\n")
 def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
@@ -50,7 +62,6 @@ def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
             f"autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step {last + 1} with exit code 0 and saves nothing.",
             help='Write "enabled": false for the real run.',
             effect=Effect.ADVICE if for_tuner else None,
-            severity=None if for_tuner else Severity.WARNING,
             certain=False,
         )
 
@@ -65,6 +76,8 @@ def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "autotuning": {{"enabled": true, "start_profile_step": 3, "end_profile_step": 1}}}}',
     at="autotuning.end_profile_step",
+    message="autotuning exits after step 2, before it profiles step 3: DeepSpeed raises AttributeError \"'DeepSpeedEngine' object has no attribute 'flops'\".",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "autotuning": {"enabled": true, "start_profile_step": 3}}',
 )
 @good(f'{{{MINIMAL}, "autotuning": {{"enabled": false, "start_profile_step": 3, "end_profile_step": 1}}}}')
 def profile_before_autotuning_ends(config: Config) -> Iterator[Finding]:

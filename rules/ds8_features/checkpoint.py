@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config, ViolationKind
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
@@ -34,11 +34,19 @@ PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
         "deepspeed/runtime/engine.py, DeepSpeedEngine.save_16bit_model",
     ),
 )
-@bad('{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}', at="zero_optimization", integration="transformers")
+@bad(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3}}',
+    at="zero_optimization",
+    integration="transformers",
+    message="stage3_gather_16bit_weights_on_model_save defaults to false. At ZeRO stage 3 each rank holds only a part of every weight, so a call to the Trainer's save_model writes no weights that from_pretrained can load.",
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 1}}',
     at="tensor_parallel.autotp_size",
     integration="accelerate",
+    message='stage3_gather_16bit_weights_on_model_save defaults to false. With autotp_size 2 each rank holds only a part of every weight, so a call to Accelerate\'s get_state_dict raises ValueError "Cannot get 16bit model weights".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 1, "stage3_gather_16bit_weights_on_model_save": true}}',
 )
 @good(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
@@ -88,7 +96,6 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
         on="key" if place == "zero_optimization" else "member",
         fix=None if written else write(config, GATHER, "true"),
         effect=Effect.ADVICE if written or not _optimizes(config) else None,
-        severity=None if written or not _optimizes(config) else Severity.WARNING,
         certain=bool(written),
     )
 
@@ -107,8 +114,18 @@ def _optimizes(config: Config) -> bool:
     watches=("datastates_ckpt",),
     references=("deepspeed/runtime/checkpoint_engine/datastates_checkpoint_engine.py", "deepspeed/datastates/config.py"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": {"enabled": false}}', at="datastates_ckpt")
-@bad('{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": null}', at="datastates_ckpt")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": {"enabled": false}}',
+    at="datastates_ckpt",
+    message='datastates_ckpt {"enabled": false} enables DataStates, as does every value except false. Without its package DeepSpeed raises RuntimeError "Please install DataStates" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": null}',
+    at="datastates_ckpt",
+    message='datastates_ckpt null enables DataStates, as does every value except false. Without its package DeepSpeed raises RuntimeError "Please install DataStates" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "datastates_ckpt": false}')
 def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     """Every value of `datastates_ckpt` except false enables the DataStates checkpoint engine.
@@ -146,7 +163,9 @@ def datastates_cannot_be_switched_off(config: Config) -> Iterator[Finding]:
     untried="the launcher sets the variables, and so does the suite",
 )
 @bad(
-    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "FAST", "data_parallel": "REPLICA"}}}', at="checkpoint.writer"
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "FAST", "data_parallel": "REPLICA"}}}',
+    at="checkpoint.writer",
+    message="checkpoint.writer reads the environment variables CROSS_SIZE and CROSS_RANK, which only the deepspeed launcher sets: deepspeed.initialize may raise KeyError \"'CROSS_SIZE'\".",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"tag_validation": "WARN"}}')
 def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
@@ -165,7 +184,6 @@ def fast_writer_outside_the_launcher(config: Config) -> Iterator[Finding]:
         WRITER,
         "checkpoint.writer reads the environment variables CROSS_SIZE and CROSS_RANK, which only the deepspeed launcher sets: deepspeed.initialize may raise KeyError \"'CROSS_SIZE'\".",
         help="Start the run with deepspeed, export both variables (number of machines, index of this machine), or remove the writer.",
-        severity=Severity.WARNING,
         certain=False,
     )
 
@@ -183,9 +201,17 @@ def _has_no_ranks(config: Config) -> bool:
     watches=(WRITER,),
     references=("deepspeed/runtime/model_checkpointing/data_parallel_writer_factory.py, DataParallelWriterFactory",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "PYTHON"}}}', at="checkpoint.writer")
 @bad(
-    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": null}}, "zero_optimization": {"stage": 2}}', at=WRITER
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "PYTHON"}}}',
+    at="checkpoint.writer",
+    message="checkpoint.writer has no data_parallel: below ZeRO stage 3 DeepSpeed raises AttributeError \"'UniversalParallelInfo' object has no attribute 'dp_rank'\" in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"type": "PYTHON", "data_parallel": "REPLICA"}}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": null}}, "zero_optimization": {"stage": 2}}',
+    at=WRITER,
+    message="checkpoint.writer has no data_parallel: below ZeRO stage 3 DeepSpeed raises AttributeError \"'UniversalParallelInfo' object has no attribute 'dp_rank'\" in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": "REPLICA"}}, "zero_optimization": {"stage": 2}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": null}}')
 def writer_without_data_parallel(config: Config) -> Iterator[Finding]:
@@ -216,8 +242,13 @@ def writer_without_data_parallel(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": "REPLICA", "io_buffer_size": "64MB"}}}',
     at=BUFFER_SIZE,
+    message='io_buffer_size "64MB" is not a number of bytes: DeepSpeed raises TypeError "empty(): argument \'size\' must be tuple of ints, not str" in deepspeed.initialize.',
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": "REPLICA", "io_buffer_size": -1}}}', at=BUFFER_SIZE)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"writer": {"data_parallel": "REPLICA", "io_buffer_size": -1}}}',
+    at=BUFFER_SIZE,
+    message='io_buffer_size -1 is not a number of bytes: DeepSpeed raises RuntimeError "Trying to create tensor with negative dimension" in deepspeed.initialize.',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"tag_validation": "WARN"}}')
 def writer_buffer_not_a_size(config: Config) -> Iterator[Finding]:
     """The fast checkpoint writer allocates a buffer of `io_buffer_size` bytes, which has to be an integer.
@@ -253,6 +284,8 @@ def writer_buffer_not_a_size(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"parallel_write": {"pipeline_stage": true}}, "zero_optimization": {"stage": 3}}',
     at="checkpoint.parallel_write.pipeline_stage",
+    message="parallel_write.pipeline_stage has no effect at ZeRO stage 3, which does not support pipelines.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"parallel_write": {}}, "zero_optimization": {"stage": 3}}',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"parallel_write": {"pipeline_stage": true}}, "zero_optimization": {"stage": 1}}'
@@ -283,7 +316,12 @@ def parallel_write_without_a_pipeline(config: Config) -> Iterator[Finding]:
     references=("https://www.deepspeed.ai/docs/config-json/#checkpoint-options", "https://github.com/deepspeedai/DeepSpeed/issues/2319"),
     pedantic=True,
 )
-@bad(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}}}', at="", nodes=2)
+@bad(
+    f'{{{MINIMAL}, "zero_optimization": {{"stage": 2}}}}',
+    at="",
+    nodes=2,
+    message="2 machines each save a part of the checkpoint: unless they save to shared storage, no machine can resume from it.",
+)
 @good(f'{{{MINIMAL}, "checkpoint": {{"use_node_local_storage": true}}, "zero_optimization": {{"stage": 2}}}}', nodes=2)
 def checkpoints_on_several_machines(config: Config) -> Iterator[Finding]:
     """With several machines, a checkpoint requires storage that all of them share.

@@ -39,7 +39,11 @@ def _is_on(config: Config, key: str) -> bool:
     watches=(DEEPCOMPILE,),
     references=(BACKEND, "https://www.deepspeed.ai/docs/config-json/"),
 )
-@bad(_example('"deepcompile": true', 0), at=DEEPCOMPILE)
+@bad(
+    _example('"deepcompile": true', 0),
+    at=DEEPCOMPILE,
+    message="deepcompile has no effect at ZeRO stage 0: engine.compile() falls back to PyTorch's compiler.",
+)
 @good(_example('"deepcompile": true', 1))
 @good(_example('"deepcompile": true, "passes": ["autotp"]', 0))
 def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
@@ -64,8 +68,16 @@ def deepcompile_without_zero(config: Config) -> Iterator[Finding]:
     watches=tuple(f"{SECTION}.{name}" for name in PASSES),
     references=(ENGINE, BACKEND),
 )
-@bad(_example('"offload_parameters": true', 3), at=f"{SECTION}.offload_parameters")
-@bad(_example('"deepcompile": true, "offload_opt_states": true', 2), at=f"{SECTION}.offload_opt_states")
+@bad(
+    _example('"offload_parameters": true', 3),
+    at=f"{SECTION}.offload_parameters",
+    message="offload_parameters has no effect: deepcompile defaults to false.",
+)
+@bad(
+    _example('"deepcompile": true, "offload_opt_states": true', 2),
+    at=f"{SECTION}.offload_opt_states",
+    message="offload_opt_states has no effect: it requires ZeRO stage 3, and the stage is 2.",
+)
 @good(_example('"deepcompile": true, "offload_opt_states": true', 3))
 def compile_setting_without_deepcompile(config: Config) -> Iterator[Finding]:
     """A DeepCompile pass is enabled, but DeepCompile is off or the ZeRO stage does not have this pass.
@@ -97,13 +109,26 @@ def compile_setting_without_deepcompile(config: Config) -> Iterator[Finding]:
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine.get_deepspeed_compile_backend", "deepspeed/compile/init_z3.py, init_z3"),
     untried=UNTRIED,
 )
-@bad(_example('"deepcompile": true, "offload_parameters": true, "offload_opt_states": true', 3), at=f"{SECTION}.offload_opt_states")
-@bad(_example('"deepcompile": true, "offload_activation": true, "offload_parameters": true', 3), at=f"{SECTION}.offload_activation")
+@bad(
+    _example('"deepcompile": true, "offload_parameters": true, "offload_opt_states": true', 3),
+    at=f"{SECTION}.offload_opt_states",
+    message="offload_opt_states cannot be combined with offload_parameters: engine.compile() raises ValueError.",
+)
+@bad(
+    _example('"deepcompile": true, "offload_activation": true, "offload_parameters": true', 3),
+    at=f"{SECTION}.offload_activation",
+    message="offload_activation cannot be combined with offload_parameters: engine.compile() raises ValueError.",
+)
 @bad(
     _example('"deepcompile": true, "offload_opt_states": true', 3, ', "offload_optimizer": {"device": "cpu"}'),
     at=f"{SECTION}.offload_opt_states",
+    message="offload_opt_states cannot be combined with offload_optimizer, which moves the same optimizer states: engine.compile() raises ValueError.",
 )
-@bad(_example('"deepcompile": true, "passes": ["z3", "autotp"]', 3), at=f"{SECTION}.passes")
+@bad(
+    _example('"deepcompile": true, "passes": ["z3", "autotp"]', 3),
+    at=f"{SECTION}.passes",
+    message='passes ["z3", "autotp"] combines "autotp" with other passes: engine.compile() raises NotImplementedError "The AutoTP compile pass cannot yet be combined with AutoSP or the ZeRO passes".',
+)
 @good(_example('"deepcompile": true, "offload_parameters": true', 3))
 def deepcompile_passes_clash(config: Config) -> Iterator[Finding]:
     """DeepCompile passes exclude each other, or one excludes ZeRO's own offload.
@@ -149,8 +174,16 @@ def _excluded_pair(config: Config) -> tuple[str, str] | None:
 
 
 @rule("DS849", effect=Effect.CRASH, phase=Phase.STEP, watches=(AUTOEP,), references=(ENGINE,), untried=UNTRIED)
-@bad(_example('"autoep_non_moe": true', 3), at=AUTOEP)
-@bad(_example('"autoep_non_moe": true, "deepcompile": true', 1), at=AUTOEP)
+@bad(
+    _example('"autoep_non_moe": true', 3),
+    at=AUTOEP,
+    message="autoep_non_moe cannot be combined with ZeRO stage 3: engine.compile() raises ValueError.",
+)
+@bad(
+    _example('"autoep_non_moe": true, "deepcompile": true', 1),
+    at=AUTOEP,
+    message="autoep_non_moe cannot be combined with deepcompile: engine.compile() raises ValueError.",
+)
 @good(_example('"autoep_non_moe": true', 1))
 def autoep_compile_clash(config: Config) -> Iterator[Finding]:
     """`autoep_non_moe` cannot be combined with several other features.
@@ -191,8 +224,16 @@ def autoep_compile_clash(config: Config) -> Iterator[Finding]:
         "deepspeed/runtime/engine.py, DeepSpeedEngine.get_autosp_backend",
     ),
 )
-@bad(_example('"deepcompile": true, "passes": ["autotp"]', 1), at=PASS_LIST)
-@bad(_example('"deepcompile": true, "passes": ["autosp"]', 2), at=PASS_LIST)
+@bad(
+    _example('"deepcompile": true, "passes": ["autotp"]', 1),
+    at=PASS_LIST,
+    message='The pass "autotp" requires "tensor_parallel": {"autotp_size": N} with N above 1: engine.compile() falls back to PyTorch\'s compiler.',
+)
+@bad(
+    _example('"deepcompile": true, "passes": ["autosp"]', 2),
+    at=PASS_LIST,
+    message='The pass "autosp" requires ZeRO stage 0 or 1: engine.compile() falls back to PyTorch\'s compiler.',
+)
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "compile": {"deepcompile": true, "passes": ["autotp"]}, "tensor_parallel": {"autotp_size": 2}}'
 )

@@ -29,6 +29,7 @@ TECHNIQUES = ("weight_quantization", "activation_quantization", "sparse_pruning"
     f'{{{MINIMAL}, "compression_training": {{"row_pruning": {{"shared_parameters": {{"enabled": true, "method": "topk"}}}}}}}}',
     at="compression_training.row_pruning",
     deepspeed="0.18.9",
+    message="row_pruning has shared_parameters but no different_groups: DeepSpeed 0.18.9 raises AssertionError while parsing.",
 )
 @good(
     f'{{{MINIMAL}, "compression_training": {{"row_pruning": {{}}}}}}',

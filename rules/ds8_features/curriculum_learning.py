@@ -50,13 +50,23 @@ def _metrics(config: Config) -> list[str]:
     references=(SOURCE, DATA_EFFICIENCY_DOCS),
     untried="raised where deepspeed.initialize is given training data; a test of its own builds the schedule",
 )
-@bad(_with_metric('"min_difficulty": 64, "schedule_type": "fixed_linear"'), at=EXAMPLE_METRIC)
-@bad(_with_metric(LINEAR.replace("fixed_linear", "linear")), at=f"{EXAMPLE_METRIC}.schedule_type")
+@bad(
+    _with_metric('"min_difficulty": 64, "schedule_type": "fixed_linear"'),
+    at=EXAMPLE_METRIC,
+    message="The metric seqlen has no max_difficulty: DeepSpeed raises AssertionError \"Curriculum learning requires the config 'max_difficulty'\" when it builds the sampler.",
+)
+@bad(
+    _with_metric(LINEAR.replace("fixed_linear", "linear")),
+    at=f"{EXAMPLE_METRIC}.schedule_type",
+    message='schedule_type "linear" is not one of fixed_discrete, fixed_linear, fixed_root, custom: DeepSpeed raises RuntimeError "Unsupported curriculum schedule type" when it builds the sampler.',
+)
 @bad(
     _with_metric(
         '"min_difficulty": 1, "max_difficulty": 3, "schedule_type": "fixed_discrete", "schedule_config": {"difficulty": [1, 2, 3], "max_step": [5, 10, 15]}'
     ),
     at=f"{EXAMPLE_METRIC}.schedule_config",
+    message="difficulty has 3 entries and max_step 3, but max_step must have one fewer, because the last difficulty lasts to the end: DeepSpeed raises AssertionError when it builds the sampler.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"enabled": true, "data_sampling": {"enabled": true, "curriculum_learning": {"enabled": true, "data_cluster_path": "c", "curriculum_metrics": {"seqlen": {"index_to_sample_path": "a", "index_to_metric_path": "b", "difficulty_type": "value", "clustering_type": "single_cluster", "min_difficulty": 1, "max_difficulty": 3, "schedule_type": "fixed_discrete", "schedule_config": {"difficulty": [1, 2, 3], "max_step": [5, 10]}}}}}}}',
 )
 @good(_with_metric(LINEAR))
 @good(
@@ -135,7 +145,12 @@ def _list_findings(config: Config, section: str) -> Iterator[Finding]:
     watches=(METRICS,),
     references=(SOURCE,),
 )
-@bad(_with_metric(LINEAR.replace('"difficulty_step": 8', '"difficulty_step": 10')), at=f"{EXAMPLE_METRIC}.schedule_config.difficulty_step")
+@bad(
+    _with_metric(LINEAR.replace('"difficulty_step": 8', '"difficulty_step": 10')),
+    at=f"{EXAMPLE_METRIC}.schedule_config.difficulty_step",
+    message="difficulty_step 10 gives sequence lengths that are not multiples of 8, so 16-bit matrix products do not use the tensor cores.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"enabled": true, "data_sampling": {"enabled": true, "curriculum_learning": {"enabled": true, "data_cluster_path": "c", "curriculum_metrics": {"seqlen": {"index_to_sample_path": "a", "index_to_metric_path": "b", "difficulty_type": "value", "clustering_type": "single_cluster", "min_difficulty": 64, "max_difficulty": 2048, "schedule_type": "fixed_linear", "schedule_config": {"total_curriculum_step": 9000, "difficulty_step": 8}}}}}}}',
+)
 @good(_with_metric(LINEAR))
 def curriculum_off_the_tensor_cores(config: Config) -> Iterator[Finding]:
     """16-bit matrix products use tensor cores only if the sequence length is a multiple of 8.

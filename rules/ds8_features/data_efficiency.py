@@ -31,6 +31,8 @@ REQUIRED = (
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": true}}}}',
     at="data_efficiency.data_sampling.dynamic_batching.enabled",
+    message='dynamic_batching is enabled without "max_tokens": DeepSpeed raises AssertionError "Dynamic batching is enabled, so max_tokens must be specified".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": false}}}}',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"data_sampling": {"dynamic_batching": {"enabled": true, "max_tokens": 4096}}}}'
@@ -67,6 +69,8 @@ def enabled_without_its_settings(config: Config) -> Iterator[Finding]:
 @bad(
     f'{{{MINIMAL}, "data_efficiency": {{"enabled": false, "data_routing": {{"random_ltd": {{"enabled": true, "total_layer_num": 24, "random_ltd_layer_num": 2, "random_ltd_layer_id": [1, 2], "random_ltd_schedule": {{{SCHEDULE}}}}}}}}}}}',
     at=ENABLED,
+    message="data_efficiency.enabled false does not disable random_ltd: DeepSpeed uses only the enabled key in random_ltd itself, which is true.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"enabled": false, "data_routing": {"random_ltd": {"enabled": false, "total_layer_num": 24, "random_ltd_layer_num": 2, "random_ltd_layer_id": [1, 2], "random_ltd_schedule": {"min_value": 128, "max_value": 2048, "schedule_type": "fixed_linear", "schedule_config": {"require_steps": 20000, "seq_per_step": 16}}}}}}',
 )
 @good(with_schedule(SCHEDULE))
 @good(f'{{{MINIMAL}, "data_efficiency": {{"enabled": false, "data_routing": {{"random_ltd": {{"enabled": false}}}}}}}}')
@@ -105,7 +109,11 @@ FEATURES = (CURRICULUM, DYNAMIC_BATCHING, RANDOM_LTD)
     watches=(ENABLED,),
     references=(SOURCE, DATA_EFFICIENCY_DOCS),
 )
-@bad(f'{{{MINIMAL}, "data_efficiency": {{"enabled": true, "seed": 7}}}}', at=ENABLED)
+@bad(
+    f'{{{MINIMAL}, "data_efficiency": {{"enabled": true, "seed": 7}}}}',
+    at=ENABLED,
+    message="data_efficiency is enabled but does nothing: curriculum_learning, dynamic_batching and random_ltd are all disabled.",
+)
 @good(with_schedule(SCHEDULE))
 @good(f'{{{MINIMAL}, "data_efficiency": {{"enabled": false}}}}')
 def data_efficiency_without_a_feature(config: Config) -> Iterator[Finding]:

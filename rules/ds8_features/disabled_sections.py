@@ -23,8 +23,18 @@ OFF_BY_DEFAULT = (*OBSERVING, "hybrid_engine", "expert_parallel", "torch_autocas
     watches=OFF_BY_DEFAULT,
     references=("https://www.deepspeed.ai/docs/config-json/",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "wandb": {"project": "llama"}}', at="wandb")
-@bad('{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"profile_step": 5, "detailed": true}}', at="flops_profiler")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "wandb": {"project": "llama"}}',
+    at="wandb",
+    message='wandb has no "enabled", which defaults to false: DeepSpeed ignores project.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "wandb": {"project": "llama", "enabled": true}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"profile_step": 5, "detailed": true}}',
+    at="flops_profiler",
+    message='flops_profiler has no "enabled", which defaults to false: DeepSpeed ignores its settings.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"profile_step": 5, "detailed": true, "enabled": true}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "llama"}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "wandb": {"enabled": false, "project": "llama"}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "wandb": {}}')

@@ -35,6 +35,7 @@ def _is_enabled(config: Config) -> bool:
     f'{{{MINIMAL}, "elasticity": {{"enabled": true, "max_train_batch_size": 2000, "micro_batch_sizes": [2, 4]}}}}',
     at="elasticity.enabled",
     deepspeed="0.18.9",
+    message="elasticity computes the batch sizes, but the config also has train_micro_batch_size_per_gpu: DeepSpeed 0.18.9 raises ElasticityConfigError while parsing.",
 )
 @good(
     f'{{{MINIMAL}, "elasticity": {{"enabled": true, "max_train_batch_size": 2000, "micro_batch_sizes": [2, 4], "ignore_non_elastic_batch_info": true}}}}',
@@ -67,7 +68,12 @@ def elasticity_with_batch_sizes(config: Config) -> Iterator[Finding]:
     references=(DOCS,),
     untried=UNTRIED,
 )
-@bad('{"elasticity": {"enabled": true, "micro_batch_sizes": [2, 4]}}', at="elasticity", deepspeed="0.18.9")
+@bad(
+    '{"elasticity": {"enabled": true, "micro_batch_sizes": [2, 4]}}',
+    at="elasticity",
+    deepspeed="0.18.9",
+    message="elasticity is enabled without max_train_batch_size: DeepSpeed 0.18.9 raises ElasticityConfigError while parsing.",
+)
 @good(
     f'{{{MINIMAL}, "elasticity": {{"enabled": true, "max_train_batch_size": 2000, "micro_batch_sizes": [2, 4], "ignore_non_elastic_batch_info": true}}}}',
     deepspeed="0.18.9",

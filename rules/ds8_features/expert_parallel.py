@@ -52,10 +52,31 @@ def _divisors(number: int) -> str:
     watches=(ENABLED,),
     references=(SOURCE,),
 )
-@bad(_example('"autoep_size": 2, "comm_backend": "nccl"'), at=f"{SECTION}.comm_backend", world_size=8)
-@bad(_example('"autoep_size": 2, "preset_model": "mixtral-8x7b"'), at=f"{SECTION}.preset_model", world_size=8)
-@bad(_example('"autoep_size": 2, "num_expert_groups": 0'), at=f"{SECTION}.num_expert_groups", world_size=8)
-@bad(_example('"autoep_size": 2, "expert_tensor_parallel_size": 2'), at=f"{SECTION}.expert_tensor_parallel_size", world_size=8)
+@bad(
+    _example('"autoep_size": 2, "comm_backend": "nccl"'),
+    at=f"{SECTION}.comm_backend",
+    world_size=8,
+    message='comm_backend must be one of "comm", "deepep", but it is "nccl": DeepSpeed raises ValueError in deepspeed.initialize.',
+)
+@bad(
+    _example('"autoep_size": 2, "preset_model": "mixtral-8x7b"'),
+    at=f"{SECTION}.preset_model",
+    world_size=8,
+    message='preset_model must be one of "mixtral", "qwen3_moe", "qwen3_5_moe", "deepseek_v2", "deepseek_v3", "minimax_m3", but it is "mixtral-8x7b": DeepSpeed raises ValueError in deepspeed.initialize.',
+)
+@bad(
+    _example('"autoep_size": 2, "num_expert_groups": 0'),
+    at=f"{SECTION}.num_expert_groups",
+    world_size=8,
+    message="num_expert_groups must be an integer >= 1, but it is 0: DeepSpeed raises ValueError in deepspeed.initialize.",
+)
+@bad(
+    _example('"autoep_size": 2, "expert_tensor_parallel_size": 2'),
+    at=f"{SECTION}.expert_tensor_parallel_size",
+    world_size=8,
+    message="expert_tensor_parallel_size must be 1, but it is 2: DeepSpeed raises ValueError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "expert_parallel": {"enabled": true, "autoep_size": 2, "expert_tensor_parallel_size": 1}}',
+)
 @good(_example('"autoep_size": 2, "comm_backend": "comm", "score_func": "softmax"'), world_size=8)
 @good('{"train_micro_batch_size_per_gpu": 4, "expert_parallel": {"enabled": false, "comm_backend": "comm"}}')
 def expert_parallel_value_refused(config: Config) -> Iterator[Finding]:
@@ -106,15 +127,36 @@ def _corrected(value: Any, choices: tuple[Any, ...]) -> str | None:
     watches=(ENABLED,),
     references=(SOURCE,),
 )
-@bad(_example('"autoep_size": 2, "row_weighting_impl": "fused"'), at=f"{SECTION}.row_weighting_impl", world_size=8)
-@bad(_example('"autoep_size": 2, "gate_up_impl": "fused", "use_grouped_mm": false'), at=f"{SECTION}.gate_up_impl", world_size=8)
+@bad(
+    _example('"autoep_size": 2, "row_weighting_impl": "fused"'),
+    at=f"{SECTION}.row_weighting_impl",
+    world_size=8,
+    message='row_weighting_impl "fused" requires comm_backend "deepep": DeepSpeed raises ValueError in deepspeed.initialize.',
+)
+@bad(
+    _example('"autoep_size": 2, "gate_up_impl": "fused", "use_grouped_mm": false'),
+    at=f"{SECTION}.gate_up_impl",
+    world_size=8,
+    message='gate_up_impl "fused" requires use_grouped_mm: DeepSpeed raises ValueError in deepspeed.initialize.',
+)
 @bad(
     _example('"autoep_size": 2, "combine_impl": "fused_weighted_sum", "comm_backend": "deepep"'),
     at=f"{SECTION}.combine_impl",
     world_size=8,
+    message='combine_impl "fused_weighted_sum" cannot be combined with comm_backend "deepep", which sums the rows itself: DeepSpeed raises ValueError in deepspeed.initialize.',
 )
-@bad(_example('"autoep_size": 2, "comm_backend": "deepep"'), at=f"{SECTION}.comm_backend", world_size=8)
-@bad(_example('"autoep_size": 2, "num_expert_groups": 2, "num_limited_groups": 4'), at=f"{SECTION}.num_limited_groups", world_size=8)
+@bad(
+    _example('"autoep_size": 2, "comm_backend": "deepep"'),
+    at=f"{SECTION}.comm_backend",
+    world_size=8,
+    message='comm_backend "deepep" requires comm_max_tokens_per_rank: DeepSpeed raises ValueError in deepspeed.initialize.',
+)
+@bad(
+    _example('"autoep_size": 2, "num_expert_groups": 2, "num_limited_groups": 4'),
+    at=f"{SECTION}.num_limited_groups",
+    world_size=8,
+    message="num_limited_groups 4 is more than num_expert_groups 2: DeepSpeed raises ValueError in deepspeed.initialize.",
+)
 @good(_example('"autoep_size": 2, "gate_up_impl": "fused", "num_expert_groups": 4, "num_limited_groups": 2'), world_size=8)
 def expert_parallel_settings_clash(config: Config) -> Iterator[Finding]:
     """Two settings of `expert_parallel` exclude each other, or one requires another.
@@ -178,7 +220,12 @@ def expert_parallel_settings_clash(config: Config) -> Iterator[Finding]:
     watches=(SIZE,),
     references=("deepspeed/module_inject/auto_ep_folding.py, build_folding_spec",),
 )
-@bad(_example('"autoep_size": 3'), at=SIZE, world_size=8)
+@bad(
+    _example('"autoep_size": 3'),
+    at=SIZE,
+    world_size=8,
+    message='autoep_size 3 does not divide 8 ranks: DeepSpeed raises ValueError "expert_parallel.autoep_size ... must divide the stage size" in deepspeed.initialize.',
+)
 @good(_example('"autoep_size": 4'), world_size=8)
 def expert_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
     """The ranks cannot be divided into groups of `autoep_size`.
@@ -207,7 +254,12 @@ def expert_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
     references=("deepspeed/module_inject/auto_ep_config.py, validate_autoep_post_detection",),
     untried="needs a model with experts",
 )
-@bad(_example('"autoep_size": 16'), at=SIZE, model={"num_local_experts": 8, "hidden_size": 4096})
+@bad(
+    _example('"autoep_size": 16'),
+    at=SIZE,
+    model={"num_local_experts": 8, "hidden_size": 4096},
+    message="autoep_size 16 does not divide the model's 8 experts: DeepSpeed raises ValueError in deepspeed.initialize.",
+)
 @good(_example('"autoep_size": 4'), model={"num_local_experts": 8, "hidden_size": 4096})
 def expert_parallel_and_experts(config: Config) -> Iterator[Finding]:
     """The model's experts cannot be divided among `autoep_size` ranks.
@@ -240,12 +292,20 @@ def expert_parallel_and_experts(config: Config) -> Iterator[Finding]:
     ),
     at="zero_optimization.offload_optimizer",
     world_size=8,
+    message="Expert parallelism with autotp_size 2 excludes the section offload_optimizer, whatever its device: DeepSpeed raises ValueError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "expert_parallel": {"enabled": true, "autoep_size": 2}, "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 2}}',
 )
-@bad(_example('"autoep_size": 1', ', "tensor_parallel": {"autotp_size": 2}'), at=SIZE, world_size=8)
+@bad(
+    _example('"autoep_size": 1', ', "tensor_parallel": {"autotp_size": 2}'),
+    at=SIZE,
+    world_size=8,
+    message="Expert parallelism with autotp_size 2 excludes autoep_size 1: DeepSpeed raises ValueError in deepspeed.initialize.",
+)
 @bad(
     _example('"autoep_size": 2', ', "tensor_parallel": {"autotp_size": 2}, "compile": {"deepcompile": true}'),
     at="compile.deepcompile",
     world_size=8,
+    message="Expert parallelism with autotp_size 2 excludes DeepCompile: DeepSpeed raises ValueError in deepspeed.initialize.",
 )
 @good(_example('"autoep_size": 2', ', "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none"}}'), world_size=8)
 def expert_and_tensor_parallelism(config: Config) -> Iterator[Finding]:
@@ -293,8 +353,13 @@ def expert_and_tensor_parallelism(config: Config) -> Iterator[Finding]:
 @bad(
     _example('"autoep_size": 2', ', "zero_optimization": {"stage": 3, "zero_quantized_gradients": true}'),
     at=QUANTIZED_GRADIENTS,
+    message="Expert parallelism at ZeRO stage 3 excludes zero_quantized_gradients: DeepSpeed raises AssertionError in deepspeed.initialize.",
 )
-@bad(_example('"autoep_size": 2', ', "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2}'), at=SECONDARY_PARTITION)
+@bad(
+    _example('"autoep_size": 2', ', "zero_optimization": {"stage": 3, "zero_hpz_partition_size": 2}'),
+    at=SECONDARY_PARTITION,
+    message="Expert parallelism at ZeRO stage 3 excludes zero_hpz_partition_size: DeepSpeed raises AssertionError in deepspeed.initialize.",
+)
 @good(_example('"autoep_size": 2', ', "zero_optimization": {"stage": 3, "zero_quantized_weights": true}'))
 def experts_at_stage_3(config: Config) -> Iterator[Finding]:
     """Expert parallelism at ZeRO stage 3 does not support quantized gradients, secondary partitions or sequence parallelism.

@@ -25,6 +25,7 @@ TENSOR_PARALLEL = "hybrid_engine.inference_tp_size"
 @bad(
     f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true, "enable_cuda_graph": true}}, "zero_optimization": {{"stage": 3}}}}',
     at=CUDA_GRAPH,
+    message="DeepSpeed ignores enable_cuda_graph at ZeRO stage 3: the hybrid engine generates without graphs.",
 )
 @good(f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true, "enable_cuda_graph": true}}, "zero_optimization": {{"stage": 2}}}}')
 def cuda_graph_not_used(config: Config) -> Iterator[Finding]:
@@ -65,6 +66,7 @@ def cuda_graph_not_used(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true}}, "zero_optimization": {{"stage": 3}}}}',
     at=ENABLED,
     model={"num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096},
+    message="The model shares 8 key-value heads among 32 query heads. Users report that the hybrid engine then generates repeated tokens at ZeRO stage 3.",
 )
 @good(
     f'{{{MINIMAL}, "hybrid_engine": {{"enabled": true}}, "zero_optimization": {{"stage": 3}}}}',

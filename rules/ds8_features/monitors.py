@@ -21,7 +21,11 @@ API_KEY = "comet.api_key"
     watches=tuple(f"{section}.enabled" for section in WITH_JOB_NAME),
     references=("https://www.deepspeed.ai/docs/config-json/#monitoring-module", "deepspeed/monitor/csv_monitor.py"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs"}}', at="csv_monitor")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs"}}',
+    at="csv_monitor",
+    message="csv_monitor has no job_name: every run writes to logs/DeepSpeedJobName, which mixes their curves.",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "llama-1"}}')
 def monitor_without_job_name(config: Config) -> Iterator[Finding]:
     """Without a `job_name`, every run writes to the same folder.
@@ -51,7 +55,12 @@ def monitor_without_job_name(config: Config) -> Iterator[Finding]:
     references=("https://huggingface.co/docs/transformers/deepspeed",),
     pedantic=True,
 )
-@bad('{"train_batch_size": "auto", "wandb": {"enabled": true}}', at="wandb", integration="transformers")
+@bad(
+    '{"train_batch_size": "auto", "wandb": {"enabled": true}}',
+    at="wandb",
+    integration="transformers",
+    message="wandb reports in addition to the Hugging Face Trainer's report_to, and its losses and step counts differ from the Trainer's.",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "csv_monitor": {"enabled": true, "output_path": "logs", "job_name": "a"}}')
 def monitor_with_report_to(config: Config) -> Iterator[Finding]:
     """Under the Hugging Face Trainer, a DeepSpeed monitor reports in addition to `report_to`.
@@ -79,7 +88,11 @@ def monitor_with_report_to(config: Config) -> Iterator[Finding]:
     watches=(API_KEY,),
     references=("https://www.comet.com/docs/v2/guides/experiment-management/configure-sdk/",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "comet": {"enabled": false, "api_key": "abcdefghijklmnop"}}', at="comet.api_key")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "comet": {"enabled": false, "api_key": "abcdefghijklmnop"}}',
+    at="comet.api_key",
+    message="comet.api_key is a secret, and DeepSpeed prints the whole config to the log.",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "comet": {"enabled": false, "project": "llama"}}')
 def secret_in_the_file(config: Config) -> Iterator[Finding]:
     """The config contains the API key of an account, which is then exposed wherever the file goes.
@@ -104,7 +117,12 @@ def secret_in_the_file(config: Config) -> Iterator[Finding]:
     watches=("wandb.enabled",),
     references=("https://github.com/deepspeedai/DeepSpeed/issues/7381",),
 )
-@bad(f'{{{MINIMAL}, "wandb": {{"enabled": true}}}}', at="wandb.enabled", deepspeed="0.16.9")
+@bad(
+    f'{{{MINIMAL}, "wandb": {{"enabled": true}}}}',
+    at="wandb.enabled",
+    deepspeed="0.16.9",
+    message="DeepSpeed 0.16.9 does not work with wandb 0.20 and later: the first call that logs something raises TypeError about the argument sync.",
+)
 @good(f'{{{MINIMAL}, "wandb": {{"enabled": true}}}}', deepspeed="0.18.9")
 def wandb_newer_than_deepspeed(config: Config) -> Iterator[Finding]:
     """DeepSpeed up to 0.17.1 passes wandb an argument that wandb 0.20 removed.

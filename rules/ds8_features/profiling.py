@@ -27,8 +27,16 @@ PROF_ALL, PROF_OPS = "comms_logger.prof_all", "comms_logger.prof_ops"
     watches=tuple(MEASUREMENTS),
     references=("https://www.deepspeed.ai/docs/config-json/#logging", "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "wall_clock_breakdown": true}', at="wall_clock_breakdown")
-@bad('{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"enabled": true, "profile_step": 5}}', at="flops_profiler.enabled")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "wall_clock_breakdown": true}',
+    at="wall_clock_breakdown",
+    message="wall_clock_breakdown waits for the GPU before and after every forward pass, backward pass and step, and prints their times.",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"enabled": true, "profile_step": 5}}',
+    at="flops_profiler.enabled",
+    message="flops_profiler enables wall_clock_breakdown for the whole run, not only for the profiled step.",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "wall_clock_breakdown": false, "flops_profiler": {"enabled": false}}')
 def measuring_left_on(config: Config) -> Iterator[Finding]:
     """Timers and profilers slow down every step while they are enabled.
@@ -51,7 +59,12 @@ def measuring_left_on(config: Config) -> Iterator[Finding]:
     watches=(PROFILE_STEP,),
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._forward_prologue",),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"enabled": true, "profile_step": -1}}', at=PROFILE_STEP)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"enabled": true, "profile_step": -1}}',
+    at=PROFILE_STEP,
+    message="profile_step -1 never comes, because steps are counted from 0: DeepSpeed profiles nothing.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"enabled": true, "profile_step": 5}}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "flops_profiler": {"enabled": true, "profile_step": 5}}')
 def profile_step_never_comes(config: Config) -> Iterator[Finding]:
     """The flops profiler profiles nothing, because `profile_step` is negative.
@@ -75,10 +88,17 @@ def profile_step_never_comes(config: Config) -> Iterator[Finding]:
     watches=(PROF_ALL, PROF_OPS),
     references=("https://www.deepspeed.ai/docs/config-json/#communication-logging", "deepspeed/comm/comm.py, timed_op"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_all": false}}', at=PROF_ALL)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_all": false}}',
+    at=PROF_ALL,
+    message="comms_logger logs nothing: prof_all is false, and prof_ops names no operation.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true}}',
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_ops": ["all_reduce"]}}',
     at=PROF_OPS,
+    message="DeepSpeed ignores prof_ops because prof_all defaults to true: it logs every operation.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_ops": ["all_reduce"], "prof_all": false}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_all": false, "prof_ops": ["all_reduce"]}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "comms_logger": {"enabled": true, "prof_ops": []}}')
@@ -117,7 +137,13 @@ def comms_logger_selection(config: Config) -> Iterator[Finding]:
     references=("accelerate/utils/dataclasses.py, DeepSpeedPlugin",),
     pedantic=True,
 )
-@bad('{"train_batch_size": "auto", "steps_per_print": 2000}', at="steps_per_print", integration="transformers")
+@bad(
+    '{"train_batch_size": "auto", "steps_per_print": 2000}',
+    at="steps_per_print",
+    integration="transformers",
+    message="steps_per_print 2000 has no effect under the Hugging Face Trainer, which overwrites it with infinity: DeepSpeed prints nothing.",
+    fixed='{"train_batch_size": "auto"}',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "steps_per_print": 2000}')
 def steps_per_print_overwritten(config: Config) -> Iterator[Finding]:
     """Accelerate, and the Hugging Face Trainer through it, overwrites `steps_per_print` with infinity.

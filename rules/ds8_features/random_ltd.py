@@ -31,8 +31,16 @@ def _quoted(names: list[str]) -> str:
     watches=(ENABLED,),
     references=(SOURCE, DATA_EFFICIENCY_DOCS),
 )
-@bad(random_ltd('"random_ltd_layer_num": 2'), at=RANDOM_LTD)
-@bad(with_schedule('"min_value": 128, "max_value": 2048'), at=SCHEDULE_SECTION)
+@bad(
+    random_ltd('"random_ltd_layer_num": 2'),
+    at=RANDOM_LTD,
+    message='random_ltd has no "total_layer_num", "random_ltd_schedule": DeepSpeed raises KeyError "\'total_layer_num\'" in deepspeed.initialize.',
+)
+@bad(
+    with_schedule('"min_value": 128, "max_value": 2048'),
+    at=SCHEDULE_SECTION,
+    message='random_ltd_schedule has no "schedule_config", "schedule_type": DeepSpeed raises KeyError "\'schedule_config\'" in deepspeed.initialize.',
+)
 @good(with_schedule(SCHEDULE))
 def random_ltd_incomplete(config: Config) -> Iterator[Finding]:
     """Random layer token drop lacks a setting that has no default.
@@ -64,10 +72,16 @@ def random_ltd_incomplete(config: Config) -> Iterator[Finding]:
     watches=(ENABLED,),
     references=(SCHEDULER, DATA_EFFICIENCY_DOCS),
 )
-@bad(with_schedule(SCHEDULE.replace("fixed_linear", "fixed_root")), at=f"{SCHEDULE_SECTION}.schedule_type")
+@bad(
+    with_schedule(SCHEDULE.replace("fixed_linear", "fixed_root")),
+    at=f"{SCHEDULE_SECTION}.schedule_type",
+    message='schedule_type "fixed_root" is not "fixed_linear", the only type: DeepSpeed raises RuntimeError "Unsupported random LTD schedule type" at the first step.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"enabled": true, "data_routing": {"enabled": true, "random_ltd": {"enabled": true, "total_layer_num": 24, "random_ltd_layer_num": 2, "random_ltd_layer_id": [1, 2], "random_ltd_schedule": {"min_value": 128, "max_value": 2048, "schedule_type": "fixed_linear", "schedule_config": {"require_steps": 20000, "seq_per_step": 16}}}}}}',
+)
 @bad(
     with_schedule('"min_value": 128, "max_value": 2048, "schedule_type": "fixed_linear", "schedule_config": {"seq_per_step": 16}'),
     at=f"{SCHEDULE_SECTION}.schedule_config",
+    message='schedule_config has no "require_steps": DeepSpeed raises KeyError "\'require_steps\'" at the first step.',
 )
 @good(with_schedule(SCHEDULE))
 def random_ltd_schedule_stops(config: Config) -> Iterator[Finding]:
@@ -116,6 +130,8 @@ def random_ltd_schedule_stops(config: Config) -> Iterator[Finding]:
         f'"total_layer_num": 24, "random_ltd_layer_num": 2, "layer_token_lr_schedule": {{"enabled": true}}, "random_ltd_schedule": {{{SCHEDULE}}}'
     ),
     at=LR_SCHEDULE,
+    message="layer_token_lr_schedule is not implemented: DeepSpeed raises NotImplementedError in deepspeed.initialize.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"enabled": true, "data_routing": {"enabled": true, "random_ltd": {"enabled": true, "total_layer_num": 24, "random_ltd_layer_num": 2, "layer_token_lr_schedule": {"enabled": false}, "random_ltd_schedule": {"min_value": 128, "max_value": 2048, "schedule_type": "fixed_linear", "schedule_config": {"require_steps": 20000, "seq_per_step": 16}}}}}}',
 )
 @good(
     random_ltd(
@@ -149,6 +165,8 @@ def random_ltd_lr_schedule(config: Config) -> Iterator[Finding]:
 @bad(
     with_schedule(SCHEDULE, layers='"total_layer_num": 24, "random_ltd_layer_num": 22, "random_ltd_layer_id": [1, 2, 3]'),
     at=LAYER_COUNT,
+    message="random_ltd_layer_num is 22, but random_ltd_layer_id names 3 layers: DeepSpeed raises ValueError when it converts the model.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"enabled": true, "data_routing": {"enabled": true, "random_ltd": {"enabled": true, "total_layer_num": 24, "random_ltd_layer_num": 3, "random_ltd_layer_id": [1, 2, 3], "random_ltd_schedule": {"min_value": 128, "max_value": 2048, "schedule_type": "fixed_linear", "schedule_config": {"require_steps": 20000, "seq_per_step": 16}}}}}}',
 )
 @good(with_schedule(SCHEDULE))
 def random_ltd_layers_do_not_match(config: Config) -> Iterator[Finding]:
@@ -176,7 +194,11 @@ def random_ltd_layers_do_not_match(config: Config) -> Iterator[Finding]:
     watches=(MIN_VALUE,),
     references=(SOURCE,),
 )
-@bad(with_schedule(SCHEDULE.replace('"min_value": 128', '"min_value": 2048')), at=MIN_VALUE)
+@bad(
+    with_schedule(SCHEDULE.replace('"min_value": 128', '"min_value": 2048')),
+    at=MIN_VALUE,
+    message="min_value 2048 is not below max_value 2048: the layers process 2048 tokens at every step.",
+)
 @good(with_schedule(SCHEDULE))
 def random_ltd_drops_nothing(config: Config) -> Iterator[Finding]:
     """The schedule of random layer token drop does not start below its end, so the number of tokens never changes.

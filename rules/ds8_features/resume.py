@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts.checkpoint import CheckpointFacts
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.checkpoint import (
@@ -49,13 +49,33 @@ def _stages(checkpoint: CheckpointFacts) -> str:
     references=(LOADING, UNIVERSAL_GUIDE),
     untried=UNTRIED,
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}', at=STAGE, checkpoint=FROM_STAGE_2)
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}', at=STAGE, checkpoint=FROM_STAGE_0)
-@bad('{"train_micro_batch_size_per_gpu": 4}', at=STAGE, checkpoint=FROM_STAGE_2)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}',
+    at=STAGE,
+    checkpoint=FROM_STAGE_2,
+    message="The checkpoint run/global_step500 was written at ZeRO stage 1 or 2, but the stage is 3: load_checkpoint raises AssertionError without a message.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}',
+    at=STAGE,
+    checkpoint=FROM_STAGE_0,
+    message="The checkpoint run/global_step500 was written at ZeRO stage 0, but the stage is 1: load_checkpoint raises FileNotFoundError for its *_optim_states.pt.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4}',
+    at=STAGE,
+    checkpoint=FROM_STAGE_2,
+    message="The checkpoint run/global_step500 was written at ZeRO stage 1 or 2, but the stage is 0, the default: load_checkpoint raises AttributeError \"'NoneType' object has no attribute 'copy'\".",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+)
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 3}}',
     at=STAGE,
     checkpoint=CONVERTED,
+    message="The checkpoint run/global_step500 was written at ZeRO stage 1 or 2, but the stage is 3: load_checkpoint raises AssertionError without a message.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 2}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 1}}', checkpoint=FROM_STAGE_2)
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}', checkpoint=FROM_STAGE_3)
@@ -110,7 +130,13 @@ def _model_parallel_ranks(config: Config, checkpoint: CheckpointFacts) -> int | 
     references=("deepspeed/runtime/engine.py, DeepSpeedEngine._load_zero_checkpoint", UNIVERSAL_GUIDE),
     untried=UNTRIED,
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', at=STAGE, checkpoint=FROM_STAGE_2, world_size=16)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+    at=STAGE,
+    checkpoint=FROM_STAGE_2,
+    world_size=16,
+    message='The checkpoint run/global_step500 has the optimizer states of 8 data-parallel ranks, but the run has 16 ranks: load_checkpoint raises ZeRORuntimeException "The checkpoint being loaded used a DP world size of 8 but the current world size is 16". If 16 data-parallel ranks wrote it, files are missing, perhaps because other nodes saved to their own disks.',
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2, world_size=8)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0}}', checkpoint=FROM_STAGE_0, world_size=16)
 def checkpoint_of_another_world_size(config: Config) -> Iterator[Finding]:
@@ -150,11 +176,14 @@ def checkpoint_of_another_world_size(config: Config) -> Iterator[Finding]:
     '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
     at="bf16.enabled",
     checkpoint=FROM_STAGE_2,
+    message="The checkpoint run/global_step500 was written without bf16, but the config enables it: load_checkpoint raises FileNotFoundError for bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt.",
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 3}}',
     at="fp16.enabled",
     checkpoint=FROM_STAGE_3,
+    message="The checkpoint run/global_step500 was written with bf16, but the config does not enable it: load_checkpoint raises FileNotFoundError for zero_pp_rank_0_mp_rank_00_optim_states.pt.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}}', checkpoint=FROM_STAGE_3)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2)
@@ -203,6 +232,7 @@ def _enable_bf16(config: Config) -> FixPlan:
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
     at="",
     checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 2, 1, bf16=False, missing=("zero_pp_rank_0_mp_rank_00_optim_states.pt",)),
+    message="The checkpoint run/global_step500 lacks zero_pp_rank_0_mp_rank_00_optim_states.pt: load_checkpoint raises FileNotFoundError.",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2)
 def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
@@ -237,11 +267,13 @@ def checkpoint_incomplete(config: Config) -> Iterator[Finding]:
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
     at="",
     checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 8, 1, bf16=False, latest=False),
+    message="run has global_step500 but no file named latest: load_checkpoint without a tag loads nothing, and the run starts from step 0.",
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
     at="",
     checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 8, 1, bf16=False, dangling="global_step600"),
+    message="run/latest names global_step600, which does not exist: load_checkpoint without a tag raises AssertionError.",
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}', checkpoint=FROM_STAGE_2)
 def checkpoint_not_found(config: Config) -> Iterator[Finding]:
@@ -286,6 +318,7 @@ def checkpoint_not_found(config: Config) -> Iterator[Finding]:
     at="",
     checkpoint=CheckpointFacts("run", "global_step500", (1, 2), 4, 2, bf16=False),
     tensor_parallel=4,
+    message="The checkpoint run/global_step500 was written by 2 model-parallel ranks, but the run has 4: load_checkpoint cannot combine the weights.",
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
@@ -310,6 +343,5 @@ def checkpoint_of_another_model_parallelism(config: Config) -> Iterator[Finding]
             "",
             f"The checkpoint {checkpoint.place} was written by {_count(before, 'model-parallel rank')}, but the run has {now:,}: load_checkpoint {'may fail to' if uncertain else 'cannot'} combine the weights.",
             help="Resume with the same tensor and pipeline sizes, or convert the checkpoint with ds_to_universal.py.",
-            severity=Severity.WARNING if uncertain else None,
             certain=not uncertain,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import GROUPED_QUERY_MODEL, MINIMAL
 from dslint.rules.helpers.fixes import write
@@ -28,7 +28,11 @@ def reads_sizes(config: Config) -> bool:
     watches=(SIZE,),
     references=(INITIALIZE, "deepspeed/runtime/config.py, DeepSpeedConfig"),
 )
-@bad(f'{{{MINIMAL}, "sequence_parallel_size": 2}}', at=SIZE)
+@bad(
+    f'{{{MINIMAL}, "sequence_parallel_size": 2}}',
+    at=SIZE,
+    message="sequence_parallel_size 2 divides the world size in the batch computation but creates no groups: unless the program passes an mpu or a mesh, the ranks share no sequence.",
+)
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 4}}')
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 1}}')
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 2, "compile": {{"deepcompile": true, "passes": ["autosp"]}}}}')
@@ -70,7 +74,13 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
     watches=(SIZE,),
     references=(INITIALIZE,),
 )
-@bad(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 8}}', at=DATA_PARALLEL, world_size=8)
+@bad(
+    f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 8}}',
+    at=DATA_PARALLEL,
+    world_size=8,
+    message='data_parallel_size 8 * sequence_parallel_size 2 = 16 is more than the world size 8: DeepSpeed raises RuntimeError "Mesh should not be bigger than default world size 8, but found 16 ranks!" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 2, "data_parallel_size": 4}',
+)
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 4}}', world_size=8)
 def mesh_larger_than_world(config: Config) -> Iterator[Finding]:
     """`data_parallel_size` times `sequence_parallel_size` is more than the world size.
@@ -102,9 +112,21 @@ def mesh_larger_than_world(config: Config) -> Iterator[Finding]:
     watches=(SIZE,),
     references=(INITIALIZE,),
 )
-@bad(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": null}}', at=DATA_PARALLEL)
-@bad(f'{{{MINIMAL}, "sequence_parallel_size": "2", "data_parallel_size": 1}}', at=SIZE)
-@bad(f'{{{MINIMAL}, "sequence_parallel_size": 0, "data_parallel_size": 1}}', at=SIZE)
+@bad(
+    f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": null}}',
+    at=DATA_PARALLEL,
+    message="data_parallel_size is null, and together with sequence_parallel_size it is the size of a device mesh: torch raises an error in deepspeed.initialize, before DeepSpeed parses the config.",
+)
+@bad(
+    f'{{{MINIMAL}, "sequence_parallel_size": "2", "data_parallel_size": 1}}',
+    at=SIZE,
+    message='sequence_parallel_size is "2", and together with data_parallel_size it is the size of a device mesh: torch raises an error in deepspeed.initialize, before DeepSpeed parses the config.',
+)
+@bad(
+    f'{{{MINIMAL}, "sequence_parallel_size": 0, "data_parallel_size": 1}}',
+    at=SIZE,
+    message="sequence_parallel_size is 0, and together with data_parallel_size it is the size of a device mesh: torch raises an error in deepspeed.initialize, before DeepSpeed parses the config.",
+)
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 1, "data_parallel_size": 1}}')
 def mesh_size_not_an_integer(config: Config) -> Iterator[Finding]:
     """`sequence_parallel_size` and `data_parallel_size` together make a device mesh, and are not integers above 0.
@@ -142,7 +164,12 @@ def mesh_size_not_an_integer(config: Config) -> Iterator[Finding]:
     ),
     untried="needs a model with attention over several ranks",
 )
-@bad(f'{{{MINIMAL}, "sequence_parallel_size": 3, "data_parallel_size": 1}}', at=SIZE, model=GROUPED_QUERY_MODEL)
+@bad(
+    f'{{{MINIMAL}, "sequence_parallel_size": 3, "data_parallel_size": 1}}',
+    at=SIZE,
+    model=GROUPED_QUERY_MODEL,
+    message="sequence_parallel_size 3 does not divide the model's 32 attention heads: Ulysses cannot give every rank the same number, and may raise at the first step.",
+)
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 4, "data_parallel_size": 2}}', model=GROUPED_QUERY_MODEL)
 def sequence_parallel_and_heads(config: Config) -> Iterator[Finding]:
     """`sequence_parallel_size` does not divide the number of attention heads.
@@ -158,6 +185,5 @@ def sequence_parallel_and_heads(config: Config) -> Iterator[Finding]:
             SIZE,
             f"sequence_parallel_size {config.quote(SIZE)} does not divide the model's {model.heads} attention heads: Ulysses cannot give every rank the same number, and may raise at the first step.",
             help=f"Write one of {', '.join(str(n) for n in range(2, min(model.heads, 16) + 1) if model.heads % n == 0)}.",
-            severity=Severity.WARNING,
             certain=False,
         )

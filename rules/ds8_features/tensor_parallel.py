@@ -32,7 +32,13 @@ PRESETS = ("llama", "bloom", "chatglm", "mixtral", "deepseek_v2", "qwen2", "phi3
     watches=(INFERENCE_SIZE,),
     references=(ENGINE, TUTORIAL),
 )
-@bad(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 4, "tp": {{"tp_size": 2}}}}}}', at=INFERENCE_SIZE, world_size=8)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 4, "tp": {{"tp_size": 2}}}}}}',
+    at=INFERENCE_SIZE,
+    world_size=8,
+    message='tp.tp_size 2 is neither 1 nor autotp_size 4: DeepSpeed raises ValueError "tensor_parallel.tp.tp_size (2) does not match tensor_parallel.autotp_size (4)" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 4}}',
+)
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1, "tp": {{"tp_size": 1}}}}}}')
 def tensor_parallel_sizes_differ(config: Config) -> Iterator[Finding]:
     """`tensor_parallel` has two sizes, and they differ.
@@ -61,8 +67,17 @@ def tensor_parallel_sizes_differ(config: Config) -> Iterator[Finding]:
     watches=(SECTION,),
     references=("deepspeed/__init__.py, initialize", TUTORIAL),
 )
-@bad(f'{{{MINIMAL}, "tensor_parallel": {{"tp": {{"tp_size": 2}}}}}}', at=SECTION)
-@bad(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1, "preset_model": "llama"}}}}', at=SIZE)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel": {{"tp": {{"tp_size": 2}}}}}}',
+    at=SECTION,
+    message="autotp_size defaults to 0, so tensor parallelism is off: tp_size 2 has no effect, and every rank trains the whole model.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"tp": {"tp_size": 2}, "autotp_size": 2}}',
+)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1, "preset_model": "llama"}}}}',
+    at=SIZE,
+    message="autotp_size is 1, so tensor parallelism is off: preset_model has no effect, and every rank trains the whole model.",
+)
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1}}}}')
 @good(f'{{{MINIMAL}, "tensor_parallel": {{}}}}')
 def tensor_parallel_not_on(config: Config) -> Iterator[Finding]:
@@ -105,8 +120,18 @@ def _is_possible(config: Config, size: int) -> bool:
     watches=(SIZE,),
     references=("deepspeed/utils/groups.py, _init_tp_mesh_device", TUTORIAL),
 )
-@bad(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 16}}}}', at=SIZE, world_size=8)
-@bad(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 3}}}}', at=SIZE, world_size=8)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 16}}}}',
+    at=SIZE,
+    world_size=8,
+    message="autotp_size 16 does not divide the world size 8: DeepSpeed raises AssertionError in deepspeed.initialize.",
+)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 3}}}}',
+    at=SIZE,
+    world_size=8,
+    message="autotp_size 3 does not divide the world size 8: DeepSpeed raises AssertionError in deepspeed.initialize.",
+)
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 1}}}}', world_size=8)
 def tensor_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
     """The ranks cannot be divided into groups of `autotp_size`.
@@ -138,6 +163,8 @@ def tensor_parallel_not_a_divisor(config: Config) -> Iterator[Finding]:
     f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2}}, "zero_optimization": {{"stage": 3}}}}',
     at=SIZE,
     deepspeed="0.19.3",
+    message='autotp_size is 2 at ZeRO stage 3: DeepSpeed 0.19.3 raises AssertionError "compatibility between autotp and zero_stage = 3 has not been validated" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 2}, "zero_optimization": {"stage": 2}}',
 )
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2}}, "zero_optimization": {{"stage": 3}}}}')
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2}}, "zero_optimization": {{"stage": 2}}}}', deepspeed="0.19.3")
@@ -164,7 +191,12 @@ def tensor_parallel_at_stage_3(config: Config) -> Iterator[Finding]:
     watches=(PRESET,),
     references=("deepspeed/module_inject/autotp_config.py, AutoTPPresets",),
 )
-@bad(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2, "preset_model": "lama"}}}}', at=PRESET)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2, "preset_model": "lama"}}}}',
+    at=PRESET,
+    message='DeepSpeed has no tensor-parallel preset named "lama", and silently ignores it.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 2, "preset_model": "llama"}}',
+)
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 2, "preset_model": "Llama"}}}}')
 def unknown_tensor_parallel_preset(config: Config) -> Iterator[Finding]:
     """`preset_model` is not the name of a preset.
@@ -192,7 +224,13 @@ def unknown_tensor_parallel_preset(config: Config) -> Iterator[Finding]:
     watches=(SIZE,),
     references=(ENGINE,),
 )
-@bad(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 8}}}}', at=SIZE, model=GROUPED_QUERY_MODEL)
+@bad(
+    f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 8}}}}',
+    at=SIZE,
+    model=GROUPED_QUERY_MODEL,
+    message="autotp_size 8 is more than the model's 4 key-value heads: 4 of 8 ranks have no part of attention and wait.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "tensor_parallel": {"autotp_size": 4}}',
+)
 @good(f'{{{MINIMAL}, "tensor_parallel": {{"autotp_size": 4}}}}', model=GROUPED_QUERY_MODEL)
 def more_ranks_than_key_value_heads(config: Config) -> Iterator[Finding]:
     """`autotp_size` is larger than the number of key-value heads of the model.

@@ -24,6 +24,8 @@ from dslint.rules.helpers.zero import STAGE, related_stage
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 0}}',
     at=LOAD_UNIVERSAL,
+    message="load_universal requires ZeRO, but the stage is 0: load_checkpoint raises AttributeError \"'NoneType' object has no attribute 'copy'\", because only ZeRO's optimizers can load a universal checkpoint.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}')
 def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
@@ -51,6 +53,7 @@ def universal_checkpoint_without_zero(config: Config) -> Iterator[Finding]:
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 1}}',
     at=LOAD_UNIVERSAL,
+    message='load_universal loads only converted checkpoints: for a checkpoint that this run saves, load_checkpoint raises ValueError "Invalid for universal checkpoint".',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": false}, "zero_optimization": {"stage": 1}}')
 def load_universal_left_on(config: Config) -> Iterator[Finding]:
@@ -83,11 +86,15 @@ def load_universal_left_on(config: Config) -> Iterator[Finding]:
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 2}}',
     at=LOAD_UNIVERSAL,
     checkpoint=FROM_STAGE_2,
+    message='load_universal is true, but run has no universal checkpoint: load_checkpoint raises ValueError "Invalid for universal checkpoint: run/latest_universal does not exist".',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": false}, "zero_optimization": {"stage": 2}}',
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
     at="",
     checkpoint=CheckpointFacts("run", "step9_universal", (0,), None, 1, None, universal="step9_universal"),
+    message="run/step9_universal is a universal checkpoint, but load_universal is not true: load_checkpoint raises because it looks for the files of an ordinary checkpoint.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}, "checkpoint": {"load_universal": true}}',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "checkpoint": {"load_universal": true}, "zero_optimization": {"stage": 2}}', checkpoint=CONVERTED

@@ -50,10 +50,29 @@ HARMLESS = ("pipeline.seed_layers", "vocabulary_size", "disable_allgather")
         "deepspeed/runtime/pipe/module.py, PipelineModule",
     ),
 )
-@bad(f'{{{MINIMAL}, "pipeline": {{"stages": 4}}}}', at="pipeline.stages")
-@bad(f'{{{MINIMAL}, "vocabulary_size": 50257}}', at="vocabulary_size")
-@bad(f'{{{MINIMAL}, "disable_allgather": true}}', at="disable_allgather")
-@bad(f'{{{MINIMAL}, "allgather_size": 200000000, "zero_optimization": {{"stage": 2}}}}', at="allgather_size")
+@bad(
+    f'{{{MINIMAL}, "pipeline": {{"stages": 4}}}}',
+    at="pipeline.stages",
+    message="pipeline.stages 4 has no effect: PipelineModule takes the number of stages as its argument num_stages.",
+)
+@bad(
+    f'{{{MINIMAL}, "vocabulary_size": 50257}}',
+    at="vocabulary_size",
+    message="vocabulary_size 50257 has no effect: DeepSpeed only warns if it is not a multiple of 8.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    f'{{{MINIMAL}, "disable_allgather": true}}',
+    at="disable_allgather",
+    message="disable_allgather true has no effect: no release reads it.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
+@bad(
+    f'{{{MINIMAL}, "allgather_size": 200000000, "zero_optimization": {{"stage": 2}}}}',
+    at="allgather_size",
+    message="allgather_size 200000000 has no effect: DeepSpeed reads it only if zero_optimization is true, without braces.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "allgather_bucket_size": 200000000}}}}')
 @good(f'{{{MINIMAL}, "pipeline": {{"activation_checkpoint_interval": 1}}, "disable_allgather": false}}')
 def key_without_a_reader(config: Config) -> Iterator[Finding]:
@@ -88,7 +107,11 @@ def key_without_a_reader(config: Config) -> Iterator[Finding]:
     watches=("weight_quantization",),
     references=("deepspeed/runtime/zero/partition_parameters.py, Init",),
 )
-@bad(f'{{{MINIMAL}, "weight_quantization": {{"enabled": true, "num_bits": 8}}}}', at="weight_quantization")
+@bad(
+    f'{{{MINIMAL}, "weight_quantization": {{"enabled": true, "num_bits": 8}}}}',
+    at="weight_quantization",
+    message="Training ignores enabled, num_bits in weight_quantization and reads only quantized_initialization: no weight is quantized.",
+)
 @good(f'{{{MINIMAL}, "weight_quantization": {{"quantized_initialization": {{"num_bits": 8}}}}}}')
 def weight_quantization_not_read(config: Config) -> Iterator[Finding]:
     """Training reads only `quantized_initialization` from `weight_quantization`.

@@ -29,11 +29,13 @@ DOCS = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
     BF16_ZERO_2,
     at=("deepspeed_config", "zero_stage"),
     accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero_stage: 2\n",
+    message="zero_stage is set together with deepspeed_config_file: Accelerate raises \"When using `deepspeed_config_file`, the following accelerate config variables will be ignored: ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', 'offload_optimizer_device', 'offload_param_device', 'offload_param_nvme_path', 'offload_optimizer_nvme_path', 'zero3_save_16bit_model', 'mixed_precision']\".",
 )
 @bad(
     BF16_ZERO_2,
     at=("mixed_precision",),
     accelerate=ACCELERATE_HEAD + "mixed_precision: bf16\ndeepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
+    message="mixed_precision is set together with deepspeed_config_file: Accelerate raises \"When using `deepspeed_config_file`, the following accelerate config variables will be ignored: ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', 'offload_optimizer_device', 'offload_param_device', 'offload_param_nvme_path', 'offload_optimizer_nvme_path', 'zero3_save_16bit_model', 'mixed_precision']\".",
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: false\n")
 def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
@@ -74,8 +76,18 @@ def accelerate_fields_clash(config: Config) -> Iterator[Finding]:
     untried=RAISED_BY_LOADER,
     setup=True,
 )
-@bad(BF16_ZERO_2, at=("mixed_precision",), accelerate=ACCELERATE_HEAD + "mixed_precision: no\ndeepspeed_config:\n  zero_stage: 2\n")
-@bad(BF16_ZERO_2, at=("mixed_precision",), accelerate=ACCELERATE_HEAD + "mixed_precision: bfloat16\ndeepspeed_config:\n  zero_stage: 2\n")
+@bad(
+    BF16_ZERO_2,
+    at=("mixed_precision",),
+    accelerate=ACCELERATE_HEAD + "mixed_precision: no\ndeepspeed_config:\n  zero_stage: 2\n",
+    message="Without quotes, no is the boolean false in YAML: accelerate launch raises \"'bool' object has no attribute 'lower'\".",
+)
+@bad(
+    BF16_ZERO_2,
+    at=("mixed_precision",),
+    accelerate=ACCELERATE_HEAD + "mixed_precision: bfloat16\ndeepspeed_config:\n  zero_stage: 2\n",
+    message="mixed_precision is bfloat16: Accelerate raises \"Unknown mixed_precision mode: bfloat16. Choose between ['no', 'fp8', 'fp16', 'bf16']\".",
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "mixed_precision: 'no'\ndeepspeed_config:\n  zero_stage: 2\n")
 def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     """`mixed_precision` is not "no", "fp16", "bf16" or "fp8". Without quotes, YAML reads `no` as false.
@@ -110,8 +122,18 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
 
 
 @rule("DS915", effect=Effect.IGNORED, watches=("setup",), references=(ACCELERATE_LAUNCH,), setup=True)
-@bad(BF16_ZERO_2, at=("deepspeed_config", "zero_stagee"), accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stagee: 3\n")
-@bad(BF16_ZERO_2, at=("num_procesess",), accelerate=ACCELERATE_HEAD + "num_procesess: 3\ndeepspeed_config:\n  zero_stage: 3\n")
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "zero_stagee"),
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stagee: 3\n",
+    message='Unknown key "zero_stagee" in deepspeed_config: Accelerate silently ignores it and uses ZeRO stage 2.',
+)
+@bad(
+    BF16_ZERO_2,
+    at=("num_procesess",),
+    accelerate=ACCELERATE_HEAD + "num_procesess: 3\ndeepspeed_config:\n  zero_stage: 3\n",
+    message='Unknown key "num_procesess" in an Accelerate config: accelerate launch raises "The config file at accelerate.yaml had unknown keys ([\'num_procesess\'])".',
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  main_process_port: 29501\n")
 def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
@@ -197,11 +219,17 @@ _STEPS = "gradient_accumulation_steps"
     untried=RAISED_BY_LOADER,
     setup=True,
 )
-@bad(BF16_ZERO_2, at=("deepspeed_config", "zero_stage"), accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: three\n")
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config", "zero_stage"),
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: three\n",
+    message="zero_stage is three: every rank reads it with int() and raises \"invalid literal for int() with base 10: 'three'\".",
+)
 @bad(
     BF16_ZERO_2,
     at=("deepspeed_config", "gradient_accumulation_steps"),
     accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  gradient_accumulation_steps: 1.5\n",
+    message="gradient_accumulation_steps is 1.5: Accelerate converts only digits to a number and passes DeepSpeed the text \"1.5\", which raises \"'>' not supported between instances of 'str' and 'int'\".",
 )
 @good(
     BF16_ZERO_2,
@@ -257,6 +285,7 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
     BF16_ZERO_2,
     at=("distributed_type",),
     accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config:\n  zero_stage: 3\n",
+    message="distributed_type is MULTI_GPU, so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n")
@@ -292,7 +321,12 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
     untried=RAISED_BY_LOADER,
     setup=True,
 )
-@bad(BF16_ZERO_2, at=("deepspeed_config",), accelerate=ACCELERATE_HEAD + "deepspeed_config: ds_config.json\n")
+@bad(
+    BF16_ZERO_2,
+    at=("deepspeed_config",),
+    accelerate=ACCELERATE_HEAD + "deepspeed_config: ds_config.json\n",
+    message="deepspeed_config is the text ds_config.json, and not a mapping: accelerate launch raises \"'str' object has no attribute 'keys'\".",
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n")
 def accelerate_block_not_a_mapping(config: Config) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.job.accelerate import BLOCK
 from dslint.rule import Finding, bad, good, rule, safe
@@ -28,6 +28,7 @@ STAGE = "zero_optimization.stage"
     at="bf16.enabled",
     accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n",
     program="from accelerate import Accelerator\naccelerator = Accelerator()\n",
+    message='bf16.enabled is "auto", and accelerate.yaml cannot set mixed_precision together with deepspeed_config_file. Accelerate fills in false and trains in fp32, unless the program or --mixed_precision sets the precision.',
 )
 @good(
     BF16_ZERO_2,
@@ -66,8 +67,8 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
                 help=f'To train in {kind}, write "enabled": true.',
                 on="value",
                 related=(file.config_file.related("this config is named here"),),
-                severity=None if known else Severity.INFO,
                 certain=known,
+                effect=None if known else Effect.ADVICE,
             )
             return
 
@@ -86,6 +87,7 @@ def accelerate_precision_off(config: Config) -> Iterator[Finding]:
     at=("deepspeed_config", "offload_param_device"),
     accelerate=ACCELERATE_HEAD
     + "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: nvme\n  offload_param_nvme_path: /local_nvme\n",
+    message='offload_param_device is nvme, but Accelerate does not pass offload_param_nvme_path (/local_nvme) to DeepSpeed. DeepSpeed gets nvme_path "none" and, if it can, offloads into a folder of that name in the working directory.',
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n  offload_param_device: cpu\n")
 def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
@@ -128,6 +130,7 @@ def accelerate_nvme_path_lost(config: Config) -> Iterator[Finding]:
     BF16_ZERO_2,
     at=("deepspeed_config", "zero3_init_flag"),
     accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: true\n",
+    message="zero3_init_flag is true, but the ZeRO stage is 2: Accelerate sets the flag to false, and every rank creates the whole model.",
 )
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n  zero3_init_flag: false\n")
 def zero3_init_below_stage_3(config: Config) -> Iterator[Finding]:

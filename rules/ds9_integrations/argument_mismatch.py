@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
 from dslint.config.fill import Filled, from_arguments
-from dslint.diagnostics import Effect, Phase, Related, Severity
+from dslint.diagnostics import Effect, Phase, Related
 from dslint.facts import Integration
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
@@ -73,20 +73,38 @@ def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 4, {ZERO_2}}}',
     at="gradient_accumulation_steps",
     training=_LLAMA_FACTORY + "gradient_accumulation_steps: 2\n",
+    message='gradient_accumulation_steps is 4 here but 2 from train.yaml:4 (gradient_accumulation_steps: 2). After the model is loaded, the Hugging Face Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds gradient_accumulation_steps=4 vs hf gradient_accumulation_steps=2".',
+    fixed='{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}',
 )
 @bad(
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-5}}}}, {ZERO_2}}}',
     at="optimizer.params.lr",
     training=_AXOLOTL + "learning_rate: 2e-5\n",
+    message='optimizer.params.lr is 1e-5 here but 2e-05 from train.yaml:3 (learning_rate: 2e-5). After the model is loaded, the Hugging Face Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds optimizer.params.lr=1e-05 vs hf learning_rate=2e-05".',
+    fixed='{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
 )
 @bad(
     f'{{"train_batch_size": 32, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
     at="train_batch_size",
     training=_AXOLOTL + "gradient_accumulation_steps: 4\n",
     world_size=8,
+    message='train_batch_size is 32 here but 64 from train.yaml:2 (micro_batch_size: 2) and train.yaml:3 (gradient_accumulation_steps: 4) and the world size. After the model is loaded, the Hugging Face Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds train_batch_size=32 vs hf train_batch_size (calculated)=64".',
+    fixed='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": 2}}',
 )
-@bad(f'{{"train_batch_size": "auto", "gradient_clipping": 0.5, {ZERO_2}}}', at="gradient_clipping", training=_LLAMA_FACTORY)
-@bad(f'{{"train_batch_size": "auto", "bf16": {{"enabled": true}}, {ZERO_2}}}', at="bf16.enabled", training=_LLAMA_FACTORY)
+@bad(
+    f'{{"train_batch_size": "auto", "gradient_clipping": 0.5, {ZERO_2}}}',
+    at="gradient_clipping",
+    training=_LLAMA_FACTORY,
+    message='gradient_clipping is 0.5 here but 1 in the training arguments (the default, because train.yaml does not set max_grad_norm). After the model is loaded, the Hugging Face Trainer may raise "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds gradient_clipping=0.5 vs hf max_grad_norm=1.0".',
+    fixed='{"train_batch_size": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}',
+)
+@bad(
+    f'{{"train_batch_size": "auto", "bf16": {{"enabled": true}}, {ZERO_2}}}',
+    at="bf16.enabled",
+    training=_LLAMA_FACTORY,
+    message='bf16.enabled is true here but false in the training arguments (the default, because train.yaml does not set bf16 or bf16_full_eval). After the model is loaded, the Hugging Face Trainer may raise "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds bf16.enabled=True vs hf bf16|bf16_full_eval=False".',
+    fixed='{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
+)
 @good(
     f'{{"train_batch_size": "auto", "gradient_accumulation_steps": "auto", "gradient_clipping": 1, "optimizer": {{"type": "AdamW", "params": {{"lr": 2e-5}}}}, {ZERO_2}}}',
     training=_AXOLOTL + "gradient_accumulation_steps: 4\nlearning_rate: 0.00002\n",
@@ -132,7 +150,6 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
             fix=unsafe('write "auto"', Set(path_of(key), '"auto"')),
             effect=Effect.ADVICE if guess else None,
-            severity=None if sure or guess else Severity.WARNING,
             certain=sure,
         )
 
@@ -168,6 +185,8 @@ def _advice(config: Config, key: str, filled: Filled) -> str:
     f'{{"train_batch_size": "auto", "fp16": {{"enabled": true}}, {ZERO_2}}}',
     at="fp16.enabled",
     training=_AXOLOTL + "bf16: true\n",
+    message='fp16 is enabled here, but train.yaml:3 selects bf16 (bf16: true): Accelerate raises "`--mixed_precision` arg cannot be set to `bf16` when `fp16` is set in the DeepSpeed config file".',
+    fixed='{"train_batch_size": "auto", "fp16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}',
 )
 @good(
     f'{{"train_batch_size": "auto", "fp16": {{"enabled": "auto"}}, "bf16": {{"enabled": "auto"}}, {ZERO_2}}}',
@@ -225,7 +244,13 @@ def _warmup_decay(total_steps: str) -> str:
     references=(TRAINER_SOURCE,),
     untried=RAISED_BY_LOADER,
 )
-@bad(_warmup_decay("10000"), at=TOTAL_STEPS, training=_AXOLOTL + "num_train_epochs: 3\n")
+@bad(
+    _warmup_decay("10000"),
+    at=TOTAL_STEPS,
+    training=_AXOLOTL + "num_train_epochs: 3\n",
+    message='total_num_steps is 10000 here, and train.yaml does not set max_steps. The Trainer computes the number of steps from the data, and may raise "- ds scheduler.params.total_num_steps=10000 vs hf num_training_steps (calculated)=...": the two must be equal.',
+    fixed='{"train_batch_size": "auto", "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}, "zero_optimization": {"stage": 2}}',
+)
 @good(_warmup_decay('"auto"'), training=_AXOLOTL)
 @good(_warmup_decay("500"), training=_AXOLOTL + "max_steps: 500\n")
 def total_steps_written(config: Config) -> Iterator[Finding]:
@@ -247,6 +272,5 @@ def total_steps_written(config: Config) -> Iterator[Finding]:
         help='Write "auto".',
         on="value",
         fix=unsafe('write "auto"', Set(path_of(TOTAL_STEPS), '"auto"')),
-        severity=Severity.WARNING,
         certain=False,
     )

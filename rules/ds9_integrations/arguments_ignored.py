@@ -23,17 +23,23 @@ _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
     f'{{"train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
     training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
+    message="train.yaml:3 sets 8 gradient accumulation steps (gradient_accumulation_steps: 8), but the config has no gradient_accumulation_steps: Accelerate adds it with the value 1, and before Accelerate 1.8.0 the batch is silently 8 times smaller than intended.",
+    fixed='{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
 )
 @bad(
     f'{{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", {ZERO_2}}}',
     at=ACCUMULATION,
     training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
+    message='train.yaml:3 sets 8 gradient accumulation steps (gradient_accumulation_steps: 8), but the config has no gradient_accumulation_steps: Accelerate adds it with the value 1, which contradicts train_batch_size, and DeepSpeed raises "Check batch related parameters".',
+    fixed='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
 )
 @bad(
     f'{{"train_micro_batch_size_per_gpu": 2, {ZERO_2}}}',
     at=ACCUMULATION,
     program="from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n",
     integration="accelerate",
+    message="train.py:2 sets 4 gradient accumulation steps (gradient_accumulation_steps=4), but the config has no gradient_accumulation_steps: Accelerate adds it with the value 1, and the batch is silently 4 times smaller than intended.",
+    fixed='{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
 )
 @good(
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
@@ -94,12 +100,20 @@ def _of_accelerator(config: Config) -> SourcedValue | None:
     watches=("setup",),
     references=(TRAINER_SOURCE, "deepspeed/runtime/config.py, get_gradient_clipping"),
 )
-@bad(f'{{"train_batch_size": "auto", {ZERO_2}}}', at="gradient_clipping", training=_AXOLOTL + "max_grad_norm: 0.3\n")
+@bad(
+    f'{{"train_batch_size": "auto", {ZERO_2}}}',
+    at="gradient_clipping",
+    training=_AXOLOTL + "max_grad_norm: 0.3\n",
+    message="train.yaml:3 sets gradient clipping to 0.3 (max_grad_norm: 0.3), but the config has no gradient_clipping: DeepSpeed 0.19.8 clips at its default, 1.",
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}',
+)
 @bad(
     f'{{"train_batch_size": "auto", {ZERO_2}}}',
     at="gradient_clipping",
     training=_AXOLOTL + "max_grad_norm: 1.0\n",
     deepspeed="0.18.9",
+    message="train.yaml:3 sets gradient clipping to 1 (max_grad_norm: 1.0), but the config has no gradient_clipping: DeepSpeed 0.18.9 does not clip.",
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "gradient_clipping": "auto"}',
 )
 @good(f'{{"train_batch_size": "auto", "gradient_clipping": "auto", {ZERO_2}}}', training=_AXOLOTL + "max_grad_norm: 0.3\n")
 @good(f'{{"train_batch_size": "auto", {ZERO_2}}}', training=_AXOLOTL + "max_grad_norm: 1.0\n")
@@ -158,11 +172,13 @@ _SAME_SCHEDULE = {
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',
     at=("optimizer",),
     training=_AXOLOTL + "optimizer: adafactor\n",
+    message="optimizer: adafactor has no effect: the config ds_config.json has a section optimizer, and the training uses DeepSpeed's AdamW.",
 )
 @bad(
     f'{{"train_batch_size": "auto", "scheduler": {{"type": "WarmupLR", "params": {{"warmup_max_lr": "auto"}}}}, {ZERO_2}}}',
     at=("lr_scheduler_type",),
     training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlr_scheduler_type: cosine\n",
+    message="lr_scheduler_type: cosine has no effect: the config ds_config.json has a section scheduler, and the training uses DeepSpeed's WarmupLR.",
 )
 @good(
     f'{{"train_batch_size": "auto", "optimizer": {{"type": "AdamW", "params": {{"lr": "auto"}}}}, {ZERO_2}}}',

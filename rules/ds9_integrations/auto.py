@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import default_of, drops_auto, forbids_unknown
-from dslint.diagnostics import Applicability, Cause, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Cause, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
@@ -58,9 +58,25 @@ NAME_THE_LOADER = " If the Trainer or Accelerate loads this file, pass --integra
     watches=("violation:auto-dropped", "violation:auto-undecided"),
     references=(HF_DOCS, "deepspeed/runtime/config_utils.py, DeepSpeedConfigModel.__init__"),
 )
-@bad('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}}', at="bf16.enabled", integration="deepspeed")
-@bad('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}', at="fp16.enabled")
-@bad('{"zero_optimization": {"stage": "auto"}}', at="zero_optimization.stage", integration="lightning")
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": "auto"}}',
+    at="bf16.enabled",
+    integration="deepspeed",
+    message='bf16.enabled is "auto", and no integration replaces it: DeepSpeed 0.19.8 drops the key and trains in fp32 (default: false).',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": false}}',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": "auto"}}',
+    at="fp16.enabled",
+    message='fp16.enabled is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them DeepSpeed 0.19.8 drops the key and trains in fp32 (default: false).',
+)
+@bad(
+    '{"zero_optimization": {"stage": "auto"}}',
+    at="zero_optimization.stage",
+    integration="lightning",
+    message='zero_optimization.stage is "auto", and no integration replaces it: DeepSpeed 0.19.8 drops the key and trains without ZeRO (default: 0).',
+    fixed='{"zero_optimization": {"stage": 0}}',
+)
 @good('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}', integration="deepspeed")
 def auto_dropped(config: Config) -> Iterator[Finding]:
@@ -93,7 +109,6 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             fix=_write_default(config, violation, Applicability.UNSAFE if changes_training else Applicability.SAFE) if known else None,
             on="value",
             effect=Effect.SILENT if changes_training else Effect.ADVICE,
-            severity=Severity.WARNING if changes_training and not known else None,
             certain=known,
             cause=NOT_REPLACED if known else PERHAPS_REPLACED,
         )
@@ -145,8 +160,19 @@ def _replace_kept(config: Config, violation: Violation, *, crash: bool) -> FixPl
     watches=("violation:auto-kept", "violation:auto-undecided"),
     references=(HF_DOCS,),
 )
-@bad('{"train_batch_size": "auto"}', at="train_batch_size", integration="deepspeed")
-@bad('{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": "auto"}', at="gradient_clipping", integration="lightning")
+@bad(
+    '{"train_batch_size": "auto"}',
+    at="train_batch_size",
+    integration="deepspeed",
+    message="train_batch_size is \"auto\", and no integration replaces it: DeepSpeed raises TypeError \"unsupported operand type(s) for //: 'str' and 'int'\" while parsing.",
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "gradient_clipping": "auto"}',
+    at="gradient_clipping",
+    integration="lightning",
+    message="gradient_clipping is \"auto\", and no integration replaces it: DeepSpeed raises TypeError \"'>' not supported between instances of 'str' and 'float'\" at the first step.",
+    fixed='{"train_micro_batch_size_per_gpu": 4}',
+)
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 @good('{"train_batch_size": 8}', integration="deepspeed")
 def auto_kept(config: Config) -> Iterator[Finding]:
@@ -177,7 +203,6 @@ def auto_kept(config: Config) -> Iterator[Finding]:
             on="value",
             effect=None if raised else Effect.SILENT,
             phase=Phase(raised[1]) if raised else None,
-            severity=None if known else Severity.WARNING,
             certain=known,
             cause=NOT_REPLACED if known else PERHAPS_REPLACED,
         )
@@ -205,11 +230,15 @@ def _outcome_of_string(violation: Violation) -> str:
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": "auto"}}',
     at="zero_optimization.sub_group_size",
     integration="transformers",
+    message='zero_optimization.sub_group_size is "auto", but the Hugging Face Trainer has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "sub_group_size": 1e9}}',
 )
 @bad(
     '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "zero_optimization": {"stage": 2}}',
     at="optimizer.params.betas",
     integration="accelerate",
+    message='optimizer.params.betas is "auto", but Accelerate has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
+    fixed='{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.999]}}, "zero_optimization": {"stage": 2}}',
 )
 @good(
     '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}}, "zero_optimization": {"stage": 2}}',
@@ -243,7 +272,6 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
             help=advice,
             fix=fix,
             on="value",
-            severity=Severity.WARNING if inferred else None,
             certain=not inferred,
             cause=Cause(
                 "auto-not-filled",

@@ -7,7 +7,7 @@ from typing import Any
 
 from dslint.config import Config, Origin
 from dslint.config.fill import from_arguments, hidden_size
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.facts.model_config import trained_part
 from dslint.rule import Finding, bad, good, rule, unsafe
@@ -41,6 +41,7 @@ _MULTIMODAL = {"model_type": "llava", "text_config": {"hidden_size": 4096}}
     at="zero_optimization.reduce_bucket_size",
     integration="accelerate",
     model=_MULTIMODAL,
+    message='zero_optimization.reduce_bucket_size is "auto", which is computed from the hidden size, but config.json has none at the top level: Accelerate raises "Can find neither `model.config.hidden_size` nor `model.config.hidden_sizes`".',
 )
 @good(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}}',
@@ -100,7 +101,14 @@ _DECAY = (
     references=("transformers/training_args.py, get_warmup_steps", "deepspeed/runtime/lr_schedules.py"),
     untried=NOT_INSTALLED,
 )
-@bad(_DECAY, at=WARMUP, training="base_model: m\nmicro_batch_size: 2\n", integration="transformers", loader_release=Release(4, 57, 6))
+@bad(
+    _DECAY,
+    at=WARMUP,
+    training="base_model: m\nmicro_batch_size: 2\n",
+    integration="transformers",
+    loader_release=Release(4, 57, 6),
+    message='warmup_num_steps is "auto", and the warm-up in train.yaml has 0 steps: transformers 4.57.6 fills in 0, and DeepSpeed raises "warmup_num_steps must be a positive integer, got 0".',
+)
 @good(_DECAY, training="base_model: m\nmicro_batch_size: 2\n", integration="transformers", loader_release=Release(5, 23, 0))
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
@@ -153,8 +161,21 @@ _STAGE_3 = (
     references=(TRAINER_FINALIZE, ACCELERATE_PREPARE),
     untried=NOT_INSTALLED,
 )
-@bad(_STAGE_3, at=PREFETCH, integration="transformers", loader_release=Release(4, 36, 2))
-@bad(_STAGE_3, at=PREFETCH, integration="accelerate", loader_release=Release(0, 30, 0), model={"hidden_size": 4096})
+@bad(
+    _STAGE_3,
+    at=PREFETCH,
+    integration="transformers",
+    loader_release=Release(4, 36, 2),
+    message='zero_optimization.stage3_prefetch_bucket_size is "auto", and transformers 4.36.2 fills in 0.9 times the squared hidden size, which is rarely a whole number: DeepSpeed may raise "Input should be a valid integer, got a number with a fractional part".',
+)
+@bad(
+    _STAGE_3,
+    at=PREFETCH,
+    integration="accelerate",
+    loader_release=Release(0, 30, 0),
+    model={"hidden_size": 4096},
+    message='zero_optimization.stage3_prefetch_bucket_size is "auto", and accelerate 0.30.0 fills in 0.9 times the squared hidden size, 15,099,494.4: DeepSpeed raises "Input should be a valid integer, got a number with a fractional part".',
+)
 @good(_STAGE_3, integration="transformers", loader_release=Release(4, 57, 6))
 @good(_STAGE_3, integration="transformers", loader_release=Release(4, 36, 2), model={"hidden_size": 5120})
 def fractional_bucket_size(config: Config) -> Iterator[Finding]:
@@ -187,7 +208,6 @@ def fractional_bucket_size(config: Config) -> Iterator[Finding]:
         f'DeepSpeed {raising} "Input should be a valid integer, got a number with a fractional part".',
         help="Write a whole number, such as 15000000.",
         on="value",
-        severity=None if size is not None else Severity.WARNING,
         certain=size is not None,
     )
 
@@ -206,7 +226,15 @@ _AMP = '{"train_batch_size": "auto", "gradient_clipping": "auto", "amp": {"enabl
     ),
     untried=RAISED_BY_LOADER,
 )
-@bad(_AMP, at="amp.enabled", integration="transformers", loader_release=Release(5, 2, 0), deepspeed="0.18.9")
+@bad(
+    _AMP,
+    at="amp.enabled",
+    integration="transformers",
+    loader_release=Release(5, 2, 0),
+    deepspeed="0.18.9",
+    message='amp.enabled is "auto", but transformers 5.2.0 has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
+    fixed='{"train_batch_size": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}',
+)
 @good(_AMP, integration="transformers", loader_release=Release(4, 57, 6), deepspeed="0.18.9")
 def auto_in_amp(config: Config) -> Iterator[Finding]:
     """The section `amp` contains an "auto", which only transformers 4 fills in.
@@ -235,6 +263,5 @@ def auto_in_amp(config: Config) -> Iterator[Finding]:
         help="Remove the section amp, and use bf16 or fp16.",
         on="value",
         fix=unsafe('remove "amp"', Remove(("amp",))),
-        severity=None if known else Severity.WARNING,
         certain=known,
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Release
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch
@@ -61,9 +61,23 @@ def launched_by_deepspeed(config: Config) -> Launch | None:
     at="",
     launch=f"#SBATCH --gres=gpu:2\ndeepspeed --include localhost:4,5 {_TRAIN}",
     integration="deepspeed",
+    message="--include localhost:4,5: the launcher may raise \"No slot '4' specified on host 'localhost'\", because localhost has 2 GPUs.",
 )
-@bad(BF16_ZERO_2, at="", launch=f"deepspeed --include localhost {_TRAIN}", integration="deepspeed", deepspeed="0.16.9")
-@bad(BF16_ZERO_2, at="", launch=f"CUDA_VISIBLE_DEVICES=0,2 deepspeed {_TRAIN}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --include localhost {_TRAIN}",
+    integration="deepspeed",
+    deepspeed="0.16.9",
+    message='--include localhost names no GPU of localhost: DeepSpeed 0.16.9 then uses none of them, and the launch fails with "IndexError: list index out of range".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"CUDA_VISIBLE_DEVICES=0,2 deepspeed {_TRAIN}",
+    integration="deepspeed",
+    message="The launcher reads CUDA_VISIBLE_DEVICES=0,2 as --include localhost:0,2. Where it counts only the 2 visible GPUs, it raises \"No slot '2' specified on host 'localhost'\".",
+)
 @good(BF16_ZERO_2, launch=f"#SBATCH --gres=gpu:2\ndeepspeed --include localhost:0,1 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost:4,5 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --include localhost {_TRAIN}", integration="deepspeed")
@@ -126,7 +140,6 @@ def _of_node(launch: Launch, node: Node, given: SourcedValue, flag: str, release
             f"{given.shown}: the launcher {verb} \"Hostname '{node.host}' not found in hostfile\", because {known}.",
             help="Use a name in the hostfile.",
             elsewhere=given.related(""),
-            severity=None if from_hostfile else Severity.WARNING,
             certain=from_hostfile,
         )
     missing = next((slot for slot in node.slots if slot >= slots), None)
@@ -143,7 +156,6 @@ def _of_node(launch: Launch, node: Node, given: SourcedValue, flag: str, release
         f"{given.shown}: {outcome}, because {node.host} has {slots} {'GPU' if slots == 1 else 'GPUs'}.",
         help="Number the GPUs of each machine from 0 on.",
         elsewhere=given.related(""),
-        severity=None if certain else Severity.WARNING,
         certain=certain,
     )
 
@@ -156,8 +168,8 @@ def _of_visible(launch: Launch, given: SourcedValue, highest: int) -> Finding:
         f"{'GPU' if count == 1 else 'GPUs'}, it raises \"No slot '{highest}' specified on host 'localhost'\".",
         help=f"Select the GPUs with --include localhost:{given.raw}, without CUDA_VISIBLE_DEVICES.",
         elsewhere=given.related(""),
-        severity=Severity.INFO,
         certain=False,
+        effect=Effect.ADVICE,
     )
 
 
@@ -168,8 +180,20 @@ def _of_visible(launch: Launch, given: SourcedValue, highest: int) -> Finding:
     references=(f"{_RUNNER}, main", "deepspeed/launcher/launch.py, main"),
     setup=True,
 )
-@bad(BF16_ZERO_2, at="", launch=f"CUDA_VISIBLE_DEVICES=2,3 deepspeed --num_gpus 2 {_TRAIN}", integration="deepspeed")
-@bad(BF16_ZERO_2, at="", launch=f"export CUDA_VISIBLE_DEVICES=2,3\ndeepspeed --include localhost:0,1 {_TRAIN}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"CUDA_VISIBLE_DEVICES=2,3 deepspeed --num_gpus 2 {_TRAIN}",
+    integration="deepspeed",
+    message="The launcher ignores CUDA_VISIBLE_DEVICES=2,3, because --num_gpus 2 is given: the training runs on GPUs 0, 1.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"export CUDA_VISIBLE_DEVICES=2,3\ndeepspeed --include localhost:0,1 {_TRAIN}",
+    integration="deepspeed",
+    message="The launcher ignores CUDA_VISIBLE_DEVICES=2,3, because --include localhost:0,1 is given: the training runs on GPUs 0, 1.",
+)
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_gpus 2 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=2,3 deepspeed --include localhost:2,3 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1,2 deepspeed --num_gpus 2 {_TRAIN}", integration="deepspeed")
@@ -217,10 +241,34 @@ def _used(launch: Launch) -> tuple[int, ...] | None:
     untried=_BY_LAUNCHER,
     setup=True,
 )
-@bad(BF16_ZERO_2, at="", launch=f"deepspeed --num_gpus 2 --include localhost:0,1 {_TRAIN}", integration="deepspeed")
-@bad(BF16_ZERO_2, at="", launch=f"deepspeed --include localhost:0,1 --exclude localhost:2 {_TRAIN}", integration="deepspeed")
-@bad(BF16_ZERO_2, at="", launch=f"deepspeed --num_nodes 2 --num_gpus 8 {_TRAIN}", integration="deepspeed")
-@bad(BF16_ZERO_2, at="", launch=f"CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_nodes 1 {_TRAIN}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --num_gpus 2 --include localhost:0,1 {_TRAIN}",
+    integration="deepspeed",
+    message='--include localhost:0,1 together with --num_gpus 2: the launcher raises "Cannot specify num_nodes/gpus with include/exclude".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --include localhost:0,1 --exclude localhost:2 {_TRAIN}",
+    integration="deepspeed",
+    message='--include localhost:0,1 together with --exclude localhost:2: the launcher raises "include_str and exclude_str are mutually exclusive.".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --num_nodes 2 --num_gpus 8 {_TRAIN}",
+    integration="deepspeed",
+    message='--num_nodes 2 without --hostfile: unless the machine has a file /job/hostfile, the launcher raises "Num nodes is >1 but no extra nodes available via hostfile".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_nodes 1 {_TRAIN}",
+    integration="deepspeed",
+    message='--num_nodes 1 together with CUDA_VISIBLE_DEVICES=0,1: unless the machine has a file /job/hostfile, the launcher reads the variable as --include, and raises "Cannot specify num_nodes/gpus with include/exclude".',
+)
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 2 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_nodes 1 --num_gpus 8 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_nodes 1 --num_gpus 2 {_TRAIN}", integration="deepspeed")
@@ -275,7 +323,6 @@ def _without_hostfile(flags: Mapping[str, SourcedValue]) -> Iterator[Finding]:
         '"Num nodes is >1 but no extra nodes available via hostfile".',
         help="Pass --hostfile FILE.",
         elsewhere=nodes.related(""),
-        severity=Severity.WARNING,
         certain=False,
     )
 
@@ -293,7 +340,6 @@ def _with_visible(launch: Launch) -> Iterator[Finding]:
         help=f"Remove {number.name}.",
         elsewhere=number.related(""),
         related=(visible.related("read as --include"),),
-        severity=Severity.WARNING,
         certain=False,
     )
 
@@ -307,7 +353,13 @@ def _with_visible(launch: Launch) -> Iterator[Finding]:
     untried=_BY_LAUNCHER,
     setup=True,
 )
-@bad(BF16_ZERO_2, at="", launch=f"echo 'work1' > hosts\ndeepspeed --hostfile hosts {_TRAIN}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"echo 'work1' > hosts\ndeepspeed --hostfile hosts {_TRAIN}",
+    integration="deepspeed",
+    message='hosts: the launcher raises "Hostfile contains a bad entry: work1, unable to proceed with launching".',
+)
 @good(BF16_ZERO_2, launch=f"echo 'work1 slots=2' > hosts\ndeepspeed --hostfile hosts {_TRAIN}", integration="deepspeed")
 def hostfile_refused(config: Config) -> Iterator[Finding]:
     """DeepSpeed's launcher cannot read the hostfile.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER
 from dslint.source.change import Set
@@ -22,8 +22,18 @@ STAGE = "zero_optimization.stage"
     references=(ACCELERATE_SOURCE,),
     untried=RAISED_BY_LOADER,
 )
-@bad('{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}', at="zero_optimization", integration="transformers")
-@bad('{"train_micro_batch_size_per_gpu": 4}', at="zero_optimization", integration="accelerate")
+@bad(
+    '{"train_batch_size": "auto", "bf16": {"enabled": "auto"}}',
+    at="zero_optimization",
+    integration="transformers",
+    message='The config has no section zero_optimization: the Hugging Face Trainer raises "Please specify the ZeRO optimization config in the DeepSpeed config".',
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4}',
+    at="zero_optimization",
+    integration="accelerate",
+    message='The config has no section zero_optimization: Accelerate raises "Please specify the ZeRO optimization config in the DeepSpeed config".',
+)
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 0}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
 def no_zero_section(config: Config) -> Iterator[Finding]:
@@ -48,7 +58,6 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
         f"The config has no section zero_optimization: {config.facts.integration.label} {raising} "
         '"Please specify the ZeRO optimization config in the DeepSpeed config".',
         help='Add "zero_optimization": {"stage": 0}, or the stage you want.',
-        severity=Severity.WARNING if inferred else None,
         certain=not inferred,
     )
 
@@ -62,8 +71,20 @@ _GATHER = '"stage3_gather_16bit_weights_on_model_save": true'
     watches=("fact:integration",),
     references=("accelerate/utils/deepspeed.py, HfDeepSpeedConfig.set_stage_and_offload",),
 )
-@bad(f'{{"train_batch_size": "auto", "zero_optimization": {{"stage": "3", {_GATHER}}}}}', at=STAGE, integration="transformers")
-@bad(f'{{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {{"stage": "3", {_GATHER}}}}}', at=STAGE, integration="accelerate")
+@bad(
+    f'{{"train_batch_size": "auto", "zero_optimization": {{"stage": "3", {_GATHER}}}}}',
+    at=STAGE,
+    integration="transformers",
+    message='The ZeRO stage is "3", a string. DeepSpeed reads it as 3, but the Hugging Face Trainer does not: every rank loads the whole model, and the saved weights are empty.',
+    fixed='{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+)
+@bad(
+    f'{{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {{"stage": "3", {_GATHER}}}}}',
+    at=STAGE,
+    integration="accelerate",
+    message='The ZeRO stage is "3", a string. DeepSpeed reads it as 3, but Accelerate does not: every rank loads the whole model, and the saved weights are empty.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
+)
 @good(f'{{"train_batch_size": "auto", "zero_optimization": {{"stage": 3, {_GATHER}}}}}', integration="transformers")
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": "3"}}', integration="deepspeed")
 @good('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": "auto"}}', integration="transformers")

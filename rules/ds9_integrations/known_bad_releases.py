@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
@@ -111,10 +111,37 @@ PAIRS = (
     ),
     untried="requires releases that the tests do not install; taken from the issues and from the source of these releases",
 )
-@bad(BF16_ZERO_2, at="", integration="accelerate", deepspeed="0.9.0")
-@bad(BF16_ZERO_2, at="", integration="accelerate", deepspeed="0.9.2", loader_release=Release(0, 21, 0))
-@bad(_ACCUMULATING, at="", integration="transformers", deepspeed="0.16.4", loader_release=Release(4, 46, 3))
-@bad(_ACCUMULATING, at="", integration="accelerate", deepspeed="0.16.4", loader_release=Release(1, 3, 0))
+@bad(
+    BF16_ZERO_2,
+    at="",
+    integration="accelerate",
+    deepspeed="0.9.0",
+    message="DeepSpeed 0.9.0 with Accelerate: DeepSpeed takes the world size as 1, and the batch does not fit (issue 3228).",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    integration="accelerate",
+    deepspeed="0.9.2",
+    loader_release=Release(0, 21, 0),
+    message='DeepSpeed 0.9.2 with Accelerate 0.21.0: Accelerate raises ImportError "DeepSpeed version must be >= 0.9.3. Please update DeepSpeed".',
+)
+@bad(
+    _ACCUMULATING,
+    at="",
+    integration="transformers",
+    deepspeed="0.16.4",
+    loader_release=Release(4, 46, 3),
+    message='DeepSpeed 0.16.4 with the Hugging Face Trainer 4.46.3: the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 2", unless Accelerate is 1.9.0 or later.',
+)
+@bad(
+    _ACCUMULATING,
+    at="",
+    integration="accelerate",
+    deepspeed="0.16.4",
+    loader_release=Release(1, 3, 0),
+    message='DeepSpeed 0.16.4 with Accelerate 1.3.0: the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 2", unless the program does not use accelerator.accumulate.',
+)
 @good(_ACCUMULATING, integration="transformers", deepspeed="0.16.4", loader_release=Release(4, 48, 0))
 @good(_ACCUMULATING, integration="transformers", deepspeed="0.15.4", loader_release=Release(4, 46, 3))
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.16.4", loader_release=Release(1, 3, 0))
@@ -144,6 +171,5 @@ def known_bad_releases(config: Config) -> Iterator[Finding]:
         f"DeepSpeed {facts.deepspeed} with {loader}: {outcome}{f', unless {pair.unless}' if pair.unless else ''}.",
         help=pair.advice,
         phase=pair.phase,
-        severity=None if certain else Severity.WARNING,
         certain=certain,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Setup
@@ -30,7 +30,12 @@ _EIGHT_RANKS = "torchrun --nproc_per_node 8 train.py --deepspeed ds_config.json\
     references=("accelerate/utils/launch.py, prepare_deepspeed_cmd_env",),
     setup=True,
 )
-@bad(BF16_ZERO_2, at=("num_processes",), accelerate=_TWO_MACHINES.format(processes=9))
+@bad(
+    BF16_ZERO_2,
+    at=("num_processes",),
+    accelerate=_TWO_MACHINES.format(processes=9),
+    message="num_processes (9) is not a multiple of num_machines (2): Accelerate starts 4 processes on each machine, 8 in total.",
+)
 @good(BF16_ZERO_2, accelerate=_TWO_MACHINES.format(processes=16))
 def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     """`num_processes` is not a multiple of `num_machines`, so Accelerate starts fewer processes.
@@ -64,8 +69,20 @@ def processes_do_not_divide(config: Config) -> Iterator[Finding]:
     references=("deepspeed/launcher/runner.py, parse_resource_filter", "https://pytorch.org/docs/stable/elastic/run.html"),
     setup=True,
 )
-@bad(BF16_ZERO_2, at="", launch=_SLURM_JOB.format(gpus=4), integration="deepspeed")
-@bad(BF16_ZERO_2, at="", launch=f"CUDA_VISIBLE_DEVICES=0,1 {_EIGHT_RANKS}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_SLURM_JOB.format(gpus=4),
+    integration="deepspeed",
+    message='--nproc_per_node 8 starts 16 ranks in total, but the job has 8 GPUs (run.sh:2: #SBATCH --gpus-per-node=4): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"CUDA_VISIBLE_DEVICES=0,1 {_EIGHT_RANKS}",
+    integration="deepspeed",
+    message='--nproc_per_node 8 starts 8 ranks in total, but the job has 2 GPUs (run.sh:1: CUDA_VISIBLE_DEVICES=0,1): the ranks without a GPU may fail with "CUDA error: invalid device ordinal".',
+)
 @good(BF16_ZERO_2, launch=_SLURM_JOB.format(gpus=8), integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 {_EIGHT_RANKS}", integration="deepspeed")
 def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
@@ -106,7 +123,6 @@ def ranks_and_gpus_differ(config: Config) -> Iterator[Finding]:
         related=(gpus_given.related(f"{gpus} in total"),),
         effect=Effect.CRASH if more else None,
         phase=Phase.LOAD if more else None,
-        severity=Severity.WARNING,
         certain=False,
     )
 
@@ -139,6 +155,7 @@ _BY_ITSELF = "needs a process without the variables of a launcher; tests/setup r
     at="",
     launch="python train.py --deepspeed_config ds_config.json\n",
     program="import deepspeed\nargs = deepspeed.add_config_arguments(parser).parse_args()\ndeepspeed.initialize(args=args, model=model)\n",
+    message="python starts train.py without a launcher: DeepSpeed finds no RANK in its environment, looks for MPI, and raises \"No module named 'mpi4py'\" unless that is installed.",
 )
 @good(
     BF16_ZERO_2,
@@ -165,6 +182,5 @@ def no_launcher(config: Config) -> Iterator[Finding]:
             "\"No module named 'mpi4py'\" unless that is installed.",
             help=f"Write deepspeed --num_gpus 1 {program.raw}, or the number of GPUs to train on.",
             elsewhere=program.related(""),
-            severity=Severity.WARNING,
             certain=False,
         )

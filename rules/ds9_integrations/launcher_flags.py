@@ -65,9 +65,27 @@ def refused_by(launcher: str, name: str, written: str) -> bool:
     untried="raised by the launcher, before the engine exists; tests/setup runs the parsers of the launchers",
     setup=True,
 )
-@bad(BF16_ZERO_2, at="", launch=f"deepspeed --nproc_per_node 4 {_TRAIN}", integration="deepspeed")
-@bad(BF16_ZERO_2, at="", launch=f"deepspeed --num-gpus=4 {_TRAIN}", integration="deepspeed")
-@bad(BF16_ZERO_2, at="", launch=f"torchrun --num_gpus 4 {_TRAIN}", integration="deepspeed")
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --nproc_per_node 4 {_TRAIN}",
+    integration="deepspeed",
+    message='DeepSpeed\'s launcher has no flag --nproc_per_node: it ends with "error: unrecognized arguments: --nproc_per_node".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --num-gpus=4 {_TRAIN}",
+    integration="deepspeed",
+    message='DeepSpeed\'s launcher has no flag --num-gpus: it ends with "error: unrecognized arguments: --num-gpus".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"torchrun --num_gpus 4 {_TRAIN}",
+    integration="deepspeed",
+    message='torchrun has no flag --num_gpus: it ends with "error: unrecognized arguments: --num_gpus".',
+)
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 4 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"torchrun --nproc-per-node 4 {_TRAIN}", integration="deepspeed")
 def launcher_flag_refused(config: Config) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LIGHTNING, lightning_program
@@ -32,7 +32,12 @@ def _program(*, trainer: str = "", strategy: str = "") -> str:
     references=(f"{SOURCE}._format_batch_size_and_grad_accum_config",),
     untried=RAISED_BY_LIGHTNING,
 )
-@bad('{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}', at="gradient_accumulation_steps", integration="lightning")
+@bad(
+    '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}',
+    at="gradient_accumulation_steps",
+    integration="lightning",
+    message='Lightning\'s Trainer raises "Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the `accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
+)
 @good(_STAGE_2, integration="lightning")
 @good(
     '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}',
@@ -56,7 +61,6 @@ def accumulation_under_lightning(config: Config) -> Iterator[Finding]:
             "Lightning's Trainer raises \"Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the "
             '`accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
             help="Remove it, and pass accumulate_grad_batches to the Trainer.",
-            severity=Severity.WARNING,
             certain=False,
         )
 
@@ -71,6 +75,7 @@ def accumulation_under_lightning(config: Config) -> Iterator[Finding]:
     '{"bf16": {"enabled": false}, "zero_optimization": {"stage": 2}}',
     at="bf16.enabled",
     program=_program(trainer=", precision='bf16-mixed'"),
+    message="train.py:3 sets precision 'bf16-mixed', but the config has a section bf16 that is not enabled: Lightning does not change it, and DeepSpeed trains in fp32.",
 )
 @good(_STAGE_2, program=_program(trainer=", precision='bf16-mixed'"))
 def precision_under_lightning(config: Config) -> Iterator[Finding]:
@@ -105,7 +110,12 @@ def precision_under_lightning(config: Config) -> Iterator[Finding]:
     watches=("setup",),
     references=(f"{SOURCE}._format_batch_size_and_grad_accum_config",),
 )
-@bad(_CLIPPING, at="", program=_program(trainer=", gradient_clip_val=1.0"))
+@bad(
+    _CLIPPING,
+    at="",
+    program=_program(trainer=", gradient_clip_val=1.0"),
+    message="gradient_clip_val=1.0 has no effect: the config sets gradient_clipping to 0.5, which Lightning does not change.",
+)
 @good(_CLIPPING, program=_program(trainer=", gradient_clip_val=0.5"))
 @good(_STAGE_2, program=_program(trainer=", gradient_clip_val=1.0"))
 def clipping_under_lightning(config: Config) -> Iterator[Finding]:
@@ -141,7 +151,12 @@ def clipping_under_lightning(config: Config) -> Iterator[Finding]:
     references=(f"{SOURCE}.init_deepspeed",),
     untried=RAISED_BY_LIGHTNING,
 )
-@bad(_STAGE_2, at="", program=_program(trainer=", gradient_clip_val=0.5, gradient_clip_algorithm='value'"))
+@bad(
+    _STAGE_2,
+    at="",
+    program=_program(trainer=", gradient_clip_val=0.5, gradient_clip_algorithm='value'"),
+    message='gradient_clip_algorithm is "value": Lightning raises "DeepSpeed does not support clipping gradients by value".',
+)
 @good(_STAGE_2, program=_program(trainer=", gradient_clip_val=0.5, gradient_clip_algorithm='norm'"))
 def clipping_by_value(config: Config) -> Iterator[Finding]:
     """Lightning's Trainer should clip each gradient by value, which DeepSpeed does not support.
@@ -168,7 +183,12 @@ def clipping_by_value(config: Config) -> Iterator[Finding]:
     watches=("setup",),
     references=(f"{SOURCE}.__init__",),
 )
-@bad(_STAGE_2, at="", program=_program(strategy=", stage=3, offload_optimizer=True"))
+@bad(
+    _STAGE_2,
+    at="",
+    program=_program(strategy=", stage=3, offload_optimizer=True"),
+    message="stage, offload_optimizer have no effect: the strategy is given a config and ignores the arguments that would build one.",
+)
 @good(_STAGE_2, program=_program(strategy=", load_full_weights=True"))
 def strategy_arguments_beside_config(config: Config) -> Iterator[Finding]:
     """Lightning's `DeepSpeedStrategy` gets a config, and arguments that it uses only without a config.

@@ -6,7 +6,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Cause, Effect, Phase, Severity
+from dslint.diagnostics import Cause, Effect, Phase
 from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
@@ -43,7 +43,12 @@ def _outcome(config: Config, path: str) -> str:
     untried=RAISED_BY_LOADER,
     setup=True,
 )
-@bad(_STAGE_2, at=("deepspeed",), training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n")
+@bad(
+    _STAGE_2,
+    at=("deepspeed",),
+    training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n",
+    message='nowhere/ds.json does not exist: not in the working directory, and not in the folder of train.yaml or above it. If the job does not find it either, it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string".',
+)
 @good(_STAGE_2, training=_TRAINING)
 def config_not_found(config: Config) -> Iterator[Finding]:
     """A file names a DeepSpeed config that does not exist.
@@ -70,7 +75,6 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             message,
             help="Correct the path. It is relative to the directory in which the job starts.",
             elsewhere=given.related(""),
-            severity=Severity.WARNING if known else None,
             effect=(Effect.SILENT if hosts else None) if known else Effect.ADVICE,
             certain=False,
             cause=Cause(f"missing {given.value}", message),
@@ -84,7 +88,13 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     references=("transformers/training_args.py",),
     setup=True,
 )
-@bad(_STAGE_2, at=("deepspeed_config", "zero_stage"), training=_TRAINING, accelerate=_ACCELERATE + "  zero_stage: 3\n")
+@bad(
+    _STAGE_2,
+    at=("deepspeed_config", "zero_stage"),
+    training=_TRAINING,
+    accelerate=_ACCELERATE + "  zero_stage: 3\n",
+    message="ZeRO stage 3 has no effect: the training arguments name ds_config.json (stage 2), and the Trainer silently uses that config.",
+)
 @good(_STAGE_2, training=_TRAINING, accelerate=_ACCELERATE + "  zero_stage: 2\n")
 def config_passed_over(config: Config) -> Iterator[Finding]:
     """Both the training arguments and the Accelerate file set a DeepSpeed config.

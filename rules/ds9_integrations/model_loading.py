@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -46,11 +46,38 @@ _REFUSED = {
     ),
     untried=RAISED_BY_LOADER,
 )
-@bad(_STAGE_3, at=("quantization_bit",), training=_LLAMA_FACTORY + "quantization_bit: 4\n")
-@bad(_STAGE_3, at=("quantization_bit",), training=_LLAMA_FACTORY + "quantization_bit: 8\n")
-@bad(_STAGE_3, at=("load_in_4bit",), training=_AXOLOTL + "load_in_4bit: true\n")
-@bad(_STAGE_3, at="", program=_LOADING % "load_in_4bit=True", integration="transformers")
-@bad(_STAGE_3, at="", program=_LOADING % "load_in_8bit=True", integration="transformers")
+@bad(
+    _STAGE_3,
+    at=("quantization_bit",),
+    training=_LLAMA_FACTORY + "quantization_bit: 4\n",
+    message="quantization_bit: 4 at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+)
+@bad(
+    _STAGE_3,
+    at=("quantization_bit",),
+    training=_LLAMA_FACTORY + "quantization_bit: 8\n",
+    message='quantization_bit: 8 at ZeRO stage 3: LLaMA-Factory raises "Only 4-bit quantized model can use fsdp+qlora or auto device map".',
+)
+@bad(
+    _STAGE_3,
+    at=("load_in_4bit",),
+    training=_AXOLOTL + "load_in_4bit: true\n",
+    message="load_in_4bit: true at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_LOADING % "load_in_4bit=True",
+    integration="transformers",
+    message="load_in_4bit=True at ZeRO stage 3: it can partition 4-bit weights only with bitsandbytes 0.43 or later and bnb_4bit_quant_storage of the training's data type.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_LOADING % "load_in_8bit=True",
+    integration="transformers",
+    message="load_in_8bit=True at ZeRO stage 3: DeepSpeed cannot partition 8-bit weights.",
+)
 @good(_STAGE_3, program=_LOADING % "load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16", integration="transformers")
 @good(_STAGE_2, program=_LOADING % "load_in_4bit=True", integration="transformers")
 @good(_STAGE_3, training=_AXOLOTL + "load_in_4bit: false\n")
@@ -87,7 +114,6 @@ def quantized_weights_at_stage_3(config: Config) -> Iterator[Finding]:
             help="Use ZeRO stage 2, or load the model without quantization.",
             elsewhere=given.related(""),
             related=((STAGE, "stage 3"),),
-            severity=None if refused else Severity.WARNING,
             certain=refused,
         )
 
@@ -110,8 +136,18 @@ def _quantizations(config: Config) -> Iterator[SourcedValue]:
     references=(LLAMA_FACTORY_SOURCE,),
     untried=RAISED_BY_LOADER,
 )
-@bad(_STAGE_3, at=("use_unsloth",), training=_LLAMA_FACTORY + "use_unsloth: true\n")
-@bad(_STAGE_3, at=("pure_bf16",), training=_LLAMA_FACTORY + "pure_bf16: true\n")
+@bad(
+    _STAGE_3,
+    at=("use_unsloth",),
+    training=_LLAMA_FACTORY + "use_unsloth: true\n",
+    message='use_unsloth: true at ZeRO stage 3: LLaMA-Factory raises "Unsloth is incompatible with DeepSpeed ZeRO-3".',
+)
+@bad(
+    _STAGE_3,
+    at=("pure_bf16",),
+    training=_LLAMA_FACTORY + "pure_bf16: true\n",
+    message='pure_bf16: true at ZeRO stage 3: LLaMA-Factory raises "`pure_bf16` is incompatible with DeepSpeed ZeRO-3".',
+)
 @good(_STAGE_2, training=_LLAMA_FACTORY + "use_unsloth: true\n")
 @good(_STAGE_3, training=_LLAMA_FACTORY + "use_unsloth: false\n")
 def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
@@ -146,7 +182,12 @@ def llama_factory_refuses_stage_3(config: Config) -> Iterator[Finding]:
     untried=RAISED_BY_LOADER,
     setup=True,
 )
-@bad(_STAGE_2, at=("save_only_model",), training=_AXOLOTL + "save_only_model: true\nresume_from_checkpoint: out/checkpoint-100\n")
+@bad(
+    _STAGE_2,
+    at=("save_only_model",),
+    training=_AXOLOTL + "save_only_model: true\nresume_from_checkpoint: out/checkpoint-100\n",
+    message='save_only_model is on, and the training resumes (train.yaml:6): from a checkpoint that it saved itself the Trainer raises "Can\'t find a valid checkpoint at".',
+)
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: false\nresume_from_checkpoint: out/checkpoint-100\n")
 def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
@@ -169,6 +210,5 @@ def resume_without_optimizer_state(config: Config) -> Iterator[Finding]:
             help="Remove save_only_model from a training that may be resumed.",
             elsewhere=saving.related(""),
             related=(resuming.related("resumes here"),),
-            severity=Severity.WARNING,
             certain=False,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
@@ -32,6 +32,7 @@ _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage":
     program="import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
     "opt = torch.optim.AdamW(model.parameters())\naccelerator.prepare(model, opt)\n",
     integration="accelerate",
+    message='The config has an optimizer, and train.py:4 creates another one (torch.optim.AdamW(model.parameters())). If the program passes it to Accelerate, Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
 )
 @good(
     _ADAMW,
@@ -59,7 +60,6 @@ def optimizer_in_config_and_program(config: Config) -> Iterator[Finding]:
         'Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
         help="Remove the section from the config, or create an accelerate.utils.DummyOptim in the program.",
         related=(created.related("created here"),),
-        severity=Severity.WARNING,
         certain=False,
     )
 
@@ -77,6 +77,7 @@ def optimizer_in_config_and_program(config: Config) -> Iterator[Finding]:
     at="",
     program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config_params=ds_config)\n",
     integration="deepspeed",
+    message="config_params is the old name of the argument config of deepspeed.initialize, kept for backwards compatibility.",
 )
 @good(_STAGE_2, program="import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config=ds_config)\n", integration="deepspeed")
 def config_params_keyword(config: Config) -> Iterator[Finding]:
@@ -108,6 +109,7 @@ def config_params_keyword(config: Config) -> Iterator[Finding]:
     program="import deepspeed\nimport torch\noptimizer = torch.optim.AdamW(model.parameters())\n"
     'deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")\n',
     integration="deepspeed",
+    message="train.py:4 passes AdamW as optimizer to deepspeed.initialize: DeepSpeed ignores this section.",
 )
 @good(
     _ADAMW,
@@ -154,7 +156,13 @@ _PASSED_TWICE = (
     untried="raised for the arguments of the call, whatever the config; tests/setup runs it",
     setup=True,
 )
-@bad(_ADAMW, at="", program=_PASSED_TWICE, integration="deepspeed")
+@bad(
+    _ADAMW,
+    at="",
+    program=_PASSED_TWICE,
+    integration="deepspeed",
+    message='deepspeed.initialize gets a config in its argument config, and ds_config.json as args.deepspeed_config: DeepSpeed raises "Not sure how to proceed, we were given deepspeed configs in the deepspeed arguments and deepspeed.initialize() function call".',
+)
 @good(_ADAMW, program=_PASSED_TWICE.replace(", config=args.deepspeed_config", ""), integration="deepspeed")
 @good(_ADAMW, program=_PASSED_TWICE.replace("args=args, ", ""), integration="deepspeed")
 def config_in_args_too(config: Config) -> Iterator[Finding]:
@@ -196,6 +204,7 @@ _LOADING = (
     at="zero_optimization.stage",
     program=_LOADING % ', device_map="auto"',
     integration="transformers",
+    message='train.py:3 loads a model with device_map="auto": at ZeRO stage 3 transformers raises "DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
 )
 @good(
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}',
@@ -223,7 +232,6 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
         '"DeepSpeed Zero-3 is not compatible with passing a `device_map`".',
         help="Remove device_map from the program.",
         related=(given.related("passed here"),),
-        severity=Severity.WARNING,
         certain=False,
     )
 
@@ -236,8 +244,20 @@ def device_map_with_zero_3(config: Config) -> Iterator[Finding]:
     references=("accelerate/accelerator.py, Accelerator.prepare",),
     untried=RAISED_BY_LOADER,
 )
-@bad(_STAGE_2, at="", program=_LOADING % ', device_map="auto"', integration="transformers")
-@bad(_STAGE_2, at="", program=_LOADING % ', device_map="balanced"', integration="transformers")
+@bad(
+    _STAGE_2,
+    at="",
+    program=_LOADING % ', device_map="auto"',
+    integration="transformers",
+    message='train.py:3 loads a model with device_map="auto", which divides it over all visible GPUs: if there are several, Accelerate raises "You can\'t train a model that has been loaded with `device_map=\'auto\'` in any distributed mode".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_LOADING % ', device_map="balanced"',
+    integration="transformers",
+    message='train.py:3 loads a model with device_map="balanced", which divides it over all visible GPUs: if there are several, Accelerate raises "You can\'t train a model that has been loaded with `device_map=\'auto\'` in any distributed mode".',
+)
 @good(_STAGE_2, program=_LOADING % "", integration="transformers")
 @good(_STAGE_2, program=_LOADING % ', device_map={"": 0}', integration="transformers")
 def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
@@ -260,7 +280,6 @@ def device_map_over_several_gpus(config: Config) -> Iterator[Finding]:
             "\"You can't train a model that has been loaded with `device_map='auto'` in any distributed mode\".",
             help="Remove device_map from the program: DeepSpeed places the model.",
             elsewhere=given.related(""),
-            severity=Severity.WARNING,
             certain=False,
         )
 
@@ -288,7 +307,13 @@ _TELLERS: dict[Integration | None, str] = {
         "deepspeed/runtime/engine.py, DeepSpeedEngine._configure_distributed_model",
     ),
 )
-@bad(_STAGE_3, at="zero_optimization.stage", program=_LOADED % ("", _ARGUMENTS), integration="transformers")
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_LOADED % ("", _ARGUMENTS),
+    integration="transformers",
+    message="train.py:2 loads the model before TrainingArguments tells transformers of ZeRO stage 3: every rank loads the whole model, and DeepSpeed moves all of it to the GPU before it partitions it.",
+)
 @good(_STAGE_3, program=_LOADED % (_ARGUMENTS, ""), integration="transformers")
 @good(_STAGE_2, program=_LOADED % ("", _ARGUMENTS), integration="transformers")
 def model_loaded_before_config(config: Config) -> Iterator[Finding]:
@@ -316,5 +341,5 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
             "GPU before it partitions it.",
             help=f"Create {teller} before the model.",
             related=(given.related("loaded here"),),
-            severity=Severity.INFO if own else None,
+            effect=Effect.ADVICE if own else None,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import TRAINER
 from dslint.frameworks.registry import named
@@ -33,7 +33,12 @@ _GENERATION = _LLAMA_FACTORY + "per_device_train_batch_size: 2\nlearning_rate: 1
     untried=RAISED_BY_LOADER,
     setup=True,
 )
-@bad(_STAGE_2, at=("fsdp",), training=_AXOLOTL + "fsdp:\n  - full_shard\n")
+@bad(
+    _STAGE_2,
+    at=("fsdp",),
+    training=_AXOLOTL + "fsdp:\n  - full_shard\n",
+    message='fsdp and deepspeed (train.yaml:3) are both set: axolotl raises "deepspeed and fsdp cannot be used together".',
+)
 @good(_STAGE_2, training=_AXOLOTL + "fsdp: []\n")
 def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     """The training arguments select both FSDP and DeepSpeed.
@@ -69,7 +74,12 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
 )
-@bad(_STAGE_3, at=("auto_find_batch_size",), training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n")
+@bad(
+    _STAGE_3,
+    at=("auto_find_batch_size",),
+    training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n",
+    message='auto_find_batch_size is on, and the ZeRO stage is 3: the Trainer raises "`auto_find_batch_size` isn\'t supported yet with DeepSpeed Zero-3".',
+)
 @good(_STAGE_2, training=_LLAMA_FACTORY + "auto_find_batch_size: true\nlearning_rate: 1e-5\n")
 def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     """`auto_find_batch_size` is on, which the Trainer does not support at ZeRO stage 3.
@@ -98,8 +108,18 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     references=(SOURCE,),
     untried=RAISED_BY_LOADER,
 )
-@bad(_STAGE_2, at=("fp16",), training=_AXOLOTL + "fp16: true\nbf16: true\n")
-@bad(_STAGE_2, at=("fp16_full_eval",), training=_LLAMA_FACTORY + "learning_rate: 1e-5\nfp16_full_eval: true\nbf16_full_eval: true\n")
+@bad(
+    _STAGE_2,
+    at=("fp16",),
+    training=_AXOLOTL + "fp16: true\nbf16: true\n",
+    message='fp16 and bf16 are both on: transformers raises "At most one of fp16 and bf16 can be True, but not both".',
+)
+@bad(
+    _STAGE_2,
+    at=("fp16_full_eval",),
+    training=_LLAMA_FACTORY + "learning_rate: 1e-5\nfp16_full_eval: true\nbf16_full_eval: true\n",
+    message='fp16_full_eval and bf16_full_eval are both on: transformers raises "At most one of fp16 and bf16 can be True for full eval, but not both".',
+)
 @good(_STAGE_2, training=_AXOLOTL + "fp16: false\nbf16: true\n")
 def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
     """The training arguments turn on both fp16 and bf16, for training or for evaluation.
@@ -134,7 +154,12 @@ def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
     untried=RAISED_BY_LOADER,
     setup=True,
 )
-@bad(_STAGE_2, at=("save_only_model",), training=_AXOLOTL + "save_only_model: true\nload_best_model_at_end: true\n")
+@bad(
+    _STAGE_2,
+    at=("save_only_model",),
+    training=_AXOLOTL + "save_only_model: true\nload_best_model_at_end: true\n",
+    message='save_only_model and load_best_model_at_end are both on: the Trainer raises "DeepSpeed can\'t be used with `save_only_model` along with `load_best_model_at_end`".',
+)
 @good(_STAGE_2, training=_AXOLOTL + "save_only_model: true\n")
 def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     """`save_only_model` and `load_best_model_at_end` are both on, which the Trainer refuses with DeepSpeed.
@@ -167,7 +192,12 @@ def save_only_model_and_load_best(config: Config) -> Iterator[Finding]:
     references=(SOURCE, "transformers/integrations/deepspeed.py, deepspeed_init"),
     untried=RAISED_BY_LOADER,
 )
-@bad(_STAGE_2, at=("zero_optimization", "stage"), training=_EVALUATION)
+@bad(
+    _STAGE_2,
+    at=("zero_optimization", "stage"),
+    training=_EVALUATION,
+    message='The run only evaluates (train.yaml:3, train.yaml:4), but the ZeRO stage is 2: the Trainer raises "ZeRO inference only makes sense with ZeRO Stage 3 - please adjust your config".',
+)
 @good(_STAGE_3, training=_EVALUATION)
 def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
     """A run that only evaluates uses a ZeRO stage below 3.
@@ -198,13 +228,19 @@ def evaluation_below_stage_3(config: Config) -> Iterator[Finding]:
     references=("transformers/training_args.py",),
     setup=True,
 )
-@bad(_STAGE_2, at=("half_precision_backend",), training=_AXOLOTL + "half_precision_backend: auto\n")
+@bad(
+    _STAGE_2,
+    at=("half_precision_backend",),
+    training=_AXOLOTL + "half_precision_backend: auto\n",
+    message="transformers 5.0 removed the argument half_precision_backend, and raises for an unknown argument.",
+)
 @bad(
     _STAGE_2,
     at=("warmup_ratio",),
     training="per_device_train_batch_size: 2\nlearning_rate: 1e-5\nwarmup_ratio: 0.03\n",
     integration="transformers",
     loader_release=Release(5, 23, 0),
+    message="transformers 5.23.0 has no argument warmup_ratio: TrainingArguments raises \"got an unexpected keyword argument 'warmup_ratio'\".",
 )
 @good(_STAGE_2, training=_AXOLOTL + "bf16: true\n")
 def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
@@ -249,8 +285,18 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
     references=("https://github.com/huggingface/trl/issues/3858",),
     setup=True,
 )
-@bad(_STAGE_3, at=("predict_with_generate",), training=_GENERATION + "predict_with_generate: true\n")
-@bad(_STAGE_3, at=("ds3_gather_for_generation",), training=_GENERATION + "ds3_gather_for_generation: false\n")
+@bad(
+    _STAGE_3,
+    at=("predict_with_generate",),
+    training=_GENERATION + "predict_with_generate: true\n",
+    message="predict_with_generate: true at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",
+)
+@bad(
+    _STAGE_3,
+    at=("ds3_gather_for_generation",),
+    training=_GENERATION + "ds3_gather_for_generation: false\n",
+    message="ds3_gather_for_generation: false at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",
+)
 @good(_STAGE_2, training=_GENERATION + "predict_with_generate: true\n")
 @good(_STAGE_3, training=_GENERATION + "ds3_gather_for_generation: true\n")
 def generation_at_stage_3(config: Config) -> Iterator[Finding]:
@@ -279,5 +325,5 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
                 f"{given.shown} at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",
                 help=advice,
                 elsewhere=given.related(""),
-                severity=Severity.WARNING,
+                costly=True,
             )

@@ -27,12 +27,25 @@ _PINNED = trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"devi
         "deepspeed/runtime/zero/stage3.py, _create_param_groups_fp16_flat_cpu_memory",
     ),
 )
-@bad(_PINNED, at=f"{OFFLOAD_OPTIMIZER}.pin_memory", kernel=_KERNEL)
-@bad(trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'), at=OFFLOAD_OPTIMIZER, kernel=_KERNEL)
+@bad(
+    _PINNED,
+    at=f"{OFFLOAD_OPTIMIZER}.pin_memory",
+    kernel=_KERNEL,
+    message='This machine runs WSL (kernel 5.15.167.4-microsoft-standard-WSL2), where CUDA can pin only little host memory: with pin_memory true, DeepSpeed may raise "CUDA error: out of memory" while it initializes.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": false}}}',
+)
+@bad(
+    trained('"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    at=OFFLOAD_OPTIMIZER,
+    kernel=_KERNEL,
+    message='This machine runs WSL (kernel 5.15.167.4-microsoft-standard-WSL2), where CUDA can pin only little host memory: with pin_memory true, the default of DeepSpeed 0.19.8, DeepSpeed may raise "CUDA error: out of memory" while it initializes.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu", "pin_memory": false}}}',
+)
 @bad(
     trained('"zero_optimization": {"stage": 3, "offload_param": {"device": "cpu", "pin_memory": false}}'),
     at=OFFLOAD_PARAM,
     kernel=_KERNEL,
+    message='This machine runs WSL (kernel 5.15.167.4-microsoft-standard-WSL2), where CUDA can pin only little host memory: DeepSpeed pins the parameters of offload_param whatever pin_memory says, and may raise "CUDA error: out of memory" while it initializes.',
 )
 @good(_PINNED)
 @good(_PINNED, kernel=_KERNEL, nodes=4)

@@ -178,7 +178,8 @@ def _index(rules: tuple[Rule, ...], runs: dict[str, list[Run]], link: Callable[[
 
 def _effect(effect: Effect) -> str:
     said = consequence(effect, None)
-    return said or ("raises an error" if effect is Effect.CRASH else "nothing now: deprecated, unclear or not portable")
+    others = {Effect.CRASH: "raises an error", Effect.POLICY: "nothing: the config breaks a policy of your team"}
+    return said or others.get(effect, "nothing now: deprecated, unclear or not portable")
 
 
 def _row(rule: Rule, runs: list[Run], link: str, keys: Iterable[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ SOURCES = {path.name: path.read_text(encoding="utf-8") for path in (FOLDER / "sr
 
 def test_the_settings_are_those_of_dslint() -> None:
     done = subprocess.run([sys.executable, "scripts/vscode_settings.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stderr}run python scripts/vscode_settings.py"
+    assert done.returncode == 0, f"{done.stderr}run python scripts/generate.py settings"
 
 
 def test_every_command_of_the_manifest_is_registered_and_no_other() -> None:

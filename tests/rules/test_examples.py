@@ -17,7 +17,7 @@ from dslint.rule import Example, Rule, path_of
 from dslint.source.parse import parse
 from dslint.source.tree import pointer
 from dslint.suppress.comments import apply_comments
-from tests.setup.beside import context_of
+from tests.setup.beside import context_of, finding_of, fixed_text
 
 RULES = loaded_rules()
 
@@ -38,6 +38,12 @@ def test_a_bad_example_is_found_at_its_place(rule: Rule, example: Example) -> No
     assert [d.pointer or "" for d in found] == [pointer(path_of(example.at))]  # a script has places, and no paths
     assert found[0].range is not None
     assert found[0].range.start.offset < found[0].range.end.offset or not example.text
+
+
+@pytest.mark.parametrize(("rule", "example"), cases("bad"))
+def test_a_bad_example_has_its_message_and_its_fix(rule: Rule, example: Example) -> None:
+    found = finding_of(rule, example)
+    assert (found.message, fixed_text(found, example)) == (example.message, example.fixed), "run python scripts/generate.py"
 
 
 @pytest.mark.parametrize(("rule", "example"), cases("good"))

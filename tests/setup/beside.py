@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dslint.config.context import Context
+from dslint.config.load import take
+from dslint.diagnostics import Diagnostic
 from dslint.evaluate.python.read import read_python
 from dslint.evaluate.shell.script import read_script
 from dslint.frameworks import huggingface
@@ -13,12 +15,16 @@ from dslint.frameworks.training import read_training
 from dslint.job.accelerate import read_accelerate
 from dslint.job.arguments import given_at
 from dslint.job.model import Setup
-from dslint.rule import Example
+from dslint.lint.document import lint_loaded
+from dslint.registry.rules import loaded_rules
+from dslint.rule import Example, Rule
 from dslint.setups.command import read_command
 from dslint.setups.gather import LoadedSetup, settle
 from dslint.setups.hostfile import with_hostfile
+from dslint.source.edit import apply
 from dslint.source.parse import parse
 from dslint.source.yaml_tree import parse_yaml
+from dslint.suppress.comments import apply_comments
 
 CONFIG = "ds_config.json"
 
@@ -60,3 +66,18 @@ def context_of(example: Example) -> Context:
 def _value(document: object) -> object:
     found = document.lookup(("deepspeed",))  # type: ignore[attr-defined]
     return found.value.value if found is not None else None
+
+
+def finding_of(rule: Rule, example: Example) -> Diagnostic:
+    """What the rule finds in a bad example of its own."""
+    document = parse(example.text)
+    found = apply_comments(lint_loaded(take(document, context_of(example)), CONFIG, loaded_rules())).diagnostics
+    return next(diagnostic for diagnostic in found if diagnostic.code == rule.code)
+
+
+def fixed_text(found: Diagnostic, example: Example) -> str | None:
+    """The text of the file that the fix changes, afterwards; None without a fix."""
+    if found.fix is None:
+        return None
+    texts = {CONFIG: example.text, **dict(example.files)}
+    return apply(texts[found.path], [(edit.start, edit.end, edit.content) for edit in found.fix.edits])
