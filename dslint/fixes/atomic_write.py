@@ -21,8 +21,8 @@ class ChangedSinceRead(OSError):
 
 
 def write_whole(path: str, text: str | bytes, *, before: str | None = None) -> None:
-    """Put a text (or bytes, as they are) in place of a file, following symbolic links and keeping its mode and owner. A device or pipe is
-    written to as it is.
+    """Put a text (or bytes, as they are) in place of a file, following symbolic links and keeping its mode, owner and extended attributes.
+    A device or pipe is written to as it is.
 
     Args:
         path: the file.
@@ -46,7 +46,7 @@ def write_whole(path: str, text: str | bytes, *, before: str | None = None) -> N
     with _removed_on_failure(target) as (beside, file):
         with os.fdopen(file, "wb") as stream:
             if status is not None:
-                _take_over(stream.fileno(), status)
+                _take_over(stream.fileno(), target, status)
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -89,13 +89,29 @@ def _refuse(target: str, status: os.stat_result) -> None:
         raise OSError(f"the file has {status.st_nlink} hard links, which would no longer be the same file: {target}")
 
 
-def _take_over(file: int, status: os.stat_result) -> None:
-    """Give an open file the owner and the mode of the file that it replaces."""
+def _take_over(file: int, target: str, status: os.stat_result) -> None:
+    """Give an open file the owner, mode and extended attributes (and so the access control list) of the file that it replaces."""
     if hasattr(os, "fchown"):
         own = os.fstat(file)
         if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
             os.fchown(file, status.st_uid, status.st_gid)
         os.fchmod(file, stat.S_IMODE(status.st_mode))
+    if hasattr(os, "listxattr"):
+        for name in _attributes(target):
+            value = os.getxattr(target, name)
+            try:
+                os.setxattr(file, name, value)
+            except OSError as error:
+                if name.startswith("security."):  # the system gives a new file its own, and lets few programs set them
+                    continue
+                raise OSError(error.errno, f"its attribute {name} cannot be kept: {os.strerror(error.errno or 0)}") from error
+
+
+def _attributes(target: str) -> list[str]:
+    try:
+        return os.listxattr(target)
+    except OSError:  # a file system without them
+        return []
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable
 from collections.abc import Mapping as Table
@@ -68,18 +69,35 @@ def _fix(repair: FixPlan, document: Document) -> Fix | None:
     applicability = repair.applicability
     if applicability is Applicability.SAFE and _drops_comment(document.whole or document, edits):
         applicability = Applicability.UNSAFE
-    return Fix(title, applicability, tuple(Edit(*edit) for edit in edits))
+    return Fix(title, applicability, tuple(Edit(*edit) for edit in _with_line_ends_of((document.whole or document).text, edits)))
 
 
 def _drops_comment(document: Document, edits: list[tuple[int, int, str]]) -> bool:
-    """Whether a comment is in the text that edits replace, and in none of the texts that they write."""
+    """Whether a comment is in the text that edits replace, and in none of the texts that they write.
+
+    HJSON reads `0 None // note` as one string; for its writer the end of it is a comment.
+    """
+    written = [content for _, _, content in edits]
     for start, end, _ in edits:
+        if any(mark[0].strip() not in "".join(written) for mark in _MARKS.finditer(document.text, start, end) if mark["comment"]):
+            return True
         for comment in document.comments[bisect_left(document.comments, start, key=lambda comment: comment.span.end) :]:
             if comment.span.start >= end:
                 break
-            if comment.span.end > start and not any(comment.text in content for _, _, content in edits):
+            if comment.span.end > start and not any(comment.text in content for content in written):
                 return True
     return False
+
+
+_MARKS = re.compile(r"""(?P<comment>(?://|/\*|\#)[^\r\n]*)|"(?:[^"\\\r\n]|\\.)*"|'(?:[^'\\\r\n]|\\.)*'""")
+"""What looks like a comment, and what may contain something that looks like one."""
+
+
+def _with_line_ends_of(text: str, edits: list[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """The edits with the line ends of the text, if all of it has Windows' line ends."""
+    if "\r\n" not in text or text.count("\n") != text.count("\r\n"):
+        return edits
+    return [(start, end, content.replace("\r\n", "\n").replace("\n", "\r\n")) for start, end, content in edits]
 
 
 def _can_edit(document: Document, offset: int) -> bool:

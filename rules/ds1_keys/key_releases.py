@@ -55,8 +55,8 @@ def removed_key(config: Config) -> Iterator[Finding]:
 
     DeepSpeed raises `DeepSpeedConfigError` before it reads anything else, even where the feature is disabled or the value is null.
 
-    Remove the key. If the feature was on, the training is another one without it: dslint removes the key with `--unsafe-fixes` only, and
-    leaves it to you where another setting takes its place.
+    Remove the key. An older release may still read it: if it says more than "off", dslint removes it with `--unsafe-fixes` only, and leaves
+    it to you where another setting takes its place.
     """
     for violation in config.violations_of(ViolationKind.REMOVED):
         until = violation.spec["until"]
@@ -131,8 +131,19 @@ def _offload_section(config: Config, violation: Violation) -> FixPlan | None:
 def _without_feature(config: Config, violation: Violation) -> FixPlan | None:
     """Remove the key of a feature that is gone. None where the feature is on, and another setting has to take its place."""
     if _is_off(config, violation.path):
-        return without(config, violation.path)
+        return _removed(config, violation)
     return None if violation.path[0] in REPLACED else without(config, violation.path, Applicability.UNSAFE)
+
+
+def _removed(config: Config, violation: Violation) -> FixPlan | None:
+    """Remove a key that the target release does not read.
+
+    It is unsafe if another release uses what is written: the file may be meant for that one, too. A key that says no more than "off" does
+    the same there as no key.
+    """
+    never = violation.spec.get("until", {}).get("release") == NEVER
+    says_off = _is_off(config, violation.path) and len(getattr(config.node(violation.path), "members", ())) <= 1
+    return without(config, violation.path, Applicability.SAFE if never or says_off else Applicability.UNSAFE)
 
 
 def _is_off(config: Config, path: Path) -> bool:
@@ -161,7 +172,7 @@ def _use_instead(config: Config, violation: Violation) -> FixPlan | None:
     """
     until, old = violation.spec["until"], config.literal(violation.path)
     if not until.get("use") or config.has(until["use"]):
-        return without(config, violation.path)
+        return _removed(config, violation)
     kind = Applicability.SAFE if config.facts.upgrade_from else Applicability.UNSAFE
     return None if old is UNKNOWN else as_successor(config, violation.path, until, old, kind)
 
@@ -223,7 +234,7 @@ def key_too_new(config: Config) -> Iterator[Finding]:
             violation.path,
             f"{violation.key} was added in DeepSpeed {since}; {config.release} {outcome}.",
             help=f"Remove it, or run DeepSpeed {since} or newer.",
-            fix=without(config, violation.path),
+            fix=_removed(config, violation),
             on="key",
             effect=Effect.CRASH if violation.raises else Effect.ADVICE if _is_off(config, violation.path) else None,
             phase=Phase.PARSE if violation.raises else None,
