@@ -174,9 +174,6 @@ def check(finder: Finder, wanted: CheckOptions) -> int:
 
         add_ignores(files, finder, wanted.add_ignores)
         return check(finder.again(), wanted._replace(add_ignores=None))
-    former = {word: name for settings in finder.found for word, name in settings.former_names.items()}
-    for word, name in sorted(former.items()):
-        warn(f"the rule {word} is now called {name}; the former name works until the next minor release.")
     written = _report([for_report(file) for file in files], finder, wanted)
     strict = bool(run_settings(finder)["strict"])
     return exit_code(files, failed=failed or not written, forgiving=wanted.exit_zero, strict=strict)

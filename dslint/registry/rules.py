@@ -6,7 +6,6 @@ from functools import cache
 from importlib import import_module
 
 from dslint.diagnostics import Effect, Phase
-from dslint.registry.redirects import current
 from dslint.rule import Rule, RuleInfo
 from dslint.rules.index import RULES
 
@@ -67,8 +66,8 @@ def all_rules() -> tuple[RuleInfo, ...]:
 
 
 def rule_named(word: str) -> RuleInfo | None:
-    """The rule with this code, name, or former name; None if there is none."""
-    return _by_word().get(current(word).lower())
+    """The rule with this code or name; None if there is none."""
+    return _by_word().get(word.lower())
 
 
 @cache

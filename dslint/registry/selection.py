@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from dslint.diagnostics import Diagnostic
 from dslint.record import Record
-from dslint.registry.redirects import current
 from dslint.rule import RuleInfo
 
 ALL = "ALL"
@@ -62,8 +61,8 @@ def means(word: str, rule: RuleInfo) -> bool:
 
 
 def is_name_of(word: str, rule: RuleInfo | Diagnostic) -> bool:
-    """Whether a word is the code, the name or a former name of a rule, or of the rule of a diagnostic."""
-    return word.lower() == rule.name or current(word).upper() == rule.code.upper()
+    """Whether a word is the code or the name of a rule, or of the rule of a diagnostic."""
+    return word.lower() == rule.name or word.upper() == rule.code.upper()
 
 
 def check_words(words: Iterable[str], rules: Iterable[RuleInfo]) -> None:

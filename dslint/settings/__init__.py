@@ -7,7 +7,7 @@ A settings file is `dslint.toml`, or `pyproject.toml` with a table `[tool.dslint
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from dslint.diagnostics import Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.facts.find_release import NOTHING, FoundRelease, find, wsl_kernel
 from dslint.record import Record
-from dslint.registry.redirects import current
 from dslint.registry.rules import all_rules, plug_in, plugged
 from dslint.registry.selection import Selection, choose, is_name_of, means
 from dslint.rule import RuleInfo
@@ -196,26 +195,10 @@ class Settings:
         table = sorted(self["severity"].items(), key=lambda pair: len(pair[0]) if pair[0].upper().startswith("DS") else 9)
         return {rule.code: Severity(chosen) for word, chosen in table for rule in all_rules() if means(word, rule)}
 
-    @property
-    def former_names(self) -> dict[str, str]:
-        """The words of the settings that are former names or codes of rules, each with the name that the rule has now."""
-        words = {word for layer in self.layers for word in _rule_words(layer.values) if current(word) != word}
-        return {word: rule.name for word in words for rule in all_rules() if is_name_of(word, rule)}
-
     def based(self, name: str) -> list[tuple[str, Any]]:
         """The values of a setting with paths or patterns, each with the directory that they are relative to."""
         saying = [(layer.base, layer.values[name]) for layer in self.layers if name in layer.values]
         return saying if name in EXTENDING | TABLES else saying[-1:]
-
-
-def _rule_words(values: Mapping[str, Any]) -> Iterator[str]:
-    """The words for rules in the settings of a layer."""
-    for name in ("select", "ignore", "extend-select", "extend-ignore", "severity"):
-        yield from values.get(name, ())
-    for words in values.get("per-file-ignores", {}).values():
-        yield from words
-    for entry in values.get("ignores", ()):
-        yield from entry.rules
 
 
 class Finder:

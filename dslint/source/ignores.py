@@ -116,15 +116,11 @@ def _below(document: Document, comment: Span, sections: Sections) -> tuple[Path,
 
 
 class IgnoreUse(Record):
-    """What became of an ignore comment: its words that suppressed nothing, and a sentence on a word that names no rule.
-
-    `renamed` are its words that are former names, each with the name that the rule has now.
-    """
+    """What became of an ignore comment: its words that suppressed nothing, and a sentence on a word that names no rule."""
 
     ignore: Ignore
     unused: tuple[str, ...] = ()
     unknown: str | None = None
-    renamed: tuple[tuple[str, str], ...] = ()
 
 
 class IgnoreComments(Record):

@@ -17,7 +17,6 @@ from dslint.errors import UserError
 from dslint.fixes.atomic_write import write_whole
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
-from dslint.registry.redirects import current
 from dslint.source.read import ReadError, read
 from dslint.suppress.fingerprints import identity
 
@@ -64,7 +63,7 @@ def load(path: str) -> Baseline:
         if data["version"] != VERSION:
             raise BaselineError(f"{path} is a baseline of version {data['version']}; this dslint supports version {VERSION}")
         entries = [(file, entry) for file, of_file in data["findings"].items() for entry in of_file]
-        return Baseline(path, Counter({(file, current(str(e["code"])), str(e["place"])): _count(e.get("count", 1)) for file, e in entries}))
+        return Baseline(path, Counter({(file, str(e["code"]), str(e["place"])): _count(e.get("count", 1)) for file, e in entries}))
     except ReadError as error:
         hint = "; create it with --write-baseline" if error.kind == "missing" else ""
         raise BaselineError(f"{path}: {error}{hint}") from None

@@ -10,7 +10,6 @@ from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.place import by_place, outside_broken_text
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.lint.run import IGNORES, findings_of
-from dslint.registry.redirects import current
 from dslint.registry.rules import all_rules, rule_named
 from dslint.registry.selection import no_such_rule
 from dslint.source.ignores import Ignore, IgnoreComments, IgnoreUse, ignores_of
@@ -63,8 +62,7 @@ class _Sorted:
         named = {word: rule for word in ignore.words if (rule := rule_named(word)) is not None}
         unknown = next((self._said_of(word) for word in ignore.words if word not in named), None)
         unused = tuple(word for word, rule in named.items() if rule.code in ran and not self.cover.is_used(ignore, word))
-        renamed = tuple((word, rule.name) for word, rule in named.items() if current(word) != word)
-        return IgnoreUse(ignore, unused, unknown, renamed)
+        return IgnoreUse(ignore, unused, unknown)
 
     def _said_of(self, word: str) -> str:
         """What is said of an unknown rule. A similar one is only looked for as long as there are few of them."""

@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 from dslint.diagnostics import Diagnostic
-from dslint.registry.redirects import current
 from dslint.source.ignores import Ignore
 from dslint.source.tree import Span, pointer
 
@@ -30,14 +29,14 @@ class Cover:
         self._scopes: dict[tuple[Ignore, str], Scope] = {}
         for number, ignore in enumerate(ignores):
             for word in ignore.words:
-                of_word = self._of_words.setdefault(_key(word), _OfWord())
+                of_word = self._of_words.setdefault(word.lower(), _OfWord())
                 scope = self._scopes[ignore, word] = of_word.scope_for(ignore)
                 if ignore.reason and scope.number is None:
                     scope.number, scope.reason = number, ignore.reason
 
     def use(self, diagnostic: Diagnostic) -> tuple[bool, str | None]:
         """Whether a comment covers a finding, and the first reason that one gives. The comments that cover it are used now."""
-        words = {_key(diagnostic.code), _key(diagnostic.name)}
+        words = {diagnostic.code.lower(), diagnostic.name.lower()}
         covering = [scope for word in words if word in self._of_words for scope in self._of_words[word].covering(diagnostic)]
         for scope in covering:
             scope.used = True
@@ -47,11 +46,6 @@ class Cover:
     def is_used(self, ignore: Ignore, word: str) -> bool:
         """Whether a word of a comment suppressed a finding so far."""
         return self._scopes[ignore, word].used
-
-
-def _key(word: str) -> str:
-    """A code or name; for a former one the present code."""
-    return current(word).lower()
 
 
 class _OfWord:

@@ -31,13 +31,6 @@ from dslint.source.tree import Document
     integration="deepspeed",
     message='Unknown rule in ignore comment: unknown rule "no-such-rule". Did you mean "no-launcher"? `dslint rule` lists all rules, `dslint rule --key KEY` those about a key.',
 )
-@bad(
-    '// dslint: ignore-file[monitor-beside-report-to] the Trainer logs\n{"train_micro_batch_size_per_gpu": 4}',
-    at="",
-    integration="deepspeed",
-    message="In this comment, monitor-beside-report-to is now called monitor-with-report-to.",
-    fixed='// dslint: ignore-file[monitor-with-report-to] the Trainer logs\n{"train_micro_batch_size_per_gpu": 4}',
-)
 @good('// dslint: ignore-file[DS201] the batch is set by the program\n{"train_micro_batch_size_per_gpu": 4}', integration="deepspeed")
 def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
     """A comment that begins with "dslint:" does not name the rules to ignore, or gives no reason.
@@ -50,8 +43,7 @@ def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
 
     `ignore` at the end of a line applies to that line; on a line of its own it applies to the member below it, with everything inside.
     Name the rules by code or name. There is no form for all rules at once, because it would hide new mistakes together with the known
-    one. A comment without a reason works, but a later reader cannot tell whether it can be deleted. A former name of a rule works until
-    the next minor release of dslint.
+    one. A comment without a reason works, but a later reader cannot tell whether it can be deleted.
     """
     for use in comments.uses:
         ignore, unknown = use.ignore, use.unknown
@@ -62,21 +54,8 @@ def malformed_ignore(comments: IgnoreComments) -> Iterator[Finding]:
         elif not ignore.reason:
             message = f"This comment ignores {' and '.join(ignore.words)} without a reason."
         else:
-            yield from _renamed(use)
             continue
         yield Finding("", message, help=_FORM, span=ignore.comment.span, costly=True)
-
-
-def _renamed(use: IgnoreUse) -> Iterator[Finding]:
-    """A finding for a comment with former names of rules."""
-    if not use.renamed:
-        return
-    span, text = use.ignore.comment.span, use.ignore.comment.text
-    for former, name in use.renamed:
-        text = text.replace(former, name, 1)
-    names = " and ".join(f"{former} is now called {name}" for former, name in use.renamed)
-    fix = safe("write the present name", Replace(span, text))
-    yield Finding("", f"In this comment, {names}.", help="Write the present name; the former one stops working.", span=span, fix=fix)
 
 
 _FORM = "Write `// dslint: ignore[RULE] reason`, with the code or name of a rule."

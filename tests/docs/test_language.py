@@ -37,6 +37,7 @@ AVOIDED = {
 }
 """A pattern of a phrase, and what to write instead."""
 
+
 @pytest.mark.parametrize("path", [*CODE, *DOCUMENTS], ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_plain_english(path: Path) -> None:
     if path.relative_to(ROOT).as_posix() in COMPILED:
