@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import cache
 from typing import NamedTuple
 
 from dslint.schemas.recognition import WORDS
+from dslint.source.store import store
 
 SKIPPED_DIRECTORIES = frozenset({"__pycache__", "node_modules", "site-packages", "build", "dist", "venv"})
 """Directories that are never searched, in addition to hidden ones."""
@@ -78,9 +78,12 @@ def _is_below(path: str, folder: str) -> bool:
     return os.path.realpath(path).startswith(os.path.join(os.path.realpath(folder), ""))
 
 
-@cache
 def _above(folder: str, here: str) -> tuple[str, ...]:
     """The folders above a folder, up to the root of its repository; outside a repository, up to the working directory."""
+    return store().listed(("above", folder, here), lambda: _folders_above(folder, here))
+
+
+def _folders_above(folder: str, here: str) -> tuple[str, ...]:
     above: list[str] = []
     while not os.path.exists(os.path.join(folder, ".git")):
         folder, before = os.path.dirname(folder), folder

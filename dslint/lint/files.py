@@ -22,6 +22,7 @@ from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
 from dslint.source.read import ReadError, decode, read_bytes
+from dslint.source.store import Store, a_run
 
 PARALLEL_FROM = 400
 """The number of files from which several processes are faster."""
@@ -38,6 +39,11 @@ Progress = Callable[[int], None]
 
 def lint_target(target: Target, settings: Settings) -> list[FileResult]:
     """Lint a file with its settings, and the configs that it names. Empty for a discovered file that is not a config."""
+    with a_run():
+        return _lint_target(target, settings)
+
+
+def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     # A hook names every file of a type: skip those that are not about DeepSpeed.
     named = target.named and not (is_setup(target.path) and settings["force-exclude"])
     if target.outside is not None:
@@ -63,6 +69,11 @@ def lint_given(text: str, path: str, settings: Settings, *, named: bool = True, 
     `led` is what is known in the trainings that lead to it; it is linted with each. Empty for a discovered file (not `named`) that is not
     a config.
     """
+    with a_run():
+        return _lint_given(text, path, settings, named=named, led=led)
+
+
+def _lint_given(text: str, path: str, settings: Settings, *, named: bool, led: Sequence[Context]) -> list[FileResult]:
     rules, name = settings.rules, shown(path)
     if is_setup(path):
         from dslint.lint.setups import lint_setup_text
@@ -154,18 +165,15 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
         jobs: the number of processes; None to choose by the number of files and cores.
         progress: called with the number of additional finished files.
     """
-    if any(is_setup(target.path) for target in targets):
-        from dslint.setups.project import forget_projects
-
-        forget_projects()
     if jobs is None:
         jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
     chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]
     results: list[FileResult] = []
-    for chunk in _in_processes(chunks, finder, jobs) if jobs > 1 else (_lint_chunk(chunk, finder) for chunk in chunks):
-        results += [result for of_target in chunk for result in of_target]
-        if progress:
-            progress(len(chunk))
+    with a_run(Store()):
+        for chunk in _in_processes(chunks, finder, jobs) if jobs > 1 else (_lint_chunk(chunk, finder) for chunk in chunks):
+            results += [result for of_target in chunk for result in of_target]
+            if progress:
+                progress(len(chunk))
     return combined(results, targets)
 
 

@@ -128,8 +128,10 @@ class App:
         self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version=checked.file.version))
 
     def edited(self, uri: str) -> None:
-        """Check a file when no edit follows. A file that takes long is checked after longer pauses."""
-        self.schedule(uri, max(self.debounce, min(self._took.get(uri, 0) * PAUSES, LONGEST_PAUSE)))
+        """Check a file, and those that depend on it, when no edit follows. A file that takes long is checked after longer pauses."""
+        leads = self.workspace.edited(self.workspace.files[uri].path)
+        for one in tuple(self.workspace.files) if leads else (uri,):
+            self.schedule(one, max(self.debounce, min(self._took.get(one, 0) * PAUSES, LONGEST_PAUSE)))
 
     def check_all(self, changed: list[str] | None = None) -> None:
         """Check all open files again, because files around them have changed, or (None) settings or anything else."""

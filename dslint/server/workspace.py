@@ -18,8 +18,7 @@ from dslint.settings import Finder, Layer, SettingsError, from_environment
 from dslint.settings.kinds import Wrong
 from dslint.settings.sources import FILES as SETTINGS_FILES
 from dslint.settings.table import FACTS, SETTINGS
-from dslint.setups.project import forget_projects
-from dslint.source.read import UNSAVED
+from dslint.source.store import Store, a_run
 
 EDITOR = "the editor"
 """The name of the source of the settings that the editor gives."""
@@ -39,6 +38,7 @@ class Workspace:
         self._facts: dict[str, Any] = {}
         self._evidence: dict[tuple[str, bool], list[Context]] = {}
         self._finders: dict[str, Finder] = {}
+        self._store = Store()
 
     def configure(self, values: Mapping[str, Any]) -> list[str]:
         """Take the settings of the editor, by their names in `dslint.toml`; null is not set. Returns what is wrong with some of them."""
@@ -74,10 +74,17 @@ class Workspace:
         self.generation += 1
         if changed is None or any(self._is_evidence(path) for path in changed):
             # New tables: a check that is running in the thread may still write to the old ones.
-            self._finders, self._evidence = {}, {}
-            forget_projects()
+            self._finders, self._evidence, self._store = {}, {}, Store()
             forget_releases()
             forget_loaders()
+
+    def edited(self, path: str) -> bool:
+        """Note that the text of an open file has changed. Returns whether checks of other open files depend on it."""
+        if not is_setup(path):
+            return False
+        self.generation += 1
+        self._evidence = {}
+        return True
 
     def _is_evidence(self, path: str) -> bool:
         """Whether checks of other files depend on a file: a program, settings, a lock file, the policy, the model."""
@@ -123,15 +130,17 @@ class Workspace:
     def inside(self, file: OpenFile) -> Iterator[str]:
         """Work in the folder of a file, with the texts that are not saved. Gives the file's path as a person there would name it."""
         folder, before = self.folder_of(file.path), os.getcwd()
-        token = UNSAVED.set({one.path: one.text for one in tuple(self.files.values())} | {file.path: file.text})
+        unsaved = {one.path: one.text for one in tuple(self.files.values())} | {file.path: file.text}
+        if self._store.unsaved != unsaved:
+            self._store = self._store.edited(unsaved)
         with contextlib.suppress(OSError):
             os.chdir(folder)
         try:
             below = file.path.startswith(os.path.join(os.getcwd(), ""))
-            yield os.path.relpath(file.path) if below else file.path
+            with a_run(self._store):
+                yield os.path.relpath(file.path) if below else file.path
         finally:
             os.chdir(before)
-            UNSAVED.reset(token)
 
 
 def _checked(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

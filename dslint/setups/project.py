@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cached_property
 
 from dslint.evaluate.files import SKIPPED_DIRECTORIES
 from dslint.source.read import ReadError, read
+from dslint.source.store import store
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
 _MOST_FILES = 10_000
@@ -28,7 +29,7 @@ class Project:
         self.programs: list[str] = []
         self._configs: dict[str, list[str]] = {}
         self._texts: dict[str, str] = {}
-        for path in _files(top):
+        for path in store().listed(("files", top), lambda: list(_files(top))):
             name = os.path.basename(path).lower()
             if name.endswith(_SCRIPTS) or name in ("makefile", "gnumakefile"):
                 self.scripts.append(path)
@@ -105,7 +106,8 @@ def _importing(module: str, folder: str) -> re.Pattern[str]:
 
 def project_of(path: str) -> Project:
     """The project of a file."""
-    return _project(top_of(path))
+    top = top_of(path)
+    return store().found(("project", top), lambda: Project(top))
 
 
 def top_of(path: str) -> str:
@@ -118,16 +120,6 @@ def leads_out(path: str, *allowed: str) -> str | None:
     real = os.path.realpath(path)
     inside = (os.path.join(os.path.realpath(top), "") for top in (top_of(path), *allowed))
     return None if any(real.startswith(top) for top in inside) else real
-
-
-def forget_projects() -> None:
-    """Read projects anew, because files may have changed."""
-    _project.cache_clear()
-
-
-@cache
-def _project(top: str) -> Project:
-    return Project(top)
 
 
 def _top(folder: str, here: str) -> str:

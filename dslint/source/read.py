@@ -7,17 +7,13 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Mapping as Table
-from contextvars import ContextVar
 
 from dslint.source.parse import parse
+from dslint.source.store import store
 from dslint.source.tree import Document, Mapping
 
 MAX_BYTES = 16 * 1024 * 1024
 """The largest file that is read into memory."""
-
-UNSAVED: ContextVar[Table[str, str] | None] = ContextVar("UNSAVED", default=None)
-"""Texts that are read instead of files, by absolute path: what an editor has open. Only the language server sets it."""
 
 # UTF-32 first: its little-endian BOM begins with that of UTF-16.
 _MARKS = (
@@ -85,7 +81,7 @@ def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, *, pipes: bo
     Raises:
         ReadError: the file cannot be read, is not a regular file, or is too large.
     """
-    unsaved = UNSAVED.get()
+    unsaved = store().unsaved
     if unsaved and (text := unsaved.get(os.path.abspath(path))) is not None:  # noqa: PTH100 - pathlib is slow to import
         return text.encode("utf-8", "surrogatepass")
     try:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dslint.setups.project import forget_projects
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]
@@ -51,7 +50,6 @@ def test_a_launch_tells_the_ranks_and_flags_of_a_config_in_the_program(folder: F
     folder.write({"train.py": program, "run.sh": "deepspeed --num_gpus 8 train.py\n"})
     assert [code for code, path, _ in folder.found("train.py") if path == "train.py" and code.startswith("DS2")] == []
     folder.write({"run.sh": "deepspeed --num_gpus 8 train.py --micro 8\n"})
-    forget_projects()
     assert [code for code, path, _ in folder.found("train.py") if path == "train.py" and code.startswith("DS2")] == ["DS201"]
     result = folder.results("train.py")["train.py"]
     assert result.note == "a program: run.sh launches it."
@@ -108,7 +106,6 @@ def test_a_changed_script_is_read_again(folder: Folder) -> None:
     folder.write({"train.py": BY_FLAG % "", "configs/ds.json": BROKEN})
     assert not folder.found("train.py")
     folder.write({"run.sh": "deepspeed train.py --deepspeed_config configs/ds.json\n"})
-    forget_projects()
     assert folder.found("train.py")
 
 

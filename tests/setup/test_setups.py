@@ -13,7 +13,6 @@ from dslint.facts.gpus import GPUS
 from dslint.facts.model_config import describe
 from dslint.registry.rules import loaded_rules
 from dslint.rules.ds9_integrations.accelerate_file import UNKNOWN_TO_ACCELERATE
-from dslint.setups.project import forget_projects
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]
@@ -54,7 +53,6 @@ def test_keys_that_others_share_with_trl_name_it_only_where_the_project_uses_it(
     folder.write({"train.yaml": shared, "ds.json": AGREEING, "train.py": "from transformers import Trainer\n"})
     assert "TRL" not in (folder.results("train.yaml")["train.yaml"].note or "")
     folder.write({"train.py": "from trl import SFTTrainer\n"})
-    forget_projects()
     assert "TRL" in (folder.results("train.yaml")["train.yaml"].note or "")
 
 

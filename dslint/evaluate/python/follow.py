@@ -31,7 +31,7 @@ def follow(
     parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder, flags: dict[str, Flag]
 ) -> tuple[list[Value], tuple[Source, ast.stmt] | None]:
     """Follow a program. Returns the classes that it parses the command line into, and of one that is too large the last statement."""
-    steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(1 for _, tree in parts for _ in ast.walk(tree))
+    steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     state = State(sources, recorder.receive, steps, flags)
     recorder.state = state
     cells = state.journal.cells()

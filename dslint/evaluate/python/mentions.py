@@ -17,7 +17,7 @@ _COMMAND = re.compile(
 
 def first_mention(source: Source) -> ast.expr | None:
     """The first expression that names a config of DeepSpeed or a command with it; None if the program only mentions DeepSpeed."""
-    tree = source.parse()
+    tree = source.parsed.tree
     found = sorted(_mentions(tree), key=lambda node: (node.lineno, node.col_offset)) if tree is not None else []
     return found[0] if found else None
 

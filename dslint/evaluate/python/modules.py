@@ -50,7 +50,7 @@ def _module(state: State, path: str, shown: str) -> Module | None:
     if text is None or len(text) > _LARGEST_MODULE:
         return None
     source = state.sources.add(text, path, shown)
-    tree = source.parse()
+    tree = source.parsed.tree
     if tree is None:
         return None
     scope = Scope(state.journal.cells(), source)

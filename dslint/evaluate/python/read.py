@@ -19,6 +19,7 @@ from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, in_short
 from dslint.job.model import Program
 from dslint.source.ranges import range_of
+from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Mapping, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -99,8 +100,13 @@ def read_python(text: str, shown: str, path: str | None = None, flags: dict[str,
 
     `flags` are those that the program is launched with; see `State.flags`.
     """
-    sources = Sources()
     path = path or shown
+    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)))
+    return store().found(key, lambda: _read(text, shown, path, flags or {}))
+
+
+def _read(text: str, shown: str, path: str, flags: dict[str, Flag]) -> PythonFile | None:
+    sources = Sources()
     is_notebook = path.endswith(".ipynb") or text.startswith(DATABRICKS)
     cells = cells_of(text) if is_notebook else []
     if cells is None:
@@ -112,16 +118,16 @@ def read_python(text: str, shown: str, path: str | None = None, flags: dict[str,
     if not is_notebook:
         sources.add(text, path, shown)
     for source in list(sources.all):
-        tree = source.parse()
+        tree = source.parsed.tree
         if tree is not None:
             parts.append((source, tree))
     if not parts:
         return None
-    parsed, cut_off = follow(parts, sources, recorder, flags or {})
-    documents = {one.shown: Document(one.original, None, comments=one.comments(), language=_language(one)) for one in sources.all}
+    parsed, cut_off = follow(parts, sources, recorder, flags)
+    documents = {one.shown: Document(one.original, None, comments=one.parsed.comments, language=_language(one)) for one in sources.all}
     first = sources.all[0]
     document = documents[first.shown] if not first.is_cell else Document(text, None, language="text")
-    broken = [_broken(one, documents[one.shown]) for one in sources.all if one.broken and one.path == path]
+    broken = [_broken(one, documents[one.shown]) for one in sources.all if one.parsed.broken and one.path == path]
     program = _program(recorder, shown)
     found = PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, documents, sources, broken)
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
@@ -137,8 +143,8 @@ def _is_trainers(kind: Value) -> bool:
 
 
 def _broken(source: Source, document: Document) -> SourcedValue:
-    assert source.broken is not None
-    start = source.lines[source.broken - 1]
+    assert source.parsed.broken is not None
+    start = source.parsed.lines[source.parsed.broken - 1]
     raw = source.text[start:].partition("\n")[0].strip()
     return SourcedValue(UNKNOWN, "line", raw, source.shown, range_of(document, Span(start, start + len(raw))))
 

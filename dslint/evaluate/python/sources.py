@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
-from collections.abc import Iterator
+import re
+from functools import cached_property
 
 from dslint.evaluate.python.cells import without_effect
 from dslint.source.python import parse_python
+from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
 
 _MOST_BROKEN_LINES = 4
 
 
-class Source:
-    """One file, or one cell of a notebook: `base` is the offset of its text in the joined text.
+class Parsed:
+    """What follows from the text of a file alone, and is kept for the run."""
 
-    `original` is the text as the user sees it; that of a cell is the same but for lines that are not Python.
-    """
-
-    def __init__(self, text: str, path: str, shown: str, base: int, *, cell: str | None = None) -> None:
-        self.is_cell = cell is not None
-        self.text = text
-        self.original = text if cell is None else cell
-        self.path = path
-        self.shown = shown
-        self.base = base
+    def __init__(self, text: str) -> None:
+        self._text = text
         self.lines = _line_starts(text)
+        self.is_ascii = text.isascii()
         self.broken: int | None = None
         """The first line that is not Python."""
+        self.tree = self._parse()
 
-    def parse(self) -> ast.Module | None:
+    @cached_property
+    def comments(self) -> list[Comment]:
+        """The comments of the text; in one that is not Python, those that look like comments."""
+        found = (match for match in _COMMENT.finditer(self._text) if match[0][0] == "#") if "#" in self._text else ()
+        return [Comment(Span(*match.span()), match[0]) for match in found]
+
+    @cached_property
+    def size(self) -> int:
+        """The number of nodes in the tree."""
+        return sum(1 for _ in ast.walk(self.tree)) if self.tree is not None else 0
+
+    def _parse(self) -> ast.Module | None:
         """The syntax tree, without a few lines that are not Python; None if the text is not Python."""
-        text = self.text.removeprefix("\ufeff")
+        text = self._text.removeprefix("\ufeff")
         for _ in range(_MOST_BROKEN_LINES):
             try:
                 return parse_python(text)
@@ -50,15 +55,48 @@ class Source:
             lines[number - 1] = without_effect(lines[number - 1])
         return "\n".join(lines)
 
+
+_COMMENT = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
+    r'|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'(?:[^'\\\n]|\\.)*+'?"
+    r"|#[^\r\n]*",
+    re.DOTALL,
+)
+"""Strings, in which a `#` begins no comment, and comments. One without an end takes what is left, so that no text is scanned twice."""
+
+
+class Source:
+    """One file, or one cell of a notebook: `base` is the offset of its text in the joined text.
+
+    `original` is the text as the user sees it; that of a cell is the same but for lines that are not Python.
+    """
+
+    def __init__(self, text: str, path: str, shown: str, base: int, *, cell: str | None = None) -> None:
+        self.is_cell = cell is not None
+        self.text = text
+        self.original = text if cell is None else cell
+        self.path = path
+        self.shown = shown
+        self.base = base
+
+    @cached_property
+    def parsed(self) -> Parsed:
+        """Its tree, its lines and its comments. Two files with the same text have trees of their own: nodes are told apart by identity."""
+        return store().parsed(("python", self.shown, self.text), lambda: Parsed(self.text))
+
     def span(self, node: ast.AST) -> Span:
         """Where a node of the tree is written."""
         return Span(self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
 
     def offset(self, line: int, column: int) -> int:
         """The offset of a line and a column in bytes."""
-        start = self.lines[line - 1]
-        end = self.lines[line] if line < len(self.lines) else len(self.text)
-        piece = self.text[start:end]
+        lines = self.parsed.lines
+        start = lines[line - 1]
+        if self.parsed.is_ascii:
+            return self.base + start + column
+        piece = self.text[start : lines[line] if line < len(lines) else len(self.text)]
         if not piece.isascii():
             column = len(piece.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
         return self.base + start + column
@@ -66,10 +104,6 @@ class Source:
     def written(self, span: Span) -> str:
         """The text of a stretch of this file."""
         return self.text[span.start - self.base : span.end - self.base]
-
-    def comments(self) -> list[Comment]:
-        """The comments of a Python text."""
-        return list(_comments(self.text))
 
 
 class Sources:
@@ -128,19 +162,7 @@ def _moved_key(key: Key, by: int) -> Key:
 
 def _line_starts(text: str) -> list[int]:
     """Where lines start for Python: after LF, CRLF and CR, and nothing else."""
-    starts = [0]
-    for index, character in enumerate(text):
-        if character == "\n" or (character == "\r" and text[index + 1 : index + 2] != "\n"):
-            starts.append(index + 1)
-    return starts
+    return [0, *(match.end() for match in _LINE_END.finditer(text))]
 
 
-def _comments(text: str) -> Iterator[Comment]:
-    starts = _line_starts(text)
-    try:
-        for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
-            if token.type == tokenize.COMMENT:
-                start = starts[token.start[0] - 1] + token.start[1]
-                yield Comment(Span(start, start + len(token.string)), token.string)
-    except (tokenize.TokenError, SyntaxError, IndentationError, IndexError):
-        return
+_LINE_END = re.compile(r"\r\n?|\n")
