@@ -21,6 +21,7 @@ COMMANDS = {
     "fit": "List changes that make a config fit in memory, best first.",
     "diagnose": "Find out from its log why a job failed.",
     "probe": "Run the real engine with a config and measure its memory.",
+    "run": "Check a launch command, and start it if it has no errors.",
     "server": "Serve an editor: the language server.",
     "mcp": "Serve a coding assistant: the Model Context Protocol.",
     "schema": "Print a JSON Schema of the config for editors.",
