@@ -9,8 +9,8 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.cells import Cell, cells_of, shell_of
+from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.evaluate.shell.pieces import Piece, Source, Text
-from dslint.evaluate.shell.run import Runner
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
@@ -72,13 +72,13 @@ def _text(source: Source, start: int, end: int) -> Text:
     return tuple(piece for piece in [*pieces, Piece(text[start:end], source, Span(start, end))] if piece.text != "")
 
 
-def _launches(source: Source, runner: Runner, path: str, given: Context) -> Read | None:
+def _launches(source: Source, runner: Interpreter, path: str, given: Context) -> Read | None:
     """The launches that one cell runs."""
     launched = [one for one in runner.launched if one.words[0] and one.words[0][0].source is source]
     return read_launches(Script(source, launched), path, given, named=False) if launched else None
 
 
-def _use_written(gathered: LoadedSetup, runner: Runner) -> None:
+def _use_written(gathered: LoadedSetup, runner: Interpreter) -> None:
     """Give a program the config that a cell of the notebook writes."""
     link = gathered.setup.link
     if gathered.config is not None or link is None or not isinstance(link.value, str):

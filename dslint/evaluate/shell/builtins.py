@@ -1,109 +1,154 @@
-"""The output of a few commands that only rewrite text: echo, cat, sed, dirname, pwd. Nothing is executed."""
+"""The builtins of the shell: the end of scripts and functions, other scripts, and what sets variables."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterator
 
-from dslint.evaluate.shell.arithmetic import calculate
-from dslint.evaluate.shell.pieces import Text, cut, joined, known
-
-ReadFile = Callable[[Text], "Text | None"]
-
-
-def output_of(words: list[Text], given: Text | None, read: ReadFile, folder: str) -> Text | None:
-    """What a command prints; None if it is not known. `given` is its standard input."""
-    name, rest = known(words[0]) or "", words[1:]
-    blank = words[0][0]._replace(text=" ", exact=False, splits=False)
-    if name == "echo":
-        while rest and known(rest[0]) in ("-n", "-e", "-ne", "-en"):
-            rest = rest[1:]
-        return (*joined(rest, blank), blank._replace(text="\n"))
-    if name == "printf" and len(rest) <= 2 and rest:
-        return rest[-1] if len(rest) == 1 or known(rest[0]) in ("%s", "%s\\n") else None
-    if (name == "command" and rest and known(rest[0]) == "-v") or name in ("which", "type"):
-        programs = [word for word in rest if not (known(word) or "").startswith("-")]
-        return programs[0] if len(programs) == 1 else None
-    if name == "pwd":
-        return (blank._replace(text=folder or "."),)
-    if name == "cat":
-        texts = [read(word) for word in rest if not (known(word) or "").startswith("-")]
-        return given if not texts else None if None in texts else tuple(piece for text in texts for piece in text or ())
-    if name == "tee":
-        return given
-    if name == "sed":
-        return _sed(rest, given, read)
-    return _of_path(name, rest, blank)
+from dslint.evaluate.shell.commands import call, follow_file, run_program, run_script
+from dslint.evaluate.shell.interpreter import Interpreter, builtin
+from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
+from dslint.evaluate.shell.pieces import Text, fields, joined, known
+from dslint.evaluate.shell.state import State
+from dslint.evaluate.shell.syntax import Chunk
+from dslint.source.integers import integer
 
 
-def _of_path(name: str, rest: list[Text], blank: tuple[object, ...]) -> Text | None:
-    operands = [known(word) for word in rest]
-    if not operands or None in operands:
-        return None
-    words = [str(word) for word in operands if not str(word).startswith("-") or name == "expr"]
-    text: str | None = None
-    if name == "dirname" and len(words) == 1:
-        text = os.path.dirname(words[0].rstrip("/")) or "."
-    elif name in ("realpath", "readlink") and len(words) == 1:
-        text = os.path.normpath(words[0])
-    elif name == "basename" and words:
-        text = os.path.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) > 1 else "")
-    elif name == "expr":
-        value = calculate(" ".join(words), lambda _: None)
-        text = str(value) if value is not None else None
-    return (blank._replace(text=text),) if text is not None else None  # type: ignore[attr-defined]
+@builtin("true", ":")
+def _true(_: Interpreter, __: list[Text], ___: State, ____: Text | None) -> Outcome:
+    return DONE
 
 
-def written_by(words: list[Text], given: Text | None) -> Iterator[tuple[Text, Text | None]]:
-    """The files that a command writes by itself, each with its text."""
-    if known(words[0]) == "tee":
-        yield from ((word, given) for word in words[1:] if not (known(word) or "").startswith("-"))
-    elif known(words[0]) in ("cp", "mv") and len(words) == 3:
-        yield words[2], None
+@builtin("false")
+def _false(_: Interpreter, __: list[Text], ___: State, ____: Text | None) -> Outcome:
+    return Outcome(value=False)
 
 
-_SUBSTITUTION = re.compile(r"s(.)(.*)\1(.*)\1(g?)", re.DOTALL)
+@builtin("test", "[")
+def _test(shell: Interpreter, words: list[Text], _: State, __: Text | None) -> Outcome:
+    return shell.tester.test([word for word in words[1:] if known(word) != "]"])
 
 
-def _sed(words: list[Text], given: Text | None, read: ReadFile) -> Text | None:
-    """`sed s/OLD/NEW/g`, where OLD is plain text. The new text takes the place of the old one."""
-    scripts = [word for word in words if (known(word) or "").startswith("s") and _parts(word)]
-    others = [word for word in words if word not in scripts and known(word) not in ("-e", "-r", "-E")]
-    if not scripts:
-        unknown = [word for word in words if (word[0].text or "").startswith("s") and known(word) is None]
-        return None if unknown or words else given
-    if any((known(word) or "").startswith("-") for word in others):
-        return None
-    text = read(others[0]) if len(others) == 1 else given if not others else None
-    for script in scripts:
-        parts = _parts(script)
-        if text is None or parts is None:
-            return None
-        text = _replaced(text, *parts)
-    return text
+@builtin("exit")
+def _exit(_: Interpreter, __: list[Text], state: State, ___: Text | None) -> Outcome:
+    state.ended = True
+    return DONE
 
 
-def _parts(word: Text) -> tuple[str, str, bool] | None:
-    match = _SUBSTITUTION.fullmatch(known(word) or "")
-    if match is None:
-        return None
-    old, new = re.sub(r"\\([/.|#@{}])", r"\1", match[2]), match[3].replace("\\" + match[1], match[1])
-    return None if not old or re.search(r"[\\*\[\]^]|\$$", old) or re.search(r"[\\&]", new) else (old, new, bool(match[4]))
+@builtin("return")
+def _return(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+    """The end of a function, or of a file that is sourced."""
+    status = integer(known(words[1]) or "") if len(words) > 1 else 0
+    state.status = Outcome(status == 0 if status is not None else None)
+    if state.locals is None:
+        state.ended = True
+    else:
+        state.left = "return"
+    return state.status
 
 
-def _replaced(text: Text, old: str, new: str, every: bool) -> Text | None:  # noqa: FBT001 - the flag of sed
-    characters = known(text)
-    if characters is None:
-        return None
-    found: Text = ()
-    done = 0
-    for line in re.finditer(r"[^\n]*\n?", characters):
-        position = line.start()
-        while (start := characters.find(old, position, line.end())) >= 0:
-            place = cut(text, start, start + len(old))
-            found += (*cut(text, done, start), place[0]._replace(text=new, exact=False, span=place[0].span))
-            done = position = start + len(old)
-            if not every:
-                break
-    return found + cut(text, done, len(characters))
+@builtin("exec")
+def _exec(shell: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+    """A program in place of the shell. Without one it only redirects."""
+    if len(words) > 1:
+        call(shell, words[1:], {}, state, given)
+        state.ended = True
+    return DONE
+
+
+@builtin("command", "builtin")
+def _builtin(shell: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+    if len(words) > 1 and not (known(words[1]) or "-").startswith("-"):
+        return call(shell, words[1:], {}, state, given)
+    return run_program(shell, words, {}, state, given)
+
+
+@builtin("break", "continue")
+def _leave(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+    state.left = str(known(words[0]))
+    return DONE
+
+
+@builtin("source", ".")
+def _source(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+    follow_file(shell, words[1] if len(words) > 1 else (), state)
+    return UNKNOWN_PROGRAM
+
+
+@builtin("eval")
+def _eval(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+    return shell.run(Chunk(joined(words[1:], words[0][0]._replace(text=" ", exact=False))), state)
+
+
+@builtin("bash", "sh", "/bin/bash", "/bin/sh")
+def _shell(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+    run_script(shell, words[1:], state)
+    return UNKNOWN_PROGRAM
+
+
+@builtin("cd")
+def _cd(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+    target = known(words[1]) if len(words) > 1 else None
+    state.folder = os.path.normpath(os.path.join(state.folder, target)) if target else ""
+    return Outcome(value=True, expected=True)
+
+
+@builtin("let")
+def _let(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+    value: int | None = None
+    for word in words[1:]:
+        expression = known(word)
+        value = shell.expander.number(expression, state, word[0]) if expression is not None else None
+        if value is None:
+            state.variables[(expression or "").partition("=")[0].rstrip("+-*/%")] = None
+    return Outcome(bool(value) if value is not None else None)
+
+
+@builtin("shift")
+def _shift(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+    if state.arguments is None:
+        return DONE
+    count = integer(known(words[1]) or "") if len(words) > 1 else 1
+    if count is None:
+        state.arguments = None
+        return Outcome(None)
+    fits = count <= len(state.arguments)
+    state.arguments = state.arguments[count:] if fits else state.arguments
+    return Outcome(fits)
+
+
+@builtin("set")
+def _set(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+    """`set -- a b` sets the arguments."""
+    if len(words) > 1 and known(words[1]) == "--":
+        state.arguments = words[2:]
+    return DONE
+
+
+@builtin("read", "mapfile", "readarray", "getopts", "local", "readonly")
+def _reads(_: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+    """Builtins that set the variables they name."""
+    name = known(words[0])
+    if name in ("local", "readonly"):
+        return DONE
+    for word in words[1:]:
+        state.variables[(known(word) or "").partition("=")[0]] = None
+    if name == "read" and given is not None:
+        _read(words, state, given)
+    return Outcome(None)
+
+
+def _read(words: list[Text], state: State, given: Text) -> None:
+    """`read -r -d "" NAME <<EOF`, `read -ra NAME <<< "$TEXT"`, `read A B <<< "1 2"`."""
+    options = [known(word) or "" for word in words[1:] if (known(word) or "").startswith("-") or known(word) == ""]
+    names = [known(word) or "" for word in words[1 + len(options) :]]
+    if options and "-d" in options and options[options.index("-d") + 1 :][:1] == [""] and len(names) == 1:
+        state.variables[names[0]] = given
+        return
+    if any(option.startswith("-") and option.strip("-ra") for option in options):
+        return
+    found = list(fields(tuple(piece._replace(splits=True) for piece in given)))
+    if any("a" in option for option in options):
+        if len(names) == 1:
+            state.variables[names[0]] = found
+    elif len(found) <= len(names) and known(given) is not None:
+        state.variables.update({name: found[index] if index < len(found) else () for index, name in enumerate(names)})

@@ -6,10 +6,10 @@ A script is read as it runs without arguments, with only the variables that are 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from dslint.evaluate.shell.outcome import Outcome
 from dslint.evaluate.shell.pieces import Text, is_absent, known
 from dslint.evaluate.shell.state import State
 from dslint.evaluate.shell.syntax import Chunk
@@ -38,19 +38,6 @@ Absent: TypeAlias = Literal["empty", "any", "true"]
 """How to read a condition on something that nothing sets: as empty; as not decided, so that both branches are followed; as true."""
 
 
-class Decision:
-    """What a condition comes to, and whether it hangs on something that nothing sets."""
-
-    __slots__ = ("absent", "value")
-
-    def __init__(self, value: bool | None, *, absent: bool = False) -> None:  # noqa: FBT001 - it is the decision
-        self.value = value
-        self.absent = absent
-
-
-Decide: TypeAlias = Callable[[Chunk, "Node", State], Decision]
-
-
 class Tester:
     """Decides the conditions of a script."""
 
@@ -60,53 +47,43 @@ class Tester:
         self.left_out = False
         """Whether such a condition was decided."""
 
-    def decide(self, chunk: Chunk, node: Node, state: State) -> Decision:
-        """What a command in the place of a condition comes to."""
-        decision = self._decision(chunk, node, state)
+    def decide(self, chunk: Chunk, node: Node, state: State) -> Outcome:
+        """What `[ ... ]`, `[[ ... ]]` or `(( ... ))` comes to."""
+        return self._read(self._decision(chunk, node, state))
+
+    def _read(self, decision: Outcome) -> Outcome:
+        """A decision on something that nothing sets, as the reader of the script is told to read it."""
         if decision.absent and decision.value is not None:
             self.left_out = True
             if self.absent != "empty":
-                return Decision(None if self.absent == "any" else True)
+                return Outcome(None if self.absent == "any" else True)
         return decision
 
-    def _decision(self, chunk: Chunk, node: Node, state: State) -> Decision:
+    def _decision(self, chunk: Chunk, node: Node, state: State) -> Outcome:
         if node.type == "test_command":
             parts = node.named_children
-            return self._expression(chunk, parts[0], state) if len(parts) == 1 else Decision(None)
+            return self._expression(chunk, parts[0], state) if len(parts) == 1 else Outcome(None)
         if node.type == "compound_statement" and chunk.raw(node).startswith("(("):
             expression = chunk.raw(node)[2:-2]
-            value = self.expander.number(expression, state)
-            return Decision(bool(value) if value is not None else None, absent="$#" in expression and state.arguments is None)
-        if node.type == "negated_command" and node.named_children:
-            inner = self.decide(chunk, node.named_children[0], state)
-            return Decision(None if inner.value is None else not inner.value, absent=inner.absent)
-        if node.type == "list":
-            return self._joined(chunk, node, state, self.decide)
-        if node.type == "command":
-            name = chunk.raw(node)
-            if name in ("true", ":"):
-                return Decision(value=True)
-            if name == "false":
-                return Decision(value=False)
-            if name.startswith("test "):
-                return self._test(chunk, node, state)
-        return Decision(None)
+            value = self.expander.number(expression, state, chunk.piece(node))
+            return Outcome(bool(value) if value is not None else None, absent="$#" in expression and state.arguments is None)
+        return Outcome(None)
 
-    def _test(self, chunk: Chunk, node: Node, state: State) -> Decision:
-        words = [self.expander.text(chunk, child, state) for child in node.children_by_field_name("argument")]
+    def test(self, words: list[Text]) -> Outcome:
+        """`test ...`, with its arguments."""
         if len(words) == 2:
-            return _unary(known(words[0]) or "", words[1])
-        return _binary(words[0], known(words[1]) or "", words[2], pattern=False) if len(words) == 3 else Decision(None)
+            return self._read(_unary(known(words[0]) or "", words[1]))
+        return self._read(_binary(words[0], known(words[1]) or "", words[2], pattern=False) if len(words) == 3 else Outcome(None))
 
-    def _joined(self, chunk: Chunk, node: Node, state: State, decide: Decide) -> Decision:
-        left, right = (decide(chunk, child, state) for child in node.named_children[:2])
+    def _joined(self, chunk: Chunk, node: Node, state: State) -> Outcome:
+        left, right = (self._expression(chunk, child, state) for child in node.named_children[:2])
         absent = left.absent or right.absent
         values = (left.value, right.value)
         if any(child.type == "&&" for child in node.children):
-            return Decision(False if False in values else None if None in values else True, absent=absent)
-        return Decision(True if True in values else None if None in values else False, absent=absent)
+            return Outcome(False if False in values else None if None in values else True, absent=absent)
+        return Outcome(True if True in values else None if None in values else False, absent=absent)
 
-    def _expression(self, chunk: Chunk, node: Node, state: State) -> Decision:
+    def _expression(self, chunk: Chunk, node: Node, state: State) -> Outcome:
         if node.type == "parenthesized_expression" and node.named_children:
             return self._expression(chunk, node.named_children[0], state)
         if node.type == "unary_expression":
@@ -115,34 +92,34 @@ class Tester:
             sign = node.child_by_field_name("operator")
             left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
             if sign is None or left is None or right is None:
-                return Decision(None)
+                return Outcome(None)
             if sign.type in ("&&", "||", "-a", "-o"):
-                return self._joined(chunk, node, state, self._expression)
+                return self._joined(chunk, node, state)
             name = chunk.raw(sign)
             pattern = chunk.raw(node.parent).startswith("[[") if node.parent is not None else False
             texts = (self.expander.text(chunk, left, state), self.expander.text(chunk, right, state))
             return _binary(texts[0], name, texts[1], pattern=pattern and right.type not in ("string", "raw_string"))
         if node.type in ("string", "word", "simple_expansion", "expansion", "concatenation", "raw_string"):
             return _unary("-n", self.expander.text(chunk, node, state))
-        return Decision(None)
+        return Outcome(None)
 
-    def _unary_expression(self, chunk: Chunk, node: Node, state: State) -> Decision:
+    def _unary_expression(self, chunk: Chunk, node: Node, state: State) -> Outcome:
         if chunk.raw(node).startswith("!"):
             inner = self._expression(chunk, node.named_children[-1], state)
-            return Decision(None if inner.value is None else not inner.value, absent=inner.absent)
+            return Outcome(None if inner.value is None else not inner.value, absent=inner.absent)
         if len(node.named_children) < 2:
-            return Decision(None)
+            return Outcome(None)
         return _unary(chunk.raw(node.named_children[0]), self.expander.text(chunk, node.named_children[-1], state))
 
 
-def _unary(sign: str, text: Text) -> Decision:
+def _unary(sign: str, text: Text) -> Outcome:
     if sign not in ("-z", "-n"):
-        return Decision(None)
+        return Outcome(None)
     if is_absent(text):
-        return Decision(sign == "-z", absent=True)
+        return Outcome(sign == "-z", absent=True)
     characters = known(text)
     full = True if any(piece.text for piece in text) else None if characters is None else bool(characters)
-    return Decision(None if full is None else full == (sign == "-n"))
+    return Outcome(None if full is None else full == (sign == "-n"))
 
 
 def _is_of_platform(text: Text) -> bool:
@@ -150,20 +127,20 @@ def _is_of_platform(text: Text) -> bool:
     return any(piece.absent and _PLATFORM.search(piece.source.document.text[slice(*piece.span)]) for piece in text)
 
 
-def _binary(left: Text, sign: str, right: Text, *, pattern: bool) -> Decision:
+def _binary(left: Text, sign: str, right: Text, *, pattern: bool) -> Outcome:
     if _is_of_platform(left) or _is_of_platform(right):
-        return Decision(None)
+        return Outcome(None)
     absent = is_absent(left) or is_absent(right)
     one, other = (known(text) if known(text) is not None or not is_absent(text) else "" for text in (left, right))
     if one is None or other is None:
-        return Decision(None)
+        return Outcome(None)
     if sign in ("=", "==", "!="):
         equal = fnmatchcase(one, other) if pattern else one == other
-        return Decision(equal == (sign != "!="), absent=absent)
+        return Outcome(equal == (sign != "!="), absent=absent)
     compare = _NUMBERS.get(sign)
     if compare is None:
-        return Decision(None)
+        return Outcome(None)
     try:
-        return Decision(compare(int(one or 0), int(other or 0)), absent=absent)
+        return Outcome(compare(int(one or 0), int(other or 0)), absent=absent)
     except ValueError:
-        return Decision(None)
+        return Outcome(None)

@@ -7,14 +7,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dslint.evaluate.budget import Budget
+from dslint.evaluate.shell import builtins, loops
+from dslint.evaluate.shell.commands import call
 from dslint.evaluate.shell.conditions import Absent
+from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.evaluate.shell.makefile import recipes
 from dslint.evaluate.shell.pieces import Piece, Source, Text, fields, known
-from dslint.evaluate.shell.run import Runner
 from dslint.evaluate.shell.state import Launched, State
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.integers import integer
 from dslint.source.tree import Comment, Document, Span
+
+FOLLOWS = (builtins, loops)
+"""The modules that register what the interpreter follows, with those that they import."""
 
 _SBATCH = re.compile(r"^#SBATCH[ \t]++([^\s=]++)(?:[= \t][ \t]*+([^\s#]\S*+))?[ \t]*+(?:#.*)?$", re.MULTILINE)
 
@@ -36,7 +42,14 @@ class Script:
 
 
 def read_script(
-    text: str, path: str, shown: str, environment: Mapping[str, str], *, make: bool = False, absent: Absent = "empty"
+    text: str,
+    path: str,
+    shown: str,
+    environment: Mapping[str, str],
+    *,
+    make: bool = False,
+    absent: Absent = "empty",
+    budget: Budget | None = None,
 ) -> Script:
     """Read a shell text, or the recipes of a Makefile.
 
@@ -47,6 +60,7 @@ def read_script(
         environment: variables that only the run knows.
         make: whether it is a Makefile.
         absent: how to read conditions on arguments and variables that nothing sets.
+        budget: the work that may be done for the subject.
 
     Raises:
         dslint.evaluate.shell.syntax.NoParser: tree-sitter is not installed.
@@ -55,18 +69,18 @@ def read_script(
     source = Source(shown, document)
     slurm = {name.lstrip("-"): (value or "", Span(*span)) for name, value, span in _slurm(text)}
     script = Script(source, slurm=slurm)
-    runner = Runner(path)
-    runner.tester.absent = absent
+    shell = Interpreter(path, budget)
+    shell.tester.absent = absent
     chunks = recipes(source) if make else [Chunk.of_file(source).pieces]
     for pieces in chunks:
         chunk = Chunk(pieces)
         document.comments += _comments(chunk) if not make else []
         state = _begin(source, slurm, environment)
-        runner.run(chunk, state)
+        shell.run(chunk, state)
         script.arguments += _arguments(state)
     if make:
         document.comments += [Comment(Span(*match.span()), match[0]) for match in re.finditer(r"^[ \t]*#.*", text, re.MULTILINE)]
-    script.launched, script.cut_off, script.left_out = runner.launched, runner.cut_off, runner.tester.left_out
+    script.launched, script.cut_off, script.left_out = shell.launched, shell.cut_off, shell.tester.left_out
     return script
 
 
@@ -80,25 +94,27 @@ def _arguments(state: State) -> list[Launched]:
     return found[-1:]
 
 
-def run_words(words: list[Text], path: str, environment: Mapping[str, str]) -> Runner:
+def run_words(words: list[Text], path: str, environment: Mapping[str, str], budget: Budget | None = None) -> Interpreter:
     """Follow a command that stands in another file, such as a job file."""
-    runner = Runner(path)
-    runner.call(words, _begin(words[0][0].source, {}, environment))
-    return runner
+    shell = Interpreter(path, budget)
+    call(shell, words, {}, _begin(words[0][0].source, {}, environment), None)
+    return shell
 
 
-def run_parts(parts: Iterable[tuple[Text, str | None]], path: str, environment: Mapping[str, str]) -> Runner:
+def run_parts(
+    parts: Iterable[tuple[Text, str | None]], path: str, environment: Mapping[str, str], budget: Budget | None = None
+) -> Interpreter:
     """Follow texts one after another, such as those of a notebook: each in a shell of its own. A text with a name becomes that file."""
-    runner = Runner(path)
+    shell = Interpreter(path, budget)
     for text, name in parts:
         state = _begin(text[0].source, {}, environment)
-        state.files.update(runner.files)
+        state.files.update(shell.files)
         if name is None:
-            runner.run(Chunk(text), state)
+            shell.run(Chunk(text), state)
         else:
             state.files[os.path.normpath(name)] = text
-        runner.files = state.files
-    return runner
+        shell.files = state.files
+    return shell
 
 
 def _begin(source: Source, slurm: dict[str, tuple[str, Span]], environment: Mapping[str, str]) -> State:

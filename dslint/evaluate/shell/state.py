@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from dslint.evaluate.shell.outcome import DONE, Outcome
 from dslint.evaluate.shell.pieces import Text, key
 
 if TYPE_CHECKING:
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from dslint.evaluate.shell.syntax import Chunk
     from dslint.job.arguments import SourcedValue
     from dslint.job.model import JobSize
+
+
+class Absence:
+    """A variable that is not set."""
+
+    __slots__ = ()
+
+
+ABSENT = Absence()
 
 Value: TypeAlias = Text | list[Text] | None
 """The value of a variable: a text, an array, or None if it is unknown."""
@@ -41,8 +51,14 @@ class State:
     arguments: list[Text] | None = None
     folder: str = ""
     ended: bool = False
+    perhaps: bool = False
+    """Whether a condition that only the run decides may have ended the script before."""
+    locals: dict[str, Value | Absence] | None = None
+    """In a function, the values before of its local variables."""
+    status: Outcome = DONE
+    """What the last `return` returns."""
     left: str = ""
-    """`break` or `continue` while the statements after it are passed over."""
+    """`break`, `continue` or `return` while the statements after it are passed over."""
 
     def copy(self) -> State:
         """The same state, for statements that do not change this one."""
@@ -56,6 +72,9 @@ class State:
             self.arguments,
             self.folder,
             self.ended,
+            self.perhaps,
+            None if self.locals is None else dict(self.locals),
+            self.status,
             self.left,
         )
 
@@ -71,6 +90,7 @@ class State:
         if not alive:
             self.ended = True
             return
+        self.perhaps = len(alive) < len(ways) or any(way.perhaps for way in alive)
         self.left = alive[0].left if len({way.left for way in alive}) == 1 else ""
         first, *others = alive
         names = {name for way in alive for name in way.variables}
@@ -101,10 +121,12 @@ def _same(one: Value, other: Value) -> bool:
 class Launched:
     """A command that a script runs: its words, and what the script knows there."""
 
-    __slots__ = ("environment", "files", "folder", "job", "memory", "words")
+    __slots__ = ("environment", "files", "folder", "job", "memory", "perhaps", "words")
 
-    def __init__(self, words: list[Text], environment: Mapping[str, Text], state: State) -> None:
+    def __init__(self, words: list[Text], environment: Mapping[str, Text], state: State, *, perhaps: bool = False) -> None:
         self.words = words
+        self.perhaps = perhaps or state.perhaps
+        """Whether only the run decides that the command runs."""
         self.environment = {**state.environment, **environment}
         self.files = state.files.copy()
         self.folder = state.folder

@@ -24,6 +24,9 @@ _EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution"
 
 _NESTED = _EXPANSIONS | {"string", "raw_string", "concatenation"}
 
+_IN_ARITHMETIC = re.compile(r"\$(?:\{(\w+|#)\}|(\w+|#)|\{#(\w+)\[[@*]\]\})")
+"""What an arithmetic expression can name with `$`."""
+
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 
 LONGEST_CUT = 4_096
@@ -143,7 +146,7 @@ class Expander:
     def _expansion(self, chunk: Chunk, node: Node, state: State) -> Text:
         raw = chunk.raw(node)
         if node.type == "arithmetic_expansion":
-            number = self.number(raw[3:-2] if raw.startswith("$((") else raw[2:-1], state)
+            number = self.number(raw[3:-2] if raw.startswith("$((") else raw[2:-1], state, chunk.piece(node))
             return (chunk.piece(node)._replace(text=str(number)),) if number is not None else self._unknown(chunk, node)
         if node.type == "command_substitution":
             output = self.substitute(chunk, node, state)
@@ -210,7 +213,10 @@ class Expander:
             return (chunk.piece(node)._replace(text=text.replace(old, new, -1 if sign == "//" else 1)),)
         if sign == ":":
             first, _, length = operand.partition(":")
-            start, count = self.number(first, state), self.number(length, state) if length else len(text)
+            start, count = (
+                self.number(first, state, chunk.piece(node)),
+                self.number(length, state, chunk.piece(node)) if length else len(text),
+            )
             if start is None or count is None or count < 0:
                 return self._unknown(chunk, node)
             start = start if start >= 0 else max(len(text) + start, 0)
@@ -238,7 +244,7 @@ class Expander:
 
     def _element(self, chunk: Chunk, node: Node, name: str, index: str, state: State) -> Text:
         array = state.variables.get(name)
-        number = self.number(index, state)
+        number = self.number(index, state, chunk.piece(node))
         if isinstance(array, list) and number is not None and -len(array) <= number < len(array):
             return array[number]
         return self._unknown(chunk, node)
@@ -269,13 +275,40 @@ class Expander:
             return (chunk.piece(node)._replace(text="", absent=True),)
         return value if isinstance(value, tuple) else value[0] if value else ()
 
-    def number(self, expression: str, state: State) -> int | None:
-        """The value of an arithmetic expression."""
-        counted = expression.replace("$#", str(len(state.arguments or ())))
-        for index, argument in enumerate(state.arguments or (), start=1):
-            value = known(argument) or "unknown"
-            counted = re.sub(rf"\$({index}\b|\{{{index}\}})", value.replace("\\", ""), counted)
-        return calculate(counted, lambda name: _integer(state.variables.get(name)))
+    def number(self, expression: str, state: State, at: Piece) -> int | None:
+        """The value of an arithmetic expression that stands at a place; the variables that it assigns are changed."""
+
+        def lookup(name: str, *indices: int | None) -> int | None:
+            value = state.variables.get(name)
+            if indices:
+                index = indices[0]
+                fits = isinstance(value, list) and index is not None and -len(value) <= index < len(value)
+                return _integer(value[index]) if fits and isinstance(value, list) and index is not None else None
+            return _integer(value[0] if isinstance(value, list) and value else value)
+
+        def store(name: str, value: int | None) -> None:
+            state.variables[name] = (at._replace(text=str(value), exact=False, splits=False),) if value is not None else None
+
+        return calculate(self._named(expression, state), lookup, store)
+
+    @staticmethod
+    def _named(expression: str, state: State) -> str:
+        """An expression in which variables have no `$`, and arguments and lengths are numbers."""
+
+        def replaced(match: re.Match[str]) -> str:
+            name = match[1] or match[2]
+            if match[3]:
+                array = state.variables.get(match[3])
+                return str(len(array)) if isinstance(array, list) else "?"
+            if name == "#":
+                return str(len(state.arguments or ()))
+            if name.isdecimal():
+                number = integer(name) or 0
+                value = known(state.arguments[number - 1]) if state.arguments is not None and 0 < number <= len(state.arguments) else None
+                return value if value is not None and re.fullmatch(r"-?\d{1,18}", value) else "?"
+            return name
+
+        return _IN_ARITHMETIC.sub(replaced, expression)
 
     @staticmethod
     def _unknown(chunk: Chunk, node: Node) -> Text:

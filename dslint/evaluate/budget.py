@@ -1,0 +1,36 @@
+"""The work that may be done for one subject: a script, a program, a notebook, and everything that is followed from there.
+
+A step is a statement of a script, an expression of a program or a node of a config.
+"""
+
+from __future__ import annotations
+
+STEPS = 200_000
+"""The steps for a subject."""
+
+
+class Budget:
+    """The steps that are left. It is passed to everything that is read for the subject."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int = STEPS) -> None:
+        self.left = steps
+
+    def spend(self, steps: int = 1) -> bool:
+        """Count steps. Returns whether some are left."""
+        self.left -= steps
+        return self.left > 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no steps are left."""
+        return self.left <= 0
+
+    def part(self, steps: int) -> Budget:
+        """A budget for a part of the work, no larger than what is left. Its use is counted with `settle`."""
+        return Budget(min(steps, max(self.left, 0)))
+
+    def settle(self, part: Budget, given: int) -> None:
+        """Count what a part of the work has used of the steps that it was given."""
+        self.left -= min(given, max(self.left, 0)) - part.left

@@ -1,0 +1,297 @@
+"""Commands of a script: pipelines, redirections, functions, other scripts, and the programs that it runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dslint.evaluate.files import find, find_checkout
+from dslint.evaluate.shell.interpreter import BUILTINS, Interpreter, statement, substitution
+from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
+from dslint.evaluate.shell.outputs import output_of, written_by
+from dslint.evaluate.shell.pieces import Source, Text, joined, known
+from dslint.evaluate.shell.pieces import key as key_of
+from dslint.evaluate.shell.state import DEPTH, Absence, Launched, State
+from dslint.evaluate.shell.statements import assign
+from dslint.evaluate.shell.syntax import Chunk
+from dslint.source.read import ReadError, read
+from dslint.source.tree import Document
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+LAUNCHES = 64
+"""How many launches of a script are kept."""
+
+_WRAPPERS = frozenset({"srun", "ssh", "pdsh", "sbatch", "tmux", "screen", "docker", "singularity", "apptainer", "su", "nohup", "kubectl"})
+"""Commands that can be given another one as text."""
+
+_LAUNCH = re.compile(r"deepspeed|torchrun|accelerate|python[\d.]*|llamafactory-cli|axolotl|swift|trl|(?:ba)?sh")
+
+_LAUNCH_NOTHING = frozenset(
+    "echo printf mkdir rm set sleep ls mv cp which pip conda module wget git trap wait touch chmod ln ulimit date hostname".split()
+)
+"""Commands that launch nothing."""
+
+_LARGEST_SCRIPT = 200_000
+"""The longest script, in code points, that another one runs and that is followed into."""
+
+
+# ---------------------------------------------------------------------- pipelines and redirections
+
+
+@statement("pipeline")
+def _pipeline(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+    outcome = UNKNOWN_PROGRAM
+    for child in node.named_children:
+        inside = state.copy()
+        outcome = shell.follow(chunk, child, inside, given)
+        given = outcome.output
+        state.files.update(inside.files)
+    return outcome
+
+
+@statement("redirected_statement")
+def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+    body = node.child_by_field_name("body")
+    targets: list[tuple[str, Text]] = []
+    after: list[Node] = []
+    more: list[Node] = []  # the grammar takes the arguments behind a redirection for parts of it
+    for redirect in node.children_by_field_name("redirect"):
+        for child in [redirect, *redirect.named_children]:
+            if child.type == "file_redirect":
+                sign = chunk.raw(child).lstrip("012&")[:2].rstrip(" $\"'./")
+                to = child.children_by_field_name("destination")
+                targets += [(sign, shell.expander.text(chunk, one, state)) for one in to[:1]]
+                more += to[1:]
+            elif child.type == "pipeline":
+                after += child.named_children
+        if redirect.type == "heredoc_redirect":
+            given = _here_document(shell, chunk, redirect, state)
+        elif redirect.type == "herestring_redirect" and redirect.named_children:
+            given = shell.text(chunk, redirect.named_children[-1], state)
+    for target in (target for sign, target in targets if sign == "<"):
+        given = file_text(shell, target, state)
+    outcome = _with_redirections(shell, chunk, body, state, given, more)
+    outputs = [(sign, target) for sign, target in targets if sign[:1] == ">" and sign != ">&" and body is not None]
+    for sign, target in outputs:
+        write(state, target, outcome.output, adds=sign == ">>")
+    if outputs:
+        outcome = Outcome(outcome.value, absent=outcome.absent, expected=outcome.expected)
+    for child in after:
+        outcome = shell.follow(chunk, child, state, outcome.output)
+    return outcome
+
+
+def _with_redirections(
+    shell: Interpreter, chunk: Chunk, body: Node | None, state: State, given: Text | None, more: Sequence[Node]
+) -> Outcome:
+    """Follow what is redirected: the redirections of `a && b > file` are those of `b`, which the grammar does not say."""
+    if body is None:
+        return DONE
+    if more and body.type == "command":
+        return _run(shell, chunk, body, state, given, more)
+    return shell.follow(chunk, body, state, given)
+
+
+def _here_document(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> Text | None:
+    start = next((child for child in node.named_children if child.type == "heredoc_start"), None)
+    body = next((child for child in node.named_children if child.type == "heredoc_body"), None)
+    if start is None or body is None:
+        return None
+    if any(mark in chunk.raw(start) for mark in "'\"\\"):
+        return chunk.slice(chunk.start(body), chunk.end(body))
+    return shell.text(chunk, body, state)
+
+
+# ---------------------------------------------------------------------- commands
+
+
+@statement("command")
+def _command(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
+    return _run(shell, chunk, node, state, given)
+
+
+def _run(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None, more: Sequence[Node] = ()) -> Outcome:
+    """Follow a command with the assignments before it; `more` are words that the grammar takes for parts of a redirection."""
+    words: list[Text] = []
+    local: dict[str, Text] = {}
+    for child in (*node.named_children, *more):
+        if child.type == "variable_assignment":
+            inside = state.copy()
+            assign(shell, chunk, child, inside)
+            name = chunk.raw(child).partition("=")[0].rstrip("+")
+            value = inside.variables.get(name)
+            if isinstance(value, tuple):
+                local[name] = value
+        elif child.type == "herestring_redirect" and child.named_children:
+            given = shell.text(chunk, child.named_children[-1], state)
+        elif child.type != "file_redirect":
+            words += shell.fields(chunk, child, state)
+    while words and "=" in (known(words[0]) or "") and (known(words[0]) or "").partition("=")[0].isidentifier():
+        name = (known(words[0]) or "").partition("=")[0]  # a variable held the assignment, or `env` did
+        local[name] = words.pop(0)
+    return call(shell, words, local, state, given) if words else DONE
+
+
+def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: State, given: Text | None) -> Outcome:
+    """Follow a command that is given as words: a function, a builtin or a program."""
+    name = known(words[0])
+    if name in state.functions:
+        return _function(shell, str(name), words[1:], state)
+    known_builtin = BUILTINS.get(name) if name is not None else None
+    if known_builtin is not None:
+        return known_builtin(shell, words, state, given)
+    return run_program(shell, words, local, state, given)
+
+
+def run_program(shell: Interpreter, words: list[Text], local: dict[str, Text], state: State, given: Text | None) -> Outcome:
+    """A program: it can write files, print a text that is known, or be a launch."""
+    name = known(words[0])
+    if _wrapped(shell, words, state):
+        return UNKNOWN_PROGRAM
+    for target, content in written_by(words, given):
+        write(state, target, content, adds=False)
+    output = output_of(words, given, lambda target: file_text(shell, target, state), state.folder)
+    if output is None and name not in _LAUNCH_NOTHING:
+        if len(shell.launched) < LAUNCHES:
+            shell.launched.append(Launched(words, local, state, perhaps=shell.undecided > 0))
+        else:
+            shell.cut_off_here()
+    return Outcome(value=True, expected=output is None or name not in ("echo", "printf"), output=output)
+
+
+def _wrapped(shell: Interpreter, words: list[Text], state: State) -> bool:
+    """Follow a command that another one is given as text: `srun bash -c "..."`, `ssh HOST "..."`, `sbatch --wrap="..."`."""
+    name = os.path.basename(known(words[0]) or "")
+    names = [os.path.basename(known(word) or "") for word in words]
+    inner = next((index for index, one in enumerate(names) if one in ("bash", "sh") and index), None)
+    if inner is not None and name not in _LAUNCH_NOTHING:
+        run_script(shell, words[inner + 1 :], state)
+        return True
+    if name == "sbatch" and _submitted(shell, words[1:], state):
+        return True
+    if name not in _WRAPPERS:
+        return False
+    for word in words[1:]:
+        text = "".join(piece.text or " " for piece in word)
+        wrap = len("--wrap=") if text.startswith("--wrap=") else 0
+        if " " in text.strip() and _LAUNCH.search(text):
+            shell.run(Chunk(_without(word, wrap)), state.copy())
+            return True
+    rest = [index for index, one in enumerate(names) if index and _LAUNCH.fullmatch(one)]
+    if name in ("ssh", "pdsh") and rest:
+        blank = words[0][0]._replace(text=" ", exact=False)
+        shell.run(Chunk(joined(words[rest[0] :], blank)), state.copy())
+        return True
+    return False
+
+
+def _submitted(shell: Interpreter, words: list[Text], state: State) -> bool:
+    """Follow the script that `sbatch` submits, if there is one."""
+    for index, word in enumerate(words):
+        if not (word and (word[0].text or "").startswith("-")) and file_text(shell, word, state) is not None:
+            inside = state.copy()
+            inside.arguments = words[index + 1 :]
+            follow_file(shell, word, inside)
+            return True
+    return False
+
+
+def _function(shell: Interpreter, name: str, arguments: list[Text], state: State) -> Outcome:
+    """Follow a function. Its local variables get their values back."""
+    if shell.depth >= DEPTH:
+        shell.cut_off_here()
+        return Outcome(None, output=None)
+    chunk, body = state.functions[name]
+    before = state.arguments, state.locals
+    state.arguments, state.locals = arguments, {}
+    shell.depth += 1
+    outcome = shell.follow(chunk, body, state)
+    shell.depth -= 1
+    for variable, value in (state.locals or {}).items():
+        if isinstance(value, Absence):
+            state.variables.pop(variable, None)
+        else:
+            state.variables[variable] = value
+    state.arguments, state.locals = before
+    if state.left == "return":
+        state.left, outcome = "", Outcome(state.status.value, output=outcome.output)
+    return outcome
+
+
+def file_text(shell: Interpreter, target: Text, state: State) -> Text | None:
+    """The text of a file that the script wrote, or of one in the project."""
+    written = state.files.get(_normal(key_of(target)))
+    if written is not None:
+        return written
+    name = known(target)
+    linked = find(os.path.join(state.folder, name) if state.folder else name, shell.path) if name else None
+    if linked is None and name is not None and name.startswith("/"):
+        linked = find_checkout(name, shell.path)
+    if linked is None:
+        return None
+    try:
+        document = Document(read(linked.path), None, language="text")
+    except ReadError:
+        return None
+    return Chunk.of_file(Source(linked.shown, document)).pieces
+
+
+@substitution
+def _substitute(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> Text | None:
+    """The output of `$(...)`, if it is known."""
+    if shell.depth >= DEPTH:
+        return None
+    shell.depth += 1
+    inside, launched = state.copy(), len(shell.launched)
+    output: Text | None = ()
+    for child in node.named_children:
+        outcome = shell.follow(chunk, child, inside)
+        output = None if output is None or outcome.output is None else output + outcome.output
+    del shell.launched[launched:]
+    shell.depth -= 1
+    return output
+
+
+def write(state: State, target: Text, text: Text | None, *, adds: bool) -> None:
+    """Note what a file holds from now on. What only the run knows is an unknown part of it."""
+    path = _normal(key_of(target))
+    unknown = tuple(piece._replace(text=None) for piece in target[:1])
+    before = state.files.get(path, unknown) if adds else ()
+    state.files[path] = before + (unknown if text is None else text)
+
+
+def _without(text: Text, characters: int) -> Text:
+    """A text without its first characters."""
+    return (text[0].part(characters, len(text[0].text or "")), *text[1:]) if characters else text
+
+
+def _normal(path: str) -> str:
+    return os.path.normpath(path)
+
+
+def follow_file(shell: Interpreter, target: Text, state: State) -> None:
+    """Follow a script that another one names, if it is in the project."""
+    written = file_text(shell, target, state)
+    if written and len(written[0].source.document.text) < _LARGEST_SCRIPT:
+        shell.run(Chunk(written), state)
+
+
+def run_script(shell: Interpreter, words: list[Text], state: State) -> None:
+    """`bash -c "..."`, `bash file.sh`."""
+    for index, word in enumerate(words):
+        flag = known(word)
+        if flag is not None and flag.startswith("-") and "c" in flag.lstrip("-") and not flag.startswith("--"):
+            if index + 1 < len(words):
+                inside = state.copy()
+                inside.locals = None
+                shell.run(Chunk(words[index + 1]), inside)
+            return
+        if flag is None or not flag.startswith("-"):
+            inside = state.copy()
+            inside.arguments, inside.locals = words[index + 1 :], None
+            follow_file(shell, word, inside)
+            return

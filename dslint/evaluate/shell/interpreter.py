@@ -1,0 +1,148 @@
+"""The interpreter of scripts: it follows statements to the commands that they run. Nothing is executed.
+
+Each kind of statement has a function of its own, registered by `@statement`, and each builtin of the shell one by `@builtin`, in the
+modules next to this one. They share one `Interpreter`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from dslint.evaluate.budget import Budget
+from dslint.evaluate.shell.conditions import Tester
+from dslint.evaluate.shell.outcome import Outcome
+from dslint.evaluate.shell.pieces import Piece, Text
+from dslint.evaluate.shell.state import DEPTH, PIECES, STEPS, Launched, State
+from dslint.evaluate.shell.syntax import Chunk
+from dslint.evaluate.shell.words import Expander
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+class Interpreter:
+    """Follows a script.
+
+    Args:
+        path: where the script is; the files that it names are found from there.
+        budget: the work that may still be done for the subject that the script belongs to.
+    """
+
+    def __init__(self, path: str, budget: Budget | None = None) -> None:
+        self.path = path
+        self.launched: list[Launched] = []
+        """The commands that the script runs, in order."""
+        self.files: dict[str, Text] = {}
+        """The files that earlier texts of the same subject have written."""
+        self.cut_off: Piece | None = None
+        """The first statement that was not followed to its end."""
+        self.budget = budget or Budget()
+        self.steps = STEPS
+        """The statements that may still be followed."""
+        self.depth = 0
+        """How many functions, files and texts that are commands are being followed."""
+        self.undecided = 0
+        """How many conditions that only the run decides are around the statement."""
+        self.expander = Expander(lambda chunk, node, state: _SUBSTITUTES[0](self, chunk, node, state))
+        self.tester = Tester(self.expander)
+        self._at: tuple[Chunk, Node] | None = None
+
+    def run(self, chunk: Chunk, state: State) -> Outcome:
+        """Follow a text from its first statement on."""
+        outcome = Outcome(value=True)
+        if self.depth >= DEPTH:
+            self.cut_off_here()
+            return outcome
+        self.depth += 1
+        try:
+            outcome = self.block(chunk, chunk.root.children, state)
+        except RecursionError:  # thousands of statements in each other
+            self.cut_off_here()
+        self.depth -= 1
+        return outcome
+
+    def block(self, chunk: Chunk, nodes: Iterable[Node], state: State) -> Outcome:
+        """Follow statements one after another. The outcome is that of the last one."""
+        outcome = Outcome(value=True)
+        for node in nodes:
+            if state.ended or state.left:
+                break
+            if node.is_named and node.type != "comment":
+                outcome = outcome.then(self.follow(chunk, node, state), because=False)
+        return outcome
+
+    def follow(self, chunk: Chunk, node: Node, state: State, given: Text | None = None) -> Outcome:
+        """Follow a statement with a text on its standard input."""
+        self._at = (chunk, node)
+        self.steps -= 1
+        if self.steps < 0 or not self.budget.spend():
+            self.cut_off_here()
+            return Outcome(None, output=None)
+        known = _STATEMENTS.get(node.type)
+        return known(self, chunk, node, state, given) if known is not None else Outcome(None, output=None)
+
+    def text(self, chunk: Chunk, node: Node, state: State) -> Text:
+        """A word as one text."""
+        text = self.expander.text(chunk, node, state)
+        self._work(len(text))
+        return text
+
+    def fields(self, chunk: Chunk, node: Node, state: State) -> list[Text]:
+        """The fields of a word."""
+        found = self.expander.fields(chunk, node, state)
+        self._work(sum(map(len, found)))
+        return found
+
+    def _work(self, pieces: int) -> None:
+        """Count the pieces of texts as work: variables that double each other make long ones of short scripts."""
+        self.steps -= pieces // PIECES
+        self.budget.spend(pieces // PIECES)
+
+    def cut_off_here(self) -> None:
+        """Note that the statement which is being followed is not followed to its end."""
+        if self._at is not None:
+            self.cut_off_at(*self._at)
+
+    def cut_off_at(self, chunk: Chunk, node: Node) -> None:
+        """Note a statement that is not followed to its end."""
+        self.cut_off = self.cut_off or chunk.piece(node)
+
+
+_Follows: TypeAlias = Callable[[Interpreter, Chunk, Any, State, "Text | None"], Outcome]
+_Substitutes: TypeAlias = Callable[[Interpreter, Chunk, Any, State], "Text | None"]
+_Builtin: TypeAlias = Callable[[Interpreter, "list[Text]", State, "Text | None"], Outcome]
+_F = TypeVar("_F", bound=_Follows)
+_B = TypeVar("_B", bound=_Builtin)
+_S = TypeVar("_S", bound=_Substitutes)
+
+_STATEMENTS: dict[str, _Follows] = {}
+_SUBSTITUTES: list[_Substitutes] = []
+BUILTINS: dict[str, _Builtin] = {}
+"""The builtins of the shell that change what it knows, by their names."""
+
+
+def statement(*kinds: str) -> Callable[[_F], _F]:
+    """Register the function that follows kinds of statements, by their names in tree-sitter's grammar."""
+
+    def register(function: _F) -> _F:
+        _STATEMENTS.update(dict.fromkeys(kinds, function))
+        return function
+
+    return register
+
+
+def builtin(*names: str) -> Callable[[_B], _B]:
+    """Register the function that follows a builtin with its words, the name among them, and its standard input."""
+
+    def register(function: _B) -> _B:
+        BUILTINS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def substitution(function: _S) -> _S:
+    """Register the function that gives the output of `$(...)`."""
+    _SUBSTITUTES.append(function)
+    return function

@@ -1,0 +1,109 @@
+"""The output of a few commands that only rewrite text: echo, cat, sed, dirname, pwd. Nothing is executed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+from dslint.evaluate.shell.arithmetic import calculate
+from dslint.evaluate.shell.pieces import Text, cut, joined, known
+
+ReadFile = Callable[[Text], "Text | None"]
+
+
+def output_of(words: list[Text], given: Text | None, read: ReadFile, folder: str) -> Text | None:
+    """What a command prints; None if it is not known. `given` is its standard input."""
+    name, rest = known(words[0]) or "", words[1:]
+    blank = words[0][0]._replace(text=" ", exact=False, splits=False)
+    if name == "echo":
+        while rest and known(rest[0]) in ("-n", "-e", "-ne", "-en"):
+            rest = rest[1:]
+        return (*joined(rest, blank), blank._replace(text="\n"))
+    if name == "printf" and len(rest) <= 2 and rest:
+        return rest[-1] if len(rest) == 1 or known(rest[0]) in ("%s", "%s\\n") else None
+    if (name == "command" and rest and known(rest[0]) == "-v") or name in ("which", "type"):
+        programs = [word for word in rest if not (known(word) or "").startswith("-")]
+        return programs[0] if len(programs) == 1 else None
+    if name == "pwd":
+        return (blank._replace(text=folder or "."),)
+    if name == "cat":
+        texts = [read(word) for word in rest if not (known(word) or "").startswith("-")]
+        return given if not texts else None if None in texts else tuple(piece for text in texts for piece in text or ())
+    if name == "tee":
+        return given
+    if name == "sed":
+        return _sed(rest, given, read)
+    return _of_path(name, rest, blank)
+
+
+def _of_path(name: str, rest: list[Text], blank: tuple[object, ...]) -> Text | None:
+    operands = [known(word) for word in rest]
+    if not operands or None in operands:
+        return None
+    words = [str(word) for word in operands if not str(word).startswith("-") or name == "expr"]
+    text: str | None = None
+    if name == "dirname" and len(words) == 1:
+        text = os.path.dirname(words[0].rstrip("/")) or "."
+    elif name in ("realpath", "readlink") and len(words) == 1:
+        text = os.path.normpath(words[0])
+    elif name == "basename" and words:
+        text = os.path.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) > 1 else "")
+    elif name == "expr":
+        value = calculate(" ".join(words), lambda *_: None)
+        text = str(value) if value is not None else None
+    return (blank._replace(text=text),) if text is not None else None  # type: ignore[attr-defined]
+
+
+def written_by(words: list[Text], given: Text | None) -> Iterator[tuple[Text, Text | None]]:
+    """The files that a command writes by itself, each with its text."""
+    if known(words[0]) == "tee":
+        yield from ((word, given) for word in words[1:] if not (known(word) or "").startswith("-"))
+    elif known(words[0]) in ("cp", "mv") and len(words) == 3:
+        yield words[2], None
+
+
+_SUBSTITUTION = re.compile(r"s(.)(.*)\1(.*)\1(g?)", re.DOTALL)
+
+
+def _sed(words: list[Text], given: Text | None, read: ReadFile) -> Text | None:
+    """`sed s/OLD/NEW/g`, where OLD is plain text. The new text takes the place of the old one."""
+    scripts = [word for word in words if (known(word) or "").startswith("s") and _parts(word)]
+    others = [word for word in words if word not in scripts and known(word) not in ("-e", "-r", "-E")]
+    if not scripts:
+        unknown = [word for word in words if (word[0].text or "").startswith("s") and known(word) is None]
+        return None if unknown or words else given
+    if any((known(word) or "").startswith("-") for word in others):
+        return None
+    text = read(others[0]) if len(others) == 1 else given if not others else None
+    for script in scripts:
+        parts = _parts(script)
+        if text is None or parts is None:
+            return None
+        text = _replaced(text, *parts)
+    return text
+
+
+def _parts(word: Text) -> tuple[str, str, bool] | None:
+    match = _SUBSTITUTION.fullmatch(known(word) or "")
+    if match is None:
+        return None
+    old, new = re.sub(r"\\([/.|#@{}])", r"\1", match[2]), match[3].replace("\\" + match[1], match[1])
+    return None if not old or re.search(r"[\\*\[\]^]|\$$", old) or re.search(r"[\\&]", new) else (old, new, bool(match[4]))
+
+
+def _replaced(text: Text, old: str, new: str, every: bool) -> Text | None:  # noqa: FBT001 - the flag of sed
+    characters = known(text)
+    if characters is None:
+        return None
+    found: Text = ()
+    done = 0
+    for line in re.finditer(r"[^\n]*\n?", characters):
+        position = line.start()
+        while (start := characters.find(old, position, line.end())) >= 0:
+            place = cut(text, start, start + len(old))
+            found += (*cut(text, done, start), place[0]._replace(text=new, exact=False, span=place[0].span))
+            done = position = start + len(old)
+            if not every:
+                break
+    return found + cut(text, done, len(characters))
