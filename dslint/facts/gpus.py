@@ -48,22 +48,41 @@ GPUS = {
         ("a100-40gb", 40, 39.38, (8, 0)),
         ("a100", 80, 79.14, (8, 0)),
         ("a800", 80, 79.14, (8, 0)),
+        ("a30", 24, 23.5, (8, 0)),
+        ("rtx6000ada", 48, 47.4, (8, 9)),
+        ("l40", 48, 44.39, (8, 9)),
         ("l4", 24, 22.03, (8, 9)),
         ("l40s", 48, 44.39, (8, 9)),
         ("rtx4090", 24, 23.52, (8, 9)),
+        ("rtx4080", 16, 15.6, (8, 9)),
+        ("rtx5080", 16, 15.45, (12, 0)),
         ("rtx5090", 32, 31.36, (12, 0)),
+        ("rtxpro6000", 96, 94.97, (12, 0)),
+        ("h100-nvl", 94, 93.1, (9, 0)),
         ("h100", 80, 79.1, (9, 0)),
         ("h800", 80, 79.1, (9, 0)),
         ("h20", 96, 95.0, (9, 0)),
         ("gh200", 96, 94.5, (9, 0)),
         ("h200", 141, 139.7, (9, 0)),
         ("b200", 192, 178.3, (10, 0)),
+        ("gb200", 186, 183.0, (10, 0)),
+        ("b300", 288, 267.0, (10, 3)),
+        ("gb300", 288, 275.0, (10, 3)),
         ("mi250x", 64, 63.98, None),
         ("mi300x", 192, 191.6, None),
+        ("mi325x", 256, 255.5, None),
+        ("mi350x", 288, 287.5, None),
+        ("mi355x", 288, 287.5, None),
+        ("gaudi2", 96, 94.0, None),
+        ("gaudi3", 128, 125.0, None),
+        ("ascend910b", 64, 60.9, None),
+        ("ascend910c", 64, 60.9, None),
     )
 }
 """By name, in lower case without blanks: the memory in its name, and what a program sees of it, in GiB: the least that
-`torch.cuda.get_device_properties` and messages of "CUDA out of memory" report. For an MI250X, it is that of one of its two dies."""
+`torch.cuda.get_device_properties` and messages of "CUDA out of memory" report. For an MI250X and an
+Ascend 910C, it is that of one of their two dies. Those of B300, GB200, GB300, Gaudi and AMD after the MI300X were not seen: they have the
+share of the memory in their name that the generation before shows, rounded down."""
 
 
 def gpu_named(text: str) -> Gpu:

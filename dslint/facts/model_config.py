@@ -22,6 +22,10 @@ _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_exp
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_sequence_length")
 
 
+_MARKS = ("model_type", "architectures", "_class_name")
+"""Keys of which the `config.json` of a model has one; the last is that of diffusers."""
+
+
 class ModelError(UserError):
     """An unreadable model. The text is a sentence for the user."""
 
@@ -65,7 +69,7 @@ def load_model(path: str, name: str | None = None) -> ModelConfig:
         raise ModelError(f"cannot read the model {shown}: {error}") from None
     except (ValueError, RecursionError):
         raise ModelError(f"the model {shown} is not JSON") from None
-    if not isinstance(data, dict) or not ("model_type" in data or "architectures" in data or _first(data, _HIDDEN)):
+    if not isinstance(data, dict) or not (any(name in data for name in _MARKS) or _first(data, _HIDDEN)):
         raise ModelError(f"the model {shown} is not a Hugging Face config.json: it has no model_type")
     return describe(data, shown)
 

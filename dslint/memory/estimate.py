@@ -17,9 +17,10 @@ from dslint.memory.reasons import reasons
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, reserve
 
-STATES_ERROR, GATHERED_ERROR, LOGITS_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR = 0.02, 0.15, 0.05, 0.12, 0.25
-"""Relative errors: states and buffers; gathered parameters; logits; activations of a known family, and of a model given by numbers. The
-last is also that of all that a step allocates with tensor parallelism, which was not measured."""
+STATES_ERROR, GATHERED_ERROR, LOGITS_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR, WEIGHTS_ERROR = 0.02, 0.15, 0.05, 0.12, 0.25, 0.05
+"""Relative errors: states and buffers (the last: of a model whose weights are guessed from sizes); gathered parameters; logits; activations
+of a known family, and of a model given by numbers. The latter is also that of all that a step allocates with tensor parallelism, which was
+not measured."""
 
 
 class Verdict(StrEnum):
@@ -91,7 +92,14 @@ class Estimate:
         fits for certain only if the whole model does, as long as it is only assumed that the model is partitioned while it is built.
         """
         found = _verdict(Bounds(self.device.low, self.full, self.device.high), memory)
+        if self.is_lower_bound and found is not Verdict.NO:
+            return Verdict.LIKELY
         return Verdict.LIKELY if found is Verdict.FITS and (self.unpartitioned > memory or self.evaluating > memory) else found
+
+    @property
+    def is_lower_bound(self) -> bool:
+        """Whether what the model keeps for its backward is unknown and not counted."""
+        return self.model.generic and not self.model.vocabulary
 
     @property
     def evaluating(self) -> int:
@@ -191,7 +199,12 @@ def _tensors(model: Model, plan: Plan, worst: Run, prepared: Operations) -> Boun
             peak = worst.peaks[phase]
             activations, logits, gathered = peak.parts[ACTIVATIONS], peak.parts[LOGITS], peak.parts[GATHERED]
             rest = peak.total - activations - logits - gathered
-            doubt = rest * STATES_ERROR + gathered * GATHERED_ERROR + logits * LOGITS_ERROR + activations * error
+            doubt = (
+                rest * (WEIGHTS_ERROR if model.generic else STATES_ERROR)
+                + gathered * GATHERED_ERROR
+                + logits * LOGITS_ERROR
+                + activations * error
+            )
             if plan.tensor > 1 and phase != INIT:
                 doubt = max(doubt, GUESSED_ERROR * (peak.total - worst.steady.total))
             total = peak.total + sign * doubt

@@ -12,6 +12,8 @@ from typing import Any
 
 from dslint.memory.decoders import gpt2, gpt_neox, like_llama, phi, phi3
 from dslint.memory.encoders import bert, deberta, roberta, t5, vit
+from dslint.memory.generic import REQUIRED, TRAITS, family_defaults, generic
+from dslint.memory.images import diffusion, makes_images
 from dslint.memory.newer_decoders import deepseek, glm, gpt_oss, llama4, olmo2
 from dslint.memory.older_decoders import bloom, gptj, opt
 from dslint.memory.reader import ModelReader, ShapeError
@@ -97,7 +99,7 @@ _OTHERS: dict[str, tuple[Callable[[ModelReader], Model], dict[str, Any]]] = {
     "vit": (vit, {"image_size": 224, "patch_size": 16, "num_channels": 3}),
 }
 
-FAMILIES = (*DEFAULTS, *_OTHERS)
+FAMILIES = (*DEFAULTS, *_OTHERS, *TRAITS)
 """The supported values of `model_type`."""
 
 
@@ -114,6 +116,14 @@ SAME = {
     "qwen3_omni_moe_text": "qwen3_moe",
     "xlm-roberta": "roberta",
     "ministral": "mistral",
+    "kimi_k2": "deepseek_v3",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "gemma3n": "gemma3n_text",
+    "gemma4": "gemma4_text",
+    "phi4mm": "phi3",
+    "phi4_multimodal": "phi3",
+    "mistral3": "ministral3",
 }
 """Families with the weights of another one; of models with several parts, those of the language model."""
 
@@ -139,6 +149,8 @@ def read_shape(data: dict[str, Any], name: str) -> Model:
 
 
 def _language_model(data: dict[str, Any], name: str) -> Model:
+    if makes_images(data):
+        return diffusion(data, name)
     text = language_part(data)
     family = str(text.get("model_type", data.get("model_type")))
     family = SAME.get(family, family)
@@ -146,8 +158,6 @@ def _language_model(data: dict[str, Any], name: str) -> Model:
         return like_llama(ModelReader(text, name, family, DEFAULTS[family]))
     if family in _OTHERS:
         build, defaults = _OTHERS[family]
-        return build(ModelReader(text, name, family, defaults))
-    raise ShapeError(
-        f"the model {name} has the unsupported family {family}; supported are {', '.join(FAMILIES)}. "
-        "Describe it with --params, --hidden-size, --layers, --heads, --vocab-size, or name a folder that also has its safetensors files"
-    )
+        usual = {key: value for key, value in family_defaults().get(family, {}).items() if key not in REQUIRED}
+        return build(ModelReader(text, name, family, {**usual, **defaults}))
+    return generic(text, name, family)

@@ -88,19 +88,40 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
     found = load_model(given.name) if given.name is not None else config
     if found is not None:
         try:
-            model = read_shape(found.data, found.path)
-            return FoundModel(_with_towers(model, given.frozen_towers), found, tuple(_towers(model)))
+            model: Model | None = read_shape(found.data, found.path)
+            why = f"the family {model.family} is unknown" if model else ""
         except ShapeError as error:
-            counted = shape_of_headers(os.path.dirname(found.path), found.data, found.path)  # noqa: PTH120 - a path of the user
-            if counted is not None and not given.has_numbers:
-                said = f"{counted.family} is an unknown family: its weights are those of its safetensors files, its layers like Llama's"
-                return FoundModel(counted, found, (said,))
-            if not given.has_numbers:
+            model, why = None, error.args[0].partition(";")[0]
+            if not given.has_numbers and _counted(found) is None:
                 raise
-            model = _numbers(given)
-            return FoundModel(model, found, (f"{error.args[0].partition(';')[0]}; using the numbers given", *_difference(given, model)))
+        if model is not None and not model.generic:
+            return FoundModel(_with_towers(model, given.frozen_towers), found, tuple(_towers(model)))
+        if given.has_numbers:
+            numbered = _numbers(given)
+            return FoundModel(numbered, found, (f"{why}; using the numbers given", *_difference(given, numbered)))
+        counted = _counted(found)
+        if counted is not None:
+            said = f"{counted.family} is an unknown family: its weights are those of its safetensors files, its layers like Llama's"
+            return FoundModel(counted, found, (said,))
+        assert model is not None
+        return FoundModel(_with_towers(model, given.frozen_towers), found, (_guessed(model), *_towers(model)))
     model = _numbers(given)
     return FoundModel(model, None, ("layers like those of Llama, because only numbers are given", *_difference(given, model)))
+
+
+def _counted(found: ModelConfig) -> Model | None:
+    """The model by the safetensors files beside its `config.json`."""
+    return shape_of_headers(os.path.dirname(found.path), found.data, found.path)  # noqa: PTH120 - a path of the user
+
+
+def _guessed(model: Model) -> str:
+    """What to say of a model that is known by its sizes only."""
+    if not model.vocabulary:
+        return f"{model.family} has about {model.size:,} parameters by its sizes; its activations are not counted: this is a lower bound"
+    return (
+        f"the family {model.family} is unknown: its layers are guessed from its sizes, {model.size:,} parameters in total; if this is not "
+        "the size of the model, pass --params with --hidden-size and --layers"
+    )
 
 
 def _with_towers(model: Model, frozen: bool) -> Model:  # noqa: FBT001 - an option

@@ -29,6 +29,8 @@ def reasons(model: Model, plan: Plan) -> list[str]:
         found.append("activations: 12 % either way; kernels and transformers versions differ in what they keep")
     else:
         found.append("activations: 25 % either way; the layers of this model are unknown")
+    if model.generic:
+        found.append("weights: 5 % either way; they are guessed from the model's sizes")
     found += [f"not modelled: {what}; the high figure includes {100 * share:.0f} % for it" for what, share in plan.unmodelled]
     found += _doubts(model, plan)
     if plan.stage == 3:

@@ -8,6 +8,7 @@ from typing import Any
 from dslint.config import Config
 from dslint.facts import Facts, Integration, Release
 from dslint.memory.given import FoundModel, ModelRequest, model_of
+from dslint.memory.images import UNCOUNTED
 from dslint.memory.plan import STATES, UNFUSED, Plan, PlanError, Workload
 from dslint.memory.planning import make_plan, trains_with
 from dslint.memory.shapes import Model
@@ -70,7 +71,9 @@ TOWERS, FROZEN_TOWERS = 0.25, 0.1
 """The share by which the peak may be higher because of the activations of towers, which depend on images and sounds: guesses."""
 
 
-def _towers(model: Model) -> Iterator[tuple[str, float]]:
+def _uncounted(model: Model) -> Iterator[tuple[str, float]]:
+    if not model.vocabulary and model.generic:
+        yield UNCOUNTED
     if has_towers(model):
         trained = any(weight.trained and is_tower(weight) for weight in model.first)
         yield "the activations of the towers for images and sound", TOWERS if trained else FROZEN_TOWERS
@@ -108,7 +111,7 @@ def planned(
         expandable=said["expandable"],
     )
     plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
-    plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *_towers(model)))
+    plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *_uncounted(model)))
     used = 0 if said["host_used"] is None and "host_memory" in config.evidence else said["host_used"]  # other programs have their own limit
     plan = plan.but(host_used=used, elsewhere=_elsewhere(said["vllm_share"], config.facts, notes), sleeps=said["vllm_sleeps"])
     if said["pairs"]:

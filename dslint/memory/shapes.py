@@ -103,10 +103,10 @@ class Block:
 class Model:
     """A model: weights before its blocks, the blocks, and weights after them.
 
-    `tied`: the head uses the weight of the embedding, which is then not in `last`. `exact` is False for a model given by numbers.
-    `full_loss`: logits are cast to fp32 before the loss. `returns_logits`: the forward returns logits with the loss. `softcap`: logits are
-    capped. `tokens` is the fixed number of positions of an image model. `vocabulary` is the size of the output, 0 if it is small (a
-    classifier).
+    `tied`: the head uses the weight of the embedding, which is then not in `last`. `exact`: it is known what its layers keep for the
+    backward. `generic`: its weights are guessed from sizes, because its family is unknown. `full_loss`: logits are cast to fp32 before
+    the loss. `returns_logits`: the forward returns logits with the loss. `softcap`: logits are capped. `tokens` is the fixed number of
+    positions of an image model. `vocabulary` is the size of the output, 0 if it is small (a classifier).
     """
 
     name: str
@@ -124,6 +124,7 @@ class Model:
     returns_logits: bool = True
     softcap: bool = False
     exact: bool = True
+    generic: bool = False
 
     @cached_property
     def weights(self) -> tuple[Weight, ...]:

@@ -57,7 +57,9 @@ def _head(found: Estimate, style: Style) -> list[str]:
     zero = f"ZeRO stage {plan.stage}" if plan.stage else "no ZeRO"
     bits = f"{8 * plan.model_bytes}-bit model"
     trained = f", {model.trained:,} of them trained" if model.trained != model.size else ""
-    how = [f"{plan.micro_batch} x {plan.accumulation} samples per rank and step", f"{plan.workload.length:,} tokens each"]
+    how = [f"{plan.micro_batch} x {plan.accumulation} samples per rank and step"]
+    if not found.is_lower_bound:
+        how.append(f"{plan.workload.length:,} tokens each")
     if plan.tensor > 1:
         how.append(f"tensor parallel {plan.tensor}")
     if plan.sequence > 1:
@@ -137,6 +139,8 @@ IF_PARTITIONED = (
     "whole model first, which may not fit. --zero-init or --no-zero-init says which."
 )
 
+LOWER_BOUND = "At least {low} of {room}: the activations of this model are not counted."
+
 UNLESS_EVALUATING = "Likely fits: training needs {usual} of {room}, at most {high}, but an evaluation may not fit."
 
 
@@ -144,7 +148,9 @@ def verdict(found: Estimate, facts: Facts, limit: int) -> str:
     """Whether an estimate fits in a GPU, as a sentence."""
     device, answer = found.device, found.verdict(limit)
     meaning = MEANING[answer]
-    if answer is Verdict.LIKELY and device.high <= limit:  # training itself surely fits
+    if found.is_lower_bound and answer is Verdict.LIKELY:
+        meaning = LOWER_BOUND
+    elif answer is Verdict.LIKELY and device.high <= limit:  # training itself surely fits
         meaning = UNLESS_EVALUATING if found.evaluating > limit else IF_PARTITIONED
     sizes = {"usual": gib(device.expected), "low": gib(device.low), "expected": gib(found.full), "high": gib(device.high)}
     return meaning.format(room=room(limit, facts), **sizes)
@@ -273,7 +279,14 @@ def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None) -> str:
 def _payload(found: Estimate, facts: Facts, limit: int | None) -> dict[str, Any]:
     plan, model = found.plan, found.model
     return {
-        "model": {"name": model.name, "family": model.family, "parameters": model.size, "trained": model.trained, "exact": model.exact},
+        "model": {
+            "name": model.name,
+            "family": model.family,
+            "parameters": model.size,
+            "trained": model.trained,
+            "exact": model.exact,
+            "generic": model.generic,
+        },
         "world_size": plan.world,
         "stage": plan.stage,
         "micro_batch": plan.micro_batch,
