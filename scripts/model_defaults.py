@@ -9,13 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dslint.memory.generic import DEFAULTED, LISTS
+from dslint.memory.generic import DEFAULTED, INNER, LISTS
 
 OUT = Path(__file__).parents[1] / "dslint" / "memory" / "_generated" / "model_defaults.json"
 
 
 def period(values: list[Any]) -> list[Any]:
-    """The shortest list whose repetition gives these values."""
+    """The shortest list that gives these values if it is repeated."""
     return next(values[:size] for size in range(1, len(values) + 1) if all(v == values[i % size] for i, v in enumerate(values)))
 
 
@@ -28,7 +28,7 @@ def defaults(data: dict[str, Any]) -> dict[str, Any]:
         found.pop("num_key_value_heads", None)
     if heads and hidden and found.get("head_dim") == hidden // heads:
         del found["head_dim"]
-    return found
+    return {name: value for name, value in found.items() if name not in INNER or value != 4 * (hidden or 0)}
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, reserve
 
 STATES_ERROR, GATHERED_ERROR, LOGITS_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR, WEIGHTS_ERROR = 0.02, 0.15, 0.05, 0.12, 0.25, 0.05
-"""Relative errors: states and buffers (the last: of a model whose weights are guessed from sizes); gathered parameters; logits; activations
+"""Relative errors: states and buffers (the last: of a model with weights guessed from sizes); gathered parameters; logits; activations
 of a known family, and of a model given by numbers. The latter is also that of all that a step allocates with tensor parallelism, which was
 not measured."""
 

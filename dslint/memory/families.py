@@ -158,6 +158,6 @@ def _language_model(data: dict[str, Any], name: str) -> Model:
         return like_llama(ModelReader(text, name, family, DEFAULTS[family]))
     if family in _OTHERS:
         build, defaults = _OTHERS[family]
-        usual = {key: value for key, value in family_defaults().get(family, {}).items() if key not in REQUIRED}
+        usual = {key: value for key, value in family_defaults().get(family, {}).items() if key not in REQUIRED and key not in text}
         return build(ModelReader(text, name, family, {**usual, **defaults}))
     return generic(text, name, family)

@@ -1,4 +1,4 @@
-"""Decoders whose layers follow from sizes alone: the families of transformers that are built of the same parts, and unknown ones.
+"""Decoders with layers that follow from sizes: the families of transformers that are built of the same parts, and unknown ones.
 
 `TRAITS` states what distinguishes a family and is in no `config.json`; families listed there have the exact number of parameters in
 transformers 5, as the test suite checks against the real classes. Every other family is read by the usual names of sizes, as a
@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from dslint.memory.mixers import delta, latent, lightning, mamba1, mamba2, short_convolution
-from dslint.memory.reader import ModelReader, copies, linear, norm
+from dslint.memory.reader import ModelReader, ShapeError, copies, linear, norm
 from dslint.memory.shapes import Block, Experts, Model, Norm, Step, Weight
 
 HIDDEN = ("hidden_size", "n_embd", "d_model", "dim", "n_embed", "model_dim", "emb_dim")
@@ -52,8 +52,8 @@ SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 SHARED_WIDTH = ("shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size")
 BIASED = ("qkv_bias", "use_qkv_bias", "attention_bias", "use_bias", "add_bias_linear", "bias")
 
-REQUIRED = frozenset((*HIDDEN, *LAYERS, *HEADS, *GROUPS, *HEAD, *INNER, *VOCABULARY))
-"""Sizes that the file of an exactly known family states."""
+REQUIRED = frozenset((*HIDDEN, *LAYERS, *HEADS, *GROUPS, *HEAD, *INNER, *VOCABULARY, "q_lora_rank"))
+"""Sizes that the file of an exactly known family states if it has them."""
 
 _FLAGS = """
 tie_word_embeddings attention_bias qkv_bias use_qkv_bias use_bias bias mlp_bias attention_out_bias add_bias_linear multi_query
@@ -80,7 +80,7 @@ _AFTER = {"norms": ("post_attention_layernorm", "post_feedforward_layernorm")}
 _FOUR = {"norms": (*_TWO, "pre_feedforward_layernorm", "post_feedforward_layernorm")}
 _MOE = {"router": "gate"}
 
-_OLD = {**_PLAIN, "norm": Norm.LAYER, "norm_bias": True, "biased": True, "positions": True}
+_OLD: dict[str, Any] = {**_PLAIN, "norm": Norm.LAYER, "norm_bias": True, "biased": True, "positions": True}
 _OF_OLD = (
     "n_embd",
     "activation_function",
@@ -152,6 +152,9 @@ TRAITS: dict[str, dict[str, Any]] = {
 feed-forward layers are `gated`, whether a `norm` has a bias, ..."""
 
 
+OTHERWISE = "pass --params, --hidden-size, --layers, --heads and --vocab-size, or name a folder that also has its safetensors files"
+
+
 @cache
 def family_defaults() -> dict[str, dict[str, Any]]:
     """The default sizes of the families of transformers."""
@@ -165,16 +168,21 @@ class Sizes(ModelReader):
 
     def __init__(self, data: dict[str, Any], name: str, family: str) -> None:
         super().__init__(data, name, family, family_defaults().get(family, {}))
-        self.traits = TRAITS.get(family) or (_OLD if self._is_old() else {})
-        self.hidden, self.vocabulary = self.size(*HIDDEN), self.size(*VOCABULARY)
+        self.traits: dict[str, Any] = TRAITS.get(family) or (_OLD if self._is_old() else {})
+        stated = ModelReader(data, name, family, {})  # a file without these is incomplete
+        self.hidden, self.vocabulary = self._of_any(stated, HIDDEN), self.size(*VOCABULARY)
         listed = next((len(data[name]) for name in LISTS if isinstance(data.get(name), list)), 0)
-        self.layers = self.first(*LAYERS) or listed or super().size(*LAYERS)
+        self.layers = listed if listed and not any(n in data for n in LAYERS) else self._of_any(stated, LAYERS)
         self.heads = self.first(*HEADS) or max(1, self.hidden // 128)
         single = self.get("multi_query") is True and not self.get("new_decoder_architecture")
         self.groups = 1 if single else self.first(*GROUPS) or self.heads
         self.head = self.first(*HEAD) or max(1, self.hidden // self.heads)
         self.inner = self.first(*INNER) or 4 * self.hidden
         self.norm: Norm = self.traits.get("norm", Norm.RMS)
+
+    @staticmethod
+    def _of_any(stated: ModelReader, names: tuple[str, ...]) -> int:
+        return next((size for name in names if (size := stated.optional(name)) is not None), 0) or stated.size(*names)
 
     def _is_old(self) -> bool:
         """Whether an unknown family is of the kind before Llama: LayerNorm, biases, no gates."""
@@ -184,9 +192,14 @@ class Sizes(ModelReader):
         """A required size, by the name that the file has before any default."""
         return self.first(*names) or super().size(*names)
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """A value that may be missing; one that the file states as null has no default of its family."""
+        value = self.data[name] if name in self.data else self.defaults.get(name)
+        return default if value is None else value
+
     def first(self, *names: str) -> int | None:
         """An optional size: one that the file states counts before the defaults of the family."""
-        for source in (self.data, self.defaults):
+        for source in (self.data, {name: self.get(name) for name in names}):
             for name in names:
                 if isinstance(source.get(name), int) and not isinstance(source[name], bool) and source[name] > 0:
                     return self.optional(name)
@@ -207,7 +220,10 @@ def generic(data: dict[str, Any], name: str, family: str) -> Model:
     Raises:
         ShapeError: hidden size, layers or vocabulary are missing.
     """
-    r = Sizes(data, name, family)
+    try:
+        r = Sizes(data, name, family)
+    except ShapeError as error:
+        raise ShapeError(f"{error.args[0]}; {OTHERWISE}") from None
     blocks = tuple(_block(r, index) for index in range(r.layers))
     encoding = r.first("encoder_layers", "num_encoder_layers") if r.first("decoder_layers", "num_decoder_layers") else None
     if encoding and r.get("is_encoder_decoder") is not False:
@@ -257,7 +273,7 @@ def _with_cross(block: Block) -> Block:
 
 
 def _inputs_of_layers(r: Sizes) -> Iterator[Weight]:
-    """Gemma's second embedding, whose rows each layer reads a part of."""
+    """Gemma's second embedding: each layer reads a part of its rows."""
     width = r.first("hidden_size_per_layer_input")
     if width is None:
         return
@@ -309,7 +325,7 @@ def _block(r: Sizes, index: int) -> Block:
 def _inner(r: Sizes, index: int) -> int:
     values = r.get("intermediate_size")
     if isinstance(values, list) and index < len(values) and isinstance(values[index], int) and values[index] > 0:
-        return values[index]
+        return int(values[index])
     if r.get("block_auto_adjust_ff_dim"):  # LFM 2 states what Llama's formula starts from
         multiple = r.first("block_multiple_of") or 256
         adjusted = int((r.get("block_ffn_dim_multiplier") or 1.0) * int(2 * r.inner / 3))
@@ -339,7 +355,8 @@ def _mixer(r: Sizes, index: int) -> str:
 def attention(r: Sizes, at: str, index: int) -> tuple[list[Weight], int, int]:
     """The weights of a layer's attention, with the sizes of its queries and keys."""
     if r.first("kv_lora_rank"):
-        return list(latent(r, f"{at}.self_attn")), *[r.heads * (r.size("qk_nope_head_dim") + (r.first("qk_rope_head_dim") or 0))] * 2
+        each = r.heads * (r.size("qk_nope_head_dim") + (r.first("qk_rope_head_dim") or 0))
+        return list(latent(r, f"{at}.self_attn")), each, each
     full = r.first("global_head_dim") or r.traits.get("wide_head")
     wide = full is not None and r.kind(index, "layer_types") == "full_attention"
     head = full if wide and full else r.head

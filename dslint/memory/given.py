@@ -110,7 +110,7 @@ def _whole(given: ModelRequest, config: ModelConfig | None) -> FoundModel:
 
 
 def _counted(found: ModelConfig) -> Model | None:
-    """The model by the safetensors files beside its `config.json`."""
+    """The model by the safetensors files next to its `config.json`."""
     return shape_of_headers(os.path.dirname(found.path), found.data, found.path)  # noqa: PTH120 - a path of the user
 
 

@@ -55,7 +55,7 @@ def _unet(data: dict[str, Any], name: str) -> Iterator[int]:
     layers = [_per_level(data.get("layers_per_block", 2), level) for level in range(count)]
     depths = [_per_level(data.get("transformer_layers_per_block", 1), level) for level in range(count)]
     context = _per_level(data.get("cross_attention_dim", 1280), 0)
-    time = 4 * channels[0]
+    time = 4 * int(channels[0])
     down = data.get("down_block_types")
     if isinstance(down, list) and len(down) == count:
         attends = ["CrossAttn" in str(kind) for kind in down]
@@ -95,4 +95,4 @@ def _unet(data: dict[str, Any], name: str) -> Iterator[int]:
 
 def _per_level(value: Any, level: int) -> int:
     found = value[level] if isinstance(value, list) and level < len(value) else value
-    return found if isinstance(found, int) and 0 < found < 10**6 else 1
+    return int(found) if isinstance(found, int) and 0 < found < 10**6 else 1
