@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dslint.memory.generic import DEFAULTED, INNER, LISTS
+from dslint.memory.sizes import DEFAULTED, INNER, LISTS
 
 OUT = Path(__file__).parents[1] / "dslint" / "memory" / "_generated" / "model_defaults.json"
 

@@ -12,12 +12,13 @@ from typing import Any
 
 from dslint.memory.decoders import gpt2, gpt_neox, like_llama, phi, phi3
 from dslint.memory.encoders import bert, deberta, roberta, t5, vit
-from dslint.memory.generic import REQUIRED, TRAITS, family_defaults, generic
+from dslint.memory.generic import generic
 from dslint.memory.images import diffusion, makes_images
 from dslint.memory.newer_decoders import deepseek, glm, gpt_oss, llama4, olmo2
 from dslint.memory.older_decoders import bloom, gptj, opt
 from dslint.memory.reader import ModelReader, ShapeError
 from dslint.memory.shapes import Model, Norm
+from dslint.memory.sizes import REQUIRED, TRAITS, family_defaults
 from dslint.memory.speech import whisper
 from dslint.memory.towers import towers
 

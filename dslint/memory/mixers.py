@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from dslint.memory.reader import linear, norm
 from dslint.memory.shapes import Step, Weight
-
-if TYPE_CHECKING:
-    from dslint.memory.generic import Sizes
+from dslint.memory.sizes import Sizes
 
 INTO, OUT = Step.INTO_ATTENTION, Step.OUT_OF_ATTENTION
 

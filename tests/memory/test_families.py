@@ -10,9 +10,9 @@ import pytest
 
 from dslint.memory.activations import operations
 from dslint.memory.families import FAMILIES, ShapeError, read_shape
-from dslint.memory.generic import TRAITS
 from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.plan import Plan, Workload
+from dslint.memory.sizes import TRAITS
 from dslint.memory.towers import towers
 
 SMALL = {

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dslint.memory.families import FAMILIES, read_shape
-from dslint.memory.generic import TRAITS, family_defaults
 from dslint.memory.images import diffusion
+from dslint.memory.sizes import TRAITS, family_defaults
 from tests.command import dslint
 
 FAR = {
