@@ -9,7 +9,7 @@ import time
 import click
 
 from dslint.cli.open_config import open_config, text_of
-from dslint.cli.options import color_option, show_page, terminal_width, wants_color
+from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
 from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
@@ -60,7 +60,7 @@ def command(
     Exit codes:
       0  the job finished, and nothing was found
       1  the job did not finish, or something was found
-      2  usage error, an unreadable log, or no DeepSpeed job in the log
+      2  usage error, an unreadable log, or neither a DeepSpeed job nor an error in it
     """  # noqa: D301 - click needs the character itself
     given = _given(config, program, model)
     found = _followed(paths, given) if following else _diagnosed(paths, given)
@@ -117,7 +117,12 @@ def _given(config: str | None, program: str | None, model: str | None) -> Given:
     path = config or program
     if path is None:
         return Given(model=model)
-    loaded = open_config(path, Finder([from_environment(os.environ)]))
+    try:
+        loaded = open_config(path, Finder([from_environment(os.environ)]))
+    except (UserError, SystemExit) as error:  # the log still tells what happened
+        why = f": {error}" if isinstance(error, UserError) else ""
+        warn(f"{path} is not used{why}. The diagnosis is from the log only.")
+        return Given(model=model)
     return Given(text_of(loaded.document), model, loaded.context.facts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from dslint.memory.families import read_shape
 from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.numbers import of_numbers
 from dslint.memory.shapes import Model
+from dslint.source.read import ReadError, read
 
 PAGE = 4096
 """What capacities are rounded to: messages print two digits."""
@@ -75,11 +77,26 @@ def _capacity(job: Job) -> int | None:
 
 
 def config_of(job: Job, context: Context, given: Given = NOTHING) -> Loaded | None:
-    """The config of a job: the given one, or the one that its log prints; None if there is none."""
+    """The config of a job: the given one, the one that its log prints, or the file that its log names; None without one."""
     if given.config is not None:
         return load_text(given.config, context)
     data = job.get("config")
-    return load_text(json.dumps(data, indent=4), context) if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        return load_text(json.dumps(data, indent=4), context)
+    path = config_file(job)
+    try:
+        return load_text(read(path), context) if path else None
+    except ReadError:
+        return None
+
+
+def config_file(job: Job) -> str | None:
+    """The config that a command of the log names, if it lies there: seen from here, or from the folder of the log."""
+    name = job.get("config_path")
+    if not name or "config" in job.facts:
+        return None
+    folders = ("", *sorted({os.path.dirname(file) for file in job.files}))
+    return next((path for folder in folders if os.path.isfile(path := os.path.join(folder, name))), None)
 
 
 def model_in(job: Job, given: Given = NOTHING) -> Model | None:

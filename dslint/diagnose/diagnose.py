@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from dslint.config.context import Context
 from dslint.config.load import Loaded
+from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices
 from dslint.diagnose.causes.gpu_memory import figures_of
-from dslint.diagnose.context import NOTHING, Given, config_of, context_of, model_in
-from dslint.diagnose.diagnosis import Cause, Diagnosis
+from dslint.diagnose.context import NOTHING, Given, config_file, config_of, context_of, model_in
+from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fold import jobs_of
@@ -34,6 +36,11 @@ ESTIMATE_COMMAND = "dslint estimate"
 COMPARABLE = Release(0, 9, 0)
 """The first release with which the estimate was compared."""
 
+MOST_TEXTS = 16
+"""The logs without a line of a job that are searched for an error."""
+
+TEXT_FAILED = "The text reports an error; no line tells how the job ended."
+
 GENERAL = ("dslint fit", "raise gradient_accumulation_steps")
 """Words of general advice, which changes for this job replace."""
 
@@ -54,8 +61,39 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
         OSError: a log cannot be read.
         UserError: the given model does not exist, or is not supported.
     """
-    equal = EqualJobs()
-    return [diagnose_job(job, equal, given) for job in jobs_of(EventReader().read(sources))]
+    equal, reader = EqualJobs(), EventReader()
+    names: list[str] = []
+    jobs = jobs_of(reader.read(_named(sources, names)))
+    found = [diagnose_job(job, equal, given) for job in jobs]
+    for index, one in enumerate(found):
+        if not any(cause.kind != "exit" for cause in one.causes) and one.outcome.end in (End.UNKNOWN, End.FAILED):
+            _look_into_text(one, index, jobs, reader, names)
+    return found
+
+
+def _named(sources: Iterable[Source], names: list[str]) -> Iterator[Source]:
+    for source in sources:
+        names.append(source.name)
+        yield source
+
+
+def _look_into_text(found: Diagnosis, index: int, jobs: list[Job], reader: EventReader, names: list[str]) -> None:
+    """Find the cause in the text itself, where no line tells it that the signs of jobs know."""
+    job = jobs[index]
+    following = jobs[index + 1].first if index + 1 < len(jobs) else None
+    first = job.first.line if job.first and index else 0
+    last = following.line - 1 if following else sys.maxsize
+    known = {shown.place for cause in found.causes for shown in cause.evidence}
+    for name in job.files or names[:MOST_TEXTS]:
+        lines = [line for line in reader.kept.lines(name) if first <= line.place.line <= last and line.text.strip()]
+        if not lines and found.outcome.end is End.UNKNOWN:
+            found.outcome = Outcome(End.UNKNOWN, f"{name} is empty.")
+        causes = [cause for cause in paste.causes_of(lines) if cause.evidence[0].place not in known] if lines else []
+        if causes and (causes[0].kind != "unknown" or not found.causes):
+            if found.outcome.end is End.UNKNOWN:
+                found.outcome = Outcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
+            found.causes = [*causes, *found.causes]
+            return
 
 
 def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosis:
@@ -63,7 +101,7 @@ def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosi
     outcome = outcome_of(job)
     found = Diagnosis(job, outcome, find_causes(job, outcome), find_notices(job))
     place = job.facts["config"].place if given.config is None and "config" in job.facts else None
-    shown = place.file if place else "the config"
+    shown = place.file if place else (config_file(job) if given.config is None else None) or "the config"
     told, survived = job.told(), survived_by(job)
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dslint.diagnose.collect import LONGEST_TRACEBACK, Block, Collector, TracebackReader
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.prefixes import Line, Place, Prefixes
-from dslint.diagnose.reading import Source, read_lines
+from dslint.diagnose.reading import Kept, Source, read_lines
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner, joined
 from dslint.diagnose.signs import SIGNS, Sign
@@ -89,6 +89,7 @@ class EventReader:
     def __init__(self, *, bounded: bool = True) -> None:
         self.recogniser = Recogniser()
         self.prefixes = Prefixes()
+        self.kept = Kept()
         self.when: str | None = None
         self._open: dict[str, Collector] = {}
         self._ignored: set[str] = set()
@@ -103,7 +104,7 @@ class EventReader:
         for source in sources:
             self.when = None
             self._restarts = Restarts() if self._bounded else None
-            for line in read_lines(source, self.recogniser.scanner, self.is_busy, self.prefixes, self._restarts):
+            for line in read_lines(source, self.recogniser.scanner, self.is_busy, self.prefixes, self._restarts, self.kept):
                 yield from self.take(line)
             yield from self.finish()
 

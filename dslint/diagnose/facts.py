@@ -46,9 +46,18 @@ ARGUMENTS = {
 """Arguments that Megatron prints, and the facts that they are."""
 
 OPTIONS = {
-    "--model_name_or_path": "model_name",
-    "--per_device_train_batch_size": "micro_batch",
-    "--gradient_accumulation_steps": "accumulation",
+    "model_name_or_path": "model_name",
+    "per_device_train_batch_size": "micro_batch",
+    "gradient_accumulation_steps": "accumulation",
+    "zero_stage": "stage",
+    "max_seq_length": "length",
+    "max_seq_len": "length",
+    "model_max_length": "length",
+    "cutoff_len": "length",
+    "max_length": "length",
+    "deepspeed": "config_path",
+    "deepspeed_config": "config_path",
+    "deepspeed_config_file": "config_path",
 }
 """Options of launched programs, and the facts that they are."""
 
@@ -195,14 +204,23 @@ def _spawned(job: Job, event: Event) -> None:
 def _options(job: Job, event: Event, words: list[str]) -> None:
     """Facts from the options of the program."""
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
-    for option, value in pairwise(split):
-        if option not in OPTIONS or value.startswith("-"):
-            continue
-        name = OPTIONS[option]
-        if name in ("micro_batch", "accumulation"):
-            job.learn(name, int(value) if value.isdecimal() else None, event.place)
-        else:
-            job.learn(name, value, event.place)
+    for option, value in pairwise([*split, "--"]):
+        name = option.removeprefix("--").replace("-", "_") if option.startswith("--") else ""
+        if name == "gradient_checkpointing" and value.lower() != "false":
+            job.learn("checkpointing", value=True, place=event.place)
+        elif name in ("bf16", "fp16") and value.lower() != "false":
+            job.learn("dtype", "bfloat16" if name == "bf16" else "float16", event.place)
+        elif name in OPTIONS and not value.startswith("-"):
+            _option(job, event, OPTIONS[name], value)
+
+
+def _option(job: Job, event: Event, name: str, value: str) -> None:
+    if name == "config_path":
+        job.learn(name, value if value.endswith((".json", ".hjson")) else None, event.place)
+    elif name == "model_name":
+        job.learn(name, value, event.place)
+    elif value.isdecimal() and (name != "stage" or int(value) <= 3):
+        job.learn(name, int(value), event.place)
 
 
 def _machines(job: Job, event: Event) -> None:

@@ -24,6 +24,9 @@ ALIVE = (
     "throughput",
     "parallel",
     "trainer",
+    "spawned",
+    "machines",
+    "process_started",
 )
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 

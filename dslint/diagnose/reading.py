@@ -30,6 +30,9 @@ LONGEST_RECORD = 1 << 22
 AROUND = 20_000
 """The bytes before and after a line from which its prefix is learned."""
 
+ENDS, MOST_KEPT = 3, 16
+"""The blocks of a log that are kept, one from the begin and the others from the end, and the logs of which they are."""
+
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 _RANK_FILE = re.compile(r"(?:rank|local_rank|worker|default|proc|task)[-_.]?(\d+)|(?:^|/)(\d+)/std(?:out|err)\.log$")
 
@@ -42,7 +45,12 @@ class Source(NamedTuple):
 
 
 def read_lines(
-    source: Source, scanner: Scanner, is_busy: Callable[[], bool], prefixes: Prefixes, restarts: Restarts | None = None
+    source: Source,
+    scanner: Scanner,
+    is_busy: Callable[[], bool],
+    prefixes: Prefixes,
+    restarts: Restarts | None,
+    kept: Kept,
 ) -> Iterator[Line]:
     """The lines of a log that contain something of interest, and all lines while the consumer is in the middle of something.
 
@@ -52,13 +60,38 @@ def read_lines(
         is_busy: whether the consumer needs the next line in any case.
         prefixes: removes prefixes.
         restarts: leaves out most jobs of a log.
+        kept: keeps the begin and the end of the log as they are.
     """
     rank = rank_of(source.name)
-    blocks = _blocks(source.stream)
+    blocks = kept.watch(source.name, _blocks(source.stream))
     for first, block in restarts.reduced(blocks) if restarts else blocks:
         for number, part in _parts(first, block, scanner, is_busy):
             around = partial(_around, block, part)
             yield from prefixes.strip(_decoded(part), Place(source.name, number), rank, around)
+
+
+class Kept:
+    """The begin and the end of each log, for texts without a line that the signs know."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, list[tuple[int, bytes]]] = {}
+
+    def watch(self, name: str, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """The blocks as they come."""
+        mine = self._blocks.setdefault(name, []) if len(self._blocks) < MOST_KEPT else []
+        for block in blocks:
+            mine.append(block)
+            if len(mine) > ENDS:
+                del mine[1]
+            yield block
+
+    def lines(self, name: str) -> Iterator[Line]:
+        """The lines of a log that were kept, without their prefixes."""
+        prefixes, rank = Prefixes(), rank_of(name)
+        for first, block in self._blocks.get(name, ()):
+            for number, raw in enumerate(block.split(b"\n"), first):
+                for part in raw.split(b"\r"):
+                    yield from prefixes.strip(_decoded(part), Place(name, number), rank, partial(_around, block, part))
 
 
 def _decoded(part: bytes) -> str:

@@ -22,7 +22,7 @@ def crash(job: Job, event: Event) -> Cause:
     kind = event.values.get("kind", "").rpartition(".")[2]
     message = event.values.get("message", "") if event.kind in ("raised", "error") else event.text
     lines = [line for line in message.split("\n") if line.strip()]
-    title = ": ".join(filter(None, (kind, lines[0].strip()[:LONGEST] if lines else ""))) or "A process failed"
+    title = ": ".join(filter(None, (kind, lines[0].strip()[:LONGEST] if lines else ""))) or _without_error(event)
     why, advice, codes, sort = _known(event, message)
     why += raised_at(event.frames)
     why += _others(job, event)
@@ -30,6 +30,14 @@ def crash(job: Job, event: Event) -> Cause:
     if codes:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
     return Cause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
+
+
+def _without_error(event: Event) -> str:
+    """A title for a traceback that was cut before its error."""
+    if not event.frames:
+        return "A process failed"
+    last = event.frames[-1]
+    return f"A process failed in {last.function or _short(last.file)}; the traceback ends before its error"
 
 
 def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str, ...], str]:

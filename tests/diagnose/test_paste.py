@@ -1,0 +1,77 @@
+"""A text with an error gets the best answer there is, and says how sure it is; more input never loses an answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dslint.cli.diagnose import command
+from dslint.diagnose.diagnosis import End
+from tests.diagnose.logs import RETURNED, STARTED, diagnosed, traceback
+
+KNOWN = {
+    "CUDA out of memory": "oom",
+    "train.py: error: unrecognized arguments: --local_rank": "launcher",
+    "train.py: error: argument --stage: invalid int value: 'two'": "launcher",
+    "ValueError: Your setup doesn't support bf16/gpu. You need torch>=1.10, using Ampere GPU with cuda>=11.0": "precision",
+    "[2025-01-02 10:00:00,000] [INFO] [runner.py:1:main] Detected CUDA_VISIBLE_DEVICES=1 but ignoring it because one or several of "
+    "--include/--exclude/--num_gpus/--num_nodes cl args were used. If you want to use CUDA_VISIBLE_DEVICES don't pass any of these": "launcher",
+    "/bin/sh: 1: c++: not found": "build",
+    "bash: deepspeed: command not found": "environment",
+    "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.": "crash",
+}
+
+
+@pytest.mark.parametrize("text", KNOWN)
+@pytest.mark.parametrize("prefix", ["", "2026-05-04T09:12:07Z trainer-0 | "])
+def test_a_line_is_enough(text: str, prefix: str) -> None:
+    found = diagnosed(prefix + text)
+    assert (found.outcome.end, found.causes[0].kind) == (End.FAILED, KNOWN[text])
+    assert found.causes[0].why
+    assert found.causes[0].advice
+
+
+def test_frames_without_a_header_tell_the_place() -> None:
+    whole = traceback("", ("/env/lib/python3.11/site-packages/deepspeed/launcher/runner.py", 349, "parse_inclusion_exclusion", "return x"))
+    (cause,) = diagnosed(whole.partition("\n")[2].rstrip()).causes
+    assert "launcher" in " ".join(cause.why)
+    assert not cause.certain
+
+
+def test_a_message_that_is_not_known_is_quoted_as_such() -> None:
+    (cause,) = diagnosed("step 1 ok, 0 errors", "frobnication failed: the widget of rank 3 is upside down", "bye").causes
+    assert (cause.title, cause.certain) == ("frobnication failed: the widget of rank 3 is upside down", False)
+    assert "does not know" in cause.why[0]
+
+
+@pytest.mark.parametrize("text", ["", "all is well", "0 errors, 3 warnings\nno error", '{"error": null}'])
+def test_a_text_without_an_error_has_no_answer(text: str) -> None:
+    found = diagnosed(text)
+    assert (found.outcome.end, found.causes) == (End.UNKNOWN, [])
+
+
+def test_the_line_before_an_exit_code_is_the_cause() -> None:
+    found = diagnosed(STARTED, "train.py: error: unrecognized arguments: --foo", RETURNED.format(code=2))
+    assert [cause.kind for cause in found.causes] == ["launcher", "exit"]
+
+
+@pytest.mark.parametrize("option", ["--config", "--program"])
+@pytest.mark.parametrize("content", [None, "{", "import x", "\0"])
+def test_what_cannot_be_read_does_not_lose_the_answer(tmp_path: Path, option: str, content: str | None) -> None:
+    (tmp_path / "job.log").write_text(traceback("ValueError: no"))
+    if content is not None:
+        (tmp_path / "train.py").write_text(content)
+    result = CliRunner().invoke(command, [str(tmp_path / "job.log"), option, str(tmp_path / "train.py")])
+    assert result.exit_code == 1
+    assert "ValueError: no" in result.output
+    assert "train.py is not used" in result.output
+
+
+def test_a_config_that_the_log_names_is_used(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "zero_optimisation": {"stage": 2}}')
+    launch = "[2026-05-04 09:12:07,101] [INFO] [runner.py:605:main] cmd = python -m deepspeed.launcher.launch train.py --deepspeed ds.json"
+    (tmp_path / "job.log").write_text(f"{launch}\n{traceback('ValueError: no')}\n")
+    result = CliRunner().invoke(command, [str(tmp_path / "job.log")])
+    assert "zero_optimisation" in result.output
