@@ -18,6 +18,8 @@ NAME = re.compile(rf"\b(?:{'|'.join(sorted(map(re.escape, NAMES), key=len, rever
 
 ABOUT_DEEPSPEED = {
     "memory": "replays a step of DeepSpeed's engine, key by key",
+    "speed": "reads from a plan what decides the time of a step",
+    "tune": "writes configs",
     "probe": "runs DeepSpeed's engine, and takes what writes files or needs other machines out of the config",
     "starter": "writes a config",
     "diagnose": "reads what DeepSpeed, launchers and libraries print, and computes what the engine holds",

@@ -11,18 +11,13 @@ from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.open_config import text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color
 from dslint.cli.workload import open_workload, workload_options
-from dslint.config import Config, resolve
 from dslint.facts.gpus import size
-from dslint.memory.changes import AS_FACTS
 from dslint.memory.costs import Speeds, speeds_of
 from dslint.memory.fit import Search
-from dslint.memory.plan import Plan
-from dslint.memory.requests import planned
 from dslint.memory.ways import Goal
 from dslint.report import fit_page
 from dslint.report.style import Style
 from dslint.settings import Finder
-from dslint.source.parse import parse
 
 
 class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
@@ -82,14 +77,10 @@ def command(
     if not isinstance(memory, int):
         raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
 
-    def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
-        config = resolve(parse(text), context.but(**{name: otherwise[name] for name in AS_FACTS if name in otherwise}))
-        return config, planned(config, found.model, {**opened.said, **otherwise}, found.assumed, opened.unmodelled)
-
     measured = context.calibration
     pcie = pcie or (measured and measured.pcie) or Speeds().pcie
     speeds = speeds_of(facts.gpu, pcie, nvme, interconnect)._replace(memory=(measured and measured.adam) or Speeds().memory)
-    fit = Search(text_of(loaded.document), found.model, plan, facts.gpu, speeds).run(Goal(memory, facts.host_memory))
+    fit = Search(text_of(loaded.document), found.model, opened.planner(), facts.gpu, speeds).run(Goal(memory, facts.host_memory))
     if output_format == "json":
         click.echo(fit_page.as_json(fit, facts, speeds))
     else:

@@ -12,7 +12,9 @@ from dslint.cli.options import SettingType, settings_options
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
+from dslint.memory.changes import AS_FACTS
 from dslint.memory.completed import completed
+from dslint.memory.fit import Planner
 from dslint.memory.given import FoundModel
 from dslint.memory.plan import STATES, Plan
 from dslint.memory.requests import DEFAULTS, described_model, planned
@@ -21,6 +23,7 @@ from dslint.memory.towers import has_towers
 from dslint.report.words import option, shown_fact
 from dslint.settings import Finder
 from dslint.settings.table import FACTS, SETTINGS
+from dslint.source.parse import parse
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -170,6 +173,16 @@ class Opened(NamedTuple):
     def context(self) -> Context:
         """The context, with the model."""
         return self.loaded.context.but(model=self.found.config or self.loaded.context.facts.model)
+
+    def planner(self) -> Planner:
+        """Reads the text of a config with options that change with it, and plans it."""
+        context = self.context
+
+        def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
+            config = resolve(parse(text), context.but(**{name: otherwise[name] for name in AS_FACTS if name in otherwise}))
+            return config, planned(config, self.found.model, {**self.said, **otherwise}, self.found.assumed, self.unmodelled)
+
+        return plan
 
 
 def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> Opened:

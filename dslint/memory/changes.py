@@ -14,7 +14,7 @@ from dslint.facts import Integration, Release
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.shapes import Model
 
-AS_FACTS = ("sequence_parallel",)
+AS_FACTS = ("sequence_parallel", "tensor_parallel")
 """Options of changes that are facts of the run, not options of an estimate."""
 
 SWITCH, FURTHER, TO_HOST, TO_DISK, BY_HAND = 0.02, 0.05, 0.15, 0.3, 0.2

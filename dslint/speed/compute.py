@@ -87,8 +87,8 @@ def compute(job: Job, c: Constants) -> Compute:
     memory = moved * job.hidden * job.layers * here / (job.hardware.memory * 1e9)
     forward = products + attention + memory
     backward = products * (1 + job.trained_share) + attention_back + BACKWARD_OF_MEMORY * memory
-    launches = c.launch * job.layers_here * (3 + job.recomputed)
-    return Compute(forward, backward, job.recomputed * forward, launches, attention + attention_back)
+    launches = c.launch * job.layers_here * (3 + job.recomputed + job.copies)
+    return Compute((1 + job.copies) * forward, backward, job.recomputed * forward, launches, attention + attention_back)
 
 
 def _attention(job: Job, c: Constants, speed: float) -> tuple[float, float]:

@@ -16,6 +16,7 @@ class Job(Record):
     are packed). There are `gpus` on machines of `local` each; `network` is the bandwidth of a machine in bytes per second, `link` that of
     a GPU to the others of its machine, `pcie` that to the host, `nvme` that of a machine's disks. `recomputed` is the share of the blocks
     that is computed again in the backward. `flash`: attention never writes its scores. `fused`: norms and gates are fused kernels.
+    `copies` is the number of further, frozen models that compute a forward.
     `optimizer_on` and `parameters_on` are "cpu" or "nvme" where they are offloaded, `offloaded` the share of the optimizer that is.
     `secondary` is the size of hpZ's groups. `optimizer_bytes` are moved for each parameter of the optimizer's step. `host_rate` is the CPU
     optimizer's rate in bytes per second of a machine, if it was measured. `given` names the bandwidths that were given or measured; of
@@ -48,6 +49,7 @@ class Job(Record):
     recomputed: float = 0.0
     flash: bool = True
     fused: bool = False
+    copies: int = 0
     optimizer_on: str | None = None
     parameters_on: str | None = None
     activations_on_host: bool = False

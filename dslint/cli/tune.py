@@ -1,0 +1,165 @@
+"""`dslint tune`: the fastest configs that surely fit."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import click
+
+from dslint.cli.estimate import DOES_NOT_FIT, LimitType
+from dslint.cli.fit import Rate
+from dslint.cli.open_config import text_of
+from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
+from dslint.cli.workload import Number, Opened, open_workload, workload_options
+from dslint.config import Config
+from dslint.diagnostics import Severity
+from dslint.errors import UserError
+from dslint.lint.run import by_needs, run_rules
+from dslint.memory.ways import Goal
+from dslint.registry.rules import default_rules
+from dslint.report import tune_page
+from dslint.report.style import Style
+from dslint.settings import Finder
+from dslint.speed.hardware import network_rate
+from dslint.speed.planned import Rates
+from dslint.tune.search import Checked, Result, Search
+
+SLOW_SEARCH = 1.0
+"""Seconds after which a progress bar is shown."""
+
+
+class NetworkType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
+    """The bandwidth of a machine: `8x400Gb/s`."""
+
+    name = "RATE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not isinstance(value, str):
+            return float(value)
+        try:
+            return network_rate(value)
+        except ValueError:
+            self.fail(f'"{value}" is not a bandwidth such as 8x400Gb/s or 25GB/s', param, ctx)
+
+
+def rate_options(command: Any) -> Any:
+    """Add the options about bandwidths to a command, which receives them as `pcie`, `interconnect`, `network` and `nvme`."""
+    for option in reversed(
+        (
+            click.option("--pcie", type=Rate(), metavar="RATE", help="The bandwidth between GPU and host, as measured."),
+            click.option("--interconnect", type=Rate(), metavar="RATE", help="The bandwidth between the GPUs of a machine, as measured."),
+            click.option(
+                "--network",
+                type=NetworkType(),
+                metavar="RATE",
+                help="The bandwidth of a machine's network: 8x400Gb/s.  [default: 100Gb/s per GPU with NVLink, else 100Gb/s]",
+            ),
+            click.option("--nvme", type=Rate(), metavar="RATE", help="The bandwidth of a machine's NVMe disks.  [default: 6GB/s]"),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(name="tune", short_help="Name the fastest configs that surely fit in memory.")
+@click.argument("path", metavar="FILE")
+@workload_options
+@click.option("--limit", type=LimitType(), metavar="SIZE", help="The memory limit of a GPU.  [default: the memory of the GPU]")
+@rate_options
+@click.option("--free-batch", is_flag=True, help="The number of samples per optimizer step may change.")
+@click.option("--tokens", type=Number(), metavar="N", help="Also print hours and GPU-hours of a training with N tokens, such as 15e12.")
+@click.option("--apply", "number", type=click.IntRange(1), metavar="N", help="Write config N of the list to FILE; comments are kept.")
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
+@color_option
+def command(
+    path: str,
+    finder: Finder,
+    said: dict[str, Any],
+    limit: int | str | None,
+    pcie: float | None,
+    interconnect: float | None,
+    network: float | None,
+    nvme: float | None,
+    free_batch: bool,  # noqa: FBT001 - click passes it by name
+    tokens: float | None,
+    number: int | None,
+    output_format: str,
+    color: str,
+) -> None:
+    """Name the fastest configs for the setup of FILE that surely fit in memory and pass `dslint check`: ZeRO stage, micro batch size,
+    activation checkpointing, offload, overlap and secondary partitions. Nothing runs: times are predicted.
+
+    FILE is a config, a training file, a launch script or a program, or "-" for standard input.
+
+    \b
+    Exit codes:
+      0  configs were named
+      2  usage error, or an unreadable config or model
+      4  no config that was tried surely fits
+    """  # noqa: D301 - click needs the character itself
+    opened = open_workload(path, finder, said)
+    facts = opened.context.facts
+    memory = facts.gpu_memory if limit in (None, "gpu") else limit
+    if not isinstance(memory, int):
+        raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
+    text = text_of(opened.loaded.document)
+    planner = opened.planner()
+    rates = Rates(link=interconnect, network=network, pcie=pcie, nvme=nvme)
+    search = Search(text, opened.found.model, planner, _checked(planner(text, {})[0]), Goal(memory, facts.host_memory), rates)
+    result = _run(search, free_batch=free_batch)
+    if output_format == "json":
+        click.echo(tune_page.as_json(result, facts, text, path, tokens))
+    else:
+        style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
+        show_page(tune_page.page(result, facts, text, path, style, tokens), color=style.color)
+    if number is not None:
+        _apply(result, number, opened, text, path)
+    sys.exit(0 if result.best else DOES_NOT_FIT)
+
+
+def _checked(base: Config) -> Checked:
+    """Whether a config has no error that the present one does not have."""
+
+    def errors(config: Config) -> set[str]:
+        able, _ = by_needs(default_rules(), config.context)
+        return {found.code for found in run_rules(able, config, "")[0] if found.severity is Severity.ERROR}
+
+    present = errors(base)
+    return lambda config: errors(config) <= present
+
+
+def _run(search: Search, *, free_batch: bool) -> Result:
+    """Search, with a progress bar on a terminal if it takes longer than a second."""
+    start, drawn = time.monotonic(), False
+
+    def progress(done: int, most: int) -> None:
+        nonlocal drawn
+        if sys.stderr.isatty() and time.monotonic() - start > SLOW_SEARCH:
+            drawn = True
+            full = round(30 * done / most)
+            click.echo(f"\restimating [{'#' * full}{'.' * (30 - full)}] {done}", nl=False, err=True)
+
+    result = search.run(free_batch=free_batch, progress=progress)
+    if drawn:
+        click.echo("\r" + " " * 50 + "\r", nl=False, err=True)
+    return result
+
+
+def _apply(result: Result, number: int, opened: Opened, text: str, path: str) -> None:
+    """Write a config of the list in place of the file that it was read from."""
+    from dslint.fixes.atomic_write import write_whole
+
+    if number > len(result.best):
+        raise UserError(f"--apply {number}: the list has {len(result.best)} configs")
+    setup = opened.context.setup
+    target = setup.config if setup is not None and setup.config else path
+    chosen = result.best[number - 1]
+    if target == "-" or opened.loaded.document.text != text or opened.loaded.encoded:
+        raise UserError("--apply requires a config in a file of its own: this one is part of another file. Write the diff by hand.")
+    try:
+        write_whole(target, chosen.written.text, before=text)
+    except OSError as error:
+        raise UserError(f"{target} cannot be written: {error.strerror or error}") from None
+    warn(f"Config {number} is written to {target}." + "".join(f" Also {sentence}." for sentence in chosen.written.program))

@@ -1,0 +1,87 @@
+"""Times and speeds in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslint.speed.step import Step
+
+LARGE_PART = 0.08
+"""The least share of a step for which a part is named."""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as text: `45 ms`, `2.3 s`, `95 s`, `3.2 min`, `5.1 h`."""
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.0095 else f"{1000 * seconds:.1f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
+    if seconds < 300:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def spread(step: Step) -> str:
+    """The range of a step: `2.1 to 4.5 s`."""
+    low, high = duration(step.low), duration(step.high)
+    return f"{low.split()[0]} to {high}" if low.split()[1] == high.split()[1] else f"{low} to {high}"
+
+
+def rates(step: Step) -> str:
+    """Tokens per second, TFLOPS and utilisation of a GPU, as a phrase."""
+    tokens, tflops = step.tokens_per_second / step.job.gpus, step.flops_per_gpu / 1e12
+    return f"{tokens:,.0f} tokens/s and {tflops:.3g} TFLOPS per GPU ({step.utilisation:.0%} of its peak)"
+
+
+def parts(step: Step) -> list[str]:
+    """The large parts of a step with their shares, and why they vary."""
+    found = [part for part in sorted(step.parts, key=lambda part: -part.seconds) if part.seconds >= LARGE_PART * step.seconds]
+    rows = []
+    for part in found:
+        why = f"; {part.kind.why}" if part.kind.why else ""
+        low, high = duration(part.low), duration(part.high)
+        rows.append(f"{part.kind.name} {duration(part.seconds)} ({low} to {high}{why})")
+    return rows
+
+
+def training(step: Step, tokens: float) -> str:
+    """How long a training with so many tokens takes, as a phrase."""
+    hours = step.hours(tokens)
+    low, high = (hours * bound / step.seconds for bound in (step.low, step.high))
+    gpus = step.job.gpus
+    return f"{_hours(hours)} for {_number(tokens)} tokens ({_hours(low)} to {_hours(high)}), {hours * gpus:,.0f} GPU-hours"
+
+
+def _number(number: float) -> str:
+    for scale, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million")):
+        if number >= scale:
+            return f"{number / scale:.4g}{name}"
+    return f"{number:,.0f}"
+
+
+def factor(gain: float) -> str:
+    """How a config compares by its gain in samples per second: `2.7 times as fast`, `12 % faster`, `8 % slower`."""
+    if gain >= 1:
+        return f"{1 + gain:.1f} times as fast"
+    return f"{gain:.0%} faster".replace("%", " %") if gain >= 0 else f"{-gain:.0%} slower".replace("%", " %")
+
+
+def _hours(hours: float) -> str:
+    return f"{hours / 24:,.1f} days" if hours >= 72 else f"{hours:,.1f} h" if hours >= 1 else f"{60 * hours:.0f} min"
+
+
+def as_data(step: Step, tokens: float | None = None) -> dict[str, Any]:
+    """A step for JSON, in seconds."""
+    data: dict[str, Any] = {
+        "seconds": step.seconds,
+        "low": step.low,
+        "high": step.high,
+        "parts": {part.kind.name: {"seconds": part.seconds, "low": part.low, "high": part.high} for part in step.parts},
+        "hidden_communication": step.hidden,
+        "tokens_per_second": step.tokens_per_second,
+        "tflops_per_gpu": step.flops_per_gpu / 1e12,
+        "utilisation": step.utilisation,
+    }
+    if tokens is not None:
+        data["training"] = {"tokens": tokens, "hours": step.hours(tokens), "gpu_hours": step.hours(tokens) * step.job.gpus}
+    return data

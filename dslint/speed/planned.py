@@ -1,0 +1,98 @@
+"""The job of a planned training step: what the step-time model reads, from a model, a plan and the rates of the machines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslint.config import Config
+from dslint.memory.plan import Plan
+from dslint.memory.shapes import Model
+from dslint.record import Record
+from dslint.speed.hardware import assumed_network, hardware_of
+from dslint.speed.job import Job
+from dslint.speed.optimizer import ADAM
+
+
+class Rates(Record):
+    """Bandwidths that were given, in bytes per second: `link` between the GPUs of a machine, `network` between machines (of a machine),
+    `pcie` between GPU and host, `nvme` of a machine's disks. None: that of the GPU's data sheet, or assumed.
+    """
+
+    link: float | None = None
+    network: float | None = None
+    pcie: float | None = None
+    nvme: float | None = None
+
+
+NO_RATES = Rates()
+
+NVME = 6e9
+"""Bytes per second of a machine's NVMe disks, where none was given: two disks of PCIe 4 in writing."""
+
+PRECISIONS = {False: "fp32", True: "bf16"}
+
+
+def precision_of(config: Config, plan: Plan) -> str:
+    """The precision of the model: `fp16`, `bf16` or `fp32`."""
+    return "fp16" if config.value("fp16.enabled") is True else PRECISIONS[plan.half]
+
+
+def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, **more: Any) -> Job:
+    """The job of a plan. `more` are values of the job that a plan does not have."""
+    hardware, measured = hardware_of(plan.gpu), plan.calibration
+    workload, block = plan.workload, model.blocks[0]
+    given = {"pcie": rates.pcie or (measured and measured.pcie), "link": rates.link}
+    length = (model.tokens or workload.length) * (2 if workload.pairs else 1)
+    return Job(
+        hardware=hardware,
+        precision=precision,
+        params=float(model.size),
+        active=float(active(model)),
+        trained=float(model.trained),
+        layers=len(model.blocks),
+        hidden=model.hidden,
+        heads=block.heads,
+        vocabulary=model.vocabulary,
+        length=length,
+        attended=model.tokens or workload.length,
+        micro_batch=plan.micro_batch,
+        accumulation=plan.accumulation,
+        gpus=plan.world,
+        local=plan.local,
+        link=rates.link or hardware.link * 1e9,
+        network=rates.network or assumed_network(hardware, plan.local),
+        pcie=given["pcie"] or hardware.host * 1e9,
+        nvme=rates.nvme or NVME,
+        tensor=plan.tensor,
+        sequence=plan.sequence,
+        stage=plan.stage,
+        recomputed=1 / workload.checkpoint_every if workload.checkpoint_every else 0.0,
+        flash=not (workload.eager or model.softcap),
+        fused=workload.fused,
+        copies=workload.copies,
+        optimizer_on=plan.optimizer_device,
+        parameters_on=plan.parameter_device,
+        activations_on_host=plan.activations_on_host,
+        offloaded=plan.offload_ratio,
+        pinned=plan.pinned,
+        overlap=plan.overlap,
+        secondary=plan.secondary,
+        quantized_weights=plan.quantized_weights,
+        wire_bytes=float(plan.wire_bytes),
+        optimizer_bytes=min(ADAM, 2 * (plan.master_bytes + plan.optimizer_bytes) + 2 * plan.model_bytes),
+        host_rate=measured.adam if measured else None,
+        given=tuple(name for name, rate in given.items() if rate),
+        **more,
+    )
+
+
+def active(model: Model) -> int:
+    """The parameters that a token passes: those of its layers, without the experts that it skips, and of the head."""
+    found = model.vocabulary * model.hidden
+    for block in model.blocks:
+        weights = sum(weight.size for weight in block.weights)
+        if block.experts:
+            stacked = sum(weight.size for weight in block.weights if len(weight.shape) == 3)
+            weights -= round(stacked * (1 - block.experts.active / block.experts.number))
+        found += weights
+    return found

@@ -1,0 +1,1 @@
+"""`dslint tune`: the fastest configs that surely fit, and their measurement."""

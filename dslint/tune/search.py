@@ -1,0 +1,191 @@
+"""Finds the fastest configs that surely fit: predicts the time of every choice, then estimates the memory of the fastest ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dslint.config import Config
+from dslint.memory.estimate import Estimate, estimate
+from dslint.memory.plan import Plan, PlanError
+from dslint.memory.shapes import Model
+from dslint.memory.ways import Goal
+from dslint.record import Record
+from dslint.speed.compare import Comparison, compare
+from dslint.speed.planned import NO_RATES, Rates, job_of, precision_of
+from dslint.speed.step import step
+from dslint.tune.candidate import Candidate
+from dslint.tune.reasons import Loss, losses
+from dslint.tune.space import Choice, choices, present
+from dslint.tune.write import Written, write
+
+Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
+"""Reads the text of a config with changed options, and plans it."""
+
+Checked = Callable[[Config], bool]
+"""Whether a config passes `check`: it has no error that the present one does not have."""
+
+Progress = Callable[[int, int], None]
+
+SHOWN = 5
+"""The number of configs that are reported."""
+
+MOST_ESTIMATES = 150
+"""The most estimates of a search: each takes 10 to 50 ms."""
+
+TOO_SLOW = 4.0
+"""Configs that are slower than the fastest by more than this factor are not reported."""
+
+EFFORT = 0.004
+"""The share by which each changed choice must make a step faster."""
+
+
+class Tuned(Record):
+    """A config that surely fits and passes `check`: its text, what else changes, its estimate and how its speed compares to the present
+    config.
+    """
+
+    candidate: Candidate
+    found: Estimate
+    written: Written
+    gain: Comparison
+
+
+class Result(Record):
+    """`now` is the present config with its estimate, `best` the fastest ones that surely fit, `lost` why others are not among them.
+    `tried` is the number of configs with a predicted time, `estimated` that with an estimate. `ended`: the search was cut off.
+    """
+
+    now: Candidate
+    found: Estimate
+    goal: Goal
+    best: tuple[Tuned, ...]
+    lost: tuple[Loss, ...]
+    tried: int
+    estimated: int
+    ended: bool
+
+
+class Search:
+    """Searches for one config and one model."""
+
+    def __init__(self, text: str, model: Model, planner: Planner, checked: Checked, goal: Goal, rates: Rates = NO_RATES) -> None:
+        self.text, self.model, self.planner, self.checked, self.goal, self.rates = text, model, planner, checked, goal, rates
+        self.config, self.base = planner(text, {})
+        self.precision = precision_of(self.config, self.base)
+        self.known: dict[Choice, Estimate] = {}
+        self.misfits: list[Choice] = []
+        self.states: dict[tuple[Any, ...], tuple[int, float, float]] = {}
+
+    def run(self, *, free_batch: bool = False, progress: Progress | None = None) -> Result:
+        """Search. `progress` is called with the estimates made so far and the most that there will be."""
+        now = self.candidate(present(self.base))
+        tried = [self.candidate(choice) for choice in choices(self.config, self.base, self.model, free_batch=free_batch)]
+        tried.sort(key=lambda candidate: candidate.seconds * (1 + EFFORT * len(candidate.choice.differs(now.choice))))
+        best: list[Tuned] = []
+        ended = False
+        for candidate in tried:
+            if len(best) == SHOWN or (best and candidate.seconds > TOO_SLOW * best[0].candidate.seconds):
+                break
+            if len(self.known) >= MOST_ESTIMATES:
+                ended = True
+                break
+            if progress is not None:
+                progress(len(self.known), MOST_ESTIMATES)
+            if not any(candidate.choice.kind == one.candidate.choice.kind for one in best):
+                best += self._tuned(candidate, now, best)
+        lost = tuple(losses(self.fits, self.estimate, tried, [one.candidate for one in best], now))
+        return Result(now, self.estimate(now.choice), self.goal, tuple(best), lost, len(tried), len(self.known), ended)
+
+    def candidate(self, choice: Choice) -> Candidate:
+        """A choice with its step."""
+        plan = choice.plan(self.base)
+        quantized = self.config.value("zero_optimization.zero_quantized_gradients") is True
+        return Candidate(choice, plan, step(job_of(self.model, plan, self.precision, self.rates, quantized_gradients=quantized)))
+
+    def estimate(self, choice: Choice) -> Estimate:
+        """The estimate of a choice; each is made once."""
+        if choice not in self.known:
+            self.known[choice] = estimate(self.model, choice.plan(self.base))
+        return self.known[choice]
+
+    def fits(self, choice: Choice) -> bool:
+        """Whether a choice surely fits. What needs no estimate is decided without one."""
+        if any(_needs_more(choice, other) for other in self.misfits) or self._too_large(choice):
+            return False
+        if least_states(self.model, choice.plan(self.base)) <= self.goal.device:
+            found = self.estimate(choice)
+            if self.goal.sure(found):
+                return True
+            self.states[_but_micro_batch(choice)] = choice.micro_batch, float(found.steady.total), float(found.device.high)
+        self.misfits.append(choice)
+        return False
+
+    def _too_large(self, choice: Choice) -> bool:
+        """Whether a larger micro batch of an otherwise equal choice shows that this one does not fit: what is held between steps does not
+        depend on the micro batch, and the rest of the peak shrinks at most in proportion to it.
+        """
+        larger, steady, peak = self.states.get(_but_micro_batch(choice), (0, 0.0, 0.0))
+        return choice.micro_batch <= larger and steady + (peak - steady) * choice.micro_batch / larger > self.goal.device
+
+    def _dominated(self, candidate: Candidate, peak: int, one: Tuned) -> bool:
+        """Whether a faster config makes a candidate pointless: the candidate has more offload or partitions, and saves little by it."""
+        more = _burdens(candidate.choice) > _burdens(one.candidate.choice)
+        return more and one.found.device.expected - peak < LITTLE * self.goal.device
+
+    def _tuned(self, candidate: Candidate, now: Candidate, best: list[Tuned]) -> Iterator[Tuned]:
+        if not self.fits(candidate.choice):
+            return
+        peak = self.estimate(candidate.choice).device.expected
+        if any(self._dominated(candidate, peak, one) for one in best):
+            return
+        written = write(self.text, self.config, candidate.choice, now.choice)
+        if written is None:
+            return
+        try:
+            config, plan = self.planner(written.text, written.said)
+        except PlanError:
+            return
+        if present(plan) == candidate.choice and self.checked(config):
+            yield Tuned(candidate, self.estimate(candidate.choice), written, compare(candidate.step, now.step))
+
+
+def _but_micro_batch(choice: Choice) -> tuple[Any, ...]:
+    return (*choice.kind, choice.checkpoint_every, choice.overlap)
+
+
+def _needs_more(choice: Choice, other: Choice) -> bool:
+    """Whether a choice needs at least as much memory as another: none of its values saves any in comparison. Stage 3 is compared only with
+    itself, because it gathers into buffers that the others do not have.
+    """
+    return (
+        (choice.stage == other.stage or choice.stage < other.stage < 3)
+        and choice.micro_batch >= other.micro_batch
+        and (choice.checkpoint_every == other.checkpoint_every or (other.checkpoint_every == 1 and not choice.checkpoint_every))
+        and choice.optimizer_device in (None, other.optimizer_device)
+        and (choice.optimizer_device is None or choice.offload_ratio <= other.offload_ratio)
+        and choice.parameter_device in (None, other.parameter_device)
+        and choice.overlap >= other.overlap
+        and choice.secondary >= other.secondary
+        and (choice.tensor, choice.sequence, choice.quantized_weights) == (other.tensor, other.sequence, other.quantized_weights)
+    )
+
+
+LITTLE = 0.05
+"""The share of the limit that a config with more offload or partitions must save to be reported next to a faster one."""
+
+
+def _burdens(choice: Choice) -> int:
+    return bool(choice.optimizer_device) + bool(choice.parameter_device) + (choice.secondary > 1) + bool(choice.quantized_weights)
+
+
+def least_states(model: Model, plan: Plan) -> float:
+    """Bytes of weights, gradients and optimizer states that a rank surely holds."""
+    share = 1 / plan.replicas
+    held, trained = model.size / plan.tensor, model.trained / plan.tensor
+    weights = held * plan.model_bytes * (0 if plan.parameter_device else share if plan.stage == 3 else 1)
+    if model.adapted:
+        weights = 0.0  # a frozen base may be quantized
+    on_gpu = 0.0 if plan.optimizer_device and plan.stage < 3 else 1 - (plan.offload_ratio if plan.optimizer_device else 0)
+    states = trained * (plan.master_bytes * plan.half + plan.optimizer_bytes) * (share if plan.stage else 1) * on_gpu
+    return weights + states

@@ -1,0 +1,138 @@
+"""Writes a choice into the text of a config, and names what the program has to change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dslint.config import UNKNOWN, Config
+from dslint.facts import Integration
+from dslint.memory.changes import REMOVE
+from dslint.memory.fit import written
+from dslint.record import Record
+from dslint.source.edit import CannotChange
+from dslint.tune.space import Choice
+
+Z = "zero_optimization"
+
+Values = Iterator[tuple[str, Any]]
+
+
+class Written(Record):
+    """The text of a config, the options of a command that change with it, and what to do in the program, as imperatives."""
+
+    text: str
+    said: dict[str, Any]
+    program: tuple[str, ...]
+
+
+def write(text: str, config: Config, choice: Choice, now: Choice) -> Written | None:
+    """The config with a choice instead of the present one; None if the text cannot be edited in this way."""
+    said: dict[str, Any] = {}
+    program: list[str] = []
+    values = [*_zero(config, choice, now), *_batch(config, choice, now, said, program)]
+    if choice.checkpoint_every != now.checkpoint_every:
+        said["checkpoint_every"] = choice.checkpoint_every
+        program.append(_checkpointing(config, choice.checkpoint_every))
+    if choice.tensor != now.tensor:
+        said["tensor_parallel"] = choice.tensor
+        if config.has("tensor_parallel.autotp_size"):
+            values.append(("tensor_parallel.autotp_size", choice.tensor))
+        program.append(f"use tensor parallelism over {choice.tensor} ranks")
+    if choice.sequence != now.sequence:
+        said["sequence_parallel"] = choice.sequence
+        if config.has("sequence_parallel_size"):
+            values.append(("sequence_parallel_size", choice.sequence))
+        program.append(f"use sequence parallelism over {choice.sequence} ranks")
+    try:
+        return Written(written(text, tuple(values)), said, tuple(program))
+    except CannotChange:
+        return None
+
+
+def _zero(config: Config, choice: Choice, now: Choice) -> Values:
+    if not config.has(Z):
+        section = dict(_keys(config, choice, now))
+        if section:
+            yield Z, _nested(section)
+        return
+    for key, value in _keys(config, choice, now):
+        yield f"{Z}.{key}", value
+
+
+def _nested(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not REMOVE}
+
+
+def _keys(config: Config, choice: Choice, now: Choice) -> Values:
+    """The keys of the section that change."""
+    if choice.stage != now.stage:
+        yield "stage", choice.stage
+        if choice.stage == 3 and config.facts.integration is not Integration.DEEPSPEED:
+            key = "stage3_gather_16bit_weights_on_model_save"  # else the integration saves a model without its weights
+            if not config.has(f"{Z}.{key}"):
+                yield key, True
+    told = config.value(f"{Z}.overlap_comm") if config.has(f"{Z}.overlap_comm") else None
+    if choice.overlap != (choice.stage == 3 if not isinstance(told, bool) else told):
+        yield "overlap_comm", choice.overlap
+    yield from _device(config, "offload_optimizer", choice.optimizer_device, now.optimizer_device, choice.offload_ratio)
+    yield from _device(config, "offload_param", choice.parameter_device, now.parameter_device, 1.0)
+    if choice.secondary != now.secondary:
+        yield "zero_hpz_partition_size", choice.secondary if choice.secondary > 1 else REMOVE
+    if choice.quantized_weights != now.quantized_weights:
+        yield "zero_quantized_weights", choice.quantized_weights or REMOVE
+
+
+def _device(config: Config, section: str, device: str | None, before: str | None, ratio: float) -> Values:
+    """The values of an offload section. One that is no longer used is removed."""
+    written_section = config.has(f"{Z}.{section}") and config.quote(f"{Z}.{section}") != "null"
+    if device is None:
+        if before is not None and written_section:
+            yield section, REMOVE
+        return
+    if not written_section:
+        yield section, {"device": device, "pin_memory": True, **({"ratio": ratio} if ratio < 1 else {})}
+        return
+    if device != before:
+        yield f"{section}.device", device
+    if section == "offload_optimizer" and (config.value(f"{Z}.{section}.ratio") or 1.0) != ratio:
+        yield f"{section}.ratio", ratio
+
+
+def _batch(config: Config, choice: Choice, now: Choice, said: dict[str, Any], program: list[str]) -> Values:
+    """Micro batch size and accumulation steps: in the config where it has them, else as arguments of the program."""
+    names = (
+        ("micro_batch", "train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
+        ("accumulation", "gradient_accumulation_steps", "gradient_accumulation_steps"),
+    )
+    for field, key, argument in names:
+        value = getattr(choice, field)
+        if value == getattr(now, field):
+            continue
+        if config.has(key) and config.value(key) is not UNKNOWN and config.quote(key).strip("\"'") != "auto":
+            yield key, value
+        elif config.value(key) is not UNKNOWN and config.has("train_batch_size"):
+            if field == "micro_batch":
+                yield key, value
+        elif config.has(key) or _fills(config):
+            said[field] = value
+            program.append(f"set {argument} to {value:,}")
+        else:
+            yield key, value
+    whole = "train_batch_size"
+    if config.has(whole) and config.value(whole) is not UNKNOWN and config.quote(whole).strip("\"'") != "auto":
+        samples = config.value(whole) // max(1, now.micro_batch * now.accumulation) * choice.micro_batch * choice.accumulation
+        if samples != config.value(whole):
+            yield whole, samples
+
+
+def _fills(config: Config) -> bool:
+    """Whether the integration fills what the config does not set."""
+    return config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE, Integration.LIGHTNING)
+
+
+def _checkpointing(config: Config, every: int) -> str:
+    trainer = config.facts.integration in (None, Integration.TRANSFORMERS)
+    if every:
+        return "enable activation checkpointing" + (" (gradient_checkpointing=True)" if trainer else "")
+    return "disable activation checkpointing" + (" (gradient_checkpointing=False)" if trainer else "")

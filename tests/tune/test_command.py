@@ -1,0 +1,99 @@
+"""`dslint tune` as a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dslint.cli import cli
+from tests.tune.setups import CONFIG
+
+OPTIONS = (
+    *("--model", "llama-3-8b", "--gpu", "a100", "--world-size", "8", "--sequence-length", "2048", "--integration", "deepspeed"),
+    "--isolated",
+)
+
+
+def tune(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["tune", *arguments, *OPTIONS], env={"COLUMNS": "80"})
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "ds_config.json"
+    file.write_text(json.dumps(CONFIG, indent=2).replace('"bf16"', '// mixed precision\n  "bf16"'), encoding="utf-8")
+    return file
+
+
+def test_the_page(config: Path) -> None:
+    result = tune(str(config))
+    assert result.exit_code == 0, result.output
+    assert "Fastest configs that surely fit" in result.output
+    assert "the present config" in result.output
+    assert "Not among them" in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_apply_writes_what_the_list_shows(config: Path) -> None:
+    data = json.loads(tune(str(config), "--output-format", "json").output)
+    result = tune(str(config), "--apply", "1")
+    assert result.exit_code == 0, result.output
+    written = config.read_text(encoding="utf-8")
+    assert "// mixed precision" in written
+    stage = data["best"][0]["choice"]["stage"]
+    assert f'"stage": {stage}' in written
+    assert "offload_optimizer" not in written
+    again = json.loads(tune(str(config), "--output-format", "json").output)
+    assert again["now"]["step"]["seconds"] == pytest.approx(data["best"][0]["step"]["seconds"])
+
+
+def test_apply_outside_of_the_list_writes_nothing(config: Path) -> None:
+    before = config.read_text(encoding="utf-8")
+    result = tune(str(config), "--apply", "99")
+    assert result.exit_code != 0
+    assert config.read_text(encoding="utf-8") == before
+
+
+def test_json_has_ranges_parts_and_hours(config: Path) -> None:
+    data = json.loads(tune(str(config), "--output-format", "json", "--tokens", "1e9").output)
+    for one in [data["now"], *data["best"]]:
+        step = one["step"]
+        assert step["low"] < step["seconds"] < step["high"]
+        assert sum(part["seconds"] for part in step["parts"].values()) == pytest.approx(step["seconds"])
+        assert step["training"]["hours"] == pytest.approx(1e9 / step["tokens_per_second"] / 3600)
+    speeds = [one["samples"] / one["step"]["seconds"] for one in data["best"]]
+    assert speeds[0] >= 0.95 * max(speeds)
+
+
+def test_a_faster_network_makes_training_faster(config: Path) -> None:
+    def seconds(network: str) -> float:
+        arguments = ("--output-format", "json", "--world-size", "32", "--nodes", "4", "--network", network)
+        result = CliRunner().invoke(cli, ["tune", str(config), *OPTIONS, *arguments])
+        return float(json.loads(result.output)["now"]["step"]["seconds"])
+
+    assert seconds("8x400Gb/s") < seconds("10Gb/s")
+
+
+def test_nothing_fits(config: Path) -> None:
+    result = CliRunner().invoke(cli, ["tune", str(config), *OPTIONS, "--model", "llama-3-70b", "--gpu", "rtx4090"])
+    assert result.exit_code == 4
+    assert "No config that dslint tried surely fits" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("--network", "fast"), "is not a bandwidth"), (("--pcie", "x"), "is not a rate"), (("--apply", "0"), "0 is not in the range")],
+)
+def test_wrong_options(config: Path, arguments: tuple[str, ...], said: str) -> None:
+    result = tune(str(config), *arguments)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_a_memory_limit_is_needed(config: Path) -> None:
+    result = CliRunner().invoke(cli, ["tune", str(config), "--model", "gpt2", "--world-size", "8", "--isolated"])
+    assert result.exit_code == 2
+    assert "No memory limit given" in result.output

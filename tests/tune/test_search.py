@@ -1,0 +1,148 @@
+"""What `tune` names surely fits, is written as meant, and is the fastest of what fits."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from dslint.memory.estimate import estimate
+from dslint.tune.search import TOO_SLOW
+from dslint.tune.space import choices, present
+from tests.tune.setups import CONFIG, search
+
+
+def some_config(pick: random.Random) -> dict[str, Any]:
+    """A config of a random stage with random offload and batch sizes."""
+    stage = pick.choice((0, 1, 2, 3))
+    zero: dict[str, Any] = {"stage": stage}
+    if stage and pick.random() < 0.5:
+        zero["offload_optimizer"] = {"device": "cpu"}
+    if stage == 3 and pick.random() < 0.3:
+        zero["offload_param"] = {"device": "cpu"}
+    if pick.random() < 0.5:
+        zero["overlap_comm"] = pick.choice((True, False))
+    return {
+        "train_micro_batch_size_per_gpu": pick.choice((1, 2, 4)),
+        "gradient_accumulation_steps": pick.choice((1, 4, 6)),
+        "bf16": {"enabled": True},
+        "zero_optimization": zero,
+    }
+
+
+SETUPS = [
+    (seed, gpu, world, nodes, model)
+    for seed, (gpu, world, nodes, model) in enumerate(
+        [("a100", 8, None, "llama-3-8b"), ("rtx4090", 4, None, "gpt2"), ("h100", 16, 2, "llama-3-8b"), ("a100-40gb", 1, None, "gpt2-xl")]
+        * 2
+    )
+]
+
+
+@pytest.mark.parametrize(("seed", "gpu", "world", "nodes", "model"), SETUPS)
+def test_what_is_named_surely_fits_and_is_written_as_meant(seed: int, gpu: str, world: int, nodes: int | None, model: str) -> None:
+    pick = random.Random(seed)
+    found = search(some_config(pick), gpu=gpu, world=world, nodes=nodes, model=model, length=1024)
+    result = found.run()
+    samples = result.now.plan.samples
+    for one in result.best:
+        config, plan = found.planner(one.written.text, one.written.said)
+        assert present(plan) == one.candidate.choice
+        assert plan.samples == samples
+        assert result.goal.sure(estimate(found.model, plan))
+        assert one.candidate.seconds <= TOO_SLOW * result.best[0].candidate.seconds
+        assert not config.violations
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_fitting_config_is_passed_over(seed: int) -> None:
+    """What is decided without an estimate is what the estimate says: every choice that surely fits counts as fitting."""
+    pick = random.Random(100 + seed)
+    gpu, model = pick.choice((("a100-40gb", "llama-3-8b"), ("rtx4090", "gpt2-xl"), ("a100", "llama-3-8b")))
+    found = search(some_config(pick), gpu=gpu, model=model, length=pick.choice((512, 2048)))
+    every = list(choices(found.config, found.base, found.model, free_batch=seed % 2 == 1))
+    pick.shuffle(every)
+    answers = {choice: found.fits(choice) for choice in every[:25]}
+    for choice, answer in answers.items():
+        assert answer is found.goal.sure(estimate(found.model, choice.plan(found.base))), choice
+
+
+def test_the_first_is_the_fastest_of_all_that_fit() -> None:
+    found = search(CONFIG)
+    result = found.run()
+    fitting = [choice for choice in choices(found.config, found.base, found.model, free_batch=False) if found.fits(choice)]
+    fastest = min(found.candidate(choice).seconds for choice in fitting)
+    assert result.best[0].candidate.seconds <= 1.05 * fastest
+
+
+def test_needless_offload_and_checkpointing_go() -> None:
+    """A small model on a large GPU needs neither."""
+    best = search(CONFIG, model="gpt2").run().best[0]
+    assert best.candidate.choice.optimizer_device is None
+    assert best.candidate.choice.checkpoint_every == 0
+    assert "offload_optimizer" not in best.written.text
+    assert best.written.program == ("disable activation checkpointing",)
+
+
+def test_the_batch_stays_unless_it_may_change() -> None:
+    kept, free = search(CONFIG, model="gpt2").run(), search(CONFIG, model="gpt2").run(free_batch=True)
+    assert {one.candidate.plan.samples for one in kept.best} == {64}
+    assert free.best[0].candidate.plan.samples != 64
+    assert free.best[0].candidate.seconds < kept.best[0].candidate.seconds
+
+
+def test_a_written_train_batch_size_stays_consistent() -> None:
+    config = {"train_batch_size": 64, **CONFIG}
+    for free in (False, True):
+        for one in search(config, model="gpt2").run(free_batch=free).best:
+            data = json.loads(one.written.text)
+            sizes = data["train_micro_batch_size_per_gpu"] * data["gradient_accumulation_steps"] * 8
+            assert data["train_batch_size"] == sizes == one.candidate.plan.samples
+
+
+def test_comments_and_other_keys_are_kept() -> None:
+    text = '{\n  // the team\'s config\n  "train_micro_batch_size_per_gpu": 1,\n  "bf16": {"enabled": true}, // fast\n  "wall_clock_breakdown": true\n}\n'
+    result = search(text, model="gpt2").run(free_batch=True)
+    changed = next(one for one in result.best if one.written.text != text)
+    assert "// the team's config" in changed.written.text
+    assert "// fast" in changed.written.text
+    assert '"wall_clock_breakdown": true' in changed.written.text
+
+
+def test_nothing_is_named_where_nothing_fits() -> None:
+    result = search(CONFIG, model="llama-3-70b", gpu="rtx4090", world=1).run()
+    assert result.best == ()
+    assert all(loss.needs is not None or loss.slower is not None for loss in result.lost)
+    assert {"no ZeRO", "stage 3"} <= {loss.name for loss in result.lost}
+
+
+def test_a_lost_choice_has_its_reason() -> None:
+    lost = {loss.name: loss for loss in search(CONFIG).run().lost}
+    stage_0 = lost["no ZeRO"]
+    assert stage_0.needs is not None
+    assert stage_0.needs > 8e9 * 16
+    offload = lost.get("parameter offload")
+    assert offload is not None
+    assert offload.slower is not None
+    assert offload.slower > 1
+
+
+def test_hpz_is_considered_only_across_machines() -> None:
+    one, two = search(CONFIG), search(CONFIG, world=16, nodes=2)
+    assert {choice.secondary for choice in choices(one.config, one.base, one.model, free_batch=False)} == {1}
+    assert {choice.secondary for choice in choices(two.config, two.base, two.model, free_batch=False)} == {1, 8}
+
+
+def test_a_config_that_does_not_pass_the_check_is_not_named() -> None:
+    found = search(CONFIG)
+    found.checked = lambda config: config.value("zero_optimization.stage") != 3
+    assert all(one.candidate.choice.stage != 3 for one in found.run().best)
+
+
+def test_progress_counts_up_to_the_estimates() -> None:
+    seen: list[tuple[int, int]] = []
+    search(CONFIG).run(progress=lambda done, most: seen.append((done, most)))
+    assert seen == sorted(seen)
+    assert all(done <= most for done, most in seen)
