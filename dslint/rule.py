@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from dslint.config.context import PARTS, Context
 from dslint.diagnostics import Applicability, Cause, Effect, Phase, Related, Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
+from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
 from dslint.source.tree import Span, Where, path_of
 
@@ -317,7 +318,7 @@ def _example(written: WrittenExample) -> Example:
         facts = facts._replace(deepspeed=to, upgrade_from=start)
     elif deepspeed:
         facts = facts._replace(deepspeed=Release.parse(deepspeed))
-    return Example(written.text, Context(facts, **parts), written.at, files, written.message, written.fixed)
+    return Example(written.text, Context(facts, **parts, filler=LOADERS), written.at, files, written.message, written.fixed)
 
 
 _BESIDE = {"training": "train.yaml", "accelerate": "accelerate.yaml", "program": "train.py", "launch": "run.sh"}

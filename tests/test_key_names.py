@@ -33,7 +33,7 @@ ABOUT_DEEPSPEED = {
 ALLOWED = {
     "facts/known_models.py": {"model_type", "hidden_size", "num_layers"},
     "facts/model_config.py": {"hidden_size", "model_type", "num_layers"},  # keys of a model's config.json
-    "config/fill.py": {"hidden_size", "model_type"},  # the same
+    "frameworks/filling.py": {"hidden_size", "model_type"},  # the same
     "cli/rule.py": {"zero_optimization", "offload_param"},  # an example in the help
     "mcp/tools.py": {"zero_optimization", "offload_param"},  # an example in the description of an argument
     "cli/probe.py": {"train_micro_batch_size_per_gpu", "zero_optimization"},  # the same

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dslint.facts import NOT_NEEDED, Facts
 from dslint.facts.find_loader import find_loader
@@ -11,9 +11,21 @@ from dslint.record import Record
 
 if TYPE_CHECKING:
     from dslint.config.policy import Policy
+    from dslint.config.values import Value
     from dslint.facts.calibration import Calibration
     from dslint.facts.checkpoint import CheckpointFacts
     from dslint.job.model import Setup
+    from dslint.source.tree import Path
+
+
+class Filler(Protocol):
+    """What a loader makes of a config before DeepSpeed gets it. The layers that know the loaders pass one in."""
+
+    def fill(self, context: Context, key: str, source: str | None) -> Value | None:
+        """The value that replaces "auto" in a key that the loader fills, None if it is not known."""
+
+    def added(self, config: Any) -> Mapping[Path, Value]:
+        """The keys that the loader writes whatever the file says, with their values; `UNKNOWN` where the value is not known."""
 
 
 class Context(Record):
@@ -23,6 +35,7 @@ class Context(Record):
     with, `policy` is what the team requires, `checkpoint` what the run resumes from, `calibration` what was measured on its GPU,
     `environment` the variables that launch scripts see, and `project` the folder from which the release of the loader is searched upwards
     (None for no search). `kernel` is the release of this machine's kernel, if it is that of WSL and the environment has DeepSpeed.
+    `filler` knows what the loaders fill in and add; without one nothing is filled.
     """
 
     facts: Facts = Facts()
@@ -34,6 +47,7 @@ class Context(Record):
     environment: Mapping[str, str] = {}
     project: str | None = None
     kernel: str | None = None
+    filler: Filler | None = None
 
     @classmethod
     def of(cls, given: Facts | Context) -> Context:

@@ -67,6 +67,8 @@ def effective(config: Config, *, everything: bool = False) -> list[EffectiveEntr
         mapped = any(path[: len(to)] == to for to in config.mapped)
         if everything or key in ALWAYS_SHOWN or config.has(key) or (parent and parent in sections) or mapped:
             entries[path] = _entry(config, path)
+    for path in config.added:
+        entries.setdefault(path, _entry(config, path))
     for written, value in config.written.items():
         if written not in entries and not (isinstance(config.node(written), Mapping) and value.origin is Origin.WRITTEN):
             entries[written] = _entry(config, written)
@@ -125,11 +127,23 @@ def as_deepspeed_sees_it(config: Config) -> tuple[dict[str, Any], list[str]]:
     root = config.document.root
     if isinstance(root, Mapping):
         _copy(config, root, (), seen, unknown)
+    for path, value in config.added.items():
+        if value.value is not UNKNOWN:
+            _put(seen, path, value.value)
     for key in ALWAYS_SHOWN:
         value = config.resolved(key)
         if value.value is not UNKNOWN and value.origin in (Origin.DERIVED, Origin.MAPPED) and "." not in key:
             seen[key] = value.value
     return seen, unknown
+
+
+def _put(into: dict[str, Any], path: Path, value: Any) -> None:
+    for step in path[:-1]:
+        inner = into.setdefault(str(step), {})
+        if not isinstance(inner, dict):
+            return
+        into = inner
+    into[str(path[-1])] = value
 
 
 def _copy(config: Config, node: Mapping, path: Path, into: dict[str, Any], unknown: list[str]) -> None:

@@ -7,6 +7,7 @@ a loader, so that one cause gives one finding.
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Table
 from typing import TYPE_CHECKING, Any
 
 from dslint.config.context import Context
@@ -43,6 +44,7 @@ class Config:
         self._values = validator.values
         self._doubtful = validator.doubtful
         self._derived: dict[str, Value] = {}
+        self._added: Table[Path, Value] | None = None
         self._set_later = context.setup.program.sets if context.setup is not None and context.setup.program is not None else frozenset()
         self.mapped = _mapped(validator)
         """The values of deprecated keys, under their new keys."""
@@ -94,6 +96,9 @@ class Config:
         path = path_of(where)
         if self._set_later and self.is_set_later(path):
             return Value(UNKNOWN, Origin.WRITTEN, Doubt.PROGRAM)
+        added = self.added.get(path) if self.setup is not None else None
+        if added is not None:
+            return added
         written = self._values.get(path) or (self._mapped_to(path) if self.mapped else None)
         key = where if isinstance(where, str) else dotted(path)
         if key in OVERRULED and self.value(OVERRULED[key][0]) is True and (written is None or written.value is False):
@@ -112,11 +117,19 @@ class Config:
 
     def _filled(self, key: str, unknown: Value) -> Value:
         """The value that fills an "auto", if the training arguments or the model determine it."""
-        if self.setup is None and self.facts.model is None:
+        filler = self.context.filler
+        if filler is None or (self.setup is None and self.facts.model is None):
             return unknown
-        from dslint.config.fill import fill
+        return filler.fill(self.context, key, unknown.note) or unknown
 
-        return fill(self.context, key, unknown.note) or unknown
+    @property
+    def added(self) -> Table[Path, Value]:
+        """The keys that the loader writes whatever the file says, with their values."""
+        if self._added is None:
+            self._added = {}  # what the loader adds must not depend on itself
+            if self.setup is not None and self.context.filler is not None:
+                self._added = self.context.filler.added(self)
+        return self._added
 
     def _mapped_to(self, path: Path) -> Value | None:
         """The value of a deprecated key for a path, or for a part of its section."""

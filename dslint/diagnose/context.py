@@ -14,6 +14,7 @@ from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.gpus import GIB, Gpu, gpu_named
 from dslint.facts.model_config import describe
+from dslint.frameworks.loader import LOADERS
 from dslint.memory.families import read_shape
 from dslint.memory.given import ModelRequest, model_of
 from dslint.memory.numbers import of_numbers
@@ -50,7 +51,7 @@ def context_of(job: Job, given: Given = NOTHING) -> Context:
         "gpu_memory": _capacity(job) or (gpu.memory if gpu else None),
         "model": describe(job.get("model_config")) if job.get("model_config") else None,
     }
-    return Context((given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None}))
+    return Context((given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None}), filler=LOADERS)
 
 
 def _release(job: Job) -> Release | None:

@@ -10,6 +10,7 @@ from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_text
 from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.facts import Facts, Release
+from dslint.frameworks.loader import with_loaders
 from dslint.lint.place import by_place, outside_broken_text
 from dslint.lint.results import FileResult, Skipped
 from dslint.lint.run import by_needs, run_rules
@@ -75,7 +76,7 @@ class Linted(Record):
 
 def lint_document(document: Document, shown: str, given: Facts | Context, rules: Iterable[RuleInfo]) -> Linted:
     """Run the rules on a document that is known to be a config."""
-    context = Context.of(given)
+    context = with_loaders(given)
     able, skipped = by_needs(rules, context)
     found, not_judged = run_rules(able, resolve(document, context), shown)
     if context.facts.upgrade_from is not None:

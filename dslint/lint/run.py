@@ -106,6 +106,6 @@ def _with_arguments(finding: Finding, subject: Config | IgnoreComments) -> Findi
 def _fillers(key: str, config: Config) -> tuple[SourcedValue, ...]:
     if not config.has(key) or config.origin(key) is not Origin.FILLED:
         return ()
-    from dslint.config.fill import arguments_that_fill
+    from dslint.frameworks.filling import arguments_that_fill
 
     return arguments_that_fill(config.context, key)

@@ -11,6 +11,7 @@ from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, NotJudged
 from dslint.evaluate.files import concerns_deepspeed
 from dslint.facts import Facts
+from dslint.frameworks.loader import with_loaders
 from dslint.job.model import Setup
 from dslint.lint.completed import completed_files
 from dslint.lint.document import Linted, lint_document
@@ -35,7 +36,7 @@ def lint_setup_text(
     """
     if not named and not concerns_deepspeed(text):
         return []
-    context = Context.of(given)
+    context = with_loaders(given)
     found = read_setups(text, path, shown, context, named=named)
     return [] if found is None else lint_read(found, shown, context, rules)
 
@@ -46,7 +47,7 @@ def lint_tree(
     """Lint a JSON file with training arguments or with settings of Accelerate, and the configs that it names."""
     from dslint.setups.yaml import read_tree
 
-    context = Context.of(given)
+    context = with_loaders(given)
     found = read_tree(document, path, shown, context, named=named)
     return [] if found is None else lint_read(found, shown, context, rules)
 
@@ -70,7 +71,7 @@ def lint_command(text: str, given: Facts | Context, rules: Sequence[RuleInfo]) -
     """Lint the setup of a launch command, given as text."""
     from dslint.setups.script import read_shell
 
-    context = Context.of(given)
+    context = with_loaders(given)
     found = read_shell(text, "command", COMMAND, context, named=True)
     assert found is not None, "a named text always has a result"
     return lint_read(found, COMMAND, context, rules)

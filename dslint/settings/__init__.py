@@ -15,6 +15,7 @@ from dslint.config.context import Context
 from dslint.diagnostics import Severity
 from dslint.facts import Facts, Integration, Release, Upgrade
 from dslint.facts.find_release import NOTHING, FoundRelease, find, wsl_kernel
+from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
 from dslint.registry.rules import all_rules, plug_in, plugged
 from dslint.registry.selection import Selection, choose, is_name_of, means
@@ -112,6 +113,7 @@ class Settings:
             environment=self["env"],
             project=self._folder,
             kernel=wsl_kernel() if self._folder is not None else None,
+            filler=LOADERS,
         ).with_loader_release()
 
     @property

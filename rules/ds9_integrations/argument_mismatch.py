@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import UNKNOWN, Config, Origin
-from dslint.config.fill import Filled, from_arguments
 from dslint.diagnostics import Effect, Phase, Related
 from dslint.facts import Integration
+from dslint.frameworks.filling import Filled, from_arguments
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe

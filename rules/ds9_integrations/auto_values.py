@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config, Origin
-from dslint.config.fill import from_arguments, hidden_size
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.facts.model_config import trained_part
+from dslint.frameworks.filling import from_arguments, hidden_size
 from dslint.rule import Finding, bad, good, rule, unsafe
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER, releases_belong_together
 from dslint.source.change import Remove

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dslint.config.context import Context
 from dslint.diagnostics import Diagnostic
 from dslint.evaluate.files import is_setup
 from dslint.facts import Facts
+from dslint.frameworks.loader import with_loaders
 from dslint.lint.discovery import Target
 from dslint.lint.files import lint_config
 from dslint.lint.results import FileResult
@@ -59,7 +59,7 @@ def lint_one(target: Target, facts: Facts) -> list[FileResult]:
         return [FileResult(target.path, "unreadable", error=str(error))]
     if is_setup(target.path):
         return lint_setup_text(text, target.path, target.path, facts, RULES, named=target.named)
-    return lint_config(text, target.path, Context(facts), RULES, named=target.named)
+    return lint_config(text, target.path, with_loaders(facts), RULES, named=target.named)
 
 
 @pytest.fixture

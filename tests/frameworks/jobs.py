@@ -1,0 +1,63 @@
+"""A training job as files and a command, and what a real framework did with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 300,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "max_position_embeddings": 128,
+}
+"""The `config.json` of the model that all jobs train."""
+
+
+class Job(NamedTuple):
+    """A job: the texts of its files by name, its command and environment, and the number of GPUs.
+
+    `outcome` is "initialize" if the framework reached `deepspeed.initialize` with `config`, "raises" if it raised `error`, "finished" if it
+    trained without DeepSpeed. `refused` is what DeepSpeed itself raises for `config`, or None.
+    """
+
+    id: str
+    framework: str
+    release: dict[str, str]
+    files: dict[str, str]
+    command: list[str]
+    env: dict[str, str]
+    gpus: int
+    outcome: str = ""
+    error: str | None = None
+    config: dict[str, Any] | None = None
+    refused: str | None = None
+    world_size: int | None = None
+
+    @property
+    def raises(self) -> bool:
+        """Whether the job ends before the first step."""
+        return self.outcome == "raises" or self.refused is not None
+
+
+def read_jobs(path: Path) -> Iterator[Job]:
+    """The jobs of a file of JSON lines."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        data = json.loads(line)
+        files = {name: text if isinstance(text, str) else json.dumps(text, indent=2) for name, text in data["files"].items()}
+        yield Job(**{**{name: data.get(name) for name in Job._fields}, "files": files, "refused": data.get("refused", data.get("parse"))})
+
+
+def lay_out(job: Job, folder: Path) -> None:
+    """Write the files of a job, with the config of its model."""
+    for name, text in {"model/config.json": json.dumps(MODEL), **job.files}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
