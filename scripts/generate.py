@@ -39,6 +39,9 @@ STEPS = (
     Step("memory", ("scripts/memory_table.py",), "the table in docs/memory.md", quick=False),
     Step("models", ("scripts/model_defaults.py",), "dslint/memory/_generated/, which needs transformers", quick=False, checks=False),
     Step("upgrades", ("scripts/upgrade_pages.py",), "docs/upgrading/", quick=False),
+    Step(
+        "words", ("scripts/harmless_words.py",), "dslint/report/harmless_words.json, which needs the libraries", quick=False, checks=False
+    ),
     Step("errors", ("scripts/record_errors.py",), "rules/errors.json, which needs DeepSpeed", quick=False),
     Step(
         "documents", ("-m", "pytest", "-q", "tests/docs"), "the outputs in the documents", quick=False, checks=False, update="UPDATE_DOCS"

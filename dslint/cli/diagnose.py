@@ -40,7 +40,7 @@ INTERVAL = 1.0
 @click.option(
     "--follow", "following", is_flag=True, help="Watch the log of a running job until it ends, and print what it tells as it comes."
 )
-@click.option("--redact", is_flag=True, help="Leave out directories, host names, addresses and users, to publish the report.")
+@click.option("--redact", is_flag=True, help="Replace everything that is not known to be harmless by stand-ins, to publish the report.")
 @color_option
 def command(
     paths: tuple[str, ...],
