@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
+from dslint.cli.rates import rate_options
 from dslint.cli.workload import question, workload_options
 from dslint.facts.gpus import size
 from dslint.memory.estimate import Estimate, estimate
@@ -15,6 +16,7 @@ from dslint.memory.sweep import Sweep, read_sweep, sweep
 from dslint.report import estimate_page
 from dslint.report.style import Style
 from dslint.settings import Finder
+from dslint.speed.planned import Rates, step_of
 
 NOT_DRAWN = 3
 DOES_NOT_FIT = 4
@@ -37,6 +39,7 @@ class LimitType(click.ParamType):  # type: ignore[type-arg] # older releases of 
 @click.command(name="estimate", short_help="Estimate the memory that a config needs on GPU and host.")
 @click.argument("path", metavar="CONFIG")
 @workload_options
+@rate_options
 @click.option(
     "--limit",
     is_flag=False,
@@ -53,6 +56,7 @@ def command(
     path: str,
     finder: Finder,
     said: dict[str, Any],
+    rates: Rates,
     limit: int | str | None,
     swept: str | None,
     plot: str | None,
@@ -60,7 +64,7 @@ def command(
     color: str,
 ) -> None:
     """Estimate how much memory a rank and a machine need to train with CONFIG: between steps and at the peak, by phase and by part. Nothing
-    runs: dslint replays a training step with the sizes of the model's weights.
+    runs: dslint replays a training step with the sizes of the model's weights. With --gpu it also says how long a step takes.
 
     CONFIG is a file, or "-" for standard input.
 
@@ -76,13 +80,14 @@ def command(
     allowed = _allowed(limit, memory)
     found = estimate(model, plan)
     results: Estimate | Sweep = sweep(found, *read_sweep(swept)) if swept else found
+    time = step_of(config, found, rates)
     if plot:
         _plot(results, plot, allowed or memory)
     if output_format == "json":
-        click.echo(estimate_page.as_json(results, config.facts, allowed or memory))
+        click.echo(estimate_page.as_json(results, config.facts, allowed or memory, time))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
-        show_page(estimate_page.page(results, config.facts, allowed or memory, style), color=style.color)
+        show_page(estimate_page.page(results, config.facts, allowed or memory, style, time), color=style.color)
     points = results.points if isinstance(results, Sweep) else (found,)
     fits = all(point.fits(allowed, config.facts.host_memory) for point in points)
     sys.exit(0 if allowed is None or fits else DOES_NOT_FIT)

@@ -10,42 +10,24 @@ import click
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.open_config import text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color
+from dslint.cli.rates import rate_options
 from dslint.cli.workload import open_workload, workload_options
-from dslint.facts.gpus import size
-from dslint.memory.costs import Speeds, speeds_of
+from dslint.config import Config
+from dslint.memory.costs import Seconds
+from dslint.memory.estimate import Estimate
 from dslint.memory.fit import Search
 from dslint.memory.ways import Goal
 from dslint.report import fit_page
 from dslint.report.style import Style
 from dslint.settings import Finder
-
-
-class Rate(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
-    """Bytes per second: `25GB/s`."""
-
-    name = "RATE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if not isinstance(value, str):
-            return float(value)
-        try:
-            return float(size(value.strip().removesuffix("/s")))
-        except ValueError:
-            self.fail(f'"{value}" is not a rate such as 25GB/s', param, ctx)
+from dslint.speed.planned import Rates, seconds_of, speeds_of
 
 
 @click.command(name="fit", short_help="List changes that make a config fit in memory, best first.")
 @click.argument("path", metavar="CONFIG")
 @workload_options
 @click.option("--limit", type=LimitType(), metavar="SIZE", help="The memory limit of a GPU.  [default: the memory of the GPU]")
-@click.option("--pcie", type=Rate(), metavar="RATE", help="The bandwidth between GPU and host.  [default: 25GB/s, or as calibrated]")
-@click.option(
-    "--interconnect",
-    type=Rate(),
-    metavar="RATE",
-    help="The bandwidth between the GPUs of a machine.  [default: 200GB/s for GPUs with NVLink, else that of --pcie]",
-)
-@click.option("--nvme", type=Rate(), default="6GB/s", show_default=True, help="The bandwidth of a machine's NVMe disks.")
+@rate_options
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format.")
 @color_option
 def command(
@@ -53,9 +35,7 @@ def command(
     finder: Finder,
     said: dict[str, Any],
     limit: int | str | None,
-    pcie: float | None,
-    interconnect: float | None,
-    nvme: float,
+    rates: Rates,
     output_format: str,
     color: str,
 ) -> None:
@@ -77,10 +57,11 @@ def command(
     if not isinstance(memory, int):
         raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
 
-    measured = context.calibration
-    pcie = pcie or (measured and measured.pcie) or Speeds().pcie
-    speeds = speeds_of(facts.gpu, pcie, nvme, interconnect)._replace(memory=(measured and measured.adam) or Speeds().memory)
-    fit = Search(text_of(loaded.document), found.model, opened.planner(), facts.gpu, speeds).run(Goal(memory, facts.host_memory))
+    def timed(config: Config, estimated: Estimate) -> Seconds:
+        return seconds_of(config, estimated, rates)
+
+    fit = Search(text_of(loaded.document), found.model, opened.planner(), timed).run(Goal(memory, facts.host_memory))
+    speeds = speeds_of(rates, context.calibration, facts.gpu)
     if output_format == "json":
         click.echo(fit_page.as_json(fit, facts, speeds))
     else:

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
-from dslint.cli.fit import Rate
 from dslint.cli.open_config import text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
+from dslint.cli.rates import rate_options
 from dslint.cli.workload import Number, Opened, open_workload, workload_options
 from dslint.config import Config
 from dslint.diagnostics import Severity
@@ -22,45 +22,11 @@ from dslint.registry.rules import default_rules
 from dslint.report import tune_page
 from dslint.report.style import Style
 from dslint.settings import Finder
-from dslint.speed.hardware import network_rate
 from dslint.speed.planned import Rates
 from dslint.tune.search import Checked, Result, Search
 
 SLOW_SEARCH = 1.0
 """Seconds after which a progress bar is shown."""
-
-
-class NetworkType(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
-    """The bandwidth of a machine: `8x400Gb/s`."""
-
-    name = "RATE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if not isinstance(value, str):
-            return float(value)
-        try:
-            return network_rate(value)
-        except ValueError:
-            self.fail(f'"{value}" is not a bandwidth such as 8x400Gb/s or 25GB/s', param, ctx)
-
-
-def rate_options(command: Any) -> Any:
-    """Add the options about bandwidths to a command, which receives them as `pcie`, `interconnect`, `network` and `nvme`."""
-    for option in reversed(
-        (
-            click.option("--pcie", type=Rate(), metavar="RATE", help="The bandwidth between GPU and host, as measured."),
-            click.option("--interconnect", type=Rate(), metavar="RATE", help="The bandwidth between the GPUs of a machine, as measured."),
-            click.option(
-                "--network",
-                type=NetworkType(),
-                metavar="RATE",
-                help="The bandwidth of a machine's network: 8x400Gb/s.  [default: 100Gb/s per GPU with NVLink, else 100Gb/s]",
-            ),
-            click.option("--nvme", type=Rate(), metavar="RATE", help="The bandwidth of a machine's NVMe disks.  [default: 6GB/s]"),
-        )
-    ):
-        command = option(command)
-    return command
 
 
 @click.command(name="tune", short_help="Name the fastest configs that surely fit in memory.")
@@ -78,10 +44,7 @@ def command(
     finder: Finder,
     said: dict[str, Any],
     limit: int | str | None,
-    pcie: float | None,
-    interconnect: float | None,
-    network: float | None,
-    nvme: float | None,
+    rates: Rates,
     free_batch: bool,  # noqa: FBT001 - click passes it by name
     tokens: float | None,
     number: int | None,
@@ -106,7 +69,6 @@ def command(
         raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
     text = text_of(opened.loaded.document)
     planner = opened.planner()
-    rates = Rates(link=interconnect, network=network, pcie=pcie, nvme=nvme)
     search = Search(text, opened.found.model, planner, _checked(planner(text, {})[0]), Goal(memory, facts.host_memory), rates)
     result = _run(search, free_batch=free_batch)
     if output_format == "json":

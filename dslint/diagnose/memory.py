@@ -13,7 +13,6 @@ from dslint.diagnose.job import Job, Moment, state_after_init
 from dslint.errors import UserError
 from dslint.facts.gpus import GIB
 from dslint.memory.changes import AS_FACTS
-from dslint.memory.costs import Speeds
 from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.fit import Search
 from dslint.memory.ledger import BUCKETS, GRADIENTS, INIT, OPTIMIZER, PARTS
@@ -22,6 +21,7 @@ from dslint.memory.planning import make_plan
 from dslint.memory.shapes import Model
 from dslint.memory.ways import Goal, Variant
 from dslint.source.parse import parse
+from dslint.speed.planned import seconds_of
 
 LENGTH = 2048
 """The tokens of a sample, if the log does not tell them."""
@@ -108,7 +108,7 @@ def ways_to_fit(shop: Workshop, needed: float, capacity: float, most: int = 2) -
     """
     text = shop.loaded.document.text
     try:
-        search = Search(text, shop.model, shop.plan, shop.context.facts.gpu, Speeds())
+        search = Search(text, shop.model, shop.plan, seconds_of)
         short = max(1.0, needed * GIB / search.base.found.device.expected)
         goal = Goal(int(capacity * GIB / short), shop.context.facts.host_memory)
         while goal.met(search.base.found):  # the job did not fit, whatever the estimate says

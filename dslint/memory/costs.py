@@ -1,43 +1,21 @@
-"""The cost of a training step: bytes moved, operations, and seconds at given speeds. Used to compare changes that save memory."""
+"""The work of a training step: operations, and bytes moved. `dslint.speed` says how long it takes."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from dslint.facts.gpus import GIB, Gpu
+from dslint.facts.gpus import GIB
 from dslint.memory.activations import operations
 from dslint.memory.estimate import Estimate
 from dslint.memory.plan import HOST, NVME
 
-ACHIEVED = 0.4
-"""The share of a GPU's peak FLOPS that good training achieves."""
-
-PEAKS = {(6, 0): 19e12, (7, 0): 112e12, (7, 5): 65e12, (8, 0): 312e12, (8, 6): 140e12, (8, 9): 165e12, (9, 0): 989e12, (10, 0): 2250e12}
-"""Operations per second of 16-bit matrix products without sparsity, by compute capability, as NVIDIA states them."""
-
-UNKNOWN_PEAK = 312e12
-
 
 class Speeds(NamedTuple):
-    """Bytes per second: between GPU and host, NVMe of a machine, between GPUs within a machine and across machines, host memory."""
+    """Bytes per second: between GPU and host, NVMe of a machine, host memory."""
 
     pcie: float = 25e9
     nvme: float = 6e9
-    within: float = 200e9
-    between: float = 25e9
-    memory: float = 150e9
-
-
-LINKED = frozenset(
-    {"p100", "v100", "v100-16gb", "a100", "a100-40gb", "a800", "h100", "h800", "h20", "gh200", "h200", "b200", "mi250x", "mi300x"}
-)
-"""GPUs that are usually sold with a direct link between those of a machine (NVLink, Infinity Fabric). The others use PCIe."""
-
-
-def speeds_of(gpu: Gpu | None, pcie: float, nvme: float, within: float | None = None) -> Speeds:
-    """The speeds of machines with this GPU. `within` is the speed between the GPUs of a machine, if it is known."""
-    linked = gpu is None or gpu.name in LINKED
-    return Speeds(pcie=pcie, nvme=nvme, within=within or (Speeds().within if linked else pcie))
+    memory: float = 40e9
 
 
 class Work(NamedTuple):
@@ -55,7 +33,7 @@ class Work(NamedTuple):
 
 
 class Seconds(NamedTuple):
-    """Seconds of a step, without any overlap."""
+    """Seconds of a step: compute and what belongs to it, waiting for other GPUs, copies over PCIe, NVMe, and the CPU optimizer."""
 
     compute: float
     network: float
@@ -121,21 +99,6 @@ def _operations(found: Estimate) -> tuple[float, float]:
     return (blocks + head) / plan.tensor, blocks / plan.tensor
 
 
-def seconds(done: Work, found: Estimate, gpu: Gpu | None, speeds: Speeds) -> Seconds:
-    """The time that the work takes."""
-    peak = PEAKS.get(gpu.capability, UNKNOWN_PEAK) if gpu and gpu.capability else UNKNOWN_PEAK
-    if not found.plan.half:
-        peak /= 2
-    local, several = found.plan.local, found.plan.world > found.plan.local
-    return Seconds(
-        done.operations / (ACHIEVED * peak),
-        done.network / (speeds.between if several else speeds.within),
-        done.pcie / speeds.pcie,
-        done.nvme * local / speeds.nvme,
-        done.adam * local / speeds.memory,
-    )
-
-
 def differences(before: Work, after: Work, lasts: Seconds, speeds: Speeds) -> list[str]:
     """Sentences about the additional work of a step. `lasts` is the time of the new step."""
     words = []
@@ -143,16 +106,14 @@ def differences(before: Work, after: Work, lasts: Seconds, speeds: Speeds) -> li
         words.append(f"recomputes part of the forward: {100 * (after.again - before.again) / before.operations:.0f} % more operations")
     if after.pcie > before.pcie:
         words.append(
-            f"{_gib(after.pcie - before.pcie)} more over PCIe per step, {_time(lasts.pcie)} in total at {speeds.pcie / 1e9:g} GB/s"
+            f"{_gib(after.pcie - before.pcie)} more over PCIe per step, {_time(lasts.pcie)} in total at {speeds.pcie / 1e9:.3g} GB/s"
         )
     if after.nvme > before.nvme:
         words.append(
-            f"{_gib(after.nvme)} read and written on NVMe per step and rank, {_time(lasts.nvme)} at {speeds.nvme / 1e9:g} GB/s per machine"
+            f"{_gib(after.nvme)} read and written on NVMe per step and rank, {_time(lasts.nvme)} at {speeds.nvme / 1e9:.3g} GB/s a machine"
         )
     if after.adam > before.adam:
-        words.append(
-            f"the optimizer runs on the CPU: about {_time(lasts.adam)} per step at {speeds.memory / 1e9:g} GB/s of memory bandwidth"
-        )
+        words.append(f"the optimizer runs on the CPU: about {_time(lasts.adam)} per step at {speeds.memory / 1e9:.3g} GB/s per machine")
     if after.network > 1.02 * before.network:
         words.append(f"{_gib(after.network - before.network)} more between GPUs per step")
     if after.collectives > 1.05 * before.collectives:

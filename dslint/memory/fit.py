@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslint.config import Config
-from dslint.facts.gpus import Gpu
 from dslint.memory.changes import REMOVE, Change, accumulated, possible
-from dslint.memory.costs import Speeds, seconds, work
-from dslint.memory.estimate import estimate
+from dslint.memory.costs import Seconds, work
+from dslint.memory.estimate import Estimate, estimate
 from dslint.memory.plan import Plan, PlanError
 from dslint.memory.shapes import Model
 from dslint.memory.tiles import tiled
@@ -22,6 +21,9 @@ from dslint.source.parse import parse
 
 Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
 """Reads the text of a config with changed options, and plans it."""
+
+Timed = Callable[[Config, Estimate], Seconds]
+"""Says how long a step takes."""
 
 MOST_SAMPLES = 1024
 """The largest micro batch size that is tried."""
@@ -70,14 +72,13 @@ class Fit:
 class Search:
     """Tries changes to one config for one model."""
 
-    def __init__(self, text: str, model: Model, planner: Planner, gpu: Gpu | None, speeds: Speeds) -> None:
-        self.text, self.model, self.planner = text, model, planner
-        self.gpu, self.speeds = gpu, speeds
+    def __init__(self, text: str, model: Model, planner: Planner, timed: Timed) -> None:
+        self.text, self.model, self.planner, self.timed = text, model, planner, timed
         self.known: dict[frozenset[str], Variant | None] = {}
         config, plan = planner(text, {})
         found = estimate(model, plan)
         done = work(found)
-        self.base = Variant((), (), text, {}, config, found, done, seconds(done, found, gpu, speeds))
+        self.base = Variant((), (), text, {}, config, found, done, timed(config, found))
 
     def run(self, goal: Goal) -> Fit:
         """Search for changes that make it fit: single ones, then combinations of the most promising, without redundant ones. Those that
@@ -137,7 +138,7 @@ class Search:
         if self.model.tokens is None:
             length = doubled("length", length, self.model.positions or length)
         found = estimate(self.model, plan.but(micro_batch=micro_batch))
-        lasts = seconds(work(found), found, self.gpu, self.speeds).total
+        lasts = self.timed(self.base.config, found).total
         return Room(micro_batch, length, micro_batch / plan.micro_batch * self.base.lasts.total / lasts - 1)
 
     def _helps(self, after: Variant, before: Variant) -> bool:
@@ -206,7 +207,7 @@ class Search:
             return None
         found = estimate(tiled(self.model, tiles) if tiles > 1 else self.model, plan)
         done = work(found)
-        return Variant(changes, also, text, said, config, found, done, seconds(done, found, self.gpu, self.speeds))
+        return Variant(changes, also, text, said, config, found, done, self.timed(config, found))
 
     def _applied(self, changes: tuple[Change, ...]) -> tuple[str, dict[str, Any]]:
         text = self.text

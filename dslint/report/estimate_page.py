@@ -12,8 +12,10 @@ from dslint.memory.estimate import Estimate, Verdict
 from dslint.memory.host import PROCESS, host_range, others_on
 from dslint.memory.ledger import PARTS, PHASES, Moment
 from dslint.memory.sweep import Sweep
+from dslint.report.speed_words import as_data, duration, parts, speeds, spread
 from dslint.report.style import Style, wrap
 from dslint.report.words import count
+from dslint.speed.step import Step
 
 LETTERS = dict(zip(PARTS, "PGMOgBALNC", strict=True))
 """The letter of a part in a bar."""
@@ -33,13 +35,15 @@ NATIVE_LOCKS = Release(0, 19, 8)
 ALLOWANCE = "context and fragmentation"
 
 
-def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Style) -> str:
-    """The report as text. `limit` is in bytes, None if there is nothing to compare with."""
+def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Style, time: Step | None = None) -> str:
+    """The report as text. `limit` is in bytes, None if there is nothing to compare with; `time` is the step, if it is known."""
     if isinstance(results, Sweep):
         return _sweep_page(results, limit, style)
     found = results
     lines = [*_answer(found, facts, limit, style), *_head(found, style), "", *_table(found, style), "", *_bars(found, limit, style), ""]
     lines += [*_ranges(found, style), *_evaluation(found, limit, style), "", *_host(found, facts, style)]
+    if time is not None:
+        lines += _paragraphs("Time of a step", (f"{duration(time.seconds)} ({spread(time)}): {speeds(time)}", *parts(time)), style)
     lines += _paragraphs("Accuracy", found.reasons, style)
     lines += _paragraphs("Assumptions", found.plan.assumed, style)
     return "\n".join(lines)
@@ -265,15 +269,14 @@ def _sweep_page(results: Sweep, limit: int | None, style: Style) -> str:
     return "\n".join(lines)
 
 
-def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None) -> str:
-    """The estimate, or the estimates of a sweep, in bytes."""
+def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None, time: Step | None = None) -> str:
+    """The estimate with the time of a step, if it is known, or the estimates of a sweep, in bytes and seconds."""
     if isinstance(results, Sweep):
         points = [{"value": value, **_payload(point, facts, limit)} for value, point in zip(results.values, results.points, strict=True)]
         return json.dumps({"version": 1, "sweep": results.name, "limit": limit, "points": points}, indent=2)
     gpu = str(facts.gpu) if facts.gpu else None
-    return json.dumps(
-        {"version": 1, "gpu": gpu, "gpu_memory": facts.gpu_memory, "limit": limit, **_payload(results, facts, limit)}, indent=2
-    )
+    head = {"version": 1, "gpu": gpu, "gpu_memory": facts.gpu_memory, "limit": limit}
+    return json.dumps({**head, **_payload(results, facts, limit), "step": as_data(time) if time else None}, indent=2)
 
 
 def _payload(found: Estimate, facts: Facts, limit: int | None) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _slower(way: Variant, fit: Fit) -> str:
     before, after = fit.base.lasts.total, way.lasts.total
     percent = 100 * (after / before - 1)
     change = "about as fast" if abs(percent) < 1 else f"about {abs(percent):.0f} % {'slower' if percent > 0 else 'faster'}"
-    return f"{change} ({_time(after)} instead of {_time(before)}, without overlap)"
+    return f"{change} ({_time(after)} instead of {_time(before)})"
 
 
 def _time(seconds: float) -> str:
@@ -195,9 +195,8 @@ def _small_print(fit: Fit, speeds: Speeds, style: Style) -> list[str]:
         "Ranking: first changes that keep training the same, then those that keep the model as it is built, then those that fit even at "
         "the high end of their range, then the fastest, with a surcharge for what needs host memory, a disk or new code. "
         "Peaks are those of dslint estimate, with its allowance for context and fragmentation; host memory is per machine, with its "
-        f"processes, in GiB. Step times assume 40 % of the GPU's peak FLOPS, {speeds.pcie / 1e9:g} GB/s over PCIe, "
-        f"{speeds.nvme / 1e9:g} GB/s of NVMe per machine, {speeds.within / 1e9:g} GB/s between GPUs of a machine and "
-        f"{speeds.between / 1e9:g} GB/s between machines. "
+        f"processes, in GiB. Step times are those of dslint tune, with {speeds.pcie / 1e9:.3g} GB/s over PCIe, "
+        f"{speeds.nvme / 1e9:.3g} GB/s of NVMe and {speeds.memory / 1e9:.3g} GB/s of the CPU optimizer per machine. "
         f"{fit.tried} variants were tried."
     )
     if any(way.changes_training for way in fit.singles):

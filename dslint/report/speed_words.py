@@ -27,7 +27,7 @@ def spread(step: Step) -> str:
     return f"{low.split()[0]} to {high}" if low.split()[1] == high.split()[1] else f"{low} to {high}"
 
 
-def rates(step: Step) -> str:
+def speeds(step: Step) -> str:
     """Tokens per second, TFLOPS and utilisation of a GPU, as a phrase."""
     tokens, tflops = step.tokens_per_second / step.job.gpus, step.flops_per_gpu / 1e12
     return f"{tokens:,.0f} tokens/s and {tflops:.3g} TFLOPS per GPU ({step.utilisation:.0%} of its peak)"

@@ -8,7 +8,7 @@ from typing import Any
 
 from dslint.facts import Facts
 from dslint.report.estimate_page import gib
-from dslint.report.speed_words import as_data, duration, factor, parts, rates, spread, training
+from dslint.report.speed_words import as_data, duration, factor, parts, speeds, spread, training
 from dslint.report.style import Style, visible_lines, wrap
 from dslint.report.words import count
 from dslint.speed.compare import Verdict, compare
@@ -31,7 +31,7 @@ def page(result: Result, facts: Facts, text: str, path: str, style: Style, token
     lines += ["", *_table(result, style)]
     best = result.best[0]
     lines += ["", *wrap(_verdict(result), style.width)]
-    lines += wrap(f"Config 1: {rates(best.candidate.step)}.", style.width)
+    lines += wrap(f"Config 1: {speeds(best.candidate.step)}.", style.width)
     if tokens is not None:
         lines += wrap(f"Training: {training(best.candidate.step, tokens)}; now {training(now.step, tokens)}.", style.width)
     lines += ["", style.paint("Parts of a step of config 1", "bold")]

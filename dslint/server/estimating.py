@@ -15,11 +15,13 @@ from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.requests import DEFAULTS, described_model, planned
 from dslint.report import estimate_page
 from dslint.report.estimate_plot import picture
+from dslint.report.speed_words import spread
 from dslint.report.style import Style
 from dslint.server.checking import Checked
 from dslint.server.inside import Training
 from dslint.server.names import SHOW
 from dslint.source.tree import Mapping
+from dslint.speed.planned import step_of
 
 WIDTH = 100
 """The columns of the text of an estimate."""
@@ -85,15 +87,17 @@ def estimated(training: Training) -> Estimate:
 
 
 def peak(found: Estimate, config: Config) -> str:
-    """The peak on a GPU in one line: `peak 62 to 71 of 80 GiB on h100`."""
+    """The peak on a GPU in one line: `peak 62 to 71 of 80 GiB on h100: fits; step 2.1 to 4.5 s`."""
     low, high = found.device.low / 2**30, found.device.high / 2**30
     digits = 0 if low >= 10 else 1
     span = f"peak {low:.{digits}f} to {high:.{digits}f}"
     memory = config.facts.gpu_memory
+    time = step_of(config, found)
+    lasts = f"; step {spread(time)}" if time is not None else ""
     if memory is None:
-        return f"{span} GiB"
+        return f"{span} GiB{lasts}"
     on = f" on {config.facts.gpu}" if config.facts.gpu is not None else ""
-    return f"{span} of {in_words(memory)}{on}: {_FITS[found.verdict(memory)]}"
+    return f"{span} of {in_words(memory)}{on}: {_FITS[found.verdict(memory)]}{lasts}"
 
 
 def page(training: Training) -> dict[str, Any]:
@@ -104,7 +108,7 @@ def page(training: Training) -> dict[str, Any]:
     limit = config.facts.gpu_memory
     return {
         "summary": peak(found, config),
-        "text": estimate_page.page(found, config.facts, limit, Style(color=False, width=WIDTH)),
+        "text": estimate_page.page(found, config.facts, limit, Style(color=False, width=WIDTH), step_of(config, found)),
         "svg": picture(found, limit, html=False),
         "html": picture(found, limit, html=True),
     }

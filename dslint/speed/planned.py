@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from dslint.config import Config
+from dslint.facts.calibration import Calibration
+from dslint.facts.gpus import Gpu
+from dslint.memory.costs import Seconds, Speeds
+from dslint.memory.estimate import Estimate
 from dslint.memory.plan import Plan
 from dslint.memory.shapes import Model
 from dslint.record import Record
-from dslint.speed.hardware import assumed_network, hardware_of
+from dslint.speed.constants import FITTED
+from dslint.speed.hardware import TO_HOST, assumed_network, hardware_of
 from dslint.speed.job import Job
 from dslint.speed.optimizer import ADAM
+from dslint.speed.step import COPIES, DISK, FETCHED, HOST, NETWORK, SEQUENCE, TENSOR, UPDATED, Step, step
 
 
 class Rates(Record):
@@ -84,6 +90,31 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, **
         given=tuple(name for name, rate in given.items() if rate),
         **more,
     )
+
+
+def step_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> Step | None:
+    """The step of an estimate; None if the GPU is unknown, or the layers of the model are."""
+    if found.plan.gpu is None or not found.model.blocks or found.is_lower_bound:
+        return None
+    quantized = config.value("zero_optimization.zero_quantized_gradients") is True
+    job = job_of(found.model, found.plan, precision_of(config, found.plan), rates, quantized_gradients=quantized)
+    return step(job)
+
+
+def seconds_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> Seconds:
+    """The step of an estimate by what takes the time, for the comparisons of `fit`. An unknown GPU counts as an A100."""
+    job = job_of(found.model, found.plan, precision_of(config, found.plan), rates)
+    done = step(job)
+    link = sum(done.of(kind) for kind in (TENSOR, SEQUENCE, NETWORK, UPDATED))
+    moved = done.of(COPIES) + done.of(FETCHED)
+    rest = done.seconds - link - moved - done.of(DISK) - done.of(HOST)
+    return Seconds(rest, link, moved, done.of(DISK), done.of(HOST))
+
+
+def speeds_of(rates: Rates, calibration: Calibration | None, gpu: Gpu | None) -> Speeds:
+    """The speeds that a report of `fit` states."""
+    pcie, host = (calibration.pcie, calibration.adam) if calibration else (None, None)
+    return Speeds(rates.pcie or pcie or hardware_of(gpu).host * TO_HOST * 1e9, rates.nvme or NVME, host or FITTED.adam)
 
 
 def active(model: Model) -> int:

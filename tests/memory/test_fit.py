@@ -14,7 +14,6 @@ from dslint.facts import Facts
 from dslint.facts.gpus import GIB, GPUS
 from dslint.facts.known_models import preset
 from dslint.lint.document import lint_text
-from dslint.memory.costs import Speeds, speeds_of
 from dslint.memory.estimate import estimate
 from dslint.memory.families import read_shape
 from dslint.memory.fit import Fit, Search, written
@@ -24,6 +23,7 @@ from dslint.memory.ways import ENOUGH_ROOM, Goal
 from dslint.registry.rules import default_rules
 from dslint.report.fit_page import diff
 from dslint.source.parse import parse
+from dslint.speed.planned import seconds_of
 from tests.command import dslint
 
 BASE: dict[str, Any] = {
@@ -53,7 +53,7 @@ def search(config: dict[str, Any], name: str = "llama-3-8b", world: int = 8, **g
         made = make_plan(read, workload, model.hidden, micro_batch=said.get("micro_batch"), accumulation=said.get("accumulation"))
         return read, made.but(optimizer_bytes=STATES[said["optimizer"]], optimizer=said["optimizer"]) if "optimizer" in said else made
 
-    return Search(json.dumps(config, indent=4), model, plan, GPUS["h100"], Speeds())
+    return Search(json.dumps(config, indent=4), model, plan, seconds_of)
 
 
 def fit(config: dict[str, Any], goal: int = 80, host: int | None = None, **more: Any) -> Fit:
@@ -211,12 +211,6 @@ def test_a_config_that_likely_fits_is_made_sure() -> None:
     assert found.fits
     assert found.ways
     assert all(found.goal.sure(way.found) for way in found.ways)
-
-
-def test_gpus_without_a_direct_link_talk_over_pcie() -> None:
-    assert speeds_of(GPUS["a6000"], 25e9, 6e9).within == 25e9
-    assert speeds_of(GPUS["a100"], 25e9, 6e9).within == Speeds().within
-    assert speeds_of(GPUS["a6000"], 25e9, 6e9, 56e9).within == 56e9
 
 
 def test_what_is_not_needed() -> None:
