@@ -7,9 +7,10 @@ import, unless dslint itself is in it.
 import os
 import sys
 
-if not sys.flags.safe_path and sys.path[:1] == [os.getcwd()] != [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]:  # noqa: PTH100, PTH109, PTH120 - pathlib is slow to import
+OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
+if not sys.flags.safe_path and sys.path[:1] != [OWN]:
     del sys.path[0]
 
-from dslint.cli import main
+from dslint.cli import main  # noqa: E402 - after the line above
 
 main()

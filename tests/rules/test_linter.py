@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dslint.config import Config
-from dslint.diagnostics import Effect, Phase, Severity
+from dslint.diagnostics import Effect, Severity
 from dslint.facts import Facts, Integration
 from dslint.lint.document import lint_document, lint_text
 from dslint.lint.guard import INTERNAL_ERROR
@@ -98,14 +98,25 @@ def test_files_are_recognised(text: str, kind: str) -> None:
         assert result.note
 
 
-@pytest.mark.parametrize("certain", [True, False])
-def test_whether_a_consequence_is_certain_does_not_follow_from_the_severity(certain: bool) -> None:
+@pytest.mark.parametrize(
+    ("effect", "certain", "costly", "severity"),
+    [
+        (Effect.SILENT, True, False, Severity.ERROR),
+        (Effect.SILENT, False, False, Severity.WARNING),
+        (Effect.MEMORY, False, False, Severity.WARNING),
+        (Effect.SLOW, True, False, Severity.INFO),
+        (Effect.SLOW, True, True, Severity.WARNING),
+        (Effect.ADVICE, False, True, Severity.WARNING),
+        (Effect.POLICY, True, False, Severity.ERROR),
+    ],
+)
+def test_the_severity_follows_from_effect_certainty_and_cost(effect: Effect, certain: bool, costly: bool, severity: Severity) -> None:
     def check(_: object) -> list[Finding]:
-        return [Finding("", "Found.", severity=Severity.INFO, certain=certain)]
+        return [Finding("", "Found.", certain=certain, costly=costly)]
 
-    quiet = Rule("DS999", "quiet", Effect.CRASH, Phase.PARSE, check, "A rule.")
-    (found,) = lint_document(parse("{}"), "c.json", Facts(), (quiet,)).diagnostics
-    assert found.certain is certain
+    made_up = Rule("DS999", "made-up", effect, None, check, "A rule.")
+    (found,) = lint_document(parse("{}"), "c.json", Facts(), (made_up,)).diagnostics
+    assert (found.severity, found.certain) == (severity, certain)
 
 
 @pytest.mark.parametrize(
