@@ -81,7 +81,7 @@ LAYERS = (
     ("dslint.registry",),
     ("dslint.settings",),
     ("dslint.lint", "dslint.suppress", "dslint.fixes"),
-    ("dslint.api", "dslint.diagnose", "dslint.probe", "dslint.starter", "dslint.tune", "dslint"),
+    ("dslint.api", "dslint.diagnose", "dslint.probe", "dslint.starter", "dslint.tune", "dslint.callbacks", "dslint"),
     ("dslint.report",),
     ("dslint.cli", "dslint.server", "dslint.mcp", "dslint.__main__"),
 )

@@ -116,7 +116,8 @@ def _checked(config: Source | object, optimizer: Any, lr_scheduler: Any, given: 
         return check_training_arguments(config, **facts)
     subject = subject_of(config, facts)
     passed, schedule = _object(optimizer), _object(lr_scheduler)
-    program = Program("<program>", Integration.DEEPSPEED.value, client_optimizer=passed, client_scheduler=schedule)
+    loader = subject.context.facts.integration or Integration.DEEPSPEED
+    program = Program("<program>", loader.value, client_optimizer=passed, client_scheduler=schedule)
     context = subject.context._replace(setup=Setup(program=program, config=subject.shown))
     if context.facts.integration is None:
         context = context.inferring("the program calls dslint.guard with its config", integration=Integration.DEEPSPEED)

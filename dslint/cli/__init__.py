@@ -32,6 +32,28 @@ COMMANDS = {
 }
 
 
+OTHER_WORDS = {
+    "autofix": "check --fix",
+    "explain": "rule",
+    "fix": "check --fix",
+    "format": "check --fix",
+    "generate": "init",
+    "gpu": "estimate",
+    "language-server": "server",
+    "lint": "check",
+    "lsp": "server",
+    "memory": "estimate",
+    "new": "init",
+    "rules": "rule",
+    "settings": "config",
+    "validate": "check",
+    "verify": "check",
+    "version": "--version",
+    "why": "diagnose",
+}
+"""What other tools call a command, with ours."""
+
+
 class ClosedPipe(Exception):
     """The reader of standard output closed the pipe (`dslint check | head`). Click would exit with 1 for a `BrokenPipeError`."""
 
@@ -58,7 +80,7 @@ class Commands(click.Group):
             from dslint.source.similar import similar
 
             word, close = args[0], similar(args[0], COMMANDS)
-            meant = f"check {word}" if "." in word or "/" in word else close[0] if close else ""
+            meant = OTHER_WORDS.get(word) or (f"check {word}" if "." in word or "/" in word else close[0] if close else "")
             raise click.UsageError(f'No such command "{word}".' + (f" Did you mean `dslint {meant}`?" if meant else ""), ctx)
         return super().resolve_command(ctx, args)
 

@@ -11,6 +11,7 @@ from io import StringIO
 import click
 
 from dslint.cli.check_options import CheckOptions
+from dslint.cli.help import Group, GroupedCommand
 from dslint.cli.options import color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed
@@ -43,7 +44,63 @@ class OutputType(click.ParamType):  # type: ignore[type-arg] # older releases of
         return output_format, path
 
 
-@click.command(name="check", short_help="Find mistakes in DeepSpeed configs.")
+class CheckCommand(GroupedCommand):
+    """`dslint check` with its many options in groups."""
+
+    groups = (
+        Group(
+            "Facts about the run",
+            "ds_config.json --world-size 8 --integration accelerate",
+            (*(f"--{name}" for name in FACTS), "--checkpoint", "--env"),
+        ),
+        Group(
+            "Files",
+            'examples train.yaml --exclude "old/*"',
+            (
+                "--command",
+                "--files-from",
+                "--stdin-filename",
+                "--include",
+                "--exclude",
+                "--extend-exclude",
+                "--force-exclude",
+                "--jobs",
+                "--watch",
+            ),
+        ),
+        Group(
+            "Rules",
+            "--select DS5,DS6 --severity DS102=warning",
+            ("--select", "--ignore", "--extend-select", "--extend-ignore", "--per-file-ignores", "--pedantic", "--severity", "--policy"),
+        ),
+        Group("Fixing", "ds_config.json --fix --diff", ("--fix", "--unsafe-fixes", "--fix-only", "--diff")),
+        Group(
+            "Suppressing findings",
+            "--baseline dslint-baseline.json --write-baseline",
+            ("--baseline", "--write-baseline", "--add-ignores", "--no-ignores"),
+        ),
+        Group(
+            "Output and exit code",
+            "--output-format concise --output sarif=dslint.sarif",
+            (
+                "--output-format",
+                "--output",
+                "--statistics",
+                "--verbose",
+                "--quiet",
+                "--group",
+                "--at-most",
+                "--color",
+                "--fail-on",
+                "--strict",
+                "--exit-zero",
+            ),
+        ),
+        Group("Settings", "--config ci/dslint.toml", ("--config", "--isolated", "--help")),
+    )
+
+
+@click.command(name="check", cls=CheckCommand, short_help="Find mistakes in DeepSpeed configs.")
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @settings_options(
     *FACTS,

@@ -4,18 +4,36 @@ from __future__ import annotations
 
 from click.shell_completion import CompletionItem
 
+from dslint.facts.gpus import GPUS
 from dslint.registry.rules import all_rules
 from dslint.rule import RuleInfo
-from dslint.settings.kinds import Choice, FileName, FolderName, RuleWords, SettingKind, Table
+from dslint.settings.kinds import Choice, FileName, FolderName, GpuName, RuleWords, SettingKind, Table
 
 
 def complete_value(kind: SettingKind, incomplete: str) -> list[CompletionItem]:
     """Shell completion of the value of a setting."""
+    if isinstance(kind, GpuName):
+        return [CompletionItem(name, help=f"{gpu.sold} GB") for name, gpu in GPUS.items() if name.startswith(incomplete.lower())]
     if isinstance(kind, FileName):
         return [CompletionItem(incomplete, type="dir" if isinstance(kind, FolderName) else "file")]
     if isinstance(kind, Choice):
         return [CompletionItem(word) for word in kind.words if word.startswith(incomplete)]
     return complete_rules(incomplete) if isinstance(kind, RuleWords) or (isinstance(kind, Table) and kind.of_rules) else []
+
+
+def complete_models(incomplete: str) -> list[CompletionItem]:
+    """Shell completion of a model: the known names, and files."""
+    from dslint.facts.known_models import PRESETS
+
+    names = [CompletionItem(name) for name in PRESETS if name.startswith(incomplete.lower())]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
+def complete_keys(incomplete: str) -> list[CompletionItem]:
+    """Shell completion of a config key, with or without its sections."""
+    from dslint.schemas.key_table import KEYS
+
+    return [CompletionItem(path) for path in KEYS if path.startswith(incomplete)]
 
 
 def complete_rules(incomplete: str) -> list[CompletionItem]:

@@ -9,7 +9,7 @@ import time
 import click
 
 from dslint.cli.open_config import open_config, text_of
-from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
+from dslint.cli.options import color_option, model_option, show_page, terminal_width, wants_color, warn
 from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
@@ -33,7 +33,7 @@ INTERVAL = 1.0
 @click.argument("paths", nargs=-1, required=True, metavar="LOG...")
 @click.option("--config", metavar="FILE", help="The DeepSpeed config of the job, if its log does not print it.")
 @click.option("--program", metavar="FILE", help="The program, launch script or training YAML of the job, which leads to its config.")
-@click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b).")
+@model_option
 @click.option(
     "--output-format", type=click.Choice(["text", "json", "markdown", "html"]), default="text", show_default=True, help="The output format."
 )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT
-from dslint.cli.options import settings_options, show_page, terminal_width, warn
+from dslint.cli.options import model_option, settings_options, show_page, terminal_width, warn
 from dslint.cli.workload import Number
 from dslint.diagnostics import Effect
 from dslint.errors import UserError
@@ -32,7 +32,7 @@ from dslint.starter.text import as_hjson, as_json
 @click.command(name="init", short_help="Write a starter config and explain its values.")
 @click.argument("path", required=False, metavar="[FILE]")
 @settings_options(*(name for name in FACTS if name != "model"))
-@click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b).")
+@model_option
 @click.option("--params", type=Number(), help="The number of parameters, such as 7B, instead of --model.")
 @click.option("--stage", type=click.IntRange(0, 3), help="The ZeRO stage.  [default: the fastest one at which the model fits]")
 @click.option(

@@ -67,9 +67,9 @@ class SettingType(click.ParamType):  # type: ignore[type-arg] # older releases o
         return _METAVARS.get(type(kind))
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002 - click's signature
-        from dslint.cli.completion import complete_value
+        from dslint.cli.completion import complete_models, complete_value
 
-        return complete_value(self.setting.kind, incomplete)
+        return complete_models(incomplete) if self.name == "model" else complete_value(self.setting.kind, incomplete)
 
 
 def settings_options(*names: str) -> Callable[[Command], Command]:
@@ -113,6 +113,18 @@ def _combined(name: str, value: Any) -> Any:
 def run_settings(finder: Finder) -> Settings:
     """The settings of the whole run: those nearest to the working directory."""
     return finder.for_directory(os.getcwd())  # noqa: PTH109 - pathlib is slow to import
+
+
+def model_option(command: Command) -> Command:
+    """Add `--model`, a file or a known name, to a command."""
+
+    def complete(_context: click.Context, _param: click.Parameter, word: str) -> list[CompletionItem]:
+        from dslint.cli.completion import complete_models
+
+        return complete_models(word)
+
+    meaning = "The model: its config.json, its folder, or a known name (llama-3-8b)."
+    return click.option("--model", metavar="FILE|NAME", shell_complete=complete, help=meaning)(command)
 
 
 def color_option(command: Command) -> Command:

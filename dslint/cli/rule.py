@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from dslint.cli.completion import complete_rules
+from dslint.cli.completion import complete_keys, complete_rules
 from dslint.cli.options import color_option, run_settings, show_page, terminal_width, wants_color
 from dslint.errors import UserError
 from dslint.registry.rules import all_rules
@@ -36,7 +36,8 @@ LONGEST = 256 * 2**20
 @click.option(
     "--key",
     metavar="KEY",
-    help="List the rules about a config key, such as zero_optimization.offload_param, the keys below it, and its section.",
+    shell_complete=lambda _ctx, _param, word: complete_keys(word),
+    help="List the rules about a config key (zero_optimization.offload_param, or only offload_param), the keys below it, and its section.",
 )
 @color_option
 def command(word: str | None, error: str | None, key: str | None, color: str) -> None:
@@ -68,6 +69,13 @@ def command(word: str | None, error: str | None, key: str | None, color: str) ->
 
 def _about(key: str, *, color: bool, width: int) -> int:
     """List the rules that watch a key, one below it or a section that it is in, and return the exit code."""
+    places = _places(key)
+    if len(places) > 1:
+        show_page(f'"{key}" is a key of several sections; give one of: {", ".join(places)}', color=False, err=True)
+        return NOTHING
+    if places and places[0] != key:
+        show_page(f'"{key}" is {places[0]}.', color=False, err=True)
+        key = places[0]
     rules = [rule for rule in all_rules() if any(_concerns(path, key) for path in watched_keys(rule))]
     meant = _meant(key)
     if meant:
@@ -78,6 +86,14 @@ def _about(key: str, *, color: bool, width: int) -> int:
         return NOTHING
     show_page(rule_page.index(rules, color=color, width=width), color=color, paged=True)
     return FOUND
+
+
+def _places(key: str) -> list[str]:
+    """The paths of a key that is given without its sections; empty if it is a path, or no key has this name."""
+    from dslint.schemas.key_table import KEYS
+
+    known = {*KEYS, *(path for rule in all_rules() for path in watched_keys(rule))}
+    return [] if key in known else sorted(path for path in known if path.endswith(f".{key}"))
 
 
 def _meant(key: str) -> str | None:

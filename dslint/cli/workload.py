@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from dslint.cli.open_config import open_training
-from dslint.cli.options import SettingType, settings_options
+from dslint.cli.options import SettingType, model_option, settings_options
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
@@ -28,8 +28,12 @@ from dslint.source.parse import parse
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+FEWEST = 1000
+"""The fewest parameters of a model. With fewer the unit is missing: people write 8 for 8B."""
+
+
 class Number(click.ParamType):  # type: ignore[type-arg] # older releases of click have no parameter here
-    """A number that may be large: `7e9`, `7B`, `7_000_000_000`."""
+    """A number of parameters: `7e9`, `7B`, `7_000_000_000`. A small one, such as 8, misses its unit."""
 
     name = "N"
 
@@ -42,6 +46,8 @@ class Number(click.ParamType):  # type: ignore[type-arg] # older releases of cli
             number = float(text[:-1] if scale > 1 else text) * scale
         except ValueError:
             self.fail(f'"{value}" is not a number', param, ctx)
+        if 0 < number < FEWEST:
+            self.fail(f'"{value}" is not the size of a model; write {value}B for {value} billion parameters', param, ctx)
         if not 0 < number < 1e15:
             self.fail(f'"{value}" must be greater than 0 and less than 1e15', param, ctx)
         return number
@@ -73,7 +79,7 @@ _POSITIVE = Count(10**9)
 _LAYERS = Count(10_000)
 
 _OPTIONS = (
-    click.option("--model", metavar="FILE|NAME", help="The model: its config.json, its folder, or a known name (llama-3-8b)."),
+    model_option,
     click.option("--params", type=Number(), help="The number of parameters, such as 7e9 or 7B, instead of --model."),
     click.option("--hidden-size", "hidden", type=_POSITIVE, metavar="N", help="The hidden size of the model."),
     click.option("--layers", type=_LAYERS, metavar="N", help="The number of layers."),

@@ -32,6 +32,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
         (["dslint", "check", "--select", "offload-param"], {"offload-param-below-stage-3"}),
         (["dslint", "check", "--ignore", "DS501,DS50"], {"DS501,DS501", "DS501,DS502", "DS501,DS503", "DS501,DS504"}),
         (["dslint", "check", "--output-format", "sa"], {"sarif"}),
+        (["dslint", "check", "--gpu", "a100"], {"a100", "a100-40gb"}),
+        (["dslint", "estimate", "x.json", "--model", "llama-3-"], {"llama-3-8b", "llama-3-70b"}),
+        (["dslint", "check", "--model", "llama-3-"], {"llama-3-8b"}),
+        (["dslint", "rule", "--key", "zero_optimization.offload_p"], {"zero_optimization.offload_param"}),
         (["dslint", "rule", "ds50"], {"DS501", "DS502", "DS503", "DS504"}),
     ],
 )
