@@ -94,6 +94,8 @@ def read_bytes(path: str | os.PathLike[str], most: int = MAX_BYTES, *, pipes: bo
             if stat.S_ISFIFO(status.st_mode):
                 os.set_blocking(file.fileno(), True)
             data = file.read(most + 1) if status.st_size <= most else b""
+            if data is None:  # a file of the kernel in which nothing is ready
+                raise ReadError("unreadable", "cannot read this file: it has no content yet")
     except OSError as error:
         kind, message = _REASONS.get(error.errno or 0, ("unreadable", f"cannot read this file: {error.strerror or error}"))
         raise ReadError(kind, message) from error

@@ -11,9 +11,13 @@ import re
 
 from dslint.record import Record
 from dslint.source.tree import Departure, Scalar, Span
+from dslint.source.unknown import UNKNOWN, Unknown
 
 MAX_INTEGER_DIGITS = 4300
 """Python's default limit for `int(text)`; above it hjson and json both raise ValueError."""
+
+MOST_DIGITS = 1000
+"""Longer integers are not judged: the product of four of them, as of the batch sizes, could not be printed."""
 
 _PLACEHOLDER_INTEGER = 10**18
 
@@ -217,7 +221,7 @@ def unquoted(text: str, start: int) -> tuple[Scalar, int, Fault | None, Departur
     return Scalar(span, raw.strip(), raw, "bare"), span.end, None, Departure(kind, span)
 
 
-def _number(span: Span, integer: str, rest: str) -> tuple[int | float, Fault | None]:
+def _number(span: Span, integer: str, rest: str) -> tuple[int | float | Unknown, Fault | None]:
     if rest:
         value = float(integer + rest)
         if abs(value) == float("inf"):
@@ -225,6 +229,8 @@ def _number(span: Span, integer: str, rest: str) -> tuple[int | float, Fault | N
             return value, Fault("number-too-large", span, predicate, fatal=True)
         return integral(value), None
     digits = len(integer.removeprefix("-"))
+    if MOST_DIGITS < digits <= MAX_INTEGER_DIGITS:
+        return UNKNOWN, None
     if digits <= MAX_INTEGER_DIGITS:
         # The environment can lower Python's limit.
         with contextlib.suppress(ValueError):

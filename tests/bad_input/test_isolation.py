@@ -237,6 +237,41 @@ def test_estimates_of_impossible_sizes(tmp_path: Path, config: str) -> None:
     assert "internal error" not in done.stderr
 
 
+@pytest.mark.parametrize("digits", [300, 1000, 1001, 4300])
+@pytest.mark.parametrize("command", [["check"], ["check", "--world-size", "8"], ["show"], ["check", "--fix"]], ids=" ".join)
+def test_products_of_long_numbers(tmp_path: Path, digits: int, command: list[str]) -> None:
+    number = "9" * digits
+    keys = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    (tmp_path / "ds_config.json").write_text("{" + ", ".join(f'"{key}": {number}' for key in keys) + "}", encoding="utf-8")
+    done = dslint(*command, "ds_config.json", cwd=tmp_path)
+    assert done.returncode in (0, 1)
+    assert "DS000" not in done.stdout
+    assert "internal error" not in done.stderr
+
+
+def test_a_file_that_has_no_content_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some files of the kernel: a read that does not block gives None."""
+    from dslint.source import read
+
+    (tmp_path / "ds.json").write_text("{}", encoding="utf-8")
+    opened = open
+
+    class Empty:
+        def __init__(self, *arguments: Any) -> None:
+            self.file = opened(*arguments)
+            self.fileno, self.read = self.file.fileno, lambda _: None
+
+        def __enter__(self) -> Empty:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+    monkeypatch.setattr(read, "open", Empty, raising=False)
+    with pytest.raises(read.ReadError, match="no content yet"):
+        read.read(tmp_path / "ds.json")
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("where", ["requirements.txt", "uv.lock", "dslint.toml", "--config", "--files-from", "latest"])
 @pytest.mark.parametrize("what", ["fifo", "/dev/zero"])
