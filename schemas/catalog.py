@@ -9,6 +9,7 @@ from dslint import project
 FILE_NAMES = (
     "ds_config*.json",
     "ds-config*.json",
+    "*_ds_config*.json",
     "*.ds-config.json",
     "ds_*_config.json",
     "ds_*_config_*.json",
@@ -18,6 +19,7 @@ FILE_NAMES = (
     "ds_*_z[0-3]*.json",
     "ds_offload*.json",
     "deepspeed*.json",
+    "*_deepspeed_config*.json",
     "zero[0-3]*.json",
     "zero_stage[0-3]*.json",
     "zero_config*.json",

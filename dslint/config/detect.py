@@ -42,14 +42,17 @@ def looks_like_config(section: Mapping, *, about: bool) -> bool:
     return bool(names & TELLING_KEYS) and len(known) >= 2 and _has_section(section, known)
 
 
-def detect_kind(document: Document, *, named: bool, templates: bool = True) -> tuple[FileKind, str | None]:
+def detect_kind(document: Document, *, named: bool, hinted: bool = False, templates: bool = True) -> tuple[FileKind, str | None]:
     """The kind of a document, and a sentence for the user if it is not simply a config.
 
     A named file counts as a config unless it is clearly something else. A file found in a directory must look like one: two top-level keys
-    of DeepSpeed, or one that no other tool uses. `templates` says whether a placeholder makes the file a template.
+    of DeepSpeed, or one that no other tool uses, even if it is misspelt. One key, misspelt or not, is enough for a file that is `hinted`:
+    its name is one that configs have, or a program mentions it. `templates` says whether a placeholder makes the file a template.
     """
     root = document.root
     names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
+    if document.problems or any(one.kind != "comment" for one in document.departures):  # what stands behind an error may not be in the tree
+        names |= {word for pair in _KEYS.findall(document.text[:_FAR]) for word in pair if word}
     known = names & children()[""].keys()
     telling = names & TELLING_KEYS
     hole = _hole(document) if templates else None
@@ -68,7 +71,8 @@ def detect_kind(document: Document, *, named: bool, templates: bool = True) -> t
             return FileKind.DS_CONFIG, None
         return FileKind.UNRELATED, OF_ANOTHER_PROGRAM
     if not named:
-        return FileKind.UNRELATED, None
+        meant = _is_misspelt(document, names, known) or (hinted and (known or not _is_foreign(names)))
+        return (FileKind.DS_CONFIG, None) if meant else (FileKind.UNRELATED, None)
     if not known and not document.problems and _is_of_another_program(root, names, known):
         return FileKind.UNRELATED, OF_ANOTHER_PROGRAM
     if document.problems or known or not names:
@@ -76,6 +80,31 @@ def detect_kind(document: Document, *, named: bool, templates: bool = True) -> t
     if not names & {"zero", "zero_optimisation", "lr_scheduler"} and _is_foreign(names):
         return FileKind.UNRELATED, "not checked: it has no key of a DeepSpeed config."
     return FileKind.DS_CONFIG, None
+
+
+_KEYS = re.compile(r"""["'](\w{1,64})["']|\b(\w{1,64})["']?\s*(?::|\Z)""")
+"""Keys in a text that is broken: a quote or the colon may be what is missing."""
+
+_FAR = 20_000
+"""How far into a broken text its keys are looked for, in characters."""
+
+_ROOTS = ("zero", "micro_batch", "activ", "wall_clock", "steps", "prescale", "flops", "csv", "comms", "effic")
+"""A part of each telling key. A misspelt key without any of them is missed, and no other key has to be compared."""
+
+
+def _is_misspelt(document: Document, names: set[str], known: set[str]) -> bool:
+    """Whether a key is close to one that only DeepSpeed has, and something else in the file is DeepSpeed's, too."""
+    if len(names) > MANY:
+        return False
+    for name in names:
+        plain = name.lower().replace("-", "_")
+        if any(root in plain for root in _ROOTS) and (close := similar(plain, TELLING_KEYS, cutoff=0.85)):
+            found = document.lookup((name,))
+            section = found.value if isinstance(found, Member) else None
+            inner = {member.key.value for member in section.members} if isinstance(section, Mapping) else set()
+            if known or inner & children().get(close[0], {}).keys():
+                return True
+    return False
 
 
 OF_ANOTHER_PROGRAM = "not checked: it has no section of a DeepSpeed config, and DeepSpeed does not know most of its keys."
@@ -104,7 +133,8 @@ def wrapper_of(document: Document) -> Member | None:
     for member in root.members:
         if member.key.value in SECTIONS and isinstance(member.value, Mapping):
             names = {inner.key.value for inner in member.value.members}
-            if names & TELLING_KEYS or len(names & children()[""].keys()) >= 2:
+            known = names & children()[""].keys()
+            if names & TELLING_KEYS or len(known) >= 2 or _is_misspelt(Document(document.text, member.value), names, known):
                 return member
     return None
 

@@ -45,17 +45,18 @@ def load(path: str, given: Facts | Context, *, named: bool = True) -> Loaded:
     return load_text(read(path), given, named=named)
 
 
-def load_text(text: str, given: Facts | Context, *, named: bool = True) -> Loaded:
+def load_text(text: str, given: Facts | Context, *, named: bool = True, hinted: bool = False) -> Loaded:
     """Open a text as a config. Never raises: what is wrong with the text is in the result.
 
     Args:
         text: JSON or HJSON, or either in base64.
         given: the context; facts that follow from the text are added.
         named: whether a person named the file. A file found in a directory must look like a config.
+        hinted: whether its name says that a file found in a directory is a config; see `detect_kind`.
     """
     decoded = decode_base64(text)
     document = parse(decoded or text)
-    kind, note = detect_kind(document, named=named)
+    kind, note = detect_kind(document, named=named, hinted=hinted)
     wrapper = wrapper_of(document) if kind is FileKind.UNRELATED else None
     if wrapper is not None:
         from dslint.source.yaml_tree import below  # for JSON, too; few files have a wrapped config

@@ -14,7 +14,7 @@ from dslint.errors import UserError
 from dslint.evaluate.files import is_setup
 from dslint.fixes.apply import fix
 from dslint.fixes.atomic_write import write_whole
-from dslint.lint.discovery import Target, shown
+from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.evidence import contexts_of
 from dslint.lint.files import combined, lint_given, lint_target, unasked
 from dslint.lint.guard import failed, guarded
@@ -53,7 +53,7 @@ class FixedFile:
 
 
 def fix_text(
-    text: str, path: str, finder: Finder, options: FixOptions, *, named: bool = True, led: Sequence[Context] = ()
+    text: str, path: str, finder: Finder, options: FixOptions, *, named: bool = True, hinted: bool = False, led: Sequence[Context] = ()
 ) -> FixedFile | None:
     """Fix a text as if it were a file; None for a file that was only found, and is not a config.
 
@@ -63,13 +63,14 @@ def fix_text(
         finder: where its settings are.
         options: which fixes are made. Nothing is written here.
         named: whether a person named the file.
+        hinted: whether a program mentions a file that was only found.
         led: what is known in the trainings that lead to it.
     """
     settings = finder.for_file(path)
     linted: dict[str, list[FileResult]] = {}
 
     def lint(fresh: str) -> FileResult:
-        linted[fresh] = lint_given(fresh, path, settings, named=named, led=led)
+        linted[fresh] = lint_given(fresh, path, settings, named=named, hinted=hinted, led=led)
         if not linted[fresh]:
             return FileResult(shown(path), "unrelated")
         return suppress(linted[fresh][:1], finder)[0] if options.ignores else linted[fresh][0]
@@ -86,6 +87,7 @@ def fix_files(targets: Sequence[Target], finder: Finder, options: FixOptions) ->
     Returns:
         The files that could be fixed, in the order of fixing, and the results of linting all targets as they are on disk now.
     """
+    targets = with_mentions(targets)
     leading = [target for target in targets if is_setup(target.path)]
     others = [target for target in targets if not is_setup(target.path)]
     files = {target: _fix_file(target, finder, options, {}) for target in leading}
@@ -145,7 +147,7 @@ def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequ
         return [unasked(result) for result in _lint(target, finder)]  # it cannot be written back as it was
     if decode_base64(text) is not None:
         return _lint(target, finder)
-    fixed = fix_text(text, target.path, finder, options, named=target.named or bool(led), led=led)
+    fixed = fix_text(text, target.path, finder, options, named=target.named or bool(led), hinted=target.mentioned, led=led)
     if fixed is None or not fixed.fixed or not options.write:
         return fixed or []
     try:

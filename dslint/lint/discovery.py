@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
-from dslint.evaluate.files import SKIPPED_DIRECTORIES, is_setup
+from dslint.evaluate.files import SKIPPED_DIRECTORIES, is_setup, may_concern_deepspeed
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
 from dslint.setups.project import leads_out
+from dslint.source.read import ReadError, read_bytes
 
 CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
 """Extensions of configs in directories, where trainings, programs and scripts are found, too; a named file may have any name."""
@@ -21,12 +24,14 @@ TESTS = ("test_", "conftest.")
 class Target(Record):
     """A file to lint: its path, and whether it was named itself rather than found in a directory.
 
-    `outside` is where a file that was found leads if links lead it out of the project. It is not opened.
+    `outside` is where a file that was found leads if links lead it out of the project. It is not opened. `mentioned` says whether a program
+    or script of the same run mentions a file that was found, on a line about DeepSpeed.
     """
 
     path: str
     named: bool
     outside: str | None = None
+    mentioned: bool = False
 
 
 class NothingFound(Exception):
@@ -118,6 +123,25 @@ def _is_included(path: str, settings: Settings) -> bool:
     if name.endswith(".py"):
         return not name.startswith(TESTS) and not name.endswith("_test.py")
     return name.endswith(CONFIGS) or is_setup(name)
+
+
+def with_mentions(targets: Sequence[Target]) -> Sequence[Target]:
+    """The targets, with those marked that a program or script among them mentions."""
+    found = {target.path for target in targets if not target.named and target.path.lower().endswith(CONFIGS)}
+    if not found:
+        return targets
+    names: set[str] = set()
+    for target in targets:
+        if is_setup(target.path) and target.outside is None:
+            with contextlib.suppress(ReadError):
+                data = read_bytes(target.path)
+                if may_concern_deepspeed(data):
+                    names |= {name.decode("utf-8", "replace") for line in _ABOUT.findall(data) for name in _NAMES.findall(line)}
+    return [one._replace(mentioned=True) if one.path in found and os.path.basename(one.path) in names else one for one in targets]
+
+
+_ABOUT = re.compile(rb"(?i)^.{0,2000}?(?:deepspeed|ds_config|dsconfig|zero).*$", re.MULTILINE)
+_NAMES = re.compile(rb"[\w.-]+\.h?json[c5]?\b")
 
 
 def is_excluded(path: str, settings: Settings, *, folder: bool = False) -> bool:

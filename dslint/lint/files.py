@@ -12,10 +12,11 @@ from dslint.config.detect import FileKind
 from dslint.config.load import load_text, take
 from dslint.diagnostics import Applicability, NotJudged
 from dslint.evaluate.files import is_setup, may_concern_deepspeed
-from dslint.lint.discovery import CONFIGS, Target, shown
+from dslint.lint.discovery import CONFIGS, Target, shown, with_mentions
 from dslint.lint.document import lint_loaded, lint_opened
 from dslint.lint.evidence import contexts_of
 from dslint.lint.guard import guarded
+from dslint.lint.names import Says, says
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.registry.selection import Selection, choose
@@ -23,6 +24,7 @@ from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
 from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import Store, a_run
+from dslint.source.tree import Document, Mapping
 
 PARALLEL_FROM = 400
 """The number of files from which several processes are faster."""
@@ -60,20 +62,24 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
             return [with_severities(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
         return [with_severities(result._replace(error=str(error)), settings)]
     led = contexts_of(target.path, settings.context) if named and not is_setup(target.path) else ()
-    return lint_given(text, target.path, settings, named=named, led=led)
+    return lint_given(text, target.path, settings, named=named, hinted=target.mentioned, led=led)
 
 
-def lint_given(text: str, path: str, settings: Settings, *, named: bool = True, led: Sequence[Context] = ()) -> list[FileResult]:
+def lint_given(
+    text: str, path: str, settings: Settings, *, named: bool = True, hinted: bool = False, led: Sequence[Context] = ()
+) -> list[FileResult]:
     """Lint a text as if it were the file `path`. The first result is for the file itself, others for the configs that it names.
 
-    `led` is what is known in the trainings that lead to it; it is linted with each. Empty for a discovered file (not `named`) that is not
-    a config.
+    `led` is what is known in the trainings that lead to it; it is linted with each. `hinted` says that a program mentions a discovered file
+    (not `named`). Empty for a discovered file that is not a config.
     """
     with a_run():
-        return _lint_given(text, path, settings, named=named, led=led)
+        return _lint_given(text, path, settings, named=named, hinted=hinted, led=led)
 
 
-def _lint_given(text: str, path: str, settings: Settings, *, named: bool, led: Sequence[Context]) -> list[FileResult]:
+def _lint_given(
+    text: str, path: str, settings: Settings, *, named: bool, hinted: bool, led: Sequence[Context]
+) -> list[FileResult]:
     rules, name = settings.rules, shown(path)
     if is_setup(path):
         from dslint.lint.setups import lint_setup_text
@@ -85,7 +91,7 @@ def _lint_given(text: str, path: str, settings: Settings, *, named: bool, led: S
         document = load_text(text, led[0]).document
         found = [_own(result) for result in merged(lint_loaded(take(document, given), name, rules) for given in led)]
     else:
-        found = lint_config(text, path, settings.context, rules, named=named)
+        found = lint_config(text, path, settings.context, rules, named=named, hinted=hinted)
     wanted = rules_for(path, settings)
     if len(wanted) < len(rules):
         left_out = {rule.code for rule in rules} - {rule.code for rule in wanted}
@@ -109,18 +115,26 @@ def _own(result: FileResult) -> FileResult:
     return result._replace(diagnostics=tuple(d for d in result.diagnostics if d.path == result.path))
 
 
-def lint_config(text: str, path: str, given: Context, rules: Sequence[RuleInfo], *, named: bool) -> list[FileResult]:
-    """Lint a JSON text: a config, or a file that names one."""
+def lint_config(text: str, path: str, given: Context, rules: Sequence[RuleInfo], *, named: bool, hinted: bool = False) -> list[FileResult]:
+    """Lint a JSON text: a config, or a file that names one. A file that is only found has a result if its name or its text says so."""
     if path.lower().endswith(FOREIGN) or (named and _is_plain_text(text, path)):
         note = "not a DeepSpeed config: a config is a JSON file."
         return [FileResult(shown(path), FileKind.UNRELATED, note=note, context=given, not_judged=(NotJudged(note),))] if named else []
-    loaded = load_text(text, given, named=named)
+    name_says = Says.NOTHING if named else says(path)
+    loaded = load_text(text, given, named=named or name_says is Says.CONFIG, hinted=hinted or name_says is Says.MAYBE)
+    if name_says is Says.CONFIG and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
+        loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
     if loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE):
         from dslint.lint.setups import lint_tree
 
         return lint_tree(loaded.document, path, shown(path), given, rules, named=named)
-    result = lint_opened(loaded, shown(path), rules, named=named)
+    result = lint_opened(loaded, shown(path), rules, named=named or name_says is Says.CONFIG)
     return [result] if result is not None else []
+
+
+def _holds_other_data(document: Document) -> bool:
+    """Whether a text is sound JSON of another kind than an object: a list of results, say."""
+    return document.root is not None and not isinstance(document.root, Mapping) and not document.problems
 
 
 def _is_plain_text(text: str, path: str) -> bool:
@@ -167,6 +181,7 @@ def lint_all(targets: Sequence[Target], finder: Finder, *, jobs: int | None = No
     """
     if jobs is None:
         jobs = min(_cores(), len(targets) // (PARALLEL_FROM // 2)) if len(targets) >= PARALLEL_FROM else 1
+    targets = with_mentions(targets)
     chunks = [targets[start : start + CHUNK] for start in range(0, len(targets), CHUNK)]
     results: list[FileResult] = []
     with a_run(Store()):

@@ -13,6 +13,7 @@ from dslint.evaluate.files import concerns_deepspeed, is_setup
 from dslint.lint.discovery import Target, is_excluded, shown
 from dslint.lint.files import FOREIGN, combined, lint_given
 from dslint.lint.guard import failed, guarded
+from dslint.lint.names import Says, says
 from dslint.lint.results import FileResult
 from dslint.record import Record
 from dslint.server.files import OpenFile
@@ -20,9 +21,6 @@ from dslint.server.workspace import Workspace
 from dslint.settings import Finder, Settings
 from dslint.source.read import ReadError, read
 from dslint.suppress.run import suppress
-
-_NAMES = ("ds_config", "ds-config", "deepspeed", "zero")
-"""How the names of files begin that hold a config, whatever is in them so far."""
 
 
 class Checked(Record):
@@ -73,10 +71,9 @@ def is_ours(path: str, text: str) -> bool:
     """Whether a file concerns DeepSpeed: by its name, or by what is in it. Of an editor's other files nothing is said."""
     if is_setup(path):
         return concerns_deepspeed(text)
-    name = os.path.basename(path).lower()
-    if name.endswith(FOREIGN):
+    if path.lower().endswith(FOREIGN):
         return False
-    return name.startswith(_NAMES) or load_text(text, Context(), named=False).kind is not FileKind.UNRELATED
+    return says(path) is not Says.NOTHING or load_text(text, Context(), named=False).kind is not FileKind.UNRELATED
 
 
 def _without_known(result: FileResult, finder: Finder) -> FileResult:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner
@@ -261,7 +261,7 @@ def test_a_file_that_has_no_content_yet(tmp_path: Path, monkeypatch: pytest.Monk
             self.file = opened(*arguments)
             self.fileno, self.read = self.file.fileno, lambda _: None
 
-        def __enter__(self) -> Empty:
+        def __enter__(self) -> Self:
             return self
 
         def __exit__(self, *_: object) -> None:
