@@ -88,8 +88,29 @@ _KEYS = re.compile(r"""["'](\w{1,64})["']|\b(\w{1,64})["']?\s*(?::|\Z)""")
 _FAR = 20_000
 """How far into a broken text its keys are looked for, in characters."""
 
-_ROOTS = ("zero", "micro_batch", "activ", "wall_clock", "steps", "prescale", "flops", "csv", "comms", "effic")
-"""A part of each telling key. A misspelt key without any of them is missed, and no other key has to be compared."""
+_PARTS = (
+    "zer",
+    "opt",
+    "mic",
+    "bat",
+    "gpu",
+    "act",
+    "poi",
+    "wal",
+    "clo",
+    "ste",
+    "per",
+    "pri",
+    "pre",
+    "gra",
+    "flo",
+    "pro",
+    "csv",
+    "mon",
+    "com",
+    "log",
+)
+"""Parts of the telling keys, at least two of each. Comparing words is slow, and a word without any of them is close to none."""
 
 
 def _is_misspelt(document: Document, names: set[str], known: set[str]) -> bool:
@@ -98,7 +119,7 @@ def _is_misspelt(document: Document, names: set[str], known: set[str]) -> bool:
         return False
     for name in names:
         plain = name.lower().replace("-", "_")
-        if any(root in plain for root in _ROOTS) and (close := similar(plain, TELLING_KEYS, cutoff=0.85)):
+        if any(part in plain for part in _PARTS) and (close := similar(plain, TELLING_KEYS, cutoff=0.85)):
             found = document.lookup((name,))
             section = found.value if isinstance(found, Member) else None
             inner = {member.key.value for member in section.members} if isinstance(section, Mapping) else set()
