@@ -77,9 +77,7 @@ def lint_given(
         return _lint_given(text, path, settings, named=named, hinted=hinted, led=led)
 
 
-def _lint_given(
-    text: str, path: str, settings: Settings, *, named: bool, hinted: bool, led: Sequence[Context]
-) -> list[FileResult]:
+def _lint_given(text: str, path: str, settings: Settings, *, named: bool, hinted: bool, led: Sequence[Context]) -> list[FileResult]:
     rules, name = settings.rules, shown(path)
     if is_setup(path):
         from dslint.lint.setups import lint_setup_text
