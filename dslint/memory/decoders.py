@@ -92,8 +92,8 @@ def _experts(r: ModelReader, index: int) -> Experts | None:
 def _expert_weights(r: ModelReader, at: str, hidden: int, experts: Experts) -> list[Weight]:
     router = [Weight(f"{at}.gate.weight", (experts.number, hidden), Step.INTO_FEED)]
     stacked = [
-        Weight(f"{at}.experts.gate_up_proj", (experts.number, 2 * experts.width, hidden), Step.INTO_FEED, divided=True),
-        Weight(f"{at}.experts.down_proj", (experts.number, hidden, experts.width), Step.INTO_FEED, divided=True),
+        Weight(f"{at}.experts.gate_up_proj", (experts.number, 2 * experts.width, hidden), Step.INTO_FEED, divided=True, viewed=True),
+        Weight(f"{at}.experts.down_proj", (experts.number, hidden, experts.width), Step.INTO_FEED, divided=True, viewed=True),
     ]
     weights = [*stacked, *router] if r.family == "qwen3_moe" else [*router, *stacked]
     if experts.shared:

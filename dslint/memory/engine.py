@@ -141,11 +141,15 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
     if plan.stage == 3:
         return _init_partitioned(plan, layout, after, prints=prints)
     if plan.stage == 0:
-        copies = 4 * plan.master_bytes * flat if plan.half else 0
+        copies = (
+            round((2 * plan.master_bytes + plan.optimizer_bytes + (0 if plan.is_fused else b + plan.step_bytes)) * flat) if plan.half else 0
+        )
     else:
         copies = max(b * flat if roomy else 0, 2 * master * part)
         if plan.keeps_full_gradients:
             copies = (plan.gradient_bytes * flat) + master * part
+        if plan.optimizer == "adagrad" and plan.optimizer_device is None:
+            copies += round(plan.optimizer_bytes * part)  # torch's Adagrad creates its states at once
     return _moment(b * whole, copies + _left_over(plan, layout))
 
 
@@ -160,7 +164,9 @@ def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -
     if plan.workload.zero_init:
         # With parameter offload, a weight is whole while it is created, then moves to the host.
         held = b * max(trained, part) if plan.parameter_device is None else b * largest
-        return _moment(held, max(2 * master * layout.part + bucket, hooks - held))
+        if plan.replicas == 1 and plan.parameter_device is not None:
+            return _moment(held, b * largest + bucket)  # nothing is partitioned: the weight is copied once more
+        return _moment(held, max(2 * master * layout.part, bucket, hooks - held))
     printed = 4 * largest if prints and plan.half else 0
     flat = b * layout.part + max(bucket, 2 * master * layout.part)
     copies = max(printed, b * largest // plan.replicas, flat - b * whole, hooks - b * whole)

@@ -229,8 +229,10 @@ def _expert_weights(r: Sizes, at: str, experts: Experts) -> list[Weight]:
     gated = 2 if r.traits.get("gated", True) else 1
     found = [
         Weight(f"{at}.mlp.gate.weight", (experts.number, r.hidden), Step.INTO_FEED),
-        Weight(f"{at}.mlp.experts.gate_up_proj", (experts.number, gated * experts.width, r.hidden), Step.INTO_FEED, divided=True),
-        Weight(f"{at}.mlp.experts.down_proj", (experts.number, r.hidden, experts.width), Step.INTO_FEED, divided=True),
+        Weight(
+            f"{at}.mlp.experts.gate_up_proj", (experts.number, gated * experts.width, r.hidden), Step.INTO_FEED, divided=True, viewed=True
+        ),
+        Weight(f"{at}.mlp.experts.down_proj", (experts.number, r.hidden, experts.width), Step.INTO_FEED, divided=True, viewed=True),
     ]
     if r.traits.get("correction"):
         found.append(Weight(f"{at}.mlp.gate.moe_statics.e_score_correction_bias", (1, experts.number), Step.INTO_FEED, trained=False))

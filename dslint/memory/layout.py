@@ -16,7 +16,8 @@ ALIGNMENT = 2
 class Layout:
     """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, and their offsets in the flat buffer.
 
-    `part` is the size of a rank's partition, `start` and `end` are its bounds for this rank.
+    `viewed` are the weights of which the forward keeps a view. `part` is the size of a rank's partition, `start` and `end` are its
+    bounds for this rank.
     """
 
     sizes: tuple[int, ...]
@@ -25,6 +26,7 @@ class Layout:
     part: int
     start: int
     end: int
+    viewed: frozenset[int] = frozenset()
 
     @property
     def whole(self) -> int:
@@ -64,4 +66,5 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     offsets = tuple(end - (size if counts else 0) for end, size, counts in zip(ends, sizes, trained, strict=True))
     unit = ALIGNMENT * plan.replicas
     part = max(1, -(-ends[-1] // unit)) * ALIGNMENT
-    return Layout(sizes, trained, offsets, part, rank * part, (rank + 1) * part)
+    viewed = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed)
+    return Layout(sizes, trained, offsets, part, rank * part, (rank + 1) * part, viewed)

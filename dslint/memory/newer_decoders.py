@@ -112,8 +112,8 @@ def deepseek(r: ModelReader) -> Model:
         feed = gated(f"{at}.mlp", hidden, inner)
         if index >= dense:
             feed = [
-                Weight(f"{at}.mlp.experts.gate_up_proj", (experts.number, 2 * width, hidden), Step.INTO_FEED, divided=True),
-                Weight(f"{at}.mlp.experts.down_proj", (experts.number, hidden, width), Step.INTO_FEED, divided=True),
+                Weight(f"{at}.mlp.experts.gate_up_proj", (experts.number, 2 * width, hidden), Step.INTO_FEED, divided=True, viewed=True),
+                Weight(f"{at}.mlp.experts.down_proj", (experts.number, hidden, width), Step.INTO_FEED, divided=True, viewed=True),
                 Weight(f"{at}.mlp.gate.weight", (experts.number, hidden), Step.INTO_FEED),
                 *gated(f"{at}.mlp.shared_experts", hidden, experts.shared),
             ]

@@ -142,6 +142,11 @@ class Plan:
         return self.stage == 1 and self.half and self.gradient_bytes == 4 and self.optimizer_device is None
 
     @property
+    def is_fused(self) -> bool:
+        """Whether a 16-bit model without ZeRO has one flat buffer of master weights: DeepSpeed makes it for its own Adam only."""
+        return self.optimizer in ("adam", "adamw", "onebitadam", "zerooneadam") and not self.torch_adam
+
+    @property
     def always_elsewhere(self) -> int:
         """Bytes that another engine reserves all the time."""
         return 0 if self.sleeps else self.elsewhere

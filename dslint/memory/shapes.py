@@ -31,8 +31,8 @@ class Norm(Enum):
 
 
 class Weight(NamedTuple):
-    """A parameter: name and shape, the step of its block that uses it, whether tensor parallelism splits it, whether it is trained, and the
-    bytes of each of its elements if it is quantized.
+    """A parameter: name and shape, the step of its block that uses it, whether tensor parallelism splits it, whether it is trained, the
+    bytes of each of its elements if it is quantized, and whether the forward keeps a view of it instead of the weight itself.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Weight(NamedTuple):
     divided: bool = False
     trained: bool = True
     quantized: float | None = None
+    viewed: bool = False
 
     def stored(self, model_bytes: int) -> int:
         """The number of elements of the model's precision, in bytes, that take as much memory."""

@@ -20,8 +20,8 @@ class Engine(Protocol):
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
         """A module starts its forward and uses these weights, if any."""
 
-    def release(self, weights: tuple[int, ...], *, forward: bool) -> None:
-        """The module has used them."""
+    def release(self, weights: tuple[int, ...], *, forward: bool, saved: bool = True) -> None:
+        """The module has used them. `saved`: its forward keeps tensors until a later backward."""
 
     def allocate(self, weights: tuple[int, ...]) -> None:
         """The gradients of its weights have been computed."""
@@ -60,7 +60,7 @@ def walk(operations: Operations, ledger: Ledger, engine: Engine) -> None:
             engine.fetch((), forward=False)
         if checkpointed:
             for operation in block:
-                _forward(operation, ledger, engine)
+                _forward(operation, ledger, engine, saved=False)
             ledger.drop(ACTIVATIONS, operations.shared)
         for operation in reversed(block):
             _backward(operation, ledger, engine)
@@ -81,13 +81,13 @@ def _forward_block(block: tuple[Operation, ...], ledger: Ledger, engine: Engine,
             continue
         engine.fetch(operation.weights, forward=True)
         ledger.pass_by(ACTIVATIONS, operation.kept + operation.grads)
-        engine.release(operation.weights, forward=True)
+        engine.release(operation.weights, forward=True, saved=False)
 
 
-def _forward(operation: Operation, ledger: Ledger, engine: Engine) -> None:
+def _forward(operation: Operation, ledger: Ledger, engine: Engine, *, saved: bool = True) -> None:
     engine.fetch(operation.weights, forward=True)
     ledger.hold(ACTIVATIONS, operation.kept)
-    engine.release(operation.weights, forward=True)
+    engine.release(operation.weights, forward=True, saved=saved)
 
 
 def _backward(

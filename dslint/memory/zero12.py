@@ -65,7 +65,7 @@ class Zero12:
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
         """Nothing: all weights are on the device."""
 
-    def release(self, weights: tuple[int, ...], *, forward: bool) -> None:
+    def release(self, weights: tuple[int, ...], *, forward: bool, saved: bool = True) -> None:
         """Nothing: the weights stay."""
 
     def allocate(self, weights: tuple[int, ...]) -> None:
@@ -138,7 +138,10 @@ class Zero12:
 
     def _step_without_zero(self) -> None:
         plan, ledger, layout = self.plan, self.ledger, self.layout
-        if not plan.half:
+        if plan.half and not plan.is_fused:
+            ledger.hold(CASTS, plan.master_bytes * layout.flat)  # a cast of every gradient; those of the model stay until the step is over
+            ledger.pass_by(CASTS, self._optimizer_work(layout.flat))
+        elif not plan.half:
             ledger.pass_by(CASTS, self._optimizer_work(layout.flat))
         else:
             ledger.hold(CASTS, 2 * plan.master_bytes * layout.flat)

@@ -74,6 +74,8 @@ class Zero3:
         self.place = 0
         self.available: dict[int, int] = {}
         """Gathered weights that may be released, with their bytes."""
+        self.views: dict[int, int] = {}
+        """Released weights that the forward keeps a view of, with their bytes."""
         self.flying: dict[int, _Gather] = {}
         self.secondary: set[int] = set()
         self.queue = deque((index, place) for place, use in enumerate(self.trace.uses) for index in use)
@@ -135,17 +137,28 @@ class Zero3:
         self._prefetch(weights)
         self.place += bool(weights)
 
-    def release(self, weights: tuple[int, ...], *, forward: bool) -> None:  # noqa: ARG002 - the walk's signature
-        """Release weights that are not needed again within the reuse distance."""
+    def release(self, weights: tuple[int, ...], *, forward: bool, saved: bool = True) -> None:
+        """Release weights that are not needed again within the reuse distance.
+
+        DeepSpeed empties the weight, but a view of it that the forward keeps has the memory until its backward has run: so it is with
+        stacked experts, which transformers transposes.
+        """
         if not weights or not self.gathers:
             return
+        for index in weights:
+            if not forward:
+                self.ledger.drop(GATHERED, self.views.pop(index, 0))
         trace, here = self.trace, self.place
         for index in weights:
             if index not in self.available or self.fetched_for[index] > here:
                 continue
             later = trace.next[here - 1].get(index)
             if later is None or trace.before[later] - trace.before[here] >= self.plan.max_reuse:
-                self.ledger.drop(GATHERED, self.available.pop(index))
+                size = self.available.pop(index)
+                if forward and saved and index in self.layout.viewed:
+                    self.views[index] = size
+                else:
+                    self.ledger.drop(GATHERED, size)
                 self._keep_secondary(index)
 
     def _keep_secondary(self, index: int) -> None:
@@ -288,6 +301,8 @@ class Zero3:
         plan, ledger = self.plan, self.ledger
         ledger.set(GATHERED, sum(map(self._bytes, range(len(self.parts)))) // self.ranks if plan.secondary > 1 else 0)
         ledger.enter(STEP)
+        if plan.optimizer_device == NVME:  # DeepSpeed 0.19.8 makes the fp32 gradients of a sub group on the device
+            ledger.pass_by(CASTS, plan.master_bytes * min(self.trained_part, plan.sub_group))
         if plan.optimizer_device is not None and plan.offload_ratio >= 1:
             return
         largest = max((part for part, trained in zip(self.parts, self.layout.trained, strict=True) if trained), default=0)

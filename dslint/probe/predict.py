@@ -82,7 +82,9 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
         if answer.engine["optimizer"] in ("Adam", "AdamW"):  # torch's foreach implementation
             plan = plan.but(step_bytes=TORCH_ADAM)
         roomy = answer.capacity is None or answer.capacity >= 2 * plan.model_bytes * model.size
-        return run(model, plan, question.rank // plan.tensor, roomy=roomy, prints=answer.capacity is not None)
+        return run(
+            model, plan, question.rank // plan.tensor, roomy=roomy, prints=answer.device == "cuda"
+        )  # fake tensors have nothing to print
     except UserError:
         return None
 

@@ -329,7 +329,7 @@ TINY = {
         ('{"model_type": "mamba"}', "mamba"),
         ('{"model_type": "llama", "hidden_size": 0}', "hidden_size is 0"),
         ('{"model_type": "llama", "hidden_size": -64}', "hidden_size is -64"),
-        ('{"model_type": ["llama"]}', "unsupported"),
+        ('{"model_type": ["llama"]}', "has no hidden_size"),
         (json.dumps({**TINY, "num_key_value_heads": -2}), "num_key_value_heads is -2"),
         (json.dumps({**TINY, "head_dim": "wide"}), "head_dim is 'wide'"),
         (json.dumps({**TINY, "num_hidden_layers": 10**8}), "num_hidden_layers is 100000000"),
