@@ -21,16 +21,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dslint.config.context import Context
 from dslint.diagnostics import Effect, Phase, Severity
-from dslint.evaluate.files import is_setup
 from dslint.facts import Facts, Integration
 from dslint.lint.discovery import discover
-from dslint.lint.document import lint_text
+from dslint.lint.files import lint_subject
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult
-from dslint.lint.setups import lint_setup_text
 from dslint.registry.rules import default_rules
 from dslint.settings import Finder
+from dslint.setups.open import open_text
 from dslint.source.read import read
 
 
@@ -79,10 +79,8 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
 
 def lint(path: str, facts: Facts) -> list[FileResult]:
     """The findings in a file, which may be a setup, and in the configs that it names."""
-    if is_setup(path):
-        return lint_setup_text(read(path), path, path, facts, default_rules())
-    result = lint_text(read(path), path, facts, default_rules())
-    return [result] if result is not None else []
+    subject = open_text(read(path), path, Context(facts), contexts=())
+    return lint_subject(subject, Context(facts), default_rules()) if subject is not None else []
 
 
 def verdicts(arguments: argparse.Namespace) -> dict[str, Verdict]:

@@ -10,12 +10,10 @@ from dslint.api.given import Given, Source, files
 from dslint.api.results import FixedConfig
 from dslint.api.subject import Subject, here, is_training_arguments, named, subject_of
 from dslint.config.load import load_data, load_text
-from dslint.evaluate.files import is_setup
 from dslint.fixes.apply import fix as apply_fixes
 from dslint.fixes.atomic_write import write_whole
 from dslint.fixes.run import ALL, SAFE, FixOptions, fix_text
 from dslint.lint.document import lint_loaded
-from dslint.lint.evidence import contexts_of
 from dslint.lint.files import rules_for, with_severities
 from dslint.lint.results import FileResult
 from dslint.source.read import read
@@ -52,8 +50,7 @@ def fix(config: Source | object, *, unsafe: bool = False, write: bool = False, *
     if is_training_arguments(config):
         return _fixed(text, subject, unsafe=unsafe, write=write, name=subject.shown)
     options = FixOptions(ALL if unsafe else SAFE)
-    led = () if is_setup(path) else contexts_of(path, subject.context)
-    done = fix_text(text, path, subject.finder, options, led=led)
+    done = fix_text(text, path, subject.finder, options)
     assert done is not None, "what is named is always read"
     if write and done.fixed:
         write_whole(path, done.after)

@@ -10,15 +10,13 @@ from typing import NamedTuple
 
 from dslint.api.given import Given, Source, files
 from dslint.config.context import Context
-from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_data
 from dslint.config.load import load as load_config
 from dslint.errors import UserError
-from dslint.evaluate.files import is_setup
 from dslint.facts import Integration
 from dslint.settings import Finder, Settings
+from dslint.setups.open import open_text
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Mapping as Tree
 
 
 class Subject(NamedTuple):
@@ -52,18 +50,16 @@ class Subject(NamedTuple):
             ReadError: the file cannot be read.
             UserError: no config was found.
         """
-        from dslint.setups.read import read_setups  # `guard` reads none
-
-        path = None if isinstance(self.source, Mapping) else os.fspath(self.source)
-        if path is None or not is_setup(path):
+        if isinstance(self.source, Mapping):
             return self.open()
+        path = os.fspath(self.source)
         with named(path):
             text = read(path)
-        found = read_setups(text, path, self.shown, self.context, named=True)
-        for gathered in found.setups if found is not None else ():
-            if gathered.config is not None and isinstance(gathered.config.root, Tree):
-                return Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context)
-        raise UserError(f"{self.shown}: {(found.note if found else None) or 'no DeepSpeed config was found in it or named by it.'}")
+        subject = open_text(text, path, self.context)
+        assert subject is not None, "what is named is always opened"
+        if subject.configs:
+            return subject.configs[0].loaded
+        raise UserError(f"{self.shown}: {subject.note or 'no DeepSpeed config was found in it or named by it.'}")
 
 
 def subject_of(config: Source | object, given: Given) -> Subject:

@@ -6,18 +6,16 @@ import json
 import sys
 
 from dslint.cli.options import read_stdin, show_page, warn
-from dslint.config.detect import FileKind
-from dslint.config.load import Loaded, load_text
+from dslint.config.load import Loaded
 from dslint.errors import UserError
-from dslint.evaluate.files import is_setup
 from dslint.job.arguments import Arguments
 from dslint.lint.discovery import shown
 from dslint.report.style import visible
 from dslint.settings import Finder
-from dslint.setups.gather import reasons_of
-from dslint.setups.read import read_setups
+from dslint.setups.gather import Read, reasons_of
+from dslint.setups.open import Subject, open_text
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Document, Mapping, plain
+from dslint.source.tree import Document, plain
 
 UNUSABLE = 2
 
@@ -31,16 +29,22 @@ def open_config(path: str, finder: Finder) -> Loaded:
 
 
 def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
-    """Open a config as `open_config` does, with its training arguments, if a training file or command was named."""
-    arguments = None
+    """Open a config as `open_config` does, with the arguments of the training that uses it, if they are known."""
     try:
         text = read_stdin() if path == "-" else read(path)
     except ReadError as error:
         raise UserError(f"{shown(path)}: {error}") from None
-    if is_setup(path):
-        loaded, arguments = _of_setup(text, path, finder)
-    else:
-        loaded = load_text(text, finder.for_file(path).context)
+    subject = open_text(text, path, finder.for_file(path).context)
+    assert subject is not None, "what is named is always opened"
+    if subject.trainings is not None and (subject.note or not subject.configs):
+        _say_what_was_read(subject.trainings, subject)
+    if not subject.configs:
+        sys.exit(UNUSABLE)
+    first, *others = subject.configs
+    if others:
+        what = "are in it" if subject.trainings is not None else "use it, each with other facts"
+        warn(f"{shown(path)}: {len(others) + 1} trainings {what}; this is the config of the first.")
+    loaded = first.loaded
     for problem in loaded.document.problems:
         place = loaded.document.position(problem.span.start)
         show_page(visible(f"{shown(path)}:{place.line}:{place.column}: {problem.message}"), color=False, err=True)
@@ -48,29 +52,21 @@ def open_training(path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
         warn(f"{shown(path)}: {loaded.unusable}")
     if loaded.unusable or loaded.document.problems:
         sys.exit(UNUSABLE)
-    return loaded, arguments
+    return loaded, first.arguments
 
 
-def _of_setup(text: str, path: str, finder: Finder) -> tuple[Loaded, Arguments | None]:
-    """The config of a training setup with its context, and its training arguments."""
-    found = read_setups(text, path, shown(path), finder.for_file(path).context, named=True)
-    assert found is not None, "what is named is always read"
-    for gathered in found.setups:
-        if gathered.config is not None and isinstance(gathered.config.root, Mapping):
-            if found.note:
-                warn(f"{shown(path)}: {found.note}")
-            if len(found.setups) > 1:
-                warn(f"{shown(path)}: {len(found.setups)} trainings are in it; this is the config of the first.")
-            return Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context), gathered.setup.arguments or gathered.setup.megatron
-    if found.note:
-        warn(f"{shown(path)}: {found.note}")
+def _say_what_was_read(found: Read, subject: Subject) -> None:
+    """Say what a file is that leads to configs, and, where it leads to none, why."""
+    if subject.note:
+        warn(f"{subject.shown}: {subject.note}")
+    if subject.configs:
+        return
     for reason in reasons_of(found):
         if reason.reason != found.note:
-            warn(f"{shown(path)}{f':{reason.range.start.line}' if reason.range else ''}: {reason.reason}")
+            warn(f"{subject.shown}{f':{reason.range.start.line}' if reason.range else ''}: {reason.reason}")
     for gathered in found.setups:
         for linked, error in gathered.errors.items():
             warn(f"{linked}: {error}")
-    sys.exit(UNUSABLE)
 
 
 def text_of(document: Document) -> str:

@@ -15,13 +15,12 @@ from dslint.evaluate.files import is_setup
 from dslint.fixes.apply import fix
 from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import Target, shown, with_mentions
-from dslint.lint.evidence import contexts_of
 from dslint.lint.files import combined, lint_given, lint_target, unasked
 from dslint.lint.guard import failed, guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
 from dslint.setups.project import leads_out
-from dslint.source.read import ReadError, decode, decode_base64, read_bytes
+from dslint.source.read import ReadError, decode, decode_base64, read, read_bytes
 from dslint.suppress.run import suppress
 
 SAFE = frozenset({Applicability.SAFE})
@@ -53,7 +52,14 @@ class FixedFile:
 
 
 def fix_text(
-    text: str, path: str, finder: Finder, options: FixOptions, *, named: bool = True, hinted: bool = False, led: Sequence[Context] = ()
+    text: str,
+    path: str,
+    finder: Finder,
+    options: FixOptions,
+    *,
+    named: bool = True,
+    hinted: bool = False,
+    contexts: Sequence[Context] | None = None,
 ) -> FixedFile | None:
     """Fix a text as if it were a file; None for a file that was only found, and is not a config.
 
@@ -64,13 +70,13 @@ def fix_text(
         options: which fixes are made. Nothing is written here.
         named: whether a person named the file.
         hinted: whether a program mentions a file that was only found.
-        led: what is known in the trainings that lead to it.
+        contexts: what is known in the trainings that lead to it; by default the files near it are searched.
     """
     settings = finder.for_file(path)
     linted: dict[str, list[FileResult]] = {}
 
     def lint(fresh: str) -> FileResult:
-        linted[fresh] = lint_given(fresh, path, settings, named=named, hinted=hinted, led=led)
+        linted[fresh] = lint_given(fresh, path, settings, named=named, hinted=hinted, contexts=contexts)
         if not linted[fresh]:
             return FileResult(shown(path), "unrelated")
         return suppress(linted[fresh][:1], finder)[0] if options.ignores else linted[fresh][0]
@@ -112,33 +118,25 @@ def _led(leading: Iterable[Target], finder: Finder) -> dict[str, list[Context]]:
     """What is known in the trainings that lead to a config, by its path."""
     found: dict[str, list[Context]] = {}
     for target in leading:
-        from dslint.lint.setups import links_of  # most runs see no training
+        from dslint.setups.graph import links_of  # most runs see no training
 
         with contextlib.suppress(Exception):  # what fails here fails in linting the target, too, and is reported there
-            for path, context in links_of(target.path, shown(target.path), finder.for_file(target.path).context):
+            for path, context in links_of(read(target.path), target.path, shown(target.path), finder.for_file(target.path).context):
                 found.setdefault(normpath(path), []).append(context)
     return found
-
-
-def _contexts(target: Target, finder: Finder, led: dict[str, list[Context]]) -> Sequence[Context]:
-    """What is known in the trainings that lead to a target; those near a config that is named."""
-    found = led.get(normpath(shown(target.path)), [])
-    if found or not target.named or is_setup(target.path):
-        return found
-    return contexts_of(target.path, finder.for_file(target.path).context)
 
 
 def _fix_file(target: Target, finder: Finder, options: FixOptions, led: dict[str, list[Context]]) -> FixedFile | list[FileResult]:
     """The file with its fixes made, and written; only the results of linting it where it cannot be fixed."""
     try:
-        return _fix_readable(target, finder, options, _contexts(target, finder, led))
+        return _fix_readable(target, finder, options, led.get(normpath(shown(target.path))))
     except UserError:
         raise
     except Exception as error:  # noqa: BLE001 - as in `guarded`: the other files are still fixed
         return [failed(shown(target.path), error)]
 
 
-def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequence[Context]) -> FixedFile | list[FileResult]:
+def _fix_readable(target: Target, finder: Finder, options: FixOptions, contexts: Sequence[Context] | None) -> FixedFile | list[FileResult]:
     if target.outside is not None:
         return _lint(target, finder)
     try:
@@ -147,7 +145,7 @@ def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequ
         return [unasked(result) for result in _lint(target, finder)]  # it cannot be written back as it was
     if decode_base64(text) is not None:
         return _lint(target, finder)
-    fixed = fix_text(text, target.path, finder, options, named=target.named or bool(led), hinted=target.mentioned, led=led)
+    fixed = fix_text(text, target.path, finder, options, named=target.named or bool(contexts), hinted=target.mentioned, contexts=contexts)
     if fixed is None or not fixed.fixed or not options.write:
         return fixed or []
     try:
@@ -155,7 +153,7 @@ def _fix_readable(target: Target, finder: Finder, options: FixOptions, led: Sequ
             raise OSError(f"it leads out of this project; to fix {shown(outside)}, name it")
         write_whole(target.path, fixed.after, before=text)
     except OSError as error:
-        unchanged = fix_text(text, target.path, finder, replace(options, allowed=frozenset()), named=True, led=led)
+        unchanged = fix_text(text, target.path, finder, replace(options, allowed=frozenset()), named=True, contexts=contexts)
         results = unchanged.results if unchanged else ()
         message = f"cannot write {shown(target.path)}: {error.strerror or error}"
         return FixedFile(target.path, text, text, fixed.fixed, results, message)

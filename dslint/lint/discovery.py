@@ -11,11 +11,9 @@ from dslint.evaluate.files import SKIPPED_DIRECTORIES, is_setup, may_concern_dee
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
+from dslint.setups.open import CONFIGS
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, read_bytes
-
-CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
-"""Extensions of configs in directories, where trainings, programs and scripts are found, too; a named file may have any name."""
 
 TESTS = ("test_", "conftest.")
 """How the names of programs begin that are found in directories and skipped: tests contain wrong configs on purpose."""

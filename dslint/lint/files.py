@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.config.load import load_text, take
+from dslint.config.load import take
 from dslint.diagnostics import Applicability, NotJudged
 from dslint.evaluate.files import is_setup, may_concern_deepspeed
-from dslint.lint.discovery import CONFIGS, Target, shown, with_mentions
+from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.document import lint_loaded, lint_opened
-from dslint.lint.evidence import contexts_of
 from dslint.lint.guard import guarded
-from dslint.lint.names import Says, says
 from dslint.lint.patterns import matches
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
+from dslint.setups.open import Subject, opened
 from dslint.source.read import ReadError, decode, read_bytes
-from dslint.source.store import Store, a_run
-from dslint.source.tree import Document, Mapping
+from dslint.source.store import Store, a_run, store
 
 PARALLEL_FROM = 400
 """The number of files from which several processes are faster."""
-
-FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".lock")
-"""Endings of files that are not configs, even if they are named."""
 
 CHUNK = 40
 """Files per chunk for a process."""
@@ -61,40 +55,47 @@ def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
         if is_setup(target.path) and not named:
             return [with_severities(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
         return [with_severities(result._replace(error=str(error)), settings)]
-    led = contexts_of(target.path, settings.context) if named and not is_setup(target.path) else ()
-    return lint_given(text, target.path, settings, named=named, hinted=target.mentioned, led=led)
+    return _linted(opened(text, target.path, settings.context, named=named, hinted=target.mentioned), settings)
 
 
 def lint_given(
-    text: str, path: str, settings: Settings, *, named: bool = True, hinted: bool = False, led: Sequence[Context] = ()
+    text: str, path: str, settings: Settings, *, named: bool = True, hinted: bool = False, contexts: Sequence[Context] | None = None
 ) -> list[FileResult]:
     """Lint a text as if it were the file `path`. The first result is for the file itself, others for the configs that it names.
 
-    `led` is what is known in the trainings that lead to it; it is linted with each. `hinted` says that a program mentions a discovered file
-    (not `named`). Empty for a discovered file that is not a config.
+    `contexts` is what is known in the trainings that use it; by default the files near it are searched. `hinted` says that a program
+    mentions a discovered file (not `named`). Empty for a discovered file that is not a config.
     """
-    with a_run():
-        return _lint_given(text, path, settings, named=named, hinted=hinted, led=led)
+    with a_run(store().with_text(path, text)):
+        return _linted(opened(text, path, settings.context, named=named, hinted=hinted, contexts=contexts), settings)
 
 
-def _lint_given(text: str, path: str, settings: Settings, *, named: bool, hinted: bool, led: Sequence[Context]) -> list[FileResult]:
-    rules, name = settings.rules, shown(path)
-    if is_setup(path):
-        from dslint.lint.setups import lint_setup_text
-
-        found = lint_setup_text(text, path, name, settings.context, rules, named=named)
-    elif led:
-        from dslint.lint.setups import merged
-
-        document = load_text(text, led[0]).document
-        found = [_own(result) for result in merged(lint_loaded(take(document, given), name, rules) for given in led)]
-    else:
-        found = lint_config(text, path, settings.context, rules, named=named, hinted=hinted)
-    wanted = rules_for(path, settings)
-    if len(wanted) < len(rules):
-        left_out = {rule.code for rule in rules} - {rule.code for rule in wanted}
+def _linted(subject: Subject | None, settings: Settings) -> list[FileResult]:
+    """The results for what was opened, as the settings report them."""
+    if subject is None:
+        return []
+    found = lint_subject(subject, settings.context, settings.rules)
+    wanted = rules_for(subject.path, settings)
+    if len(wanted) < len(settings.rules):
+        left_out = {rule.code for rule in settings.rules} - {rule.code for rule in wanted}
         found = [_without(result, left_out) for result in found]
     return [with_severities(result, settings) for result in found]
+
+
+def lint_subject(subject: Subject, given: Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
+    """Lint what was opened: a config by itself, or as each training uses it; the configs of a file that leads to some."""
+    if subject.trainings is not None:
+        from dslint.lint.setups import lint_read
+
+        return lint_read(subject.trainings, subject.shown, given, rules)
+    assert subject.loaded is not None
+    if subject.contexts:
+        from dslint.lint.setups import merged
+
+        document = subject.loaded.document
+        return [_own(result) for result in merged(lint_loaded(take(document, one), subject.shown, rules) for one in subject.contexts)]
+    result = lint_opened(subject.loaded, subject.shown, rules, named=subject.named)
+    return [result] if result is not None else []
 
 
 def _without(result: FileResult, codes: set[str]) -> FileResult:
@@ -111,39 +112,6 @@ def _without(result: FileResult, codes: set[str]) -> FileResult:
 def _own(result: FileResult) -> FileResult:
     """The result with the findings in the file itself. Those in a file that leads to it belong to the check of that file."""
     return result._replace(diagnostics=tuple(d for d in result.diagnostics if d.path == result.path))
-
-
-def lint_config(text: str, path: str, given: Context, rules: Sequence[RuleInfo], *, named: bool, hinted: bool = False) -> list[FileResult]:
-    """Lint a JSON text: a config, or a file that names one. A file that is only found has a result if its name or its text says so."""
-    if path.lower().endswith(FOREIGN) or (named and _is_plain_text(text, path)):
-        note = "not a DeepSpeed config: a config is a JSON file."
-        return [FileResult(shown(path), FileKind.UNRELATED, note=note, context=given, not_judged=(NotJudged(note),))] if named else []
-    name_says = Says.NOTHING if named else says(path)
-    loaded = load_text(text, given, named=named or name_says is Says.CONFIG, hinted=hinted or name_says is Says.MAYBE)
-    if name_says is Says.CONFIG and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
-        loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
-    if loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE):
-        from dslint.lint.setups import lint_tree
-
-        return lint_tree(loaded.document, path, shown(path), given, rules, named=named)
-    result = lint_opened(loaded, shown(path), rules, named=named or name_says is Says.CONFIG)
-    return [result] if result is not None else []
-
-
-def _holds_other_data(document: Document) -> bool:
-    """Whether a text is sound JSON of another kind than an object: a list of results, say."""
-    return document.root is not None and not isinstance(document.root, Mapping) and not document.problems
-
-
-def _is_plain_text(text: str, path: str) -> bool:
-    """Whether a file is another one than a config, such as a hostfile: neither its name nor its text is that of JSON."""
-    if path.startswith("<") or path.lower().endswith(CONFIGS) or "{" in text or text.lstrip().startswith("["):
-        return False
-    return bool(text.strip()) and not _MEMBER.search(text)
-
-
-_MEMBER = re.compile(r"^\s*[\"']?\w+[\"']?\s*:", re.MULTILINE)
-"""A key with its colon, which HJSON accepts at the top level without braces."""
 
 
 def lint_launch(command: str, settings: Settings) -> list[FileResult]:

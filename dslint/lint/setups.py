@@ -9,62 +9,18 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.infer import infer
 from dslint.diagnostics import Diagnostic, NotJudged
-from dslint.evaluate.files import concerns_deepspeed
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
 from dslint.job.model import Setup
-from dslint.lint.completed import completed_files
 from dslint.lint.document import Linted, lint_document
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 from dslint.rule import RuleInfo
 from dslint.setups.gather import LoadedSetup, Read, reasons_of
-from dslint.setups.read import read_setups
-from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
 
 COMMAND = "<command>"
 """The name under which a command from the command line is reported."""
-
-
-def lint_setup_text(
-    text: str, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True
-) -> list[FileResult]:
-    """Lint a file that names configs, and the configs with it. The first result is for the file itself.
-
-    Empty for a discovered file that has nothing to do with DeepSpeed.
-    """
-    if not named and not concerns_deepspeed(text):
-        return []
-    context = with_loaders(given)
-    found = read_setups(text, path, shown, context, named=named)
-    return [] if found is None else lint_read(found, shown, context, rules)
-
-
-def lint_tree(
-    document: Document, path: str, shown: str, given: Facts | Context, rules: Sequence[RuleInfo], *, named: bool = True
-) -> list[FileResult]:
-    """Lint a JSON file with training arguments or with settings of Accelerate, and the configs that it names."""
-    from dslint.setups.yaml import read_tree
-
-    context = with_loaders(given)
-    found = read_tree(document, path, shown, context, named=named)
-    return [] if found is None else lint_read(found, shown, context, rules)
-
-
-def links_of(path: str, shown: str, given: Context) -> Iterator[tuple[str, Context]]:
-    """The separate config files that a file names: their shown paths, each with its context, to which the config itself adds facts."""
-    try:
-        text = read(path)
-    except ReadError:
-        return
-    found = read_setups(text, path, shown, given, named=True) if concerns_deepspeed(text) else None
-    for gathered in found.setups if found else ():
-        config = gathered.setup.config
-        if config is not None and gathered.config is not None and config != shown and gathered.documents.get(config) is gathered.config:
-            yield config, gathered.context
-        else:
-            yield from completed_files(gathered, given)
 
 
 def lint_command(text: str, given: Facts | Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
@@ -115,26 +71,26 @@ def _more(others: Sequence[object]) -> str:
 
 def _lint_one(gathered: LoadedSetup, shown: str, rules: Sequence[RuleInfo]) -> Iterable[FileResult]:
     setup = gathered.setup
-    config, at = gathered.config, setup.config or shown
+    config, context, at = gathered.config, gathered.context, setup.config or shown
     if config is None:
         asked = [rule for rule in rules if rule.setup]
-        linted = lint_document(Document("", None, language="text"), "", gathered.context, asked)
+        linted = lint_document(Document("", None, language="text"), "", context, asked)
         linted = Linted(tuple(d for d in linted.diagnostics if d.path), (), frozenset())  # no config was judged
     else:
-        gathered.context = infer(config, gathered.context)
-        linted = lint_document(config, at, gathered.context, rules)
-    yield from _by_file(gathered, linted, at if config is not None else shown)
+        context = infer(config, context)
+        linted = lint_document(config, at, context, rules)
+    yield from _by_file(gathered, context, linted, at if config is not None else shown)
     for path, error in gathered.errors.items():
-        yield FileResult(path, FileKind.UNREADABLE, error=error, context=gathered.context)
+        yield FileResult(path, FileKind.UNREADABLE, error=error, context=context)
 
 
-def _by_file(gathered: LoadedSetup, linted: Linted, at: str) -> Iterable[FileResult]:
+def _by_file(gathered: LoadedSetup, context: Context, linted: Linted, at: str) -> Iterable[FileResult]:
     for path in dict.fromkeys([at, *gathered.documents, *(d.path for d in linted.diagnostics)]):
         document = gathered.documents.get(path)
         of_file = [d for d in linted.diagnostics if d.path == path]
         kind = FileKind.DS_CONFIG if document is gathered.config else gathered.kinds.get(path, FileKind.TRAINING)
         skipped, not_judged = (linted.skipped, linted.not_judged) if path == at else ((), ())
-        yield FileResult(path, kind, document, tuple(of_file), skipped, context=gathered.context, ran=linted.ran, not_judged=not_judged)
+        yield FileResult(path, kind, document, tuple(of_file), skipped, context=context, ran=linted.ran, not_judged=not_judged)
 
 
 def merged(results: Iterable[FileResult]) -> list[FileResult]:

@@ -98,8 +98,8 @@ def _fix_all(
     """The action that makes all fixes, as `dslint check --fix` makes them; none if they cannot be made."""
     with workspace.inside(checked.file) as path:
         finder = workspace.finder(checked.folder)
-        led = workspace.evidence(checked.file, path, finder.for_file(path).context)
-        fixed = fix_text(checked.file.text, path, finder, FixOptions(allowed), named=True, led=led)
+        contexts = workspace.evidence(checked.file, path, finder.for_file(path).context)
+        fixed = fix_text(checked.file.text, path, finder, FixOptions(allowed), named=True, contexts=contexts)
     if fixed is not None and fixed.after != checked.file.text:
         yield types.CodeAction(title, kind=kind, edit=types.WorkspaceEdit({checked.file.uri: [change(checked, fixed.after)]}))
 
@@ -168,12 +168,12 @@ def ignore_edit(
     with workspace.inside(checked.file) as path:
         finder = workspace.finder(checked.folder)
         settings = finder.for_file(path)
-        led = workspace.evidence(checked.file, path, settings.context)
+        contexts = workspace.evidence(checked.file, path, settings.context)
         if takes_comments(result):
             others = {(one.code, one.pointer) for one in result.diagnostics} - {(found.code, found.pointer)}
 
             def lint(text: str) -> FileResult:
-                fresh = suppress(lint_given(text, path, settings, led=led)[:1], finder)[0]
+                fresh = suppress(lint_given(text, path, settings, contexts=contexts)[:1], finder)[0]
                 return fresh._replace(diagnostics=tuple(one for one in fresh.diagnostics if (one.code, one.pointer) not in others))
 
             after = with_comments(checked.file.text, result._replace(diagnostics=(found,)), reason, lint)

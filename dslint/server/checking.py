@@ -11,14 +11,15 @@ from dslint.config.load import load_text
 from dslint.errors import UserError
 from dslint.evaluate.files import concerns_deepspeed, is_setup
 from dslint.lint.discovery import Target, is_excluded, shown
-from dslint.lint.files import FOREIGN, combined, lint_given
+from dslint.lint.files import combined, lint_given
 from dslint.lint.guard import failed, guarded
-from dslint.lint.names import Says, says
 from dslint.lint.results import FileResult
 from dslint.record import Record
 from dslint.server.files import OpenFile
 from dslint.server.workspace import Workspace
 from dslint.settings import Finder, Settings
+from dslint.setups.names import Says, says
+from dslint.setups.open import FOREIGN
 from dslint.source.read import ReadError, read
 from dslint.suppress.run import suppress
 
@@ -64,7 +65,7 @@ def _lint(file: OpenFile, path: str, workspace: Workspace, settings: Settings) -
         text = read(path)
     except ReadError as error:
         return [FileResult(shown(path), FileKind.UNREADABLE, error=str(error), context=settings.context)]
-    return lint_given(text, path, settings, led=workspace.evidence(file, path, settings.context))
+    return lint_given(text, path, settings, contexts=workspace.evidence(file, path, settings.context))
 
 
 def is_ours(path: str, text: str) -> bool:

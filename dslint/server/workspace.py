@@ -12,12 +12,12 @@ from dslint.config.context import Context
 from dslint.evaluate.files import is_setup
 from dslint.facts.find_loader import forget_loaders
 from dslint.facts.find_release import forget_releases, names_release
-from dslint.lint.evidence import contexts_of
 from dslint.server.files import OpenFile
 from dslint.settings import Finder, Layer, SettingsError, from_environment
 from dslint.settings.kinds import Wrong
 from dslint.settings.sources import FILES as SETTINGS_FILES
 from dslint.settings.table import FACTS, SETTINGS
+from dslint.setups.graph import contexts_of
 from dslint.source.store import Store, a_run
 
 EDITOR = "the editor"

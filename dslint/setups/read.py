@@ -7,6 +7,14 @@ import os
 from dslint.config.context import Context
 from dslint.setups.gather import Read
 from dslint.setups.yaml import read_yaml
+from dslint.source.store import store
+
+
+def read_once(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a file as `read_setups` does, once a run."""
+    # The context has no hash. It is kept with the result, so that no other one gets its id.
+    key = ("setups", path, shown, text, id(given), named)
+    return store().found(key, lambda: (given, read_setups(text, path, shown, given, named=named)))[1]
 
 
 def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:

@@ -23,7 +23,7 @@ NEIGHBOUR = f'{{{BATCH}, "zero_optimisation": {{"stage": 2}}}}'
 """A config with a finding, linted beside every bad one."""
 
 STAGES = {
-    "parse": "dslint.lint.files.lint_config",
+    "parse": "dslint.lint.files.opened",
     "facts": "dslint.settings.find",
     "rules": "dslint.lint.document.run_rules",
     "comments": "dslint.suppress.run.apply_comments",

@@ -12,11 +12,11 @@ import yaml
 
 from dslint.lint.discovery import Target, discover, with_mentions
 from dslint.lint.files import lint_all
-from dslint.lint.names import Says, says
 from dslint.schemas.catalog import FILE_NAMES
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.server.checking import is_ours
 from dslint.settings import Finder
+from dslint.setups.names import Says, says
 from tests.command import ROOT, dslint
 from tests.hooks.test_hooks import CONFIGS, OTHERS
 

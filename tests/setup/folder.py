@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from dslint.diagnostics import Diagnostic
-from dslint.evaluate.files import is_setup
 from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
 from dslint.lint.discovery import Target
-from dslint.lint.files import lint_config
+from dslint.lint.files import lint_subject
 from dslint.lint.results import FileResult
-from dslint.lint.setups import lint_command, lint_setup_text, merged
+from dslint.lint.setups import lint_command, merged
 from dslint.registry.rules import loaded_rules
+from dslint.setups.open import open_text
 from dslint.source.read import ReadError, read
 from dslint.suppress.comments import apply_comments
 
@@ -57,9 +57,9 @@ def lint_one(target: Target, facts: Facts) -> list[FileResult]:
         text = read(target.path)
     except ReadError as error:
         return [FileResult(target.path, "unreadable", error=str(error))]
-    if is_setup(target.path):
-        return lint_setup_text(text, target.path, target.path, facts, RULES, named=target.named)
-    return lint_config(text, target.path, with_loaders(facts), RULES, named=target.named)
+    context = with_loaders(facts)
+    subject = open_text(text, target.path, context, named=target.named)
+    return [] if subject is None else lint_subject(subject, context, RULES)
 
 
 @pytest.fixture

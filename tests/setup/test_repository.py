@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dslint.cli import cli
 from dslint.config.context import Context
 from dslint.facts import Facts, Integration, find_release
-from dslint.lint.evidence import contexts_of
+from dslint.setups.graph import contexts_of
 from tests.setup.folder import Folder, folder
 
 __all__ = ["folder"]

@@ -1,0 +1,160 @@
+"""Open what a person named: the one way from a file, a standard input, a command or an editor's buffer to configs and their facts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from dslint.config.context import Context
+from dslint.config.detect import FileKind
+from dslint.config.load import Loaded, load_text, take
+from dslint.evaluate.files import concerns_deepspeed, is_setup
+from dslint.record import Record
+from dslint.setups.graph import contexts_of
+from dslint.setups.names import Says, says
+from dslint.source.store import a_run, store
+from dslint.source.tree import Document, Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dslint.job.arguments import Arguments
+    from dslint.setups.gather import Read
+
+CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
+"""Extensions of configs in directories, where trainings, programs and scripts are found, too; a named file may have any name."""
+
+FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".lock")
+"""Endings of files that are not configs, even if they are named."""
+
+
+class UsedConfig(Record):
+    """A config as one training uses it: its tree, with the context of that training and its arguments."""
+
+    loaded: Loaded
+    arguments: Arguments | None = None
+
+
+class Subject(Record):
+    """What was opened. Either `loaded` or `trainings` is set.
+
+    `loaded` is the file as a config by itself, and `contexts` what is known in each training that uses it. `trainings` is what was read of
+    a file that leads to configs.
+    """
+
+    path: str
+    loaded: Loaded | None = None
+    contexts: tuple[Context, ...] = ()
+    trainings: Read | None = None
+    named: bool = True
+    """Whether a person named it, or its name says surely that it is a config."""
+
+    @property
+    def shown(self) -> str:
+        """The name of the file in messages."""
+        return self.path.replace(os.sep, "/")
+
+    @property
+    def note(self) -> str | None:
+        """A sentence about the file, if there is something to say."""
+        found = self.trainings or self.loaded
+        return found.note if found is not None else None
+
+    @property
+    def configs(self) -> tuple[UsedConfig, ...]:
+        """The configs with an object in them, once for each training that uses them in a way of its own."""
+        found: list[UsedConfig] = []
+        for gathered in self.trainings.setups if self.trainings is not None else ():
+            if gathered.config is not None and isinstance(gathered.config.root, Mapping):
+                loaded = Loaded(gathered.config, FileKind.DS_CONFIG, gathered.context)
+                found.append(UsedConfig(loaded, gathered.setup.arguments or gathered.setup.megatron))
+        if self.loaded is not None:
+            for context in self.contexts:
+                setup = context.setup
+                found.append(
+                    UsedConfig(take(self.loaded.document, context), (setup.arguments or setup.megatron) if setup is not None else None)
+                )
+            found = found or [UsedConfig(self.loaded)]
+        return tuple(one for number, one in enumerate(found) if all(not _is_same(one, other) for other in found[:number]))
+
+
+def _is_same(one: UsedConfig, other: UsedConfig) -> bool:
+    return (
+        one.loaded.document is other.loaded.document
+        and one.loaded.context.facts == other.loaded.context.facts
+        and one.arguments == other.arguments
+    )
+
+
+def open_text(
+    text: str, path: str, given: Context, *, named: bool = True, hinted: bool = False, contexts: Sequence[Context] | None = None
+) -> Subject | None:
+    """Open a text as if it were the file `path`, whatever is saved there.
+
+    Args:
+        text: the text.
+        path: the path of the file, or how messages name a text that is in none.
+        given: what is given; it counts more than what files say.
+        named: whether a person named the file. None is returned for a file that was only found and has nothing to do with DeepSpeed.
+        hinted: whether a program mentions a file that was only found.
+        contexts: what is known where the config is used, if the caller knows it; by default the files near it are searched.
+    """
+    with a_run(store().with_text(path, text)):
+        return opened(text, path, given, named=named, hinted=hinted, contexts=contexts)
+
+
+def opened(
+    text: str, path: str, given: Context, *, named: bool = True, hinted: bool = False, contexts: Sequence[Context] | None = None
+) -> Subject | None:
+    """Open a text that was read from its file, as `open_text` does."""
+    shown = path.replace(os.sep, "/")
+    if is_setup(path):
+        if not named and not concerns_deepspeed(text):
+            return None
+        from dslint.setups.read import read_once  # most runs see neither programs nor scripts
+
+        found = read_once(text, path, shown, given, named=named)
+        return Subject(path, trainings=found) if found is not None else None
+    if named and contexts is None:
+        contexts = _contexts(path, given)
+    if not contexts and (path.lower().endswith(FOREIGN) or (named and _is_plain_text(text, path))):
+        loaded = Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON)
+        return Subject(path, loaded) if named else None
+    name_says = Says.NOTHING if named else says(path)
+    loaded = load_text(text, given, named=named or name_says is Says.CONFIG, hinted=hinted or name_says is Says.MAYBE)
+    if name_says is Says.CONFIG and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
+        loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
+    if loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE) and not contexts:
+        from dslint.setups.yaml import read_tree
+
+        found = read_tree(loaded.document, path, shown, given, named=named)
+        return Subject(path, trainings=found) if found is not None else None
+    if contexts is None and loaded.kind is FileKind.DS_CONFIG:
+        contexts = _contexts(path, given)
+    if contexts:
+        loaded = load_text(text, contexts[0])
+    return Subject(path, loaded, tuple(contexts or ()), named=named or name_says is Says.CONFIG)
+
+
+_NO_JSON = "not a DeepSpeed config: a config is a JSON file."
+
+
+def _holds_other_data(document: Document) -> bool:
+    """Whether a text is sound JSON of another kind than an object: a list of results, say."""
+    return document.root is not None and not isinstance(document.root, Mapping) and not document.problems
+
+
+def _contexts(path: str, given: Context) -> Sequence[Context]:
+    """What is known where a config is used. Who gives the setup needs no other, and a text without a name is used nowhere."""
+    return contexts_of(path, given) if given.setup is None and path != "-" and not path.startswith("<") else ()
+
+
+def _is_plain_text(text: str, path: str) -> bool:
+    """Whether a file is another one than a config, such as a hostfile: neither its name nor its text is that of JSON."""
+    if path.startswith("<") or path == "-" or path.lower().endswith(CONFIGS) or "{" in text or text.lstrip().startswith("["):
+        return False
+    return bool(text.strip()) and not _MEMBER.search(text)
+
+
+_MEMBER = re.compile(r"^\s*[\"']?\w+[\"']?\s*:", re.MULTILINE)
+"""A key with its colon, which HJSON accepts at the top level without braces."""

@@ -1,0 +1,115 @@
+"""The same file gives the same facts, findings and values, however it is named."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+import dslint
+from dslint.facts import Facts
+from dslint.server.checking import check
+from dslint.server.files import OpenFile, uri_of
+from tests.command import dslint as run
+from tests.server.opened import opened
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+TRAIN = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+args = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()[0]
+Trainer(model=None, args=args).train()
+"""
+FLAGS = "--deepspeed ds_config.json --per_device_train_batch_size 4 --gradient_accumulation_steps 2 --bf16 True"
+CONFIG = """\
+{
+  "train_micro_batch_size_per_gpu": "auto",
+  "gradient_accumulation_steps": 2,
+  "fp16": {"enabled": true},
+  "zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}
+}
+"""
+EXPECTED = [("DS905", 4), ("DS501", 5)]
+
+
+@pytest.fixture
+def project(folder: Folder) -> Folder:
+    """A config that a script names, in the working directory."""
+    folder.write({"train.py": TRAIN, "run.sh": f"deepspeed --num_gpus 8 train.py {FLAGS}\n", "ds_config.json": CONFIG})
+    return folder
+
+
+def of_command(*arguments: str, **options: str) -> list[tuple[str, int]]:
+    """Code and line of what is found in the config."""
+    done = run("check", *arguments, "--isolated", "--deepspeed", "0.19.8", "--output-format", "json", **options)
+    found = json.loads(done.stdout)["diagnostics"]
+    return [(one["code"], one["range"]["start"]["line"]) for one in found if one["path"] == "ds_config.json"]
+
+
+def values_of(shown: str) -> dict[str, object]:
+    """The values that `show` prints, by their keys."""
+    return {".".join(one["path"]): one["value"] for one in json.loads(shown)["keys"]}
+
+
+WAYS: dict[str, Callable[[], list[tuple[str, int]]]] = {
+    "file": lambda: of_command("ds_config.json"),
+    "directory": lambda: of_command("."),
+    "pattern": lambda: of_command("*.json"),
+    "script": lambda: of_command("run.sh"),
+    "standard input": lambda: of_command("-", "--stdin-filename", "ds_config.json", input=CONFIG),
+    "command": lambda: of_command("--command", f"deepspeed --num_gpus 8 train.py {FLAGS}"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.usefixtures("project")
+def test_a_config_has_the_same_findings(way: str) -> None:
+    assert sorted(WAYS[way]()) == sorted(EXPECTED)
+
+
+def test_the_api_and_the_server_find_the_same(project: Folder) -> None:
+    found = dslint.check("ds_config.json", deepspeed="0.19.8")
+    assert sorted((one.code, one.range.start.line if one.range else 0) for one in found) == sorted(EXPECTED)
+    result = opened(project.path, "ds_config.json", CONFIG, {"deepspeed": "0.19.8"}).checked.result
+    assert result is not None
+    assert sorted((one.code, one.range.start.line if one.range else 0) for one in result.diagnostics) == sorted(EXPECTED)
+
+
+@pytest.mark.parametrize("name", ["ds_config.json", "run.sh", "train.py"])
+@pytest.mark.usefixtures("project")
+def test_every_command_uses_the_values_of_the_launch(name: str) -> None:
+    shown = run("show", name, "--isolated", "--output-format", "json")
+    values = values_of(shown.stdout)
+    assert (values["train_micro_batch_size_per_gpu"], values["train_batch_size"]) == (4, 64)
+    estimated = run("estimate", name, "--isolated", "--params", "7B")
+    assert "8 ranks" in estimated.stdout
+    assert "4 x 2 samples per rank" in estimated.stdout
+
+
+def test_a_config_that_two_scripts_launch_is_shown_as_the_first_does(project: Folder) -> None:
+    project.write({"two.sh": f"deepspeed --num_gpus 2 train.py {FLAGS}\n"})
+    done = run("show", "ds_config.json", "--isolated", "--output-format", "json")
+    assert "2 trainings use it, each with other facts; this is the config of the first." in done.stderr
+    assert values_of(done.stdout)["train_batch_size"] == 64
+
+
+def test_an_unsaved_edit_of_a_script_counts_for_the_config(project: Folder) -> None:
+    """The server checks the config with the script as it is in the editor."""
+    config = opened(project.path, "ds_config.json", CONFIG, {"deepspeed": "0.19.8"})
+    assert config.checked.result is not None
+    assert config.checked.result.facts.world_size == 8
+    path = str(project.path / "run.sh")
+    script = OpenFile(uri_of(path), path, f"deepspeed --num_gpus 4 train.py {FLAGS}\n", 2, "utf-16")
+    config.workspace.files[script.uri] = script
+    assert config.workspace.edited(path)
+    result = check(config.checked.file, config.workspace).result
+    assert result is not None
+    assert result.facts.world_size == 4
+
+
+def test_what_a_person_gives_counts_more_than_what_files_say(project: Folder) -> None:
+    facts = project.results("ds_config.json", facts=Facts(world_size=2))["ds_config.json"].facts
+    assert facts.world_size == 2
