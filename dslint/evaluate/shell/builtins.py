@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 
 from dslint.evaluate.shell.commands import call, follow_file, run_program, run_script
 from dslint.evaluate.shell.interpreter import Interpreter, builtin
 from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
-from dslint.evaluate.shell.pieces import Text, fields, joined, known
+from dslint.evaluate.shell.pieces import Text, cut, fields, joined, known
 from dslint.evaluate.shell.state import State
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.integers import integer
+
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)=")
 
 
 @builtin("true", ":")
@@ -29,9 +32,10 @@ def _test(shell: Interpreter, words: list[Text], _: State, __: Text | None) -> O
 
 
 @builtin("exit")
-def _exit(_: Interpreter, __: list[Text], state: State, ___: Text | None) -> Outcome:
+def _exit(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
     state.ended = True
-    return DONE
+    status = integer(known(words[1]) or "") if len(words) > 1 else 0
+    return Outcome(status == 0 if status is not None else None)
 
 
 @builtin("return")
@@ -62,6 +66,19 @@ def _builtin(shell: Interpreter, words: list[Text], state: State, given: Text | 
     return run_program(shell, words, {}, state, given)
 
 
+@builtin("env")
+def _env(shell: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
+    """`env A=b command`."""
+    local: dict[str, Text] = {}
+    rest = words[1:]
+    while rest and (match := _VARIABLE.match(known(rest[0][:1]) or "")) is not None:
+        word = rest.pop(0)
+        local[match[1]] = (word[0].part(match.end(), len(word[0].text or "")), *word[1:])
+    if not rest or (known(rest[0]) or "").startswith("-"):
+        return run_program(shell, words, {}, state, given)
+    return call(shell, rest, local, state, given)
+
+
 @builtin("break", "continue")
 def _leave(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
     state.left = str(known(words[0]))
@@ -70,7 +87,10 @@ def _leave(_: Interpreter, words: list[Text], state: State, __: Text | None) -> 
 
 @builtin("source", ".")
 def _source(shell: Interpreter, words: list[Text], state: State, _: Text | None) -> Outcome:
+    before = state.arguments
+    state.arguments = words[2:] if len(words) > 2 else before
     follow_file(shell, words[1] if len(words) > 1 else (), state)
+    state.arguments = before
     return UNKNOWN_PROGRAM
 
 
@@ -109,7 +129,7 @@ def _shift(_: Interpreter, words: list[Text], state: State, __: Text | None) -> 
         return DONE
     count = integer(known(words[1]) or "") if len(words) > 1 else 1
     if count is None:
-        state.arguments = None
+        state.arguments = [(words[0][0]._replace(text=None, exact=False),)]
         return Outcome(None)
     fits = count <= len(state.arguments)
     state.arguments = state.arguments[count:] if fits else state.arguments
@@ -118,13 +138,53 @@ def _shift(_: Interpreter, words: list[Text], state: State, __: Text | None) -> 
 
 @builtin("set")
 def _set(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
-    """`set -- a b` sets the arguments."""
+    """`set -- a b` sets the arguments, `set -e` ends the script where a command fails."""
+    for flag, name in zip(words[1:], [*words[2:], ()], strict=True):
+        text = known(flag) or ""
+        if text[:1] in "+-" and text[1:].isalpha():
+            state.errexit = text[0] == "-" if "e" in text or (text[1:] == "o" and known(name) == "errexit") else state.errexit
     if len(words) > 1 and known(words[1]) == "--":
         state.arguments = words[2:]
     return DONE
 
 
-@builtin("read", "mapfile", "readarray", "getopts", "local", "readonly")
+@builtin("getopts")
+def _getopts(_: Interpreter, words: list[Text], state: State, __: Text | None) -> Outcome:
+    """`getopts n:v NAME`: the next flag of the arguments."""
+    pattern, name = known(words[1]) if len(words) > 1 else None, known(words[2]) if len(words) > 2 else None
+    index = state.variables.get("OPTIND", ())
+    number = integer(known(index) or "1") if isinstance(index, tuple) else None
+    arguments = state.arguments if len(words) < 4 else words[3:]
+    if arguments is None or number is None or pattern is None or name is None:
+        state.variables |= {name or "": None, "OPTARG": None, "OPTIND": None}
+        return Outcome(None)
+    character = state.option[1] if state.option[0] == number else 1
+    word = known(arguments[number - 1]) if 0 < number <= len(arguments) else ""
+    if word is None:
+        state.variables |= {name: None, "OPTARG": None, "OPTIND": None}
+        return Outcome(None)
+    blank = words[0][0]._replace(exact=False)
+    if word == "--" or not word.startswith("-") or word == "-":
+        state.variables |= {name: (blank._replace(text="?"),), "OPTIND": (blank._replace(text=str(number + (word == "--"))),)}
+        return Outcome(value=False)
+    flag, rest = word[character], word[character + 1 :]
+    found, value = flag, None
+    if flag not in pattern.removeprefix(":") or flag == ":":
+        found = "?"
+    elif pattern[pattern.index(flag, pattern.startswith(":")) + 1 :][:1] == ":":
+        if not rest and number < len(arguments):
+            value, number = arguments[number], number + 1
+        elif rest:
+            value, rest = (blank._replace(text=rest),), ""
+        else:
+            found = ":" if pattern.startswith(":") else "?"
+    number, character = (number, character + 1) if rest else (number + 1, 1)
+    state.option = (number, character)
+    state.variables |= {name: (blank._replace(text=found),), "OPTARG": value or (), "OPTIND": (blank._replace(text=str(number)),)}
+    return DONE
+
+
+@builtin("read", "mapfile", "readarray", "local", "readonly")
 def _reads(_: Interpreter, words: list[Text], state: State, given: Text | None) -> Outcome:
     """Builtins that set the variables they name."""
     name = known(words[0])
@@ -137,6 +197,23 @@ def _reads(_: Interpreter, words: list[Text], state: State, given: Text | None) 
     return Outcome(None)
 
 
+def _separated(given: Text, state: State) -> list[Text] | None:
+    """The fields of a line, by the separators that the script sets."""
+    if "IFS" not in state.variables:
+        return list(fields(tuple(piece._replace(splits=True) for piece in given)))
+    separators, text = state.variables["IFS"], known(given)
+    mark = known(separators) if isinstance(separators, tuple) else None
+    if text is None or mark is None or len(mark) > 1 or mark.isspace():
+        return None
+    if not mark:
+        return [given]
+    found, start = [], 0
+    for part in text.removesuffix("\n").split(mark):
+        found.append(cut(given, start, start + len(part)))
+        start += len(part) + 1
+    return found
+
+
 def _read(words: list[Text], state: State, given: Text) -> None:
     """`read -r -d "" NAME <<EOF`, `read -ra NAME <<< "$TEXT"`, `read A B <<< "1 2"`."""
     options = [known(word) or "" for word in words[1:] if (known(word) or "").startswith("-") or known(word) == ""]
@@ -146,7 +223,9 @@ def _read(words: list[Text], state: State, given: Text) -> None:
         return
     if any(option.startswith("-") and option.strip("-ra") for option in options):
         return
-    found = list(fields(tuple(piece._replace(splits=True) for piece in given)))
+    found = _separated(given, state)
+    if found is None:
+        return
     if any("a" in option for option in options):
         if len(names) == 1:
             state.variables[names[0]] = found

@@ -13,7 +13,7 @@ from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
 from dslint.evaluate.shell.outputs import output_of, written_by
 from dslint.evaluate.shell.pieces import Source, Text, joined, known
 from dslint.evaluate.shell.pieces import key as key_of
-from dslint.evaluate.shell.state import DEPTH, Absence, Launched, State
+from dslint.evaluate.shell.state import ABSENT, DEPTH, Absence, Launched, State
 from dslint.evaluate.shell.statements import assign
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.read import ReadError, read
@@ -34,6 +34,8 @@ _LAUNCH_NOTHING = frozenset(
     "echo printf mkdir rm set sleep ls mv cp which pip conda module wget git trap wait touch chmod ln ulimit date hostname".split()
 )
 """Commands that launch nothing."""
+
+_ESCAPED_BLANK = re.compile(r"[ \t]*\\([ \t])[ \t]*\r?(?:\n|$)")
 
 _LARGEST_SCRIPT = 200_000
 """The longest script, in code points, that another one runs and that is followed into."""
@@ -59,7 +61,7 @@ def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, give
     targets: list[tuple[str, Text]] = []
     after: list[Node] = []
     more: list[Node] = []  # the grammar takes the arguments behind a redirection for parts of it
-    for redirect in node.children_by_field_name("redirect"):
+    for redirect in [child for child in node.named_children if body is None or child != body]:
         for child in [redirect, *redirect.named_children]:
             if child.type == "file_redirect":
                 sign = chunk.raw(child).lstrip("012&")[:2].rstrip(" $\"'./")
@@ -74,7 +76,7 @@ def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, give
             given = shell.text(chunk, redirect.named_children[-1], state)
     for target in (target for sign, target in targets if sign == "<"):
         given = file_text(shell, target, state)
-    outcome = _with_redirections(shell, chunk, body, state, given, more)
+    outcome = _with_redirections(shell, chunk, node, state, given, more)
     outputs = [(sign, target) for sign, target in targets if sign[:1] == ">" and sign != ">&" and body is not None]
     for sign, target in outputs:
         write(state, target, outcome.output, adds=sign == ">>")
@@ -85,15 +87,19 @@ def _redirected(shell: Interpreter, chunk: Chunk, node: Node, state: State, give
     return outcome
 
 
-def _with_redirections(
-    shell: Interpreter, chunk: Chunk, body: Node | None, state: State, given: Text | None, more: Sequence[Node]
-) -> Outcome:
-    """Follow what is redirected: the redirections of `a && b > file` are those of `b`, which the grammar does not say."""
+def _with_redirections(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None, more: Sequence[Node]) -> Outcome:
+    """Follow what is redirected, with the words that the grammar does not give to the command."""
+    body = node.child_by_field_name("body")
     if body is None:
         return DONE
-    if more and body.type == "command":
-        return _run(shell, chunk, body, state, given, more)
-    return shell.follow(chunk, body, state, given)
+    if body.type != "command":
+        return shell.follow(chunk, body, state, given)
+    following = next((child for child in node.named_children if child.start_byte >= body.end_byte), None)
+    begin, end = chunk.end(body), chunk.start(following) if following is not None else chunk.end(body)
+    dashes = [
+        chunk.slice(begin + match.start(), begin + match.end()) for match in re.finditer(r"(?<=[ \t])-(?=[ \t])", chunk.text[begin:end])
+    ]
+    return _run(shell, chunk, body, state, given, more, dashes)  # of `python - <<EOF` the grammar drops the dash
 
 
 def _here_document(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> Text | None:
@@ -114,7 +120,9 @@ def _command(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: 
     return _run(shell, chunk, node, state, given)
 
 
-def _run(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None, more: Sequence[Node] = ()) -> Outcome:
+def _run(
+    shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None, more: Sequence[Node] = (), dashes: Sequence[Text] = ()
+) -> Outcome:
     """Follow a command with the assignments before it; `more` are words that the grammar takes for parts of a redirection."""
     words: list[Text] = []
     local: dict[str, Text] = {}
@@ -130,6 +138,9 @@ def _run(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text
             given = shell.text(chunk, child.named_children[-1], state)
         elif child.type != "file_redirect":
             words += shell.fields(chunk, child, state)
+    words += dashes
+    if (blank := _ESCAPED_BLANK.match(chunk.text, chunk.end(node))) is not None and words and not more:
+        words.append(chunk.slice(*blank.span(1)))  # a backslash before a blank does not join lines: the blank is an argument
     while words and "=" in (known(words[0]) or "") and (known(words[0]) or "").partition("=")[0].isidentifier():
         name = (known(words[0]) or "").partition("=")[0]  # a variable held the assignment, or `env` did
         local[name] = words.pop(0)
@@ -143,7 +154,15 @@ def call(shell: Interpreter, words: list[Text], local: dict[str, Text], state: S
         return _function(shell, str(name), words[1:], state)
     known_builtin = BUILTINS.get(name) if name is not None else None
     if known_builtin is not None:
-        return known_builtin(shell, words, state, given)
+        separators = state.variables.get("IFS", ABSENT)
+        if "IFS" in local:  # `IFS=, read A B`
+            state.variables["IFS"] = local["IFS"]
+        outcome = known_builtin(shell, words, state, given)
+        if "IFS" in local and isinstance(separators, Absence):
+            state.variables.pop("IFS")
+        elif "IFS" in local and not isinstance(separators, Absence):
+            state.variables["IFS"] = separators
+        return outcome
     return run_program(shell, words, local, state, given)
 
 
@@ -253,7 +272,16 @@ def _substitute(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> T
         output = None if output is None or outcome.output is None else output + outcome.output
     del shell.launched[launched:]
     shell.depth -= 1
-    return output
+    return _without_last_newlines(output) if output is not None else None
+
+
+def _without_last_newlines(text: Text) -> Text:
+    """The output of a command as `$(...)` gives it."""
+    while text and text[-1].text is not None and not text[-1].text.rstrip("\n"):
+        text = text[:-1]
+    if not text or text[-1].text is None:
+        return text
+    return (*text[:-1], text[-1].part(0, len(text[-1].text.rstrip("\n"))))
 
 
 def write(state: State, target: Text, text: Text | None, *, adds: bool) -> None:
@@ -287,7 +315,9 @@ def run_script(shell: Interpreter, words: list[Text], state: State) -> None:
         if flag is not None and flag.startswith("-") and "c" in flag.lstrip("-") and not flag.startswith("--"):
             if index + 1 < len(words):
                 inside = state.copy()
-                inside.locals = None
+                inside.locals, inside.arguments = None, words[index + 3 :]
+                if index + 2 < len(words):
+                    inside.variables["0"] = words[index + 2]
                 shell.run(Chunk(words[index + 1]), inside)
             return
         if flag is None or not flag.startswith("-"):

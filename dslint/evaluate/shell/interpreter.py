@@ -44,6 +44,8 @@ class Interpreter:
         """How many functions, files and texts that are commands are being followed."""
         self.undecided = 0
         """How many conditions that only the run decides are around the statement."""
+        self.guarded = 0
+        """How many conditions and lists are around the statement, in which a failure does not end the script."""
         self.expander = Expander(lambda chunk, node, state: _SUBSTITUTES[0](self, chunk, node, state))
         self.tester = Tester(self.expander)
         self._at: tuple[Chunk, Node] | None = None
@@ -69,7 +71,11 @@ class Interpreter:
             if state.ended or state.left:
                 break
             if node.is_named and node.type != "comment":
-                outcome = outcome.then(self.follow(chunk, node, state), because=False)
+                last = self.follow(chunk, node, state)
+                outcome = outcome.then(last, because=False)
+                outcome.excused = last.excused
+                if state.errexit and last.is_false and last.is_sure and not last.excused and not self.guarded:
+                    state.ended = True
         return outcome
 
     def follow(self, chunk: Chunk, node: Node, state: State, given: Text | None = None) -> Outcome:

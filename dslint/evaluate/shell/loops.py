@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from dslint.evaluate.shell.commands import call
 from dslint.evaluate.shell.interpreter import Interpreter, statement
 from dslint.evaluate.shell.outcome import DONE, Outcome
-from dslint.evaluate.shell.pieces import Text
+from dslint.evaluate.shell.pieces import Text, cut, known
 from dslint.evaluate.shell.state import State
 from dslint.evaluate.shell.syntax import Chunk
 
@@ -40,7 +42,10 @@ def _for(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | N
         shell.cut_off_at(chunk, node)
     outcome = DONE
     for value in values[:ITERATIONS]:
-        state.variables[name] = tuple(piece._replace(splits=False) for piece in value)
+        state.variables[name] = tuple(piece._replace(splits=False, quoted=False) for piece in value)
+        if any(piece.splits and piece.text is None for piece in value):
+            outcome = _any_turns(shell, chunk, body, state)  # it may be several words, or none
+            continue
         outcome = outcome.then(shell.follow(chunk, body, state), because=False)
         if _leaves(state):
             break
@@ -74,7 +79,7 @@ def _counted(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text
 
 
 @statement("while_statement")
-def _while(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
+def _while(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Text | None) -> Outcome:
     body = node.child_by_field_name("body")
     conditions = [child for child in node.children_by_field_name("condition") if child.is_named]
     if not conditions or body is None:
@@ -82,8 +87,18 @@ def _while(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text |
     wanted = chunk.raw(node).startswith("while")
     reads = state.arguments is None and (_reads_arguments(chunk, body) or chunk.raw(conditions[0]).lstrip("(").startswith("getopts"))
     outcome = DONE
+    lines = _lines(chunk.raw(conditions[-1]), given)
+    if lines is not None:
+        for line in lines:
+            call(shell, _read_words(chunk, conditions[-1], shell, state), {}, state, line)
+            outcome = outcome.then(shell.follow(chunk, body, state), because=False)
+            if _leaves(state):
+                break
+        return outcome
     for _turn in range(ITERATIONS):
+        shell.guarded += 1
         test = shell.block(chunk, conditions, state)
+        shell.guarded -= 1
         if test.value is not None and not test.expected and test.value != wanted:
             if test.absent:
                 _without_arguments(chunk, body, state)
@@ -97,6 +112,20 @@ def _while(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text |
         _without_arguments(chunk, body, state)
         return Outcome(None, output=None)
     return _any_turns(shell, chunk, body, state)
+
+
+def _lines(condition: str, given: Text | None) -> list[Text] | None:
+    """The lines that `while read` reads, if its input is known."""
+    text = known(given) if given is not None else None
+    if given is None or text is None or not re.match(r"(IFS=\S* +)?read\b", condition) or text.count("\n") > ITERATIONS:
+        return None
+    return [cut(given, *match.span()) for match in re.finditer(r"[^\n]+|(?<=\n)(?=\n)|^(?=\n)", text)]
+
+
+def _read_words(chunk: Chunk, node: Node, shell: Interpreter, state: State) -> list[Text]:
+    """The words of `read -r NAME` in the condition of a loop."""
+    words = [child for child in node.named_children if child.type != "variable_assignment"]
+    return [field for child in words for field in shell.fields(chunk, child, state)]
 
 
 def _any_turns(shell: Interpreter, chunk: Chunk, body: Node, state: State) -> Outcome:

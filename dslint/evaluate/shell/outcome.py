@@ -15,7 +15,7 @@ class Outcome:
         output: what it prints, None if that is not known.
     """
 
-    __slots__ = ("absent", "expected", "output", "value")
+    __slots__ = ("absent", "excused", "expected", "output", "value")
 
     def __init__(
         self,
@@ -29,6 +29,8 @@ class Outcome:
         self.absent = absent
         self.expected = expected
         self.output = output
+        self.excused = False
+        """Whether a failure does not end a script with `set -e`: that of `a` in `a && b`."""
 
     @property
     def is_sure(self) -> bool:
@@ -48,7 +50,9 @@ class Outcome:
     def negated(self) -> Outcome:
         """The outcome of `! command`."""
         value = None if self.value is None or self.expected else not self.value
-        return Outcome(value, absent=self.absent, output=self.output)
+        found = Outcome(value, absent=self.absent, output=self.output)
+        found.excused = True
+        return found
 
     def then(self, following: Outcome, *, because: bool = True) -> Outcome:
         """The outcome of another command that runs after this one, `because` of it or not."""

@@ -7,7 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from dslint.evaluate.shell.arithmetic import calculate
-from dslint.evaluate.shell.pieces import Text, cut, joined, known
+from dslint.evaluate.shell.pieces import Piece, Text, cut, joined, known
+from dslint.source.integers import integer
+
+_MOST_NUMBERS = 1_000
 
 ReadFile = Callable[[Text], "Text | None"]
 
@@ -20,11 +23,15 @@ def output_of(words: list[Text], given: Text | None, read: ReadFile, folder: str
         while rest and known(rest[0]) in ("-n", "-e", "-ne", "-en"):
             rest = rest[1:]
         return (*joined(rest, blank), blank._replace(text="\n"))
-    if name == "printf" and len(rest) <= 2 and rest:
-        return rest[-1] if len(rest) == 1 or known(rest[0]) in ("%s", "%s\\n") else None
+    if name == "printf" and rest:
+        return _printed(rest, blank)
+    if name in ("cut", "tr"):
+        return _filtered(name, [known(word) for word in rest], given, blank)
     if (name == "command" and rest and known(rest[0]) == "-v") or name in ("which", "type"):
         programs = [word for word in rest if not (known(word) or "").startswith("-")]
         return programs[0] if len(programs) == 1 else None
+    if name == "seq":
+        return _sequence(rest, blank)
     if name == "pwd":
         return (blank._replace(text=folder or "."),)
     if name == "cat":
@@ -35,6 +42,54 @@ def output_of(words: list[Text], given: Text | None, read: ReadFile, folder: str
     if name == "sed":
         return _sed(rest, given, read)
     return _of_path(name, rest, blank)
+
+
+def _printed(words: list[Text], blank: Piece) -> Text | None:
+    """`printf FORMAT WORD...`, with the plain conversions."""
+    pattern, values = known(words[0]), words[1:]
+    if pattern is None or "-v" in pattern:
+        return None
+    parts = re.split(r"(%[sd]|%%|\\[nt\\])", pattern)
+    if any("%" in part or "\\" in part for part in parts[::2]) or (values and parts.count("%s") + parts.count("%d") != len(values)):
+        return None
+    found: list[Piece] = []
+    for part in parts:
+        if part in ("%s", "%d"):
+            found += values.pop(0) if values else ()
+        elif part:
+            found.append(blank._replace(text={"%%": "%", "\\n": "\n", "\\t": "\t", "\\\\": "\\"}.get(part, part)))
+    return tuple(found)
+
+
+def _filtered(name: str, words: list[str | None], given: Text | None, blank: Piece) -> Text | None:
+    """`cut -d, -f2`, `tr a b` of a line that is known."""
+    text = known(given) if given is not None else None
+    flags = " ".join(word for word in words if word is not None) if None not in words else None
+    if text is None or flags is None:
+        return None
+    if name == "tr":
+        old, new = (words[0] or "", words[1] or "") if len(words) == 2 else ("", "")
+        plain = len(old) == len(new) and (len(old) == 1 or not set(old + new) & set("[-\\"))
+        return (blank._replace(text=text.translate(str.maketrans(old, new))),) if old and plain else None
+    match = re.fullmatch(r"-d ?(.) ?-f ?(\d)", flags)
+    if match is None or text.count("\n") > 1:
+        return None
+    parts = text.rstrip("\n").split(match[1])
+    number = int(match[2]) - 1
+    return (blank._replace(text=parts[0] if len(parts) == 1 else parts[number] if number < len(parts) else ""),)
+
+
+def _sequence(rest: list[Text], blank: Piece) -> Text | None:
+    """`seq 1 8`: one number a line."""
+    numbers = [integer(known(word) or "") for word in rest]
+    bounds = [number for number in numbers if number is not None]
+    if len(bounds) < len(rest) or not 0 < len(bounds) < 4:
+        return None
+    first, step, last = (1, 1, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1] if len(bounds) == 3 else 1, bounds[-1])
+    if not step:
+        return None
+    found = range(first, last + (1 if step > 0 else -1), step)[:_MOST_NUMBERS]
+    return tuple(blank._replace(text=f"{number}\n") for number in found)
 
 
 def _of_path(name: str, rest: list[Text], blank: tuple[object, ...]) -> Text | None:

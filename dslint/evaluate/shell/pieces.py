@@ -22,7 +22,8 @@ class Piece(NamedTuple):
     """A part of a text. `text` is None if it is only known at run time.
 
     `span` is the place in `source`. If the piece is `exact`, its characters stand there one by one. `splits` is true of the unquoted value
-    of a variable, which the shell splits at blanks. `absent` is true of a variable or an argument that nothing sets.
+    of a variable, which the shell splits at blanks. `absent` is true of a variable or an argument that nothing sets,
+    `quoted` of the quoted default of a variable.
     """
 
     text: str | None
@@ -31,6 +32,7 @@ class Piece(NamedTuple):
     exact: bool = True
     splits: bool = False
     absent: bool = False
+    quoted: bool = False
 
     def part(self, start: int, end: int) -> Piece:
         """The piece from one character to another."""
@@ -82,7 +84,9 @@ def fields(text: Text) -> Iterator[Text]:
             if word_start > position and field:
                 yield tuple(field)
                 field = []
-            field.append(piece.part(word_start, word_end))
+            word = piece.part(word_start, word_end)
+            names_files = any(mark in piece.text[word_start:word_end] for mark in "*?[")
+            field.append(word._replace(text=None) if names_files else word)  # which files there are, only the run knows
             position = word_end
         if position < len(piece.text) and field:
             yield tuple(field)

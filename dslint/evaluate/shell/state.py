@@ -51,8 +51,12 @@ class State:
     arguments: list[Text] | None = None
     folder: str = ""
     ended: bool = False
+    errexit: bool = False
+    """Whether `set -e` is in force."""
     perhaps: bool = False
     """Whether a condition that only the run decides may have ended the script before."""
+    option: tuple[int, int] = (1, 1)
+    """Where `getopts` is: the number of the argument, and of the character in it."""
     locals: dict[str, Value | Absence] | None = None
     """In a function, the values before of its local variables."""
     status: Outcome = DONE
@@ -72,7 +76,9 @@ class State:
             self.arguments,
             self.folder,
             self.ended,
+            self.errexit,
             self.perhaps,
+            self.option,
             None if self.locals is None else dict(self.locals),
             self.status,
             self.left,
@@ -102,6 +108,10 @@ class State:
         self.files = {
             path: text for path in paths if (text := first.files.get(path)) and all(way.files.get(path) == text for way in others)
         }
+        self.arguments = first.arguments
+        if any(not _same(way.arguments, first.arguments) for way in others):
+            some = next(text for way in alive for text in way.arguments or () if text)
+            self.arguments = [(some[0]._replace(text=None, exact=False),)]
         self.folder = first.folder if all(way.folder == first.folder for way in others) else ""
 
 

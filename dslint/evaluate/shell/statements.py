@@ -49,7 +49,10 @@ def _test(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | 
 
 @statement("negated_command")
 def _negated(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text | None) -> Outcome:
-    return shell.block(chunk, node.named_children, state).negated()
+    shell.guarded += 1
+    outcome = shell.block(chunk, node.named_children, state)
+    shell.guarded -= 1
+    return outcome.negated()
 
 
 # ---------------------------------------------------------------------- variables
@@ -65,7 +68,9 @@ def assign(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text |
     adds = any(child.type == "+=" for child in node.children)
     if target.type == "subscript":
         written = shell.text(chunk, value, state) if value is not None else ()
-        _assign_element(shell, name, tuple(piece._replace(splits=False) for piece in written), state, chunk.piece(node), adds=adds)
+        _assign_element(
+            shell, name, tuple(piece._replace(splits=False, quoted=False) for piece in written), state, chunk.piece(node), adds=adds
+        )
         return DONE
     if value is not None and value.type == "array":
         items = [field for child in value.named_children for field in shell.fields(chunk, child, state)]
@@ -77,7 +82,14 @@ def assign(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Text |
         state.variables[name] = items[:_LARGEST_ARRAY]
         return DONE
     written = shell.text(chunk, value, state) if value is not None else ()
-    _assign_text(name, bounded(tuple(piece._replace(splits=False) for piece in written), chunk.piece(node)), chunk, node, state, adds=adds)
+    _assign_text(
+        name,
+        bounded(tuple(piece._replace(splits=False, quoted=False) for piece in written), chunk.piece(node)),
+        chunk,
+        node,
+        state,
+        adds=adds,
+    )
     return DONE
 
 
@@ -178,7 +190,9 @@ def _choose(shell: Interpreter, chunk: Chunk, branches: list[tuple[list[Node], l
     undecided = shell.undecided
     try:
         for conditions, body in branches:
+            shell.guarded += 1
             decision = shell.block(chunk, conditions, state) if conditions else None
+            shell.guarded -= 1
             if decision is not None and decision.is_false:
                 continue
             way = state.copy()
@@ -202,7 +216,9 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Tex
     """`a && b`, `a || b`."""
     left, right = node.named_children[0], node.named_children[-1]
     runs = any(child.type == "&&" for child in node.children)
+    shell.guarded += 1
     outcome = shell.follow(chunk, left, state, given)
+    shell.guarded -= 1
     if state.ended or state.left:
         return outcome
     if outcome.expected:
@@ -212,7 +228,7 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Tex
             return outcome
         return _perhaps(shell, chunk, right, state)
     if outcome.value is not None and not outcome.absent:
-        return outcome.then(shell.follow(chunk, right, state)) if outcome.value == runs else outcome
+        return outcome.then(shell.follow(chunk, right, state)) if outcome.value == runs else _excused(outcome)
     way = state.copy()
     shell.undecided += 1
     second = shell.follow(chunk, right, way)
@@ -220,11 +236,20 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Tex
     if outcome.absent and outcome.value == runs and not way.ended:
         state.merge([way])
         return Outcome(second.value, absent=True, expected=second.expected, output=second.output)
+    perhaps = state.perhaps
     state.merge([way, state.copy()])
     if outcome.absent:
+        state.perhaps = perhaps  # without the variable, the script goes on for certain
         return outcome
     decides = second.value is not runs and second.is_sure  # `unknown && false` fails, `unknown || true` succeeds
     return Outcome(second.value if decides else None, absent=second.absent, output=None)
+
+
+def _excused(outcome: Outcome) -> Outcome:
+    """The outcome of a list of which only the first command runs."""
+    found = Outcome(outcome.value, absent=outcome.absent, expected=outcome.expected, output=outcome.output)
+    found.excused = True
+    return found
 
 
 def _perhaps(shell: Interpreter, chunk: Chunk, node: Node, state: State) -> Outcome:

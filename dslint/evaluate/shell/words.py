@@ -24,6 +24,14 @@ _EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution"
 
 _NESTED = _EXPANSIONS | {"string", "raw_string", "concatenation"}
 
+_BRACES = re.compile(r"\{(?:(-?\d{1,4})\.\.(-?\d{1,4})(?:\.\.(\d{1,3}))?|([^{}\s]*,[^{}\s]*))\}")
+"""A range or a list in braces, without others in it."""
+
+_MOST_ALTERNATIVES = 100
+
+_ALL = re.compile(r"\$(?:\{(?:([A-Za-z_]\w*)\[([@*])\]|([@*]))(?::([^{}]*))?\}|([@*]))")
+"""All items of an array, or all arguments, or some of them."""
+
 _IN_ARITHMETIC = re.compile(r"\$(?:\{(\w+|#)\}|(\w+|#)|\{#(\w+)\[[@*]\]\})")
 """What an arithmetic expression can name with `$`."""
 
@@ -47,11 +55,28 @@ class Expander:
         array = self._array(chunk, node, state)
         if array is not None:
             return array
+        if node.type in ("concatenation", "word", "brace_expression") and (alternatives := self._braces(chunk, node)) is not None:
+            return [field for text in alternatives for field in fields(text)]
         text = self.text(chunk, node, state)
+        if "IFS" in state.variables and any(piece.splits for piece in text):
+            return [self._unknown(chunk, node)]  # the script splits at other characters than blanks
         quoted = node.type in ("string", "raw_string", "ansi_c_string")
         if not text and quoted:
             return [(chunk.piece(node),)]
         return list(fields(text))
+
+    def _braces(self, chunk: Chunk, node: Node) -> list[Text] | None:
+        """The words that `a{b,c}` and `{1..3}` become; None for a word without braces."""
+        raw = chunk.raw(node)
+        match = _BRACES.search(raw)
+        if match is None or any(mark in raw for mark in "'\"\\") or raw[max(match.start() - 1, 0)] == "$":
+            return None
+        start = chunk.start(node)
+        inner = chunk.slice(start + match.start(), start + match.end())
+        before, after = self._unescaped(chunk, start, start + match.start()), self._unescaped(chunk, start + match.end(), chunk.end(node))
+        if "$" in raw or not inner:
+            return None if "$" not in raw else [self._unknown(chunk, node)]
+        return [(*before, inner[0]._replace(text=one, exact=False), *after) for one in _alternatives(match)]
 
     def _array(self, chunk: Chunk, node: Node, state: State) -> list[Text] | None:
         """The fields of `"${A[@]}"`, `${A[*]}`, `"$@"`; None for any other word."""
@@ -60,19 +85,34 @@ class Expander:
         inner = node
         if node.type == "string" and len(node.named_children) == 1 and chunk.raw(node)[1:-1] == chunk.raw(node.named_children[0]):
             inner = node.named_children[0]
-        raw = chunk.raw(inner)
-        match = re.fullmatch(r"\$\{([A-Za-z_]\w*)\[[@*]\]\}|\$\{?[@*]\}?", raw)
+        match = _ALL.fullmatch(chunk.raw(inner))
         if match is None or inner.type not in _EXPANSIONS:
             return None
-        if match[1] is None:
-            return list(state.arguments) if state.arguments is not None else [self._absent(chunk, inner)]
-        if match[1] not in state.variables:
+        name = match[1]
+        value: Value = state.arguments if name is None else state.variables.get(name)
+        if (name is None and value is None) or (name is not None and name not in state.variables):
             return [self._absent(chunk, inner)]
-        value = state.variables[match[1]]
         if value is None:
             return [self._unknown(chunk, inner)]
         texts = value if isinstance(value, list) else [value]
-        return [field for text in texts for field in ([text] if node.type == "string" else fields(_split(text)))]
+        if match[4] is not None:
+            part = self._slice(chunk, inner, texts, match[4], state, counts_from=1 if name is None else 0)
+            if part is None:
+                return [self._unknown(chunk, inner)]
+            texts = part
+        if node.type == "string" and "*" in (match[2], match[3], match[5]):
+            return [joined(texts, chunk.piece(inner)._replace(text=" ")) or (chunk.piece(inner),)]
+        if node.type == "string":
+            return [text or (chunk.piece(inner),) for text in texts]
+        return [field for text in texts for field in fields(_split(text))]
+
+    def _slice(self, chunk: Chunk, node: Node, texts: list[Text], bounds: str, state: State, *, counts_from: int) -> list[Text] | None:
+        """The items of `${A[@]:1:2}`; of `${@:2}` the first item is number 1."""
+        first, _, count = bounds.partition(":")
+        start, length = self.number(first, state, chunk.piece(node)), self.number(count, state, chunk.piece(node)) if count else len(texts)
+        if start is None or length is None or length < 0 or start < counts_from:
+            return None
+        return texts[start - counts_from :][:length]
 
     # ------------------------------------------------------------------ texts
 
@@ -177,7 +217,7 @@ class Expander:
         return self._operated(chunk, node, name, value, sign, begin, state)
 
     def _operated(self, chunk: Chunk, node: Node, name: str, value: Text, sign: str, begin: int, state: State) -> Text:
-        unset = is_absent(value) or (sign[0] == ":" and not value)
+        unset = is_absent(value) or (sign[0] == ":" and known(value) == "")
         if sign in (":-", "-", ":=", "="):
             if unset:
                 value = self.operand(chunk, node, begin, chunk.end(node) - 1, state)
@@ -231,7 +271,10 @@ class Expander:
         for child in node.named_children:
             if chunk.start(child) < position or chunk.end(child) > end or child.type not in _NESTED:
                 continue
-            found += self._unescaped(chunk, position, chunk.start(child)) + self.text(chunk, child, state)
+            text = self.text(chunk, child, state)
+            if child.type in ("string", "raw_string"):
+                text = tuple(piece._replace(quoted=True) for piece in text)
+            found += self._unescaped(chunk, position, chunk.start(child)) + text
             position = chunk.end(child)
         return found + self._unescaped(chunk, position, end)
 
@@ -319,6 +362,16 @@ class Expander:
         return (chunk.piece(node)._replace(text=None, absent=True),)
 
 
+def _alternatives(match: re.Match[str]) -> list[str]:
+    """What a range or a list in braces stands for."""
+    if match[4] is not None:
+        return match[4].split(",")
+    first, last, step = int(match[1]), int(match[2]), int(match[3] or 1) or 1
+    width = max((len(one.lstrip("-")) for one in (match[1], match[2]) if one.lstrip("-")[:1] == "0"), default=0)
+    numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+    return [str(number).zfill(width) for number in numbers[:_MOST_ALTERNATIVES]]
+
+
 def _attached(text: Text) -> Text:
     """A word in which an argument that is not given is unknown where other characters stand next to it: `configs/$NAME.yaml`."""
     if not any(piece.absent and piece.text == "" for piece in text):
@@ -333,7 +386,7 @@ def _attached(text: Text) -> Text:
 
 
 def _split(text: Text) -> Text:
-    return tuple(piece._replace(splits=True) for piece in text)
+    return tuple(piece._replace(splits=not piece.quoted) for piece in text)
 
 
 def _integer(value: Value) -> int | None:
