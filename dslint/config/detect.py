@@ -51,8 +51,8 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
     """
     root = document.root
     names = {member.key.value for member in root.members} if isinstance(root, Mapping) else set()
-    if document.problems or any(one.kind != "comment" for one in document.departures):  # what stands behind an error may not be in the tree
-        names |= {word for pair in _KEYS.findall(document.text[:_FAR]) for word in pair if word}
+    if document.problems:  # what stands behind the first error may not be in the tree
+        names |= _words(document)
     known = names & children()[""].keys()
     telling = names & TELLING_KEYS
     hole = _hole(document) if templates else None
@@ -71,8 +71,7 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
             return FileKind.DS_CONFIG, None
         return FileKind.UNRELATED, OF_ANOTHER_PROGRAM
     if not named:
-        meant = _is_misspelt(document, names, known) or (hinted and (known or not _is_foreign(names)))
-        return (FileKind.DS_CONFIG, None) if meant else (FileKind.UNRELATED, None)
+        return FileKind.DS_CONFIG if _is_meant_for_one(document, names, hinted=hinted) else FileKind.UNRELATED, None
     if not known and not document.problems and _is_of_another_program(root, names, known):
         return FileKind.UNRELATED, OF_ANOTHER_PROGRAM
     if document.problems or known or not names:
@@ -87,6 +86,19 @@ _KEYS = re.compile(r"""["'](\w{1,64})["']|\b(\w{1,64})["']?\s*(?::|\Z)""")
 
 _FAR = 20_000
 """How far into a broken text its keys are looked for, in characters."""
+
+
+def _is_meant_for_one(document: Document, names: set[str], *, hinted: bool) -> bool:
+    """Whether a file that is not quite a config was meant for one."""
+    if document.departures:  # HJSON may accept a slip in another way than it was meant
+        names = names | _words(document)
+    known = names & children()[""].keys()
+    return _is_misspelt(document, names, known) or (hinted and (bool(known) or not _is_foreign(names)))
+
+
+def _words(document: Document) -> set[str]:
+    return {word for pair in _KEYS.findall(document.text[:_FAR]) for word in pair if word}
+
 
 _PARTS = (
     "zer",

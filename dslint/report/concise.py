@@ -1,10 +1,11 @@
 r"""A line per finding, for editors, `grep` and `wc -l`.
 
     path:line:column: error DS501 [name] message
+    path:line:column: error DS104 [name] [*] message
 
-Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+)\] (.*)$`. A note about a
-whole file has no code and the file's kind as its name; what has no place is reported at 1:1. There is no summary: a
-clean run prints nothing.
+Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+)\] (.*)$`. `[*]` marks what
+`--fix` fixes. A file that cannot be read has no code and its kind as the name; what has no place is reported at 1:1.
+At the end stands what was found and what was not checked; a clean run prints nothing.
 """
 
 from __future__ import annotations
@@ -12,22 +13,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TextIO
 
-from dslint.diagnostics import Diagnostic, Severity
+from dslint.diagnostics import Applicability, Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, printable, visible
-from dslint.report.words import COLORS, page_of
+from dslint.report.words import COLORS, first_reasons, fixable, page_of, reasons, verdict
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:
-    """Write a line per finding."""
-    out.writelines(printable(line, color=style.color) + "\n" for file in results.printed for line in _file(file, style))
+    """Write a line per finding, and a summary."""
+    lines = [line for file in results.printed for line in _file(file, style)]
+    if not results.quiet:
+        lines += _summary(results)
+    out.writelines(printable(line, color=style.color) + "\n" for line in lines)
+
+
+def _summary(results: Results) -> Iterator[str]:
+    not_checked = reasons(results) if results.verbose else first_reasons(results)
+    if results.diagnostics or not_checked:
+        yield verdict(results)
+    if fixes := fixable(results):
+        yield fixes
+    yield from map(_one_line, not_checked)
 
 
 def _file(file: FileResult, style: Style) -> Iterator[str]:
     if file.error is not None:
         yield _about_file(file, Severity.ERROR, file.error, style)
-    if file.note is not None:
-        yield _about_file(file, Severity.INFO, file.note, style)
     for diagnostic in file.diagnostics:
         yield _diagnostic(diagnostic, style)
 
@@ -39,7 +50,8 @@ def _about_file(file: FileResult, severity: Severity, sentence: str, style: Styl
 def _diagnostic(diagnostic: Diagnostic, style: Style) -> str:
     place = f"{diagnostic.range.start.line}:{diagnostic.range.start.column}" if diagnostic.range else "1:1"
     loud = f"{_painted(diagnostic.severity, style)} {style.link(style.paint(diagnostic.code, 'bold'), page_of(diagnostic))}"
-    return f"{_one_line(diagnostic.path)}:{place}: {loud} [{_one_line(diagnostic.name)}] {_one_line(diagnostic.message)}"
+    fixes = "[*] " if diagnostic.fix and diagnostic.fix.applicability is Applicability.SAFE else ""
+    return f"{_one_line(diagnostic.path)}:{place}: {loud} [{_one_line(diagnostic.name)}] {fixes}{_one_line(diagnostic.message)}"
 
 
 def _painted(severity: Severity, style: Style) -> str:

@@ -14,6 +14,7 @@ from dslint.report.words import (
     COLORS,
     consequence_of,
     count,
+    first_reasons,
     fixable,
     hidden,
     in_short,
@@ -42,25 +43,22 @@ def write(results: Results, out: TextIO, style: Style) -> None:
     same = same_in_many(results.printed) if results.group else {}
     shown_before = {other for others in same.values() for other in others}
     blocks: list[list[str]] = []
+    notes = results.verbose or sum(file.note is not None for file in results.files) == 1
     for file in results.printed:
-        blocks += _about_file(file, style, quiet=results.quiet)
+        blocks += _about_file(file, style, notes=notes and not results.quiet)
         blocks += [_diagnostic(d, documents, same.get(d, ()), style) for d in file.diagnostics if d not in shown_before]
     if not results.quiet:
         blocks.append(list(_summary(results, style)))
     out.write(printable("\n".join("\n".join(block) + "\n" for block in blocks), color=style.color))
 
 
-def _about_file(file: FileResult, style: Style, *, quiet: bool) -> Iterator[list[str]]:
-    """What is said of a file as a whole."""
+def _about_file(file: FileResult, style: Style, *, notes: bool) -> Iterator[list[str]]:
+    """What is said of a file as a whole. A note does not look like a finding; why a file was not checked stands in the summary."""
     if file.error is not None:
-        yield _sentence(file.path, file.error, Severity.ERROR, style)
-    if file.note is not None and not quiet:
-        yield _sentence(file.path, file.note, Severity.INFO, style)
-
-
-def _sentence(path: str, sentence: str, severity: Severity, style: Style) -> list[str]:
-    head, *rest = paragraphs(f"{severity.value}: {visible(path)}: {sentence}", style.width)
-    return [style.paint(head[: len(severity.value)], COLORS[severity], "bold") + head[len(severity.value) :], *rest]
+        head, *rest = paragraphs(f"error: {visible(file.path)}: {file.error}", style.width)
+        yield [style.paint("error", COLORS[Severity.ERROR], "bold") + head.removeprefix("error"), *rest]
+    if file.note is not None and notes and all(one.reason != file.note for one in file.not_judged):
+        yield paragraphs(f"{visible(file.path)}: {file.note}", style.width)
 
 
 def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], others: tuple[Diagnostic, ...], style: Style) -> list[str]:
@@ -167,9 +165,8 @@ def _summary(results: Results, style: Style) -> Iterator[str]:
         yield f"To explain a finding: dslint rule {worst.code}"
     if short and not clean:
         yield from wrap(short, style.width)
-    why = [visible(reason) for reason in reasons(results)]
-    for sentence in why if results.verbose or len(why) == 1 else ():
-        yield from paragraphs(sentence, style.width)
+    for sentence in reasons(results) if results.verbose else first_reasons(results):
+        yield from paragraphs(visible(sentence), style.width)
     if results.verbose:
         for sentence in (*inferred_facts(results), *skipped_rules(results)):
             yield from paragraphs(sentence, style.width)

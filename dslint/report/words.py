@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dslint.diagnostics import Applicability, Diagnostic, Effect, Phase, Severity
+from dslint.diagnostics import Applicability, Diagnostic, Effect, NotJudged, Phase, Severity
 from dslint.facts import Facts
 from dslint.facts.find_release import NO_EVIDENCE, TOO_OLD
-from dslint.lint.results import Results, Suppressed, SuppressedBy
+from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.project import rule_url
 
 COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "blue"}
@@ -124,34 +124,67 @@ def location(diagnostic: Diagnostic) -> str:
 
 
 def verdict(results: Results) -> str:
-    """The result of the run in one sentence, followed by what was not checked."""
+    """The result of the run in one sentence, with what was read, followed by what was not checked."""
     judged = sum(file.is_judged for file in results.files)
     unreadable = sum(file.error is not None for file in results.files)
-    unjudged = len(results.files) - judged - unreadable
+    paths = {file.path for file in results.files if file.is_judged}
+    unjudged = len({file.path for file in results.files if not file.is_judged and file.error is None} - paths)
     partly = sum(file.is_judged and bool(file.not_judged) for file in results.files)
     found = [count_severity(number, severity) for severity in Severity if (number := results.count(severity))]
     if found:
-        sentences = [f"Found {listed(found)} in {count(judged, 'file')}." if judged else f"Found {listed(found)}. No config was checked."]
+        sentences = [f"Found {listed(found)} in {read(results)}." if judged else f"Found {listed(found)}. No config was checked."]
     else:
-        sentences = [f"No problems found in {count(judged, 'file')}." if judged else "No config was checked."]
+        sentences = [f"No problems found in {read(results)}." if judged else "No config was checked."]
     if unjudged and judged:
         sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not checked.")
     if partly:
         sentences.append(f"{count(partly, 'file')} {'was' if partly == 1 else 'were'} checked only in part.")
-    if not results.verbose and len(list(reasons(results))) > 1:
+    if not results.verbose and len(_of_others(results)) > MOST_REASONS:
         sentences.append("Use -v to list the reasons.")
     if unreadable:
         sentences.append(f"{count(unreadable, 'file')} could not be read.")
     return " ".join(sentences)
 
 
-def reasons(results: Results) -> Iterator[str]:
-    """What was not checked, with its place and the reason, except what the note of a file already says."""
-    for file in results.files:
-        for one in file.not_judged:
-            if one.reason != file.note:
-                line = f":{one.range.start.line}" if one.range else ""
-                yield f"Not checked: {file.path}{line}: {one.reason}"
+_KINDS = {"ds_config": "config", "training": "training file", "accelerate": "Accelerate config", "script": "script", "python": "program"}
+
+
+def read(results: Results) -> str:
+    """What was checked: `1 file`, or `12 files (4 configs, 6 scripts, 2 programs)`."""
+    judged = [file for file in results.files if file.is_judged]
+    kinds = {noun: number for kind, noun in _KINDS.items() if (number := sum(file.kind == kind for file in judged))}
+    parts = ", ".join(count(number, noun) for noun, number in kinds.items())
+    return count(len(judged), "file") + (f" ({parts})" if len(kinds) > 1 else "")
+
+
+MOST_REASONS = 3
+"""How many reasons are listed without -v, in addition to those of files that look like configs, which are always listed."""
+
+_OTHER_KINDS = ("unrelated", "template", "inference", "unreadable")
+
+
+def reasons(results: Results) -> list[str]:
+    """What was not checked, with its place and the reason: first the files that look like configs, then all others."""
+    return [*_of_configs(results), *_of_others(results)]
+
+
+def first_reasons(results: Results) -> list[str]:
+    """The reasons that are listed without -v."""
+    return [*_of_configs(results), *_of_others(results)[:MOST_REASONS]]
+
+
+def _of_configs(results: Results) -> list[str]:
+    return [_reason(file, one) for file in results.files if file.kind in _OTHER_KINDS for one in file.not_judged]
+
+
+def _of_others(results: Results) -> list[str]:
+    others = ((file, one) for file in results.files if file.kind not in _OTHER_KINDS for one in file.not_judged)
+    return [_reason(file, one) for file, one in sorted(others, key=lambda pair: pair[0].is_judged)]
+
+
+def _reason(file: FileResult, one: NotJudged) -> str:
+    line = f":{one.range.start.line}" if one.range else ""
+    return f"Not checked: {file.path}{line}: {one.reason.removeprefix('not checked: ')}"
 
 
 def skipped_rules(results: Results) -> Iterator[str]:
@@ -174,14 +207,11 @@ def inferred_facts(results: Results) -> Iterator[str]:
 
 
 def in_short(results: Results) -> str | None:
-    """What was inferred, and how many rules were skipped, in one short line; None for neither."""
+    """What was inferred, in one short line; None for nothing. Skipped rules are left to -v: most are about facts that the reader lacks."""
     given = [_briefly(fact, value, evidence) for (fact, value), evidence in _inferred(results).items()]
     given = [one for one in given if not any(other.startswith(f"{one}==") for other in given)]
     inferred = listed(given) if 0 < len(given) <= SHORT else f"{len(given)} inferred facts" if given else ""
-    skipped = _skipped(results)
-    if not skipped:
-        return f"Assuming {inferred}. Use -v for details." if inferred else None
-    return "; assuming ".join(filter(None, (f"{count(skipped, 'rule')} skipped", inferred))) + ". Use -v for details."
+    return f"Assuming {inferred}. Use -v for details." if inferred else None
 
 
 def _briefly(fact: str, value: str, evidence: str) -> str:

@@ -68,7 +68,7 @@ def test_a_named_file_is_always_looked_at(folder: Path) -> None:
     assert found("notes.txt") == [("notes.txt", "DS501")]
     done = dslint("check", "package.json")
     assert done.returncode == 0
-    assert "not checked" in done.stdout
+    assert "Not checked: " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_named_file_of_another_program_is_not_judged(folder: Path, text: str) 
     (folder / "other.json").write_text(text, encoding="utf-8")
     done = dslint("check", "other.json")
     assert found("other.json") == []
-    assert "not checked" in done.stdout
+    assert "Not checked: " in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -292,10 +292,12 @@ def test_a_first_run_prints_the_most_severe_findings_and_suggests_a_baseline(tmp
         text = '{"train_micro_batch_size_per_gpu": 4, "wall_clock_breakdown": true, "zero_optimization": {"stage": 7}}'
         (tmp_path / f"ds_config{number}.json").write_text(text, encoding="utf-8")
     every = dslint("check", "--isolated", "--output-format", "concise", cwd=tmp_path)
-    assert (len(every.stdout.splitlines()), every.stderr) == (8, "")
+    assert (len([line for line in every.stdout.splitlines() if line.startswith("ds_config")]), every.stderr) == (8, "")
     some = dslint("check", "--isolated", "--output-format", "concise", "--at-most", "4", cwd=tmp_path)
     assert some.returncode == 1
-    assert some.stdout.splitlines() == [line for line in every.stdout.splitlines() if ": error" in line]
+    assert [line for line in some.stdout.splitlines() if ": error" in line] == [
+        line for line in every.stdout.splitlines() if ": error" in line
+    ]
     assert "4 most severe of 8" in some.stderr
     assert "--write-baseline" in some.stderr
     assert "of 8" not in dslint("check", "--isolated", "--output-format", "json", "--at-most", "4", cwd=tmp_path).stderr
