@@ -50,6 +50,8 @@ class LoadedSetup:
     """The tree of an Accelerate file that a script writes; other files are among the documents."""
     rest: str = ""
     """Where the rest of a config comes from that a program completes at run time."""
+    launched: frozenset[str] = frozenset()
+    """The absolute paths of the files that the launched program consists of: the edges of a launch."""
     is_definition: bool = False
     """Whether the config is only defined here, for another file to complete and use."""
 

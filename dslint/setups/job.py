@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
+from dslint.evaluate.files import folders_above, is_elsewhere
 from dslint.evaluate.shell.pieces import Piece, Source, Text, place_of
 from dslint.evaluate.shell.script import Script, run_words
 from dslint.evaluate.shell.syntax import NoParser
@@ -50,6 +52,7 @@ class _Command(NamedTuple):
     words: list[Text]
     environment: dict[str, str]
     size: JobSize
+    folder: str = ""
     memory: SourcedValue | None = None
 
 
@@ -71,7 +74,8 @@ def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
         for command in _commands(part.root, source, ()):
             commands.append(command)
             try:
-                runner = run_words(command.words, path, {**command.environment, **given.environment})
+                folder = command.folder if _is_folder(command.folder, path) else ""
+                runner = run_words(command.words, path, {**command.environment, **given.environment}, folder=folder)
             except NoParser:
                 return not_read(document)
             for launched in runner.launched:
@@ -139,14 +143,30 @@ def _commands(node: Node | None, source: Source, around: tuple[Mapping, ...]) ->
     if names & {"image", "args"} and names & {"command", "args"}:
         words = [*_words(node, "command", source), *_words(node, "args", source)]
         if words:
-            yield _Command(words, environment, size_of(here, source), container_limit(node, source))
+            yield _Command(words, environment, size_of(here, source), _folder(node), container_limit(node, source))
     elif names & _AROUND:
         for name in _TEXTS:
             words = _words(node, name, source)
             if words:
-                yield _Command(words, environment, size_of(here, source))
+                yield _Command(words, environment, size_of(here, source), _folder(node))
     for member in node.members:
         yield from _commands(member.value, source, here)
+
+
+_FOLDERS = ("code", "workdir", "working_dir", "workingDir")
+"""Keys that name the folder in which a command starts: of AzureML, SkyPilot, Ray, Kubernetes."""
+
+
+def _folder(node: Mapping) -> str:
+    """The folder in which a command starts, as the job names it; "" for that of the job file."""
+    found = (member.value.value for name in _FOLDERS if (member := node.get(name)) is not None and isinstance(member.value, Scalar))
+    return next((os.path.normpath(one) for one in found if isinstance(one, str) and one.strip() and not is_elsewhere(one)), "")
+
+
+def _is_folder(folder: str, path: str) -> bool:
+    """Whether a folder is there: from the job file, from the working directory, or from a folder above in the repository."""
+    own = os.path.dirname(os.path.abspath(path))
+    return folder not in ("", ".") and any(os.path.isdir(os.path.join(base, folder)) for base in (own, os.getcwd(), *folders_above(own)))
 
 
 def _environment(node: Mapping) -> dict[str, str]:

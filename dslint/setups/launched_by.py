@@ -10,11 +10,8 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged, Range
 from dslint.evaluate.python.read import read_python
-from dslint.evaluate.shell.script import read_script
-from dslint.evaluate.shell.syntax import NoParser
-from dslint.setups.command import read_command
 from dslint.setups.gather import LoadedSetup, Read
-from dslint.setups.launches import read_launch
+from dslint.setups.launching import read_launching
 from dslint.setups.program import CHECK_LAUNCH, gather_call
 from dslint.setups.project import Project, project_of
 from dslint.source.tree import Mapping, Node, Scalar, Sequence
@@ -30,8 +27,8 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     here = os.path.abspath(path)
     leading = _leading_to(project, here)
     leading = [_as_named(one, path) for one in leading]
-    scripts = [_as_named(one, path) for one in project.scripts_naming({os.path.basename(one).removesuffix(".py") for one in leading})]
-    setups = list(_launched(project, scripts, here, given))
+    launching = [_as_named(one, path) for one in project.launching({_name_in_launches(one) for one in leading}) if one != here]
+    setups = list(_launched(project, launching, here, given))
     if not setups and any(_is_argument(one.reason) for one in found.not_judged):
         setups = list(_imported(project, leading[1:], here, given))
     setups = [setup for setup in setups if setup.config is not None][:_MOST_SETUPS]
@@ -94,7 +91,7 @@ def _range(gathered: LoadedSetup) -> Range | None:
 def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str) -> NotJudged:
     """A reason that a launch would answer, where no script launches the program: what a program that imports it says of it."""
     if reason.reason.endswith(CHECK_LAUNCH):
-        what = "No script in this project launches the program: check the config itself, or the launch with --command."
+        what = "No launch of the program was found in this project: check the config itself, or the launch with --command."
         return reason._replace(reason=reason.reason.removesuffix(CHECK_LAUNCH) + what)
     if not _is_argument(reason.reason):
         return reason
@@ -126,19 +123,11 @@ def _leading_to(project: Project, here: str) -> list[str]:
     return found[: _MOST_IMPORTERS + 1]
 
 
-def _launched(project: Project, scripts: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
-    """The setups of the launches in scripts that start a program which has this file in it."""
-    for path in scripts:
-        shown = path.replace(os.sep, "/")
-        try:
-            script = read_script(project.text(path), path, shown, given.environment, make=_is_makefile(path))
-        except NoParser:
-            return
-        for launched in script.launched:
-            command = read_command(launched, script)
-            launch = read_launch(command, script.source.document, path, shown, given) if command is not None else None
-            if launch is not None and launch.program is not None and launch.program.consists_of(here):
-                yield from launch.setups
+def _launched(project: Project, launching: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
+    """The setups of the launches in files that start a program which has this file in it."""
+    for path in launching:
+        found = read_launching(project.text(path), path, path.replace(os.sep, "/"), given, named=False)
+        yield from (one for one in found.setups if here in one.launched) if found is not None else ()
 
 
 def _imported(project: Project, importers: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
@@ -162,10 +151,12 @@ def _start_of(setup: LoadedSetup, shown: str) -> str:
     return f"{given.program.path if given.program else 'a program'} imports it and passes {given.config}"
 
 
+def _name_in_launches(path: str) -> str:
+    """The word that every launch of a program has in it: the name of its file or module, or that of its folder for `python -m folder`."""
+    name = os.path.basename(path).removesuffix(".py")
+    return os.path.basename(os.path.dirname(os.path.abspath(path))) if name == "__main__" else name
+
+
 def _as_named(path: str, beside: str) -> str:
     """A path as the user names paths: absolute, or from the working directory."""
     return path if os.path.isabs(beside) else os.path.relpath(path)
-
-
-def _is_makefile(path: str) -> bool:
-    return "makefile" in os.path.basename(path).lower() or path.endswith(".mk")

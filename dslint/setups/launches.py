@@ -46,6 +46,15 @@ class ReadLaunch:
 
 def read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
     """The setups of a command: with the config that it names, otherwise with those that its program builds."""
+    found = _read_launch(command, document, path, shown, given)
+    if found.program is not None:
+        files = frozenset(os.path.abspath(one.path) for one in found.program.sources.all)
+        for setup in found.setups:
+            setup.launched = files
+    return found
+
+
+def _read_launch(command: Command, document: Document, path: str, shown: str, given: Context) -> ReadLaunch:
     neox = read_deepy(command, document, path, shown, given)
     if neox is not None:
         return ReadLaunch(command, None, [neox]) if isinstance(neox, LoadedSetup) else ReadLaunch(command, None, reason=neox)

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dslint.config.context import Context
-from dslint.config.detect import FileKind
-from dslint.evaluate.python.read import PythonFile, read_python
-from dslint.evaluate.shell.pieces import Piece, Source, Text
-from dslint.evaluate.shell.script import Script, run_parts
-from dslint.evaluate.shell.syntax import NoParser
-from dslint.evaluate.values import HOLE
+from dslint.evaluate.python.read import read_python
 from dslint.setups.gather import Read
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import with_only_config
 from dslint.setups.program import read_followed
-from dslint.setups.script import read_launches
+from dslint.setups.program_commands import with_commands
 
 
 def read_program_file(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
@@ -23,35 +16,7 @@ def read_program_file(text: str, path: str, shown: str, given: Context, *, named
     program = read_python(text, shown, path)
     found = read_followed(program, text, path, shown, given, named=named)
     if program is not None and program.commands:
-        found = _with_commands(found, program, path, given)
+        found = with_commands(found, program, path, given)
     if found is None or program is None:
         return found
     return with_only_config(with_launches(found, path, shown, given), program, path, shown, given)
-
-
-def _with_commands(found: Read | None, program: PythonFile, path: str, given: Context) -> Read | None:
-    """A program with the launches in the commands that it runs."""
-    parts: list[tuple[Text, str | None]] = []
-    for command in program.commands:
-        source = Source(command.shown, program.documents[command.shown])
-        pieces = [Piece(text, source, command.span, exact=False) for text in command.text.split(HOLE)]
-        holes = [Piece(None, source, command.span, exact=False)] * (len(pieces) - 1)
-        joined = [pieces[0], *(one for pair in zip(holes, pieces[1:], strict=True) for one in pair)]
-        parts.append((tuple(piece for piece in joined if piece.text != ""), None))
-    try:
-        runner = run_parts([part for part in parts if part[0]], path, given.environment)
-    except NoParser:
-        return found
-    source = Source(program.program.path, program.document)
-    launches = read_launches(Script(source, runner.launched), path, given, named=False)
-    if launches is None:
-        return found
-    whole = found or Read(FileKind.UNRELATED, program.document)
-    notes = [read.note for read in (whole if whole.setups else None, launches) if read is not None and read.note]
-    return replace(
-        whole,
-        kind=FileKind.PYTHON if launches.setups else whole.kind,
-        setups=[*whole.setups, *launches.setups],
-        note="; ".join(notes) or whole.note,
-        not_judged=[*whole.not_judged, *launches.not_judged],
-    )

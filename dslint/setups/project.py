@@ -18,6 +18,9 @@ _LARGEST = 400_000
 _IMPORT = re.compile(r"^[ \t]*(?:from|import)\b([^\n#]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 _TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b", re.MULTILINE)
+_COMMAND = re.compile(r"^[ \t-]*(?:command|run|entrypoint|args)[ \t]*:", re.MULTILINE)
+_RUNS = re.compile(r"\bsubprocess\b|\bos\.(?:system|popen|exec|spawn)")
+_ABOUT = re.compile(r"deepspeed", re.IGNORECASE)
 _OWN_TRAINER = re.compile(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?:", re.MULTILINE)
 
 
@@ -28,6 +31,8 @@ class Project:
         self.scripts: list[str] = []
         self.programs: list[str] = []
         self._configs: dict[str, list[str]] = {}
+        self._notebooks: list[str] = []
+        self._yaml: list[str] = []
         self._texts: dict[str, str] = {}
         for path in store().listed(("files", top), lambda: list(_files(top))):
             name = os.path.basename(path).lower()
@@ -37,6 +42,10 @@ class Project:
                 self.programs.append(path)
             elif name.endswith((".json", ".yaml", ".yml")):
                 self._configs.setdefault(os.path.basename(path), []).append(path)
+                if not name.endswith(".json"):
+                    self._yaml.append(path)
+            elif name.endswith(".ipynb"):
+                self._notebooks.append(path)
 
     def configs_named(self, name: str) -> list[str]:
         """The JSON and YAML files of a name."""
@@ -52,11 +61,25 @@ class Project:
                 self._texts[path] = ""
         return self._texts[path]
 
-    def scripts_naming(self, names: set[str]) -> Iterator[str]:
-        """The scripts that name a program, by one of these names without its ending: as a file or as a module of a package."""
-        stems = "|".join(map(re.escape, sorted(names)))
-        word = re.compile(rf"(?<![\w-])(?:{stems})\.py\b|\w\.(?:{stems})(?![\w.])")
-        return (path for path in self.scripts if word.search(self.text(path)))
+    def launching(self, names: set[str]) -> Iterator[str]:
+        """The files that may launch a program, by the names of its modules: scripts, notebooks, job files, and programs that run commands.
+
+        What they launch is read in them; here they only have to hold one of the names.
+        """
+        word = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(names)))})(?!\w)")
+        for path in (*self.scripts, *self._jobs, *self._running):
+            if word.search(self.text(path)):
+                yield path
+
+    @cached_property
+    def _jobs(self) -> list[str]:
+        """The notebooks, and the YAML files that hold a command and speak of DeepSpeed."""
+        return [*self._notebooks, *(path for path in self._yaml if _COMMAND.search(text := self.text(path)) and _ABOUT.search(text))]
+
+    @cached_property
+    def _running(self) -> list[str]:
+        """The programs that run commands."""
+        return [path for path in self.programs if _RUNS.search(self.text(path))]
 
     def importers_of(self, path: str) -> list[str]:
         """The programs that may import a program: a line that imports names its module, with its folder or with no other."""

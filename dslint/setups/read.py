@@ -26,23 +26,19 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
             return found
         job = _job(text, path, shown, given)
         return job if job is not None and (job.setups or found is None or not found.setups) else found
-    if name.endswith((".py", ".ipynb")):  # most runs see neither programs nor scripts
-        if name.endswith(".ipynb"):
-            from dslint.setups.notebook import read_notebook
-
-            return read_notebook(text, path, shown, given, named=named)
+    if name.endswith(".py"):  # most runs see neither programs nor scripts
         from dslint.setups.program_files import read_program_file
 
         return read_program_file(text, path, shown, given, named=named)
-    from dslint.setups.script import read_shell
+    from dslint.setups.launching import read_launching
 
-    return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))
+    return read_launching(text, path, shown, given, named=named)
 
 
 def _job(text: str, path: str, shown: str, given: Context) -> Read | None:
     """A job file, if the text has the keys of one."""
     if not any(word in text for word in ("command:", "run:", "entrypoint:", "args:", "ConfigMap")):
         return None
-    from dslint.setups.job import read_job
+    from dslint.setups.launching import read_launching
 
-    return read_job(text, path, shown, given)
+    return read_launching(text, path, shown, given, named=True)

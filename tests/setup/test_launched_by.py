@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -259,3 +260,48 @@ def test_a_program_changes_the_config_that_accelerate_launch_gives(folder: Folde
         folder.write({**files, "train.py": program + rest})
         said.append("DS204" in {code for code, _, _ in folder.found("run.sh")})
     assert said == [True, False]
+
+
+STARTED = BY_FLAG % ""
+WRONG_ON_16 = '{"train_batch_size": 72, "train_micro_batch_size_per_gpu": 4}'
+ON_16 = "--deepspeed_config ds.json"
+AZURE = (
+    "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json\ncode: src\ncommand: %s\n"
+    "environment: azureml:deepspeed@latest\ncompute: azureml:gpu\ndistribution: {type: pytorch, process_count_per_instance: 8}\n"
+    "resources: {instance_count: 2}\n"
+)
+SKY = "name: deepspeed\nworkdir: src\nresources: {accelerators: A100:16}\nrun: |\n  %s\n"
+
+
+def notebook(*cells: str) -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "source": [cell]} for cell in cells], "nbformat": 4})
+
+
+REACHING = {
+    "a path": {"run.sh": f"torchrun --nproc_per_node 16 grpo.py {ON_16}\n"},
+    "a module": {"run.sh": f"torchrun --nproc_per_node 16 -m grpo {ON_16}\n"},
+    "a module of DeepSpeed's launcher": {"run.sh": f"deepspeed --num_gpus 16 --module grpo {ON_16}\n"},
+    "a variable": {"run.sh": f"NAME=grpo\ntorchrun --nproc_per_node 16 $NAME.py {ON_16}\n"},
+    "a makefile": {"Makefile": f"train:\n\ttorchrun --nproc_per_node 16 -m grpo {ON_16}\n"},
+    "a notebook": {"start.ipynb": notebook(f"!deepspeed --num_gpus 16 grpo.py {ON_16}")},
+    "a program": {"start.py": f"import subprocess\nsubprocess.run('torchrun --nproc_per_node 16 grpo.py {ON_16}', shell=True)\n"},
+    "a job in the folder of its code": {"job.yml": AZURE % f"python grpo.py {ON_16}"},
+    "a job with a working directory": {"job.yaml": SKY % f"torchrun --nproc_per_node 16 grpo.py {ON_16}"},
+}
+
+
+@pytest.mark.parametrize("way", REACHING)
+@pytest.mark.parametrize("named", ["grpo.py", "ds.json", "the launch"])
+def test_a_launch_counts_for_whatever_it_reaches(folder: Folder, way: str, named: str) -> None:
+    below = "src/" if "src" in "".join(REACHING[way].values()) else ""
+    folder.write({f"{below}grpo.py": STARTED, f"{below}ds.json": WRONG_ON_16, **REACHING[way]})
+    name = next(iter(REACHING[way])) if named == "the launch" else below + named
+    assert ("DS201", f"{below}ds.json") in {(code, path) for code, path, _ in folder.found(name)}
+
+
+@pytest.mark.parametrize("text", ["echo grpo\n", "torchrun --nproc_per_node 16 -m other.grpo2 --deepspeed_config ds.json\n"])
+def test_a_script_that_only_names_a_program_launches_it_not(folder: Folder, text: str) -> None:
+    folder.write({"grpo.py": STARTED, "ds.json": WRONG_ON_16, "run.sh": text})
+    result = folder.results("grpo.py")["grpo.py"]
+    assert "launches it" not in (result.note or "")
+    assert result.context.facts.world_size is None

@@ -94,10 +94,14 @@ def _arguments(state: State) -> list[Launched]:
     return found[-1:]
 
 
-def run_words(words: list[Text], path: str, environment: Mapping[str, str], budget: Budget | None = None) -> Interpreter:
-    """Follow a command that stands in another file, such as a job file."""
+def run_words(
+    words: list[Text], path: str, environment: Mapping[str, str], budget: Budget | None = None, *, folder: str = ""
+) -> Interpreter:
+    """Follow a command that stands in another file, such as a job file, and starts in a folder."""
     shell = Interpreter(path, budget)
-    call(shell, words, {}, _begin(words[0][0].source, {}, environment), None)
+    state = _begin(words[0][0].source, {}, environment)
+    state.folder = folder
+    call(shell, words, {}, state, None)
     return shell
 
 

@@ -1,0 +1,33 @@
+"""Files that launch programs: scripts, makefiles, notebooks, job files, and programs that run commands. Each is read once a run."""
+
+from __future__ import annotations
+
+import os
+
+from dslint.config.context import Context
+from dslint.evaluate.python.read import read_python
+from dslint.setups.gather import Read
+from dslint.setups.job import read_job
+from dslint.setups.notebook import read_notebook
+from dslint.setups.program_commands import with_commands
+from dslint.setups.script import read_shell
+from dslint.source.store import store
+
+
+def read_launching(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read a file for its launches. None for one that was only found and launches nothing with DeepSpeed."""
+    # The context has no hash. It is kept with the result, so that no other one gets its id.
+    key = ("launching", path, shown, text, id(given), named)
+    return store().found(key, lambda: (given, _read(text, path, shown, given, named=named)))[1]
+
+
+def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    name = os.path.basename(path).lower()
+    if name.endswith((".yaml", ".yml")):
+        return read_job(text, path, shown, given)
+    if name.endswith(".ipynb"):
+        return read_notebook(text, path, shown, given, named=named)
+    if name.endswith(".py"):
+        program = read_python(text, shown, path)
+        return with_commands(None, program, path, given) if program is not None and program.commands else None
+    return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))
