@@ -73,3 +73,17 @@ def test_as_bash_reads_it(name: str) -> None:
     if not missing():
         (answer,) = fenced(bash.DRIVER, [{"files": {"run.sh": text}}], 60)
         assert [" ".join([launcher, *words]) for launcher, words, _ in answer["launches"]] == expected
+
+
+def test_variables_of_make_that_double_each_other() -> None:
+    """Twenty-four lines must not make eight million pieces."""
+    lines = ["A0=x", *(f"A{number}=$(A{number - 1})$(A{number - 1})" for number in range(1, 25)), "all:\n\tdeepspeed train.py $(A24)"]
+    ((claim,), _) = bash.claims({"Makefile": "\n".join(lines) + "\n"})
+    assert claim.words == ["deepspeed", "train.py", None]
+
+
+def test_scripts_that_run_each_other_end() -> None:
+    """What is not followed to its end is said."""
+    made, cut_off = bash.claims({"run.sh": "bash x.sh\n" * 300 + "deepspeed t.py\n", "x.sh": "source run.sh\n"})
+    assert cut_off
+    assert made[0].words == ["deepspeed", "t.py"]

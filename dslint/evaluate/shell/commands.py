@@ -247,6 +247,14 @@ def file_text(shell: Interpreter, target: Text, state: State) -> Text | None:
     if written is not None:
         return written
     name = known(target)
+    place = (state.folder, name or "")
+    if place not in shell.project:
+        shell.project[place] = _project_text(shell, name, state)
+    return shell.project[place]
+
+
+def _project_text(shell: Interpreter, name: str | None, state: State) -> Text | None:
+    """The text of a file of the project."""
     linked = find(os.path.join(state.folder, name) if state.folder else name, shell.path) if name else None
     if linked is None and name is not None and name.startswith("/"):
         linked = find_checkout(name, shell.path)
@@ -305,7 +313,9 @@ def follow_file(shell: Interpreter, target: Text, state: State) -> None:
     """Follow a script that another one names, if it is in the project."""
     written = file_text(shell, target, state)
     if written and len(written[0].source.document.text) < _LARGEST_SCRIPT:
-        shell.run(Chunk(written), state)
+        if written not in shell.chunks:
+            shell.chunks[written] = Chunk(written)
+        shell.run(shell.chunks[written], state)
 
 
 def run_script(shell: Interpreter, words: list[Text], state: State) -> None:

@@ -38,6 +38,10 @@ class Interpreter:
         self.cut_off: Piece | None = None
         """The first statement that was not followed to its end."""
         self.budget = budget or Budget()
+        self.project: dict[tuple[str, str], Text | None] = {}
+        """The texts of files of the project that were looked for, by working directory and name."""
+        self.chunks: dict[Text, Chunk] = {}
+        """The trees of scripts that other scripts run."""
         self.steps = STEPS
         """The statements that may still be followed."""
         self.depth = 0
@@ -53,7 +57,7 @@ class Interpreter:
     def run(self, chunk: Chunk, state: State) -> Outcome:
         """Follow a text from its first statement on."""
         outcome = Outcome(value=True)
-        if self.depth >= DEPTH:
+        if self.depth >= DEPTH or self.steps < 0 or self.budget.is_spent:
             self.cut_off_here()
             return outcome
         self.depth += 1
@@ -69,6 +73,9 @@ class Interpreter:
         outcome = Outcome(value=True)
         for node in nodes:
             if state.ended or state.left:
+                break
+            if self.steps < 0 or self.budget.is_spent:
+                self.cut_off_here()
                 break
             if node.is_named and node.type != "comment":
                 last = self.follow(chunk, node, state)

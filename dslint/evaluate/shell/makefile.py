@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dslint.evaluate.shell.pieces import Piece, Source, Text
+from dslint.evaluate.shell.words import bounded
 from dslint.source.tree import Span
 
 _ASSIGNMENT = re.compile(r"^(?:export[ \t]+)?([A-Za-z_]\w*)[ \t]*(\?|:{1,3}|\+|!)?=[ \t]*([^\r\n#]*)", re.MULTILINE)
@@ -21,7 +22,8 @@ def recipes(source: Source) -> list[Text]:
         start = match.start(3)
         value = _replaced(source, start, start + len(match[3].rstrip()), variables)
         blank = Piece(" ", source, Span(start, start), exact=False)
-        variables[match[1]] = (*variables.get(match[1], ()), blank, *value) if match[2] == "+" else value
+        value = (*variables.get(match[1], ()), blank, *value) if match[2] == "+" else value
+        variables[match[1]] = bounded(value, blank)
     found: list[Text] = []
     lines: list[Piece] = []
     for match in re.finditer(r"([^\n]*\\\r?\n)*[^\n]*\n?", text):

@@ -239,7 +239,8 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Tex
     perhaps = state.perhaps
     state.merge([way, state.copy()])
     if outcome.absent:
-        state.perhaps = perhaps  # without the variable, the script goes on for certain
+        if outcome.value != runs:
+            state.perhaps = perhaps  # without the variable, the script goes on for certain
         return outcome
     decides = second.value is not runs and second.is_sure  # `unknown && false` fails, `unknown || true` succeeds
     return Outcome(second.value if decides else None, absent=second.absent, output=None)
