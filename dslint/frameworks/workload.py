@@ -227,7 +227,8 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
 def _preferences(reading: _Reading) -> None:
     """Pairs of answers, and reference models."""
     for name in _METHODS:
-        reading.take("pairs", name, lambda value: True if value in _PAIRED else None)
+        if not any(_on(reading.arguments, packing) for packing in _PACKING):  # a packed row holds both answers
+            reading.take("pairs", name, lambda value: True if value in _PAIRED else None)
         if "lora_rank" not in reading.options:
             reading.take("frozen_copies", name, lambda value: _REFERRING.get(value) if isinstance(value, str) else None)
 

@@ -11,6 +11,7 @@ from dslint.config import Config
 from dslint.memory.changes import REMOVE, Change, accumulated, possible
 from dslint.memory.costs import Seconds, work
 from dslint.memory.estimate import Estimate, estimate
+from dslint.memory.numbers import with_adapters, with_quantized
 from dslint.memory.plan import Plan, PlanError
 from dslint.memory.shapes import Model
 from dslint.memory.tiles import tiled
@@ -30,6 +31,9 @@ MOST_SAMPLES = 1024
 
 WIDTH, DEPTH, ENOUGH, MOST = 3, 5, 3, 8
 """Beam width, most changes per way, number of fitting ways that ends the search, and number of ways to report."""
+
+RANK = 16
+"""The rank of the adapters that are offered: the default of TRL."""
 
 FEW = 3
 """The most changes of a way that changes training or rebuilds the model, if others fit."""
@@ -54,6 +58,8 @@ class Fit:
     singles: list[Variant] = field(default_factory=list)
     lesser: list[Variant] = field(default_factory=list)
     tried: int = 0
+    adapters: tuple[tuple[str, Estimate], ...] = ()
+    """What adapters on the same model would need, with their names; empty if it has some already."""
     room: Room | None = None
 
     @property
@@ -95,11 +101,22 @@ class Search:
             fit.ways = distinct(ways, goal)[:MOST]
         elif not goal.sure(self.base.found):
             fit.ways = distinct([single for single in fit.singles if goal.sure(single.found)], goal)[:MOST]
+        if not goal.sure(self.base.found):
+            fit.adapters = tuple(self._adapters())
         if goal.certain(self.base.found):
             fit.room = self._room(goal)
         fit.singles.sort(key=lambda variant: (variant.peak, variant.host))
         fit.tried = len(self.known)
         return fit
+
+    def _adapters(self) -> Iterator[tuple[str, Estimate]]:
+        """Estimates with LoRA and QLoRA, where all weights are trained, as people run them: one sample at a time, checkpointed."""
+        if self.model.trained != self.model.size or not self.model.vocabulary:
+            return
+        small = with_adapters(self.model, RANK)
+        plan = self.base.found.plan.but(micro_batch=1, checkpoint_every=1, optimizer_device=None, parameter_device=None)
+        yield f"LoRA of rank {RANK}", estimate(small, plan)
+        yield f"QLoRA of rank {RANK} (4 bits)", estimate(with_quantized(small, 4), plan)
 
     def _combined(self, fit: Fit, singles: list[Variant], allowed: Allowed, depth: int) -> list[Variant]:
         """The ways that begin with some single changes, and go on with allowed ones."""

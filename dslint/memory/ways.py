@@ -112,8 +112,8 @@ class Room:
 
 
 def rank(way: Variant, goal: Goal) -> tuple[bool, bool, bool, float]:
-    """The sort key: unchanged training first, then the same model, then a sure fit, then speed; each further change must be worth it."""
-    return way.changes_training, way.rebuilds, not goal.sure(way.found), cost(way)
+    """The sort key: a sure fit first, then unchanged training, then the same model, then speed; each further change must be worth it."""
+    return not goal.sure(way.found), way.changes_training, way.rebuilds, cost(way)
 
 
 def cost(way: Variant) -> float:
@@ -130,7 +130,7 @@ def distinct(ways: list[Variant], goal: Goal) -> list[Variant]:
         names = {change.name for change in way.changes}
         sure = [one for one in kept if goal.sure(one.found)]
         more = any({change.name for change in one.changes} < names for one in sure)
-        needless = way.uses_nvme and any(not one.uses_nvme and rank(one, goal)[:2] == rank(way, goal)[:2] for one in sure)
+        needless = way.uses_nvme and any(not one.uses_nvme and rank(one, goal)[1:3] == rank(way, goal)[1:3] for one in sure)
         unsure = not goal.sure(way.found) and sure and len(kept) - len(sure) >= MOST_UNSURE
         if not (more or needless or unsure or any(one.kind == way.kind for one in kept)):
             kept.append(way)

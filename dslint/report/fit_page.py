@@ -25,11 +25,12 @@ def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str
     """The report as text."""
     base = fit.base.found
     lines = [
-        style.paint(base.model.name, "bold") + f": {base.model.size:,} parameters, {base.plan.samples:,} samples per step (unchanged below)"
-    ]
-    lines += [
         style.paint(line, "bold") if fit.fits else style.paint(line, "red", "bold") for line in wrap(_verdict(fit, facts), style.width)
     ]
+    name = style.paint(base.model.name, "bold")
+    lines.append(f"{name}: {base.model.size:,} parameters, {base.plan.samples:,} samples per step (unchanged below)")
+    if fit.adapters and not fit.goal.sure(base):
+        lines += ["", *wrap(_adapters(fit), style.width)]
     for sentence in _not_needed(fit):
         lines += ["", *wrap(sentence, style.width)]
     if fit.room is not None:
@@ -46,8 +47,8 @@ def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str
 
 def _verdict(fit: Fit, facts: Facts) -> str:
     found, goal = fit.base.found, fit.goal
-    need = f"It peaks at {gib(found.device.expected)} GiB ({found.phase}; {gib(found.device.low)} to {gib(found.device.high)}). "
-    words = need + verdict(found, facts, goal.device)
+    need = f" It peaks at {gib(found.device.expected)} GiB ({found.phase}; {gib(found.device.low)} to {gib(found.device.high)})."
+    words = verdict(found, facts, goal.device) + need
     if goal.host is None:
         return words
     if not goal.host_met(found):
@@ -67,6 +68,16 @@ def _loading(found: Estimate, host: int) -> str:
         f"{gib(found.loading_of_node)} GiB (the whole model in fp32, each): load in 16 bits, one rank after the other, or at stage 3 under "
         "zero.Init."
     )
+
+
+def _adapters(fit: Fit) -> str:
+    """What adapters would need: the first question of a practitioner."""
+    needs = [
+        f"{name} needs {gib(found.device.expected)} GiB ({found.verdict(fit.goal.device)}, at most {gib(found.device.high)})"
+        for name, found in fit.adapters
+    ]
+    how = "with activation checkpointing and micro batch size 1, without offload"
+    return f"If adapters are enough: {how}, {' and '.join(needs)}. Options: --lora-rank, --base-bits."
 
 
 def _room(room: Room, fit: Fit) -> str:
@@ -192,8 +203,8 @@ def _table(fit: Fit, style: Style) -> list[str]:
 
 def _small_print(fit: Fit, speeds: Speeds, style: Style) -> list[str]:
     words = (
-        "Ranking: first changes that keep training the same, then those that keep the model as it is built, then those that fit even at "
-        "the high end of their range, then the fastest, with a surcharge for what needs host memory, a disk or new code. "
+        "Ranking: first changes that fit even at the high end of their range, then those that keep training the same, then those that keep "
+        "the model as it is built, then the fastest, with a surcharge for what needs host memory, a disk or new code. "
         "Peaks are those of dslint estimate, with its allowance for context and fragmentation; host memory is per machine, with its "
         f"processes, in GiB. Step times are those of dslint tune, with {speeds.pcie / 1e9:.3g} GB/s over PCIe, "
         f"{speeds.nvme / 1e9:.3g} GB/s of NVMe and {speeds.memory / 1e9:.3g} GB/s of the CPU optimizer per machine. "
@@ -217,6 +228,9 @@ def as_json(fit: Fit, facts: Facts, speeds: Speeds) -> str:
         "ways": [_variant(way, fit, speeds) for way in fit.ways],
         "singles": [_variant(way, fit, speeds) for way in fit.singles],
         "not_needed": [_variant(way, fit, speeds) for way in fit.lesser],
+        "adapters": [
+            {"name": name, "device": found.device._asdict(), "verdict": found.verdict(fit.goal.device)} for name, found in fit.adapters
+        ],
         "room": None if fit.room is None else asdict(fit.room),
         "tried": fit.tried,
     }

@@ -366,3 +366,15 @@ def test_bandwidths_are_rates(config: Path) -> None:
     done = run(config, "--gpu", "h100", "--pcie", "fast")
     assert done.returncode == 2
     assert "is not a rate such as 25GB/s" in done.stderr
+
+
+def test_a_way_that_may_not_fit_never_outranks_a_sure_one(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(json.dumps({"zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}), encoding="utf-8")
+    done = dslint("fit", tmp_path / "c.json", "--model", "llama-3-8b", "--world-size", "8", "--gpu", "a100-40gb", "--output-format", "json")
+    found = json.loads(done.stdout)
+    sure = [way["sure_if_partitioned"] for way in found["ways"]]
+    assert sure == sorted(sure, reverse=True)
+    assert any(sure)
+    lora, qlora = found["adapters"]
+    assert qlora["device"]["expected"] < lora["device"]["expected"] < found["now"]["device"]["expected"]
+    assert lora["verdict"] == "fits"
