@@ -12,7 +12,7 @@ from dslint.cli.estimate import DOES_NOT_FIT, LimitType
 from dslint.cli.open_config import text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
 from dslint.cli.rates import rate_options
-from dslint.cli.workload import Number, Opened, open_workload, workload_options
+from dslint.cli.workload import Count, Number, Opened, open_workload, workload_options
 from dslint.config import Config
 from dslint.diagnostics import Severity
 from dslint.errors import UserError
@@ -23,24 +23,34 @@ from dslint.report import tune_page
 from dslint.report.style import Style
 from dslint.settings import Finder
 from dslint.speed.planned import Rates
+from dslint.tune.calibrate import factor_of
 from dslint.tune.search import Checked, Result, Search
 
 SLOW_SEARCH = 1.0
 """Seconds after which a progress bar is shown."""
 
 
-@click.command(name="tune", short_help="Name the fastest configs that surely fit in memory.")
+@click.command(
+    name="tune",
+    short_help="Name the fastest configs that surely fit in memory.",
+    context_settings={"ignore_unknown_options": False, "allow_interspersed_args": True},
+)
 @click.argument("path", metavar="FILE")
+@click.argument("launch", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
 @workload_options
 @click.option("--limit", type=LimitType(), metavar="SIZE", help="The memory limit of a GPU.  [default: the memory of the GPU]")
 @rate_options
 @click.option("--free-batch", is_flag=True, help="The number of samples per optimizer step may change.")
 @click.option("--tokens", type=Number(), metavar="N", help="Also print hours and GPU-hours of a training with N tokens, such as 15e12.")
 @click.option("--apply", "number", type=click.IntRange(1), metavar="N", help="Write config N of the list to FILE; comments are kept.")
+@click.option("--measure", "measured_to", metavar="OUT", help="Run COMMAND with each config of the list for a few steps; OUT is a .jsonl.")
+@click.option("--time-limit", type=Count(10**6), default=900, show_default=True, metavar="SECONDS", help="With --measure: for each config.")
+@click.option("--measured", metavar="FILE", help="Correct the predicted times by what --measure wrote to FILE.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True, help="The output format.")
 @color_option
 def command(
     path: str,
+    launch: tuple[str, ...],
     finder: Finder,
     said: dict[str, Any],
     limit: int | str | None,
@@ -48,6 +58,9 @@ def command(
     free_batch: bool,  # noqa: FBT001 - click passes it by name
     tokens: float | None,
     number: int | None,
+    measured_to: str | None,
+    time_limit: int,
+    measured: str | None,
     output_format: str,
     color: str,
 ) -> None:
@@ -56,12 +69,25 @@ def command(
 
     FILE is a config, a training file, a launch script or a program, or "-" for standard input.
 
+    With --measure, COMMAND is started with each config of the list, one after the other, until a few steps were seen: deepspeed, torchrun,
+    accelerate launch, srun or sbatch with your program. It must name FILE, which is replaced by the config to measure. A run that was
+    interrupted goes on where it was.
+
+    \b
+    Examples:
+      dslint tune ds_config.json --model llama-3-8b --gpu h100 --world-size 8
+      dslint tune ds_config.json --model llama-3-8b --gpu h100 --world-size 8 --apply 1
+      dslint tune ds_config.json --model llama-3-8b --gpu h100 --world-size 8 \\
+          --measure tuned.jsonl -- deepspeed train.py --deepspeed ds_config.json
+
     \b
     Exit codes:
       0  configs were named
       2  usage error, or an unreadable config or model
       4  no config that was tried surely fits
     """  # noqa: D301 - click needs the character itself
+    if bool(launch) != bool(measured_to):
+        raise click.UsageError("--measure OUT requires a command after --, and a command requires --measure OUT.")
     opened = open_workload(path, finder, said)
     facts = opened.context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
@@ -69,13 +95,16 @@ def command(
         raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
     text = text_of(opened.loaded.document)
     planner = opened.planner()
-    search = Search(text, opened.found.model, planner, _checked(planner(text, {})[0]), Goal(memory, facts.host_memory), rates)
+    factor = factor_of(measured) if measured else None
+    search = Search(text, opened.found.model, planner, _checked(planner(text, {})[0]), Goal(memory, facts.host_memory), rates, factor)
     result = _run(search, free_batch=free_batch)
     if output_format == "json":
         click.echo(tune_page.as_json(result, facts, text, path, tokens))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
         show_page(tune_page.page(result, facts, text, path, style, tokens), color=style.color)
+    if measured_to:
+        _measure(result, launch, text, _config_path(opened, path), measured_to, time_limit)
     if number is not None:
         _apply(result, number, opened, text, path)
     sys.exit(0 if result.best else DOES_NOT_FIT)
@@ -109,14 +138,32 @@ def _run(search: Search, *, free_batch: bool) -> Result:
     return result
 
 
+def _config_path(opened: Opened, path: str) -> str:
+    """The path of the config itself."""
+    setup = opened.context.setup
+    return setup.config if setup is not None and setup.config else path
+
+
+def _measure(result: Result, launch: tuple[str, ...], text: str, config: str, out: str, limit: int) -> None:
+    """Measure the list with a launch command, and say which config is best."""
+    from dslint.tune.measure import Results, entries_of, measure, remove_configs, summary
+
+    results = Results(out)
+    entries = entries_of([(one.candidate, one.written) for one in result.best], result.now, text)
+    found = measure(entries, launch, config, results, float(limit), warn)
+    warn(summary(found, results))
+    remove_configs(results)
+    if any(one.outcome.seconds is not None for one in found):
+        warn(f"Predictions are corrected by these measurements with --measured {out}.")
+
+
 def _apply(result: Result, number: int, opened: Opened, text: str, path: str) -> None:
     """Write a config of the list in place of the file that it was read from."""
     from dslint.fixes.atomic_write import write_whole
 
     if number > len(result.best):
         raise UserError(f"--apply {number}: the list has {len(result.best)} configs")
-    setup = opened.context.setup
-    target = setup.config if setup is not None and setup.config else path
+    target = _config_path(opened, path)
     chosen = result.best[number - 1]
     if target == "-" or opened.loaded.document.text != text or opened.loaded.encoded:
         raise UserError("--apply requires a config in a file of its own: this one is part of another file. Write the diff by hand.")

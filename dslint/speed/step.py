@@ -82,7 +82,7 @@ class Step(Record):
 
     def of(self, kind: Kind) -> float:
         """Expected seconds of the parts of a kind."""
-        return sum(part.seconds for part in self.parts if part.kind is kind)
+        return sum(part.seconds for part in self.parts if part.kind.name == kind.name)
 
     @property
     def tokens_per_second(self) -> float:

@@ -14,6 +14,7 @@ from dslint.record import Record
 from dslint.speed.compare import Comparison, compare
 from dslint.speed.planned import NO_RATES, Rates, job_of, precision_of
 from dslint.speed.step import step
+from dslint.tune.calibrate import Factor, calibrated
 from dslint.tune.candidate import Candidate
 from dslint.tune.reasons import Loss, losses
 from dslint.tune.space import Choice, choices, present
@@ -69,8 +70,18 @@ class Result(Record):
 class Search:
     """Searches for one config and one model."""
 
-    def __init__(self, text: str, model: Model, planner: Planner, checked: Checked, goal: Goal, rates: Rates = NO_RATES) -> None:
+    def __init__(
+        self,
+        text: str,
+        model: Model,
+        planner: Planner,
+        checked: Checked,
+        goal: Goal,
+        rates: Rates = NO_RATES,
+        factor: Factor | None = None,
+    ) -> None:
         self.text, self.model, self.planner, self.checked, self.goal, self.rates = text, model, planner, checked, goal, rates
+        self.factor = factor
         self.config, self.base = planner(text, {})
         self.precision = precision_of(self.config, self.base)
         self.known: dict[Choice, Estimate] = {}
@@ -101,7 +112,8 @@ class Search:
         """A choice with its step."""
         plan = choice.plan(self.base)
         quantized = self.config.value("zero_optimization.zero_quantized_gradients") is True
-        return Candidate(choice, plan, step(job_of(self.model, plan, self.precision, self.rates, quantized_gradients=quantized)))
+        found = step(job_of(self.model, plan, self.precision, self.rates, quantized_gradients=quantized))
+        return Candidate(choice, plan, calibrated(found, self.factor) if self.factor else found)
 
     def estimate(self, choice: Choice) -> Estimate:
         """The estimate of a choice; each is made once."""

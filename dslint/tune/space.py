@@ -145,7 +145,9 @@ def _offload(plan: Plan, stage: int) -> Iterator[tuple[str | None, float, str | 
 
 
 def _overlaps(plan: Plan, stage: int) -> tuple[bool, ...]:
-    return (False, True) if stage in (1, 2) else (True,) if stage == 3 else (plan.overlap,)
+    if stage in (1, 2):
+        return False, True
+    return (plan.overlap if stage == plan.stage else stage == 3,)
 
 
 def _hpz(config: Config, plan: Plan, stage: int) -> Iterator[tuple[int, bool]]:

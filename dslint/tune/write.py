@@ -73,7 +73,7 @@ def _keys(config: Config, choice: Choice, now: Choice) -> Values:
             if not config.has(f"{Z}.{key}"):
                 yield key, True
     told = config.value(f"{Z}.overlap_comm") if config.has(f"{Z}.overlap_comm") else None
-    if choice.overlap != (choice.stage == 3 if not isinstance(told, bool) else told):
+    if choice.stage and choice.overlap != (told if isinstance(told, bool) else choice.stage == 3):
         yield "overlap_comm", choice.overlap
     yield from _device(config, "offload_optimizer", choice.optimizer_device, now.optimizer_device, choice.offload_ratio)
     yield from _device(config, "offload_param", choice.parameter_device, now.parameter_device, 1.0)

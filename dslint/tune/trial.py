@@ -1,0 +1,151 @@
+"""One trial: runs a launch command until enough steps were seen, and says how long they took."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+
+from dslint.record import Record
+from dslint.tune.launch import followed, is_batch, job_number
+from dslint.tune.processes import end, start
+from dslint.tune.timing import Timing
+
+POLL = 0.2
+
+
+class Status(StrEnum):
+    """How a trial ended."""
+
+    OK = "ok"
+    OOM = "out of memory"
+    HUNG = "no steps within the time limit"
+    FAILED = "failed"
+
+
+class Outcome(Record):
+    """How a trial ended: seconds of a step (median, shortest, longest), the number of measured steps, and the last lines of its output
+    where it did not work.
+    """
+
+    status: Status
+    seconds: float | None = None
+    low: float | None = None
+    high: float | None = None
+    steps: int = 0
+    tail: tuple[str, ...] = ()
+
+
+def run(command: Sequence[str], mark: str, samples: int, limit: float, log: str, folder: str | None = None) -> Outcome:
+    """Run a command until enough steps were measured, it ends, or the time limit is over. All its processes have ended on return.
+
+    Args:
+        command: the launch command.
+        mark: identifies its processes.
+        samples: samples of an optimizer step.
+        limit: seconds that it may take.
+        log: the file that gets its output.
+        folder: its working directory.
+
+    Raises:
+        KeyboardInterrupt: after its processes have ended.
+    """
+    timing = Timing(samples)
+    if is_batch(command):
+        ended, code = _batch(command, timing, limit, log, folder)
+    else:
+        ended, code = _direct(command, mark, timing, limit, log, folder)
+    return _outcome(timing, code, ended=ended)
+
+
+def _outcome(timing: Timing, code: int | None, *, ended: bool) -> Outcome:
+    seconds, spread = timing.seconds, timing.spread
+    if seconds is not None and spread is not None and (timing.is_done or code == 0):
+        return Outcome(Status.OK, seconds, *spread, len(timing.steps))
+    tail = tuple(timing.last)
+    if timing.ran_out:
+        return Outcome(Status.OOM, tail=tail)
+    return Outcome(Status.FAILED if ended else Status.HUNG, tail=tail)
+
+
+def _direct(command: Sequence[str], mark: str, timing: Timing, limit: float, log: str, folder: str | None) -> tuple[bool, int | None]:
+    """Whether the command ended by itself, and its exit code."""
+    process = start(command, mark, folder)
+    assert process.stdout is not None
+    number, rest, last = process.stdout.fileno(), b"", time.monotonic() + limit
+    try:
+        with open(log, "wb") as file:
+            while not timing.is_done:
+                left = last - time.monotonic()
+                if left <= 0:
+                    return False, None
+                readable, _, _ = select.select([number], [], [], min(left, POLL))
+                if not readable:
+                    continue
+                data = os.read(number, 1 << 16)
+                if not data:
+                    return True, process.wait(max(1.0, left))
+                file.write(data)
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    timing.read(line.decode("utf-8", "replace"), time.monotonic())
+        return False, None
+    except subprocess.TimeoutExpired:
+        return False, None
+    finally:
+        end(process, mark)
+        process.stdout.close()
+
+
+def _batch(command: Sequence[str], timing: Timing, limit: float, log: str, folder: str | None) -> tuple[bool, int | None]:
+    """The same for a job of Slurm. The limit counts from the moment at which the job writes its first line: it may wait in the queue."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(log)
+    done = subprocess.run(followed(command, log), capture_output=True, text=True, check=False, cwd=folder)
+    number = job_number(done.stdout)
+    if done.returncode or number is None:
+        timing.last = (done.stdout + done.stderr).splitlines()[-20:]
+        return True, done.returncode or 1
+    try:
+        return _follow(number, timing, limit, log)
+    finally:
+        subprocess.run(["scancel", number], capture_output=True, check=False)
+        _wait(lambda: not _is_known(number), 60)
+
+
+def _follow(number: str, timing: Timing, limit: float, log: str) -> tuple[bool, int | None]:
+    last, place, rest = None, 0, b""
+    while not timing.is_done:
+        if last is not None and time.monotonic() > last:
+            return False, None
+        known = _is_known(number)
+        data = b""
+        with contextlib.suppress(FileNotFoundError), open(log, "rb") as file:
+            file.seek(place)
+            data = file.read()
+        place += len(data)
+        if data and last is None:
+            last = time.monotonic() + limit
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            timing.read(line.decode("utf-8", "replace"), time.monotonic())
+        if not known and not data:
+            return True, 0 if timing.seconds is not None else 1
+        time.sleep(POLL)
+    return False, None
+
+
+def _is_known(number: str) -> bool:
+    """Whether a job waits, runs or ends."""
+    found = subprocess.run(["squeue", "--noheader", "--job", number, "--format=%T"], capture_output=True, text=True, check=False)
+    return bool(found.stdout.strip())
+
+
+def _wait(ready: Callable[[], bool], seconds: float) -> None:
+    last = time.monotonic() + seconds
+    while not ready() and time.monotonic() < last:
+        time.sleep(POLL)
