@@ -43,6 +43,7 @@ SLOW_SEARCH = 1.0
 @click.option("--free-batch", is_flag=True, help="The number of samples per optimizer step may change.")
 @click.option("--tokens", type=Number(), metavar="N", help="Also print hours and GPU-hours of a training with N tokens, such as 15e12.")
 @click.option("--apply", "number", type=click.IntRange(1), metavar="N", help="Write config N of the list to FILE; comments are kept.")
+@click.option("--plot", metavar="FILE", help="Also draw speed against memory, as FILE.svg.")
 @click.option("--measure", "measured_to", metavar="OUT", help="Run COMMAND with each config of the list for a few steps; OUT is a .jsonl.")
 @click.option("--time-limit", type=Count(10**6), default=900, show_default=True, metavar="SECONDS", help="With --measure: for each config.")
 @click.option("--measured", metavar="FILE", help="Correct the predicted times by what --measure wrote to FILE.")
@@ -58,6 +59,7 @@ def command(
     free_batch: bool,  # noqa: FBT001 - click passes it by name
     tokens: float | None,
     number: int | None,
+    plot: str | None,
     measured_to: str | None,
     time_limit: int,
     measured: str | None,
@@ -88,6 +90,8 @@ def command(
     """  # noqa: D301 - click needs the character itself
     if bool(launch) != bool(measured_to):
         raise click.UsageError("--measure OUT requires a command after --, and a command requires --measure OUT.")
+    if plot and not plot.lower().endswith(".svg"):
+        raise click.UsageError(f'--plot writes .svg, and not "{plot}".')
     opened = open_workload(path, finder, said)
     facts = opened.context.facts
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
@@ -103,6 +107,8 @@ def command(
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
         show_page(tune_page.page(result, facts, text, path, style, tokens), color=style.color)
+    if plot:
+        _plot(result, plot)
     if measured_to:
         _measure(result, launch, text, _config_path(opened, path), measured_to, time_limit)
     if number is not None:
@@ -136,6 +142,17 @@ def _run(search: Search, *, free_batch: bool) -> Result:
     if drawn:
         click.echo("\r" + " " * 50 + "\r", nl=False, err=True)
     return result
+
+
+def _plot(result: Result, path: str) -> None:
+    """Write the chart."""
+    from dslint.fixes.atomic_write import write_whole
+    from dslint.report.tune_plot import picture
+
+    try:
+        write_whole(path, picture(result))
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def _config_path(opened: Opened, path: str) -> str:
