@@ -133,6 +133,13 @@ class App:
         for one in tuple(self.workspace.files) if leads else (uri,):
             self.schedule(one, max(self.debounce, min(self._took.get(one, 0) * PAUSES, LONGEST_PAUSE)))
 
+    def deleted(self, paths: set[str]) -> None:
+        """Withdraw what was said of files that were deleted. One that stays open in the editor is checked again when it is edited."""
+        for uri in [uri for uri, file in self.workspace.files.items() if file.path in paths]:
+            if waiting := self._waiting.pop(uri, None):
+                waiting.cancel()
+            self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, []))
+
     def check_all(self, changed: list[str] | None = None) -> None:
         """Check all open files again, because files around them have changed, or (None) settings or anything else."""
         self.workspace.forget(changed)
@@ -207,6 +214,7 @@ def lifecycle(app: App, commands: Callable[[App], None]) -> None:
     @feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def _(params: types.DidChangeWatchedFilesParams) -> None:
         app.check_all([to_fs_path(one.uri) or "" for one in params.changes])
+        app.deleted({os.path.normpath(to_fs_path(one.uri) or "") for one in params.changes if one.type == types.FileChangeType.Deleted})
 
     @feature(types.SHUTDOWN)
     def _(*_params: object) -> None:

@@ -6,11 +6,13 @@ pygls counts the lines of a text by `str.splitlines`, which knows more line ends
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Generator
 from typing import Any
 
 from cattrs import Converter
 from lsprotocol import converters, types
+from pygls.exceptions import JsonRpcException, JsonRpcInvalidRequest, JsonRpcParseError
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import JsonRPCNotification, JsonRPCRequestMessage, LanguageServerProtocol, lsp_method
 
@@ -18,7 +20,35 @@ from dslint import __version__
 
 
 class Protocol(LanguageServerProtocol):
-    """Hands what an editor says of its texts on to the handlers."""
+    """Hands what an editor says of its texts on to the handlers, and answers every request, also those that cannot be read.
+
+    pygls only logs these, and the editor waits for an answer.
+    """
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        """The message that an object is; an error is answered if the object is a request."""
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and not data.keys() & {"result", "error"}:  # a response has no answer
+                self._send_response(data["id"], None, error.to_response_error())
+            raise
+
+    def handle_message(self, message: Any) -> None:
+        """Hand on a message. What is not one, and a request after the shutdown, is answered with an error."""
+        if isinstance(message, dict) or not hasattr(message, "jsonrpc"):
+            self.refuse(message.get("id") if isinstance(message, dict) else None, 'a message has "jsonrpc": "2.0" and a method')
+        elif message.jsonrpc != self.VERSION:
+            self.refuse(getattr(message, "id", None), f"version {message.jsonrpc} of JSON-RPC is not supported; 2.0 is")
+        elif self._shutdown and getattr(message, "id", None) is not None and hasattr(message, "method"):
+            self.refuse(message.id, "the server is shutting down")
+        else:
+            super().handle_message(message)
+
+    def refuse(self, number: Any, reason: str, code: int = JsonRpcInvalidRequest.CODE) -> None:
+        """Answer what is not a valid request, with null in place of an id that cannot be read."""
+        known = number if isinstance(number, int | str) else None
+        self._send_data({"jsonrpc": self.VERSION, "id": known, "error": {"code": code, "message": reason}})
 
     @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
     def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> Generator[Any, Any, None]:
@@ -43,7 +73,9 @@ class Server(LanguageServer):
         super().__init__("dslint", __version__, protocol_cls=Protocol, converter_factory=_converter)
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Log an error of the connection or of a handler."""
+        """Log an error of the connection or of a handler. A text that is not JSON is answered, too, as JSON-RPC says: without an id."""
+        if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) and isinstance(self.protocol, Protocol):
+            self.protocol.refuse(None, str(error), JsonRpcParseError.CODE)
         self.log(f"{source.__name__}: {error}", types.MessageType.Error)
 
     def capability(self, path: str) -> Any:

@@ -173,3 +173,44 @@ def test_nothing_is_printed_between_messages(tmp_path: Path) -> None:
         client.diagnostics(uri)
         assert client.stop() == 0
     assert not (tmp_path / "made").exists()
+
+
+MALFORMED: list[dict[str, Any]] = [
+    {"method": "textDocument/hover", "params": {"textDocument": {"uri": "file:///x.json"}}},
+    {"method": "textDocument/hover", "params": None},
+    {"method": "textDocument/hover", "params": []},
+    {"method": "textDocument/hover", "params": "x"},
+    {"method": "textDocument/completion", "params": {"x": 1}},
+    {"method": "textDocument/hover", "params": {"textDocument": {"uri": "file:///x.json"}, "position": {"line": -1, "character": 0}}},
+    {"method": "workspace/executeCommand", "params": {"arguments": 3}},
+    {"method": "initialize", "params": {}},
+    {"method": 5, "params": {}},
+    {"method": "no/such", "params": {}},
+    {"params": {}},
+    {"jsonrpc": "1.0", "method": "textDocument/hover", "params": {}},
+]
+
+
+def test_every_request_is_answered(client: Client) -> None:
+    for number, message in enumerate(MALFORMED, 90_000):
+        client.send({"jsonrpc": "2.0", "id": number, **message})
+        assert client.answer(number)["error"]["code"] < 0, message
+    client.send({"id": 91_000, "method": "textDocument/hover", "params": {}})
+    assert client.answer(91_000)["error"]["code"] == -32600
+    client.send_bytes(b'{"jsonrpc": "2.0", "id": 91_001, "method"')
+    assert client.answer(None)["error"]["code"] == -32700  # type: ignore[arg-type] # such a text has no id
+    assert client.ask("dslint/facts", {})["facts"]
+
+
+def test_diagnostics_of_a_deleted_file_go(tmp_path: Path) -> None:
+    file = tmp_path / "ds_config.json"
+    file.write_text('{"train_batch_size": "8"}', encoding="utf-8")
+    with Client(tmp_path) as client:
+        client.start()
+        client.open(file.as_uri(), file.read_text(encoding="utf-8"))
+        assert client.diagnostics(file.as_uri())
+        file.unlink()
+        client.tell("workspace/didChangeWatchedFiles", {"changes": [{"uri": file.as_uri(), "type": 3}]})
+        client.ask("dslint/facts", {})
+        said = [note["params"] for note in client.notes if note["method"] == "textDocument/publishDiagnostics"]
+        assert said[-1]["diagnostics"] == []
