@@ -38,10 +38,10 @@ NOTHING = Given()
 
 def context_of(job: Job, given: Given = NOTHING) -> Context:
     """The facts of a job. What its log says counts more than what its program suggests."""
-    ranks, gpu = job.ranks(), _gpu(job)
+    ranks, gpu = job.sure_ranks(), _gpu(job)
     told = {
         "deepspeed": _release(job),
-        "world_size": ranks.value if ranks else None,
+        "world_size": ranks,
         "nodes": job.get("nodes"),
         "tensor_parallel": job.get("tensor"),
         "pipeline_parallel": job.get("pipeline"),

@@ -12,19 +12,44 @@ MOST_EVENTS, MOST_STEPS, MOST_MOMENTS = 500, 4000, 4000
 """How many events of a kind, steps, and moments of memory are kept. Of more steps, every second is dropped."""
 
 
+BEGINS = frozenset({"release", "trainer", "ranks", "mesh", "argument", "process_started"})
+"""Lines that a run prints before its first step."""
+
+OF_LAUNCHER = frozenset({"ranks", "nodes", "hosts", "spawned", "config_path", "gpu", "gpu_memory", "torch", "release"})
+"""What stays the same when a launcher, or a program, trains again."""
+
+
 class Fold:
     """The jobs of a log, event by event. A launcher that starts after another one begins a new job."""
 
     def __init__(self) -> None:
         self.jobs = [Job()]
         self._labels: dict[str, str] = {}
+        self._restarts = False
 
     def take(self, event: Event) -> None:
         """Take the next event."""
-        if event.kind == "launch" and self.jobs[-1].has_run():
-            self.jobs.append(Job())
+        job = self.jobs[-1]
+        if (event.kind == "launch" and job.has_run()) or (event.kind in BEGINS and self._begins_again(job, event)):
+            self.jobs.append(Job() if event.kind == "launch" else _next_of(job))
             self._labels.clear()
+            self._restarts = False
+        self._restarts |= event.kind == "restart"
         _take(self.jobs[-1], event, self._labels)
+
+
+    def _begins_again(self, job: Job, event: Event) -> bool:
+        """Whether a line that a run prints at its start begins another one, under the same launcher."""
+        if self._restarts:
+            return True
+        if not job.steps or event.rank not in (None, 0) or job.steps[-1].place.file != event.place.file:
+            return False
+        return event.kind != "trainer" or "Running training" in event.text
+
+
+def _next_of(job: Job) -> Job:
+    """The next run under the same launcher, with what the launcher told."""
+    return Job(facts={name: known for name, known in job.facts.items() if name in OF_LAUNCHER})
 
 
 def jobs_of(events: Iterable[Event]) -> list[Job]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from dslint.diagnose.events import Event
@@ -80,6 +81,16 @@ class Job:
         parallel = None if self.get("megatron") else self.facts.get("data_parallel")
         return self.facts.get("ranks") or parallel or named
 
+    def sure_ranks(self) -> int | None:
+        """The number of ranks, if the log says it: the highest rank that it names is only a lower bound."""
+        known = self.facts.get("ranks") or (None if self.get("megatron") else self.facts.get("data_parallel"))
+        return known.value if known else None
+
+    def survived(self, event: Event) -> bool:
+        """Whether the job trained on after an event: the ranks wait for each other, so that none can fail for long before all stop."""
+        later = (step for step in reversed(self.steps) if step.place.file == event.place.file)
+        return sum(1 for step in islice(later, SURVIVING) if step.place.line > event.place.line) >= SURVIVING
+
     def stage(self) -> Known | None:
         """The ZeRO stage that the log or the config says; 0 if a complete config has none."""
         if "stage" in self.facts:
@@ -106,6 +117,9 @@ class Job:
         """The first event of some kinds."""
         return next((event for event in self.events if event.kind in kinds), None)
 
+
+SURVIVING = 3
+"""The steps after an error that show that the job survived it."""
 
 MOST_RANKS = 100_000
 """Higher numbers in brackets are not ranks."""

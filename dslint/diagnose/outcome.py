@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dslint.diagnose.causes.rank import level_of
 from dslint.diagnose.diagnosis import End, Evidence, Outcome, evidence
 from dslint.diagnose.events import Event
 from dslint.diagnose.job import Job
+from dslint.diagnose.texts import CAUSE
 
 FATAL = frozenset(
     {"worker_failed", "worker_signal", "child_failed", "cancelled", "host_kill", "shell_killed", "interrupted", "signal_received"}
 )
-ERRORS = frozenset({"raised", "error", "oom", "host_allocation", "watchdog", "minimum_scale"})
+ERRORS = frozenset({"raised", "error", "oom", "host_allocation", "watchdog", "minimum_scale", "disk_full", "hardware"})
 ALIVE = (
     "launch",
     "ranks",
@@ -46,14 +48,17 @@ def outcome_of(job: Job) -> Outcome:
     ends = [event for event in job.events if event.kind in ("finished", "exited_well")]
     after = job.events[job.events.index(ends[-1]) + 1 :] if ends else job.events
     fatal = [event for event in after if is_fatal(event)]
+    late = [event for event in after if is_error(event) and level_of(event) == CAUSE] if ends else []
+    if late and not fatal:
+        return Outcome(End.FAILED, f"The training finished{_progress(job)}, and the job failed afterwards.", evidence(late[0]))
     if ends and not fatal:
         return Outcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(ends[-1]))
-    errors = [event for event in after if is_error(event)]
+    errors = [event for event in after if is_error(event) and not job.survived(event)]
     if fatal or errors:
         return _bad(job, fatal, errors)
     if _reached_the_end(job):
         return Outcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(job.steps[-1]))
-    left = [event for event in job.events if event.kind == "left" or "ignored" in event.values]
+    left = job.of("left") or [event for event in job.events if "ignored" in event.values]
     if left:
         return Outcome(End.FINISHED, f"The processes ended by themselves, without an error{_progress(job)}.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):

@@ -10,14 +10,14 @@ CLOSE = 0.004
 
 def share_of(job: Job, elements: float) -> str | None:
     """What a number of elements is, such as all parameters, or the part of one rank; None if nothing fits."""
-    params, ranks = job.get("params") or job.get("params_of_rank"), job.ranks()
+    params, ranks = job.get("params") or job.get("params_of_rank"), job.sure_ranks()
     if not params:
         return None
     if _close(elements, params):
-        if ranks and ranks.value > 1:
-            return f"all {params:,} parameters, although {ranks.value} ranks should share them: the ranks do not train together"
+        if ranks and ranks > 1:
+            return f"all {params:,} parameters, although {ranks} ranks should share them: the ranks do not train together"
         return f"all {params:,} parameters, all of which one rank holds, because no other rank takes part"
-    parallel = job.get("data_parallel") or (ranks.value if ranks else None)
+    parallel = job.get("data_parallel") or ranks
     if parallel and parallel > 1 and _close(elements, params / parallel):
         return f"the part of one of {parallel} ranks of {params:,} parameters"
     for number in range(2, 65):

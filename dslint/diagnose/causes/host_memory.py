@@ -79,8 +79,8 @@ def _when(job: Job) -> Iterator[str]:
         yield "It happened after initialization, before the first step was reported."
     elif job.moments or "zero" in job.counts:
         yield "It happened while DeepSpeed initialized."
-    else:
-        yield "It happened before DeepSpeed initialized: while the model was loaded, each rank of a machine holds its own copy."
+    elif "launch" in job.counts or "ranks" in job.counts:
+        yield "No line of DeepSpeed's initialization stands before it. While the model is loaded, each rank of a machine holds its own copy."
 
 
 def _machine(job: Job) -> list[str]:

@@ -71,11 +71,13 @@ def _suspects(job: Job) -> Iterator[Suspect]:
     for position, event in enumerate(job.events):
         if "ignored" in event.values:
             continue
-        level = _level(event)
+        level = level_of(event)
         if level is None or (event.kind == "error" and event.place in figures):
             continue
         if position < started and event.rank is None:
             level = FOLLOW_UP
+        if event.kind in ("raised", "error", "oom", "host_allocation", "hardware") and job.survived(event):
+            level = NOISE
         yield Suspect(level, position, event)
 
 
@@ -86,6 +88,7 @@ _LEVELS = {
     "minimum_scale": CAUSE,
     "disk_full": CAUSE,
     "cancelled": CAUSE,
+    "hardware": CAUSE,
     "pinned": SYMPTOM,
     "worker_signal": SYMPTOM,
     "watchdog": SYMPTOM,
@@ -100,7 +103,7 @@ _LEVELS = {
 }
 
 
-def _level(event: Event) -> int | None:
+def level_of(event: Event) -> int | None:
     """How close to a cause an event is; None for what does not belong to a failure."""
     if event.kind in ("raised", "error"):
         return _level_of_error(event)
@@ -149,7 +152,7 @@ def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | No
             return killed(event)
         case "interrupted":
             return interrupted(event)
-        case "raised" | "error" | "minimum_scale" | "disk_full":
+        case "raised" | "error" | "minimum_scale" | "disk_full" | "hardware":
             return crash(job, event)
     return None
 

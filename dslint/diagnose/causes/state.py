@@ -39,7 +39,7 @@ def state_mismatch(job: Job) -> Cause | None:
     """What the memory after initialization proves, if it is not what the log says of the job."""
     measured = state_after_init(job)
     params, stage, ranks = job.get("params_of_rank") or job.get("params"), job.get("stage"), job.get("data_parallel")
-    if measured is None or not params or stage not in (1, 2, 3) or not ranks or job.get("built_params"):
+    if measured is None or not params or stage not in (1, 2, 3) or not ranks or job.get("built_params") or (job.get("pipeline") or 1) > 1:
         return None
     bucket = _bucket(job)
     width = 4 if job.get("dtype") == "float32" else 2

@@ -41,6 +41,11 @@ SIGNS = (
         "GradientAccumulationPlugin has",
         r"GradientAccumulationPlugin has (?P<plugin>\d+), DeepSpeed config has (?P<config>\d+)",
     ),
+    sign(
+        "hardware",
+        ("vendor err", "NVRM: Xid", "Node failure on", "uncorrectable ECC", "fallen off the bus"),
+        r"NET/IB.*vendor err|NVRM: Xid|Node failure on|uncorrectable ECC|fallen off the bus",
+    ),
     sign("traceback", "Traceback (most recent call last)"),
     sign("ignored", "Exception ignored in", r"Exception ignored in"),
     sign(

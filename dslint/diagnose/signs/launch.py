@@ -13,6 +13,7 @@ SIGNS = (
     sign("rank_mention", "[Rank ", r"\[Rank (?P<rank>\d{1,5})\]"),
     sign("process_started", "cache directory for DeepSpeed Triton autotune"),
     sign("launch", LAUNCH, re.escape(LAUNCH) + "(?P<command>.*)"),
+    sign("restart", ("will restart worker group", "estarting worker group"), r"will restart worker group|[Rr]estarting worker group"),
     sign("spawned", "spawned with command: [", r"process \d+ spawned with command: (?P<command>\[.*)"),
     sign("ranks", "dist_world_size=", r"dist_world_size=(?P<ranks>\d+)"),
     sign("machines", "num_local_procs=", r"nnodes=(?P<nodes>\d+), num_local_procs=(?P<local>\d+)"),
