@@ -120,6 +120,8 @@ class TracebackReader(Collector):
 
     def result(self) -> Iterator[Collected]:
         if self.raised is None and not self.frames:
+            if self.seen > 1:
+                yield "unread", self.line, self.marks, ()
             return
         kind = self.raised["kind"] if self.raised else ""
         yield "raised", self.line, {"kind": kind, "message": "\n".join(self.message), **self.marks}, tuple(self.frames)

@@ -20,7 +20,8 @@ KEEPERS = frozenset(
     {
         "launch", "exited_well", "return_code", "worker_failed", "worker_signal", "child_failed", "first_failed", "failed_rank",
         "failed_code", "srun", "cancelled", "host_kill", "shell_killed", "signal_received", "interrupted", "ssh", "overflow", "oom",
-        "host_allocation", "pinned", "hardware", "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "accumulation_differs",
+        "host_allocation", "pinned", "hardware", "unread",
+        "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "accumulation_differs",
         "raised", "error", "finished", "left", "flushes", "fallback", "peak", "breakdown", "spread", "text",
     }
 )  # fmt: skip

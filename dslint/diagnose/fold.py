@@ -37,7 +37,6 @@ class Fold:
         self._restarts |= event.kind == "restart"
         _take(self.jobs[-1], event, self._labels)
 
-
     def _begins_again(self, job: Job, event: Event) -> bool:
         """Whether a line that a run prints at its start begins another one, under the same launcher."""
         if self._restarts:

@@ -11,7 +11,7 @@ from dslint.diagnose.texts import CAUSE
 FATAL = frozenset(
     {"worker_failed", "worker_signal", "child_failed", "cancelled", "host_kill", "shell_killed", "interrupted", "signal_received"}
 )
-ERRORS = frozenset({"raised", "error", "oom", "host_allocation", "watchdog", "minimum_scale", "disk_full", "hardware"})
+ERRORS = frozenset({"raised", "error", "oom", "host_allocation", "watchdog", "minimum_scale", "disk_full", "hardware", "unread"})
 ALIVE = (
     "launch",
     "ranks",

@@ -202,14 +202,6 @@ def test_the_size_of_a_request_names_what_it_was() -> None:
     assert any("8,192 tokens x 128,256 words x 4 bytes" in sentence for sentence in found.causes[0].why)
 
 
-def test_fragmentation_is_named_only_where_it_decided() -> None:
-    def advised(line: str) -> bool:
-        return any("Fragmentation" in advice for advice in diagnosed(STARTED, traceback(line)).causes[0].advice)
-
-    assert advised(OOM)
-    assert not advised(OOM.replace("4.88 GiB is reserved", "0.88 GiB is reserved"))
-
-
 def test_overflows_at_the_start_are_told_apart_from_those_that_go_on() -> None:
     line = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: {scale}, reducing to {next}"
     start = "\n".join(line.format(scale=2**power, next=2 ** (power - 1)) for power in range(32, 16, -1))

@@ -116,10 +116,10 @@ def _balance(figures: Figures) -> list[str]:
 
 def _of_fragments(figures: Figures) -> list[str]:
     """Whether the allocator's unused memory would have been enough."""
-    if not figures.unused or figures.free is None or figures.free + figures.unused < figures.request:
+    if not figures.unused or figures.free is None or not figures.free < figures.request <= figures.free + figures.unused:
         return []
     return [
-        f"Fragmentation decided it: the {size(figures.unused)} that no tensor used would have been enough. Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9)."
+        f"The allocator's {size(figures.unused)} that no tensor used were enough in total, but in pieces: most likely fragmentation. Set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF before PyTorch 2.9)."
     ]
 
 

@@ -10,7 +10,7 @@ from dslint.diagnose.causes.crash import crash
 from dslint.diagnose.causes.gpu_memory import out_of_gpu_memory
 from dslint.diagnose.causes.hang import hang
 from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_memory
-from dslint.diagnose.causes.stopped import cancelled, exited, interrupted, killed
+from dslint.diagnose.causes.stopped import cancelled, exited, interrupted, killed, unread
 from dslint.diagnose.diagnosis import Cause, End, Outcome
 from dslint.diagnose.events import Event
 from dslint.diagnose.job import Job
@@ -89,6 +89,7 @@ _LEVELS = {
     "disk_full": CAUSE,
     "cancelled": CAUSE,
     "hardware": CAUSE,
+    "unread": SYMPTOM,
     "pinned": SYMPTOM,
     "worker_signal": SYMPTOM,
     "watchdog": SYMPTOM,
@@ -141,6 +142,8 @@ def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | No
             return out_of_host_memory(job, told, event)
         case "host_kill":
             return killed_for_memory(job, event)
+        case "unread":
+            return unread(event)
         case "worker_signal" | "return_code" | "worker_failed" | "failed_code":
             killing = event.values.get("code") in ("-9", "137") or event.values.get("signal") == "SIGKILL"
             return killed_for_memory(job, event) if killing else exited(job, event)

@@ -42,6 +42,9 @@ def _place(pattern: str, phase: str, what: str, advice: str = "") -> Place:
     return Place(re.compile(pattern), phase, what, advice)
 
 
+INFERENCE = frozenset({"generate", "_sample", "greedy_search", "beam_search", "evaluate", "evaluation_loop", "prediction_step", "predict"})
+"""Functions in which a model is run without training it."""
+
 OFFLOAD = "Offload the optimizer (zero_optimization.offload_optimizer.device: cpu), raise the ZeRO stage, or use more ranks."
 
 PLACES = (
@@ -83,7 +86,9 @@ def purpose_of(job: Job, raised: Event, request: int) -> Purpose:
     what = place.what if place else ""
     if not what and sized and "logits" in sized:
         what, advice = "the logits", [MESSAGES]
-    advice += _usual(job, phase)
+    if place and place.advice == OFFLOAD:
+        advice = _of_states(job)
+    advice += _usual(job, phase, _is_inference(frames))
     return Purpose(phase, what, why, tuple(dict.fromkeys(advice)))
 
 
@@ -150,11 +155,35 @@ def _tokens(job: Job) -> int | None:
     return micro * length // (job.get("sequence") or 1) if micro and length else None
 
 
-def _usual(job: Job, phase: str) -> Iterator[str]:
+def _of_states(job: Job) -> list[str]:
+    """What divides or moves the states of the optimizer, as far as the job does not do it yet."""
+    stage = job.stage()
+    ways = []
+    if not job.get("offloads_optimizer") and job.setting("zero_optimization", "offload_optimizer", "device") not in ("cpu", "nvme"):
+        ways.append("Offload the optimizer (zero_optimization.offload_optimizer.device: cpu)")
+    if stage is None or stage.value == 0:
+        ways.append("use ZeRO stage 1 or higher, which divides the states among the ranks")
+    ways.append("use more ranks: each holds a smaller part")
+    text = ", or ".join(ways)
+    return [f"{text[0].upper()}{text[1:]}."]
+
+
+def _is_inference(frames: tuple[Frame, ...]) -> bool:
+    """Whether the program generates or evaluates."""
+    return any(frame.function in INFERENCE for frame in frames) and not any(frame.function == "backward" for frame in frames)
+
+
+def _usual(job: Job, phase: str, is_inference: bool) -> Iterator[str]:  # noqa: FBT001 - the only flag
     """What helps in a phase in general, best first."""
+    stage = job.stage()
     if "initialize" in phase or "loaded" in phase or "moves" in phase:
-        if job.get("stage") != 3:
+        if stage is None or stage.value != 3:
             yield "Use ZeRO stage 3, which divides the weights among the ranks."
+        return
+    if is_inference:
+        yield "Lower the batch size, the length of the prompts or max_new_tokens, or load the weights in 16 or 8 bits."
+        return
+    if "optimizer" in phase:
         return
     if not job.get("checkpointing") and not job.get("megatron"):
         yield "Turn on activation checkpointing (gradient_checkpointing): the log does not say that it is on."

@@ -79,3 +79,18 @@ def exited(job: Job, event: Event) -> Cause:
     whole = "If these are the last lines of a longer log, pass the whole log, or the lines from the first traceback on."
     advice = (others,) if job.has_run() or meaning else (whole, others)
     return Cause("exit", title, why, advice, (evidence(event),), event.rank, event.host, event.when, certain=False)
+
+
+def unread(event: Event) -> Cause:
+    """A traceback that begins here, and of which the next lines could not be read."""
+    return Cause(
+        "unread",
+        "A traceback begins here, and its lines could not be read",
+        ("The lines after it do not look like frames: they are cut, or stand behind a prefix that dslint does not recognise.",),
+        ("Read it yourself: its last line names the error. What else is reported here may only follow from it.",),
+        (evidence(event),),
+        event.rank,
+        event.host,
+        event.when,
+        certain=False,
+    )

@@ -1,0 +1,125 @@
+"""The cause is found by reasoning over ranks, attempts and time, and no sentence contradicts the facts next to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dslint.diagnose.causes.hang import NETWORK, SAME_ORDER, SLOW_START
+from dslint.diagnose.diagnosis import End
+from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
+
+CONFIG = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {{\n    "zero_optimization": {{\n        "stage": {stage}\n    }}\n}}'
+
+
+def waits(rank: int, number: int, operation: str = "ALLREDUCE", elements: int = 4096) -> str:
+    return (
+        f"[rank{rank}]:[E328 00:21:12.9 ProcessGroupNCCL.cpp:683] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL("
+        f"SeqNum={number}, OpType={operation}, NumelIn={elements}, NumelOut={elements}, Timeout(ms)=600000) ran for 600031 milliseconds."
+    )
+
+
+def test_all_ranks_in_the_same_operation_means_the_network() -> None:
+    (cause,) = diagnosed(STARTED, *(waits(rank, 512) for rank in range(4))).causes
+    assert (cause.kind, cause.advice[0]) == ("hang", NETWORK)
+    assert SAME_ORDER not in cause.advice
+
+
+def test_a_rank_that_is_behind_is_named() -> None:
+    (cause,) = diagnosed(STARTED, *(waits(rank, 511 if rank == 2 else 512) for rank in range(4))).causes
+    assert cause.rank == 2
+    assert cause.title.startswith("Rank 2 is behind")
+
+
+def test_a_rank_in_another_operation_is_named() -> None:
+    (cause,) = diagnosed(STARTED, *(waits(rank, 512, "BROADCAST" if rank == 3 else "ALLREDUCE") for rank in range(4))).causes
+    assert cause.rank == 3
+    assert "BROADCAST" in cause.why[0]
+
+
+def test_a_slow_first_step_is_considered() -> None:
+    (cause,) = diagnosed(STARTED, *(waits(rank, 3) for rank in (1, 2, 3))).causes
+    assert SLOW_START in cause.advice
+    assert "did not report that they waited: 0." in cause.why[0]
+
+
+def test_an_error_that_the_job_survived_is_not_the_cause() -> None:
+    retried = traceback("ConnectionError: the hub is away, retrying in 5 s")
+    found = diagnosed(STARTED, steps([3.0]), retried, steps([2.9, 2.8, 2.7, 2.6]), traceback("ValueError: no"), RETURNED.format(code=1))
+    assert [cause.title for cause in found.causes] == ["ValueError: no"]
+    assert diagnosed(STARTED, retried, steps([2.9, 2.8, 2.7, 2.6]), FINISHED).outcome.end is End.FINISHED
+    assert diagnosed(STARTED, retried, steps([2.9, 2.8, 2.7, 2.6])).outcome.end is End.UNFINISHED
+
+
+@pytest.mark.parametrize("error", ["OSError: [Errno 28] No space left on device", "ValueError: cannot save"])
+def test_a_failure_after_the_last_step_is_a_failure(error: str) -> None:
+    found = diagnosed(STARTED, "Iteration 10/10: loss=2.0", "{'train_runtime': 12.3}", traceback(error))
+    assert found.outcome.end is End.FAILED
+    assert "finished" in found.outcome.sentence
+    assert found.causes[0].title == error
+
+
+def test_what_finished_jobs_print_is_no_failure() -> None:
+    noise = "Exception ignored in: <function X.__del__ at 0x7f>\n" + traceback("AttributeError: no")
+    assert diagnosed(STARTED, "{'train_runtime': 12.3}", noise).outcome.end is End.FINISHED
+
+
+def test_runs_under_one_launcher_are_told_apart() -> None:
+    runs = [
+        f"***** Running training *****\n  Instantaneous batch size per device = {micro}\n{steps([3.0, 2.0])}\n{{'train_runtime': 1.0}}"
+        for micro in (1, 2, 4)
+    ]
+    found = all_diagnosed(STARTED, *runs)
+    assert [one.job.get("micro_batch") for one in found] == [1, 2, 4]
+    assert {one.job.get("ranks") for one in found} == {4}
+
+
+def test_attempts_of_an_elastic_agent_are_told_apart() -> None:
+    restart = (
+        "[2026-05-04 09:13:00,101] torch.distributed.elastic: [default] Worker group FAILED. 3/3 attempts left; will restart worker group"
+    )
+    first, second = all_diagnosed(STARTED, traceback("ValueError: one"), restart, STARTED, steps([2.0]), FINISHED)
+    assert (first.outcome.end, second.outcome.end) == (End.FAILED, End.FINISHED)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_advice_fits_the_stage_and_the_phase(stage: int) -> None:
+    frames = (("/env/site-packages/torch/optim/adamw.py", 380, "_multi_tensor_adamw", "exp_avg_sq_sqrt = torch._foreach_sqrt(x)"),)
+    (cause,) = diagnosed(STARTED, CONFIG.format(stage=stage), traceback(OOM, *frames)).causes
+    advice = " ".join(cause.advice)
+    assert "checkpointing" not in advice
+    assert ("ZeRO stage" in advice) is (stage == 0)
+
+
+def test_generation_is_not_training() -> None:
+    frames = (
+        ("run.py", 3, "main", "model.generate(x)"),
+        ("/env/site-packages/transformers/generation/utils.py", 9, "generate", "out = f()"),
+    )
+    (cause,) = diagnosed(STARTED, traceback(OOM, *frames)).causes
+    assert "accumulation" not in " ".join(cause.advice)
+
+
+def test_fragmentation_is_named_only_where_the_pieces_were_enough() -> None:
+    (cause,) = diagnosed(STARTED, traceback(OOM)).causes
+    assert any("fragmentation" in advice for advice in cause.advice)
+    for other in (OOM.replace("4.88 GiB", "1.88 GiB"), OOM.replace("which 1.32 GiB", "which 9.32 GiB")):
+        assert not any("fragmentation" in advice for advice in diagnosed(STARTED, traceback(other)).causes[0].advice)
+
+
+def test_the_highest_rank_is_no_world_size() -> None:
+    config = CONFIG.format(stage=1).replace(
+        '"zero_optimization"', '"train_batch_size": 16,\n    "train_micro_batch_size_per_gpu": 1,\n    "zero_optimization"'
+    )
+    found = diagnosed(config, traceback("ValueError: no", prefix="[rank5]: "))
+    assert "30" not in " ".join(finding.message + (finding.help or "") for finding in found.findings)
+
+
+def test_a_killed_process_without_a_start_is_not_placed() -> None:
+    (cause,) = diagnosed("exits with return code = -9").causes
+    assert not any("before" in sentence or "initialized" in sentence for sentence in cause.why)
+
+
+def test_a_traceback_that_cannot_be_read_is_said() -> None:
+    lines = [f"?{'#' * (number % 7)} gibberish {number}" for number in range(60)]
+    found = diagnosed(STARTED, "Traceback (most recent call last):", *lines, RETURNED.format(code=1))
+    assert found.causes[0].kind == "unread"
