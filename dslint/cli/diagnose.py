@@ -13,7 +13,7 @@ from dslint.cli.options import color_option, model_option, show_page, terminal_w
 from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.diagnosis import Diagnosis, End
-from dslint.diagnose.reading import Source, sources_of
+from dslint.diagnose.reading import Source, cells, sources_of
 from dslint.errors import UserError
 from dslint.report import diagnosis_page
 from dslint.report.diagnosis_html import as_html
@@ -128,6 +128,6 @@ def _given(config: str | None, program: str | None, model: str | None) -> Given:
 
 def _diagnosed(paths: tuple[str, ...], given: Given) -> list[Diagnosis]:
     try:
-        return diagnose([Source("<stdin>", sys.stdin.buffer)] if paths == ("-",) else sources_of(paths), given)
+        return diagnose(cells(Source("<stdin>", sys.stdin.buffer)) if paths == ("-",) else sources_of(paths), given)
     except OSError as error:
         raise UserError(f"cannot read {error.filename}: {error.strerror or error}") from None

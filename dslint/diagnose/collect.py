@@ -25,6 +25,10 @@ FRAMES = 60
 BOX = ("│", "╭", "╰")
 """How the lines of a traceback begin that rich prints."""
 
+ARROWS = ("--", "->")
+"""How IPython marks the line that raised, among those before and after it."""
+
+_NUMBERED = re.compile(r" {1,8}\d+ ")
 _RAISED = re.compile(
     r"^(?P<kind>(?:[A-Za-z_][\w]*\.)*(?:[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Mismatch\w*|Timeout|Expired|Iteration)))"
     r"(?::\s?(?P<message>.*))?$"
@@ -90,8 +94,8 @@ class TracebackReader(Collector):
         if frame:
             self.frames = [*self.frames[-FRAMES:], frame]
             return True
-        if line.text.startswith((" ", "\t", *BOX)):
-            if self.frames and not line.text.startswith(BOX):
+        if not line.text or line.text.startswith((" ", "\t", *ARROWS, *BOX)):
+            if self.frames and line.text.startswith(ARROWS if _NUMBERED.match(line.text) else (" ", "\t", *ARROWS)):
                 self.frames[-1] = self.frames[-1].with_code(line.text)
             self.is_complete = self.seen > LONGEST_TRACEBACK
             return True

@@ -68,6 +68,7 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
     for index, one in enumerate(found):
         if not any(cause.kind != "exit" for cause in one.causes) and one.outcome.end in (End.UNKNOWN, End.FAILED):
             _look_into_text(one, index, jobs, reader, names)
+        one.unread = tuple(reader.kept.damaged)
     return found
 
 

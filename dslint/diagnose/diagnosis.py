@@ -93,7 +93,7 @@ class Measured(NamedTuple):
 class Diagnosis:
     """What the log of one job tells. `causes` are ranked; `notices` did not end the job; `findings` are those of the rules.
 
-    `not_estimated` says why measured memory has no estimate, as a sentence.
+    `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence.
     """
 
     job: Job
@@ -103,6 +103,7 @@ class Diagnosis:
     findings: list[Diagnostic] = field(default_factory=list)
     measured: list[Measured] = field(default_factory=list)
     not_estimated: str = ""
+    unread: tuple[str, ...] = ()
 
     def at(self, place: Place | None) -> str:
         """Where a line stands, as in "line 7", or "rank_1.log:7" if the job has several logs; "" for None."""

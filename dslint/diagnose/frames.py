@@ -10,8 +10,13 @@ LONGEST_CODE = 300
 
 _FRAME = re.compile(
     r'\s*(?:│\s*)?(?:File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?$'
-    r"|(?P<path>[^\s:]{1,500}\.py):(?P<at>\d{1,9}) in (?P<name>\w{1,200}))"  # as rich prints it
+    r"|(?P<path>[^\s:]{1,500}\.py):(?P<at>\d{1,9}) in (?P<name>\w{1,200})"  # as rich prints it
+    r"|(?:File |Cell )(?P<there>[^\s:\"]{1,500})(?::|, line )(?P<row>\d{1,9})(?:, in (?P<called>[\w.<>]{1,200})\(.*)?$)"  # as IPython does
 )
+
+
+_ARROW = re.compile(r"^-+> \d+ +")
+"""What IPython prints before the line that raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,7 @@ class Frame:
 
     def with_code(self, line: str) -> Frame:
         """The frame with the line of code that is printed below it; the first one counts."""
-        code = line.strip()[:LONGEST_CODE]
+        code = _ARROW.sub("", line.strip())[:LONGEST_CODE]
         return self if self.code or not code else replace(self, code=code)
 
 
@@ -34,4 +39,5 @@ def read_frame(line: str) -> Frame | None:
     match = _FRAME.match(line.rstrip())
     if match is None:
         return None
-    return Frame(match["file"] or match["path"], int(match["line"] or match["at"]), match["function"] or match["name"] or "")
+    file, line = match["file"] or match["path"] or match["there"], match["line"] or match["at"] or match["row"]
+    return Frame(file, int(line), match["function"] or match["name"] or match["called"] or "")

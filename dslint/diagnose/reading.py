@@ -6,23 +6,18 @@ same number.
 
 from __future__ import annotations
 
-import codecs
+import io
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import BinaryIO, NamedTuple
 
+from dslint.diagnose import notebooks
 from dslint.diagnose.prefixes import LONGEST, Line, Place, Prefixes
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner
-
-BLOCK = 1 << 18
-"""Bytes that are read at a time. A block in which nothing is of interest is not divided into lines."""
-
-GZIP = 31
-"""The window and header bits by which zlib reads the gzip format."""
+from dslint.diagnose.unpack import BLOCK, chunks
 
 LONGEST_RECORD = 1 << 22
 """The most characters of a line that is a JSON record: it may hold a whole traceback."""
@@ -63,7 +58,7 @@ def read_lines(
         kept: keeps the begin and the end of the log as they are.
     """
     rank = rank_of(source.name)
-    blocks = kept.watch(source.name, _blocks(source.stream))
+    blocks = kept.watch(source.name, _blocks(source.stream, source.name, kept.damaged.append))
     for first, block in restarts.reduced(blocks) if restarts else blocks:
         for number, part in _parts(first, block, scanner, is_busy):
             around = partial(_around, block, part)
@@ -71,10 +66,11 @@ def read_lines(
 
 
 class Kept:
-    """The begin and the end of each log, for texts without a line that the signs know."""
+    """The begin and the end of each log, for texts without a line that the signs know, and which logs are damaged."""
 
     def __init__(self) -> None:
         self._blocks: dict[str, list[tuple[int, bytes]]] = {}
+        self.damaged: list[str] = []
 
     def watch(self, name: str, blocks: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """The blocks as they come."""
@@ -139,15 +135,11 @@ def rank_of(name: str) -> int | None:
     return int(match[1] or match[2]) if match and int(match[1] or match[2]) < 100_000 else None
 
 
-def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+def _blocks(stream: BinaryIO, name: str, damaged: Callable[[str], None]) -> Iterator[tuple[int, bytes]]:
     """Blocks of whole lines, each with the number of its first line. A line that is longer than a block comes in parts."""
     number, rest = 1, b""
-    decoder = None
-    for order, read in enumerate(_chunks(stream)):
-        codec = _wide(read) if order == 0 else None
-        if codec:
-            decoder = codecs.getincrementaldecoder(codec)("replace")
-        block = rest + (decoder.decode(read).encode() if decoder else read)
+    for read in chunks(stream, name, damaged):
+        block = rest + read
         end = block.rfind(b"\n") + 1
         if not end and len(block) < 2 * BLOCK:
             rest = block
@@ -157,37 +149,6 @@ def _blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         number += whole.count(b"\n")
     if rest:
         yield number, rest
-
-
-def _chunks(stream: BinaryIO) -> Iterator[bytes]:
-    """The bytes of a log, some at a time. What gzip compressed is unpacked as far as it is whole."""
-    chunk = stream.read(BLOCK)
-    if not chunk.startswith(b"\x1f\x8b\x08"):
-        while chunk:
-            yield chunk
-            chunk = stream.read(BLOCK)
-        return
-    unpacker = zlib.decompressobj(wbits=GZIP)
-    while chunk:
-        try:
-            unpacked = unpacker.decompress(chunk, BLOCK)
-        except zlib.error:
-            return
-        if unpacked:
-            yield unpacked
-        if unpacker.eof:
-            chunk = unpacker.unused_data
-            unpacker = zlib.decompressobj(wbits=GZIP)
-        else:
-            chunk = unpacker.unconsumed_tail
-        chunk = chunk or stream.read(BLOCK)
-
-
-def _wide(chunk: bytes) -> str | None:
-    """The codec of a log in UTF-16, which PowerShell writes."""
-    if chunk.startswith(b"\xff\xfe"):
-        return "utf-16-le"
-    return "utf-16-be" if chunk.startswith(b"\xfe\xff") else None
 
 
 def log_files(folder: str) -> list[str]:
@@ -212,4 +173,31 @@ def sources_of(paths: Iterable[str]) -> Iterator[Source]:
     for path in paths:
         for name in log_files(path) if os.path.isdir(path) else (path,):
             with open(name, "rb") as stream:
-                yield Source(name, stream)
+                yield from cells(Source(name, stream))
+
+
+def cells(source: Source) -> Iterator[Source]:
+    """The log itself, or the output of each cell if it is a notebook."""
+    begin = source.stream.read(BLOCK)
+    if notebooks.BEGIN.match(begin):
+        data = begin + source.stream.read(notebooks.LARGEST)
+        found = list(notebooks.outputs(data))
+        yield from (Source(f"{source.name} cell {number}", io.BytesIO(text.encode())) for number, text in found)
+        if found:
+            return
+        begin = data
+    yield Source(source.name, Rejoined(begin, source.stream))  # type: ignore[arg-type]
+
+
+class Rejoined:
+    """A stream of which the begin was read before."""
+
+    def __init__(self, begin: bytes, stream: BinaryIO) -> None:
+        self._begin, self._stream = begin, stream
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, at most `size`; none at the end."""
+        if not self._begin:
+            return self._stream.read(size)
+        part, self._begin = self._begin[:size], self._begin[size:]
+        return part

@@ -58,6 +58,9 @@ HEAD = re.compile(
 """How a line begins from which nothing is removed."""
 
 _RANK = re.compile(r"(?i)(?:^|[^a-z])(?:(?:global_?|mpi|world_?)?rank|r|proc(?:ess)?|task)[ _=:#-]{0,2}(\d{1,5})(?!\d)")
+_RAISED = re.compile(r"\w+\s+")
+"""The error in front of a traceback, as IPython prints it."""
+
 _MACHINE = re.compile(r"[A-Za-z][A-Za-z0-9]*[\w-]*\d[\w-]*(?:\.[a-z][\w.-]*)?")
 
 
@@ -180,6 +183,8 @@ class Shapes:
         """Learn the prefix of a line with a known inner text from it and the lines around; None without one."""
         inner = INNER.search(text, 0, 2 * LONGEST)
         if inner is None or inner.start() == 0 or inner.start() > LONGEST:
+            return None
+        if _RAISED.fullmatch(text[: inner.start()]):
             return None
         return self.add(text[: inner.start()], text, around)
 

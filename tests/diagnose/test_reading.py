@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import json
+import lzma
 import random
 import zlib
 from collections.abc import Callable
@@ -15,6 +18,7 @@ from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.events import COMPLETE, Event, EventReader
 from dslint.diagnose.reading import BLOCK, Source, rank_of, sources_of
 from dslint.diagnose.restarts import HELD, MOST
+from dslint.errors import UserError
 from tests.diagnose.logs import OOM, STARTED, all_diagnosed, causes, traceback
 from tests.growth import assert_linear
 
@@ -263,3 +267,67 @@ def test_a_size_that_is_no_number_is_not_read() -> None:
     line = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 79.159.159.15 GiB total capacity)\n"
     (found,) = diagnose([Source("job.log", io.BytesIO(line))])
     assert found.job.get("gpu_capacity") is None
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_compressed_formats(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    data = (("a line\n" * 100_000) + traceback("ValueError: no")).encode()
+    (tmp_path / "job.log").write_bytes(pack(data[:500_000]) + pack(data[500_000:]))
+    (found,) = diagnose(sources_of([str(tmp_path / "job.log")]))
+    assert [(cause.title, cause.evidence[0].place.line) for cause in found.causes] == [("ValueError: no", 100_004)]
+    assert found.unread == ()
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
+def test_damage_is_said(pack: Callable[[bytes], bytes]) -> None:
+    lines = "\n".join(f"{random.Random(number).random()}" for number in range(40_000))
+    packed = pack((traceback("ValueError: no") + "\n" + lines).encode())
+    cut = packed[: len(packed) * 2 // 3]
+    broken = bytearray(packed)
+    broken[len(packed) // 2 : len(packed) // 2 + 200] = b"\xff" * 200
+    for data, word in ((cut, "is cut"), (bytes(broken), "is damaged")):
+        (found,) = diagnose([Source("job.log.x", io.BytesIO(data))])
+        assert len(found.unread) == 1
+        assert word in found.unread[0]
+
+
+def test_formats_that_cannot_be_unpacked_are_named() -> None:
+    with pytest.raises(UserError, match="zip archive"):
+        diagnose([Source("job.zip", io.BytesIO(b"PK\x03\x04rest"))])
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark(codec: str) -> None:
+    (found,) = diagnose([Source("job.log", io.BytesIO(traceback("ValueError: größe").encode(codec)))])
+    assert found.causes[0].title == "ValueError: größe"
+
+
+def test_a_notebook_is_read_by_its_outputs(tmp_path: Path) -> None:
+    shown = [
+        "\x1b[0;31m---------------------------------------------------------------------------\x1b[0m",
+        "\x1b[0;31mValueError\x1b[0m                                Traceback (most recent call last)",
+        "Cell \x1b[0;32mIn[3], line 5\x1b[0m\n\x1b[1;32m      3\x1b[0m x = 1\n\x1b[0;32m----> 5\x1b[0m trainer.train()\n\x1b[1;32m      6\x1b[0m y = 2",
+        (
+            "File \x1b[0;32m/env/lib/python3.11/site-packages/deepspeed/runtime/engine.py:1234\x1b[0m, in DeepSpeedEngine.step(self)\n"
+            "\x1b[1;32m   1233\x1b[0m a\n\x1b[0;32m-> 1234\x1b[0m     self.optimizer.step()"
+        ),
+        "\x1b[0;31mValueError\x1b[0m: no",
+    ]
+    book = {
+        "cells": [
+            {"cell_type": "code", "source": ["raise RuntimeError('source')"], "outputs": []},
+            {
+                "cell_type": "code",
+                "source": [],
+                "outputs": [{"output_type": "error", "ename": "ValueError", "evalue": "no", "traceback": shown}],
+            },
+        ],
+        "nbformat": 4,
+    }
+    (tmp_path / "run.ipynb").write_text(json.dumps(book, indent=1))
+    (found,) = diagnose(sources_of([str(tmp_path / "run.ipynb")]))
+    (cause,) = found.causes
+    assert cause.title == "ValueError: no"
+    assert cause.evidence[0].place.file.endswith("run.ipynb cell 2")
+    assert "Raised at deepspeed/runtime/engine.py:1234" in " ".join(cause.why)
+    assert "In[3]:5 (trainer.train())" in " ".join(cause.why)
