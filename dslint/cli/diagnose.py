@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -17,7 +18,7 @@ from dslint.diagnose.reading import Source, cells, sources_of
 from dslint.errors import UserError
 from dslint.report import diagnosis_page
 from dslint.report.diagnosis_html import as_html
-from dslint.report.diagnosis_json import as_json
+from dslint.report.diagnosis_json import as_data, as_json
 from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.redact import redacted
 from dslint.report.style import Style, visible
@@ -63,7 +64,11 @@ def command(
       2  usage error, an unreadable log, or neither a DeepSpeed job nor an error in it
     """  # noqa: D301 - click needs the character itself
     given = _given(config, program, model)
-    found = _followed(paths, given) if following else _diagnosed(paths, given)
+    found = _followed(paths, given, redact=redact, as_lines=output_format == "json") if following else _diagnosed(paths, given)
+    if following and output_format == "json":
+        found = redacted(found) if redact else found
+        click.echo(json.dumps({"event": "diagnosis", **as_data(found)}))
+        sys.exit(exit_code(found))
     style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60, most=120))
     report = _report(redacted(found) if redact else found, output_format, style)
     show_page(report, color=style.color and output_format == "text")
@@ -89,12 +94,19 @@ def exit_code(found: list[Diagnosis]) -> int:
     return CLEAN if all(diagnosis.is_clean for diagnosis in known) else FOUND
 
 
-def _followed(paths: tuple[str, ...], given: Given) -> list[Diagnosis]:
-    """Follow a log, and print what is new to standard error, so that the report can be redirected."""
-    from dslint.diagnose.follow import follow
+def _followed(paths: tuple[str, ...], given: Given, *, redact: bool, as_lines: bool) -> list[Diagnosis]:
+    """Follow a log, and print what is new: to standard error, so that the report can be redirected, or as lines of JSON."""
+    from dslint.diagnose.follow import Item, follow
+    from dslint.report.redact import Cleaner
 
     if len(paths) != 1 or paths == ("-",) or os.path.isdir(paths[0]):
         raise click.UsageError("--follow takes one file.")
+
+    cleaner = Cleaner() if redact else None
+
+    def tell(item: Item) -> None:
+        line = json.dumps({"event": item.kind, **item.data}) if as_lines else visible(item.sentence)
+        click.echo(cleaner.clean(line) if cleaner else line, err=not as_lines)
 
     def wait() -> bool:
         try:
@@ -105,7 +117,7 @@ def _followed(paths: tuple[str, ...], given: Given) -> list[Diagnosis]:
 
     try:
         with open(paths[0], "rb") as stream:
-            return follow(paths[0], stream, wait, lambda sentence: click.echo(visible(sentence), err=True), given)
+            return follow(paths[0], stream, wait, tell, given)
     except OSError as error:
         raise UserError(f"cannot read {paths[0]}: {error.strerror or error}") from None
 

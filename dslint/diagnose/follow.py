@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from dslint.diagnose.context import NOTHING, Given
 from dslint.diagnose.diagnose import diagnose_job
@@ -13,7 +14,7 @@ from dslint.diagnose.events import EventReader
 from dslint.diagnose.fold import Fold
 from dslint.diagnose.job import Job
 from dslint.diagnose.reading import Source
-from dslint.diagnose.summary import rows
+from dslint.diagnose.summary import Row, rows
 
 ENDED = frozenset({End.FINISHED, End.FAILED, End.KILLED, End.HUNG})
 GRACE = 5
@@ -37,14 +38,14 @@ class Following:
         return data
 
 
-def follow(name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable[[str], None], given: Given = NOTHING) -> list[Diagnosis]:
+def follow(name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable[[Item], None], given: Given = NOTHING) -> list[Diagnosis]:
     """Follow a log until its job has ended, or `wait` says to stop, and return the diagnosis of each job.
 
     Args:
         name: the name of the log.
         stream: the open log.
         wait: waits until there may be more; False to stop.
-        tell: gets each sentence about something new.
+        tell: gets what is new.
         given: what a person adds to the log.
     """
     fold, news, equal = Fold(), News(), EqualJobs()
@@ -54,14 +55,22 @@ def follow(name: str, stream: BinaryIO, wait: Callable[[], bool], tell: Callable
         nonlocal quiet
         found = diagnose_job(fold.jobs[-1], equal, given)
         fresh = list(news.of(found))
-        for sentence in fresh:
-            tell(sentence)
+        for item in fresh:
+            tell(item)
         quiet = 0 if fresh else quiet + 1
         return not (found.outcome.end in ENDED and quiet >= GRACE) and wait()
 
     for event in EventReader(bounded=False).read([Source(name, Following(stream, look))]):  # type: ignore[arg-type]
         fold.take(event)
     return [diagnose_job(job, equal, given) for job in fold.jobs]
+
+
+class Item(NamedTuple):
+    """Something new: its kind ("fact", "finding", "notice", "cause" or "step"), as a sentence, and as data."""
+
+    kind: str
+    sentence: str
+    data: dict[str, Any]
 
 
 class News:
@@ -71,19 +80,22 @@ class News:
         self._said: set[str] = set()
         self._step = 0
 
-    def of(self, found: Diagnosis) -> Iterator[str]:
-        """Sentences about what is new in a diagnosis."""
-        sentences = [f"{row.name}: {row.value}" for row in rows(found.job) if row.name not in CHANGING]
-        sentences += [f"{finding.code}: {finding.message}" for finding in found.findings]
-        sentences += [notice.title for notice in found.notices]
-        sentences += [cause.title for cause in found.causes]
-        for sentence in sentences:
-            if sentence not in self._said:
-                self._said.add(sentence)
-                yield sentence
+    def of(self, found: Diagnosis) -> Iterator[Item]:
+        """What is new in a diagnosis."""
+        told = [Item("fact", f"{row.name}: {row.value}", {"name": row.name, "value": row.value}) for row in _facts(found.job)]
+        told += [
+            Item("finding", f"{one.code}: {one.message}", {"code": one.code, "severity": one.severity.value, "message": one.message})
+            for one in found.findings
+        ]
+        for kind, causes in (("notice", found.notices), ("cause", found.causes)):
+            told += [Item(kind, one.title, {"kind": one.kind, "title": one.title, "certain": one.certain}) for one in causes]
+        for item in told:
+            if item.sentence not in self._said:
+                self._said.add(item.sentence)
+                yield item
         yield from self._progress(found.job)
 
-    def _progress(self, job: Job) -> Iterator[str]:
+    def _progress(self, job: Job) -> Iterator[Item]:
         """How far the job is: at each step that has twice as many steps as the one before, or a thousand more."""
         last = next((event for event in reversed(job.steps) if event.kind == "step" and event.number("step")), None)
         step = last.number("step") if last else None
@@ -91,5 +103,11 @@ class News:
             return
         self._step = step
         whole = last.number("steps") or job.get("steps")
-        loss = f", loss {last.values['loss']}" if "loss" in last.values else ""
-        yield f"step {step:,}{f' of {whole:,}' if whole else ''}{loss}"
+        loss = last.real("loss")
+        told = f", loss {last.values['loss']}" if "loss" in last.values else ""
+        data = {"step": step, "steps": whole, "loss": loss if loss is not None and math.isfinite(loss) else None}
+        yield Item("step", f"step {step:,}{f' of {whole:,}' if whole else ''}{told}", data)
+
+
+def _facts(job: Job) -> Iterator[Row]:
+    return (row for row in rows(job) if row.name not in CHANGING)

@@ -32,6 +32,7 @@ def as_html(found: Sequence[Diagnosis]) -> str:
 
 def _job(found: Diagnosis, number: str) -> Iterator[str]:
     yield f"<h1>Job{number}: {_text(found.outcome.end.value)}</h1><p>{_text(found.outcome.sentence)}</p>"
+    yield from (f"<p>{_text(problem)}.</p>" for problem in found.unread)
     for kind, causes in (("cause", found.causes), ("notice", found.notices)):
         for cause in causes:
             yield from _cause(kind, cause)

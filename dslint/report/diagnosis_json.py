@@ -1,22 +1,7 @@
-"""The JSON format of `dslint diagnose`.
+"""The JSON format of `dslint diagnose`: one object with the jobs of the logs, as docs/diagnosis.schema.json describes it.
 
-    {
-      "version": 1,
-      "dslint": "0.1.0",
-      "jobs": [{
-        "outcome": {"end", "sentence", "evidence"},   end: "finished", "failed", "killed", "hung", "unfinished", "unknown"
-        "facts": [{"name", "value", "file", "line"}], what ran; file and line are those of the log
-        "config": {...},                              the config that the log prints, or null
-        "causes": [{"kind", "title", "why", "advice", "changes", "certain", "rank", "host", "when", "rules", "evidence"}],
-                                                      `when` is the last time stamp before the evidence, or the time itself
-        "notices": [...],                             what else the log shows, like causes
-        "memory": [{"label", "allocated", "peak", "reserved", "host", "estimated", "file", "line"}],   GiB; null is unknown
-        "not_estimated": "Not estimated: ...",        why memory has no estimate, or ""
-        "findings": [{"code", "name", "severity", "message", "help", "pointer"}]
-      }]
-    }
-
-`evidence` is a list of {"file", "line", "text"}, except in `outcome`, where it is one or null. Later releases may add keys.
+Figures are numbers with their unit in the name, what the log does not tell is null, and a place is a file and a line of it. Later releases
+may add keys; `version` changes when a key changes its meaning.
 """
 
 from __future__ import annotations
@@ -28,28 +13,39 @@ from typing import Any
 from dslint import __version__
 from dslint.diagnose.diagnosis import Cause, Diagnosis, Evidence
 from dslint.diagnose.prefixes import Place
-from dslint.diagnose.summary import rows
 from dslint.diagnostics import Diagnostic
+from dslint.report import diagnosis_facts as facts
 from dslint.report.json_format import portable
 
-VERSION = 1
+VERSION = 2
 
 
 def as_json(found: Sequence[Diagnosis]) -> str:
     """The diagnoses as JSON."""
-    return json.dumps(portable({"version": VERSION, "dslint": __version__, "jobs": [_job(one) for one in found]}), indent=2)
+    return json.dumps(as_data(found), indent=2)
+
+
+def as_data(found: Sequence[Diagnosis]) -> dict[str, Any]:
+    """The diagnoses as data."""
+    return {"version": VERSION, "dslint": __version__, "jobs": [portable(_job(one)) for one in found]}
 
 
 def _job(found: Diagnosis) -> dict[str, Any]:
     shown = found.outcome.evidence
     return {
-        "outcome": {"end": found.outcome.end.value, "sentence": found.outcome.sentence, "evidence": _evidence(shown) if shown else None},
-        "facts": [{"name": row.name, "value": row.value, **_place(row.place)} for row in rows(found.job)],
-        "config": _finite(found.job.get("config")),
+        "outcome": {
+            "end": found.outcome.end.value,
+            "sentence": found.outcome.sentence,
+            "evidence": _evidence(shown) if shown else None,
+        },
         "causes": [_cause(cause) for cause in found.causes],
         "notices": [_cause(cause) for cause in found.notices],
+        "facts": {**dict.fromkeys(facts.NAMES), **{fact.name: fact.value for fact in facts.typed(found.job)}},
+        "places": {fact.name: _place(fact.place) for fact in facts.typed(found.job) if fact.place},
+        "config": _finite(found.job.get("config")),
         "memory": _memory(found),
-        "not_estimated": found.not_estimated,
+        "not_estimated": found.not_estimated or None,
+        "unread": list(found.unread),
         "findings": [_finding(finding) for finding in found.findings],
     }
 
@@ -84,11 +80,11 @@ def _memory(found: Diagnosis) -> list[dict[str, Any]]:
     return [
         {
             "label": moment.label,
-            "allocated": moment.now,
-            "peak": moment.most,
-            "reserved": moment.reserved,
-            "host": moment.host,
-            "estimated": estimated.get(moment.place),
+            "allocated_gib": moment.now,
+            "peak_gib": moment.most,
+            "reserved_gib": moment.reserved,
+            "host_gib": moment.host,
+            "estimated_gib": estimated.get(moment.place),
             **_place(moment.place),
         }
         for moment in moments

@@ -22,6 +22,7 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
     yield f"### dslint diagnose: job{number}"
     yield ""
     yield escaped(found.outcome.sentence)
+    yield from (escaped(f"{problem}.") for problem in found.unread)
     facts = rows(found.job)
     if facts:
         yield from ("", "| what ran | | place |", "| --- | --- | --- |")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Evidence
@@ -10,8 +11,11 @@ from dslint.diagnostics import Diagnostic, Severity
 from dslint.report.style import Style, clipped, columns, visible, wrap
 from dslint.report.words import COLORS, count, said
 
-LONGEST = 300
+LONGEST = 480
 """The most characters of a line of the log."""
+
+_USEFUL = re.compile(r"\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b|out of memory|timeout|[Ee]rror:|[Kk]illed|CANCELLED")
+"""What makes a line evidence."""
 
 MOST_FINDINGS = 12
 COLOR_OF_END = {End.FINISHED: "green", End.UNFINISHED: "yellow", End.UNKNOWN: "yellow"}
@@ -34,33 +38,39 @@ def _head(number: int, found: Sequence[Diagnosis]) -> str:
 
 
 def job(found: Diagnosis, style: Style) -> Iterator[str]:
-    """The lines about one job."""
+    """The lines about one job: the cause with its evidence and what to do first, what ran last."""
     color = COLOR_OF_END.get(found.outcome.end, "red")
     sentence = visible(found.outcome.sentence)
-    for line in wrap(sentence, style.width):
-        yield style.paint(line, color, "bold")
-    if not found.causes and found.outcome.evidence and found.outcome.evidence.text:
-        yield from _evidence(found.outcome.evidence, style)
-    yield from _facts(found, style)
-    for title, causes in (
-        ("Cause" if len(found.causes) == 1 else "Causes, most likely first", found.causes),
-        ("Also in the log", found.notices),
-    ):
-        if causes:
-            yield from _title(title, style)
-        for cause in causes:
-            yield from _cause(cause, style)
-    yield from _memory(found, style)
+    if not found.causes:
+        yield from (style.paint(line, color, "bold") for line in wrap(sentence, style.width))
+        if found.outcome.evidence and found.outcome.evidence.text:
+            yield from _evidence(found, found.outcome.evidence, style)
+    for index, cause in enumerate(found.causes):
+        if index == 1:
+            yield from _title("Also possible", style)
+        yield from _cause(found, cause, style, first=(color, sentence) if index == 0 else None)
+    for problem in found.unread:
+        yield from ("", *wrap(f"{visible(problem)}.", style.width))
+    if found.notices:
+        yield from _title("Also in the log", style)
+    for notice in found.notices:
+        yield from _cause(found, notice, style)
     yield from _findings(found, style)
+    yield from _memory(found, style)
+    yield from _facts(found, style)
 
 
 def _facts(found: Diagnosis, style: Style) -> Iterator[str]:
+    """What ran, folded into one paragraph, each fact with its line."""
     facts = rows(found.job)
-    if facts:
-        yield from _title("What ran", style)
-        width = max(len(row.name) for row in facts)
-        for row in facts:
-            yield from _row(row.name.ljust(width), visible(row.value), visible(found.at(row.place)), style)
+    if not facts:
+        return
+    yield from _title("What ran", style)
+    parts = []
+    for row in facts:
+        at = visible(found.at(row.place))
+        parts.append(f"{row.name} {visible(row.value)}" + (f" ({at})" if at else ""))
+    yield from (f"  {line}" for line in wrap("; ".join(parts) + ".", style.width - 2))
 
 
 def _memory(found: Diagnosis, style: Style) -> Iterator[str]:
@@ -97,18 +107,30 @@ def _row(name: str, text: str, at: str, style: Style) -> Iterator[str]:
     yield from (" " * len(left) + line for line in lines[1:])
 
 
-def _cause(cause: Cause, style: Style) -> Iterator[str]:
-    for line in wrap(clipped(visible(cause.title), 600), style.width - 2):
-        yield "  " + style.paint(line, "bold")
-    for sentence in filter(None, (cause.where, *cause.why)):
+def _cause(found: Diagnosis, cause: Cause, style: Style, first: tuple[str, str] | None = None) -> Iterator[str]:
+    """A cause: the sentence, its evidence, why, and what to do. The first one of a job has the color and the sentence of the outcome."""
+    indent = "" if first else "  "
+    likely = "Most likely: " if first and not cause.certain else ""
+    for line in wrap(likely + clipped(visible(cause.title), 600), style.width - len(indent)):
+        yield indent + (style.paint(line, first[0], "bold") if first else style.paint(line, "bold"))
+    for shown in cause.evidence[:1]:
+        yield from _evidence(found, shown, style, cause.title)
+    told = " ".join(filter(None, (first[1] if first else "", cause.where)))
+    for sentence in filter(None, (visible(told), *cause.why)):
         yield from _wrapped(clipped(visible(sentence), 1000), style)
-    for advice, changes in cause.steps:
-        yield from _wrapped(f"help: {visible(advice)}", style, paint="cyan")
+    for shown in cause.evidence[1:]:
+        yield from _evidence(found, shown, style)
+    if first and cause.advice:
+        yield from _title("What to do", style)
+    numbered = bool(first) and len(cause.steps) > 1
+    for number, (advice, changes) in enumerate(cause.steps, 1):
+        head = f"{number}. " if numbered else "" if first else "help: "
+        for index, line in enumerate(wrap(head + visible(advice), style.width - 4)):
+            hanging = " " * len(head) if index and numbered else ""
+            yield ("  " if first else "    ") + hanging + style.paint(line, "cyan")
         for line in changes.splitlines():
             color = "green" if line.startswith("+") else "red" if line.startswith("-") else "dim"
             yield "      " + style.paint(visible(line), color)
-    for shown in cause.evidence:
-        yield from _evidence(shown, style)
 
 
 def _wrapped(text: str, style: Style, paint: str = "") -> Iterator[str]:
@@ -116,9 +138,15 @@ def _wrapped(text: str, style: Style, paint: str = "") -> Iterator[str]:
         yield "    " + (style.paint(line, paint) if paint else line)
 
 
-def _evidence(shown: Evidence, style: Style) -> Iterator[str]:
-    text = clipped(visible(shown.text.strip()), max(40, min(LONGEST, style.width - 8 - len(str(shown.place)))))
-    yield style.paint(f"    {visible(str(shown.place))}: {text}", "dim")
+def _evidence(found: Diagnosis, shown: Evidence, style: Style, said: str = "") -> Iterator[str]:
+    """A line of the log, from its useful part on if it is very long; only its place if the cause is the line itself."""
+    text = visible(shown.text.strip())
+    useful = _USEFUL.search(text)
+    if len(text) > LONGEST and useful and useful.start() > LONGEST // 4:
+        text = f"…{text[useful.start() :]}"
+    at = visible(found.at(shown.place))
+    line = at if said and text == visible(said) else f"{at}: {clipped(text, LONGEST)}"
+    yield from ("    " + style.paint(part, "dim") for part in wrap(line, style.width - 4))
 
 
 def _finding(finding: Diagnostic, style: Style) -> Iterator[str]:

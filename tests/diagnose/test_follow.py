@@ -11,7 +11,7 @@ from dslint.diagnose import context as context_module
 from dslint.diagnose import diagnose as diagnose_module
 from dslint.diagnose.context import Given
 from dslint.diagnose.diagnosis import Diagnosis, End
-from dslint.diagnose.follow import GRACE, follow
+from dslint.diagnose.follow import GRACE, Item, follow
 from dslint.diagnose.job import Job
 from dslint.facts import NEWEST, Release
 from tests.diagnose.logs import OOM, RETURNED, STARTED, traceback
@@ -32,8 +32,8 @@ def followed(log: Path, pieces: list[str]) -> tuple[list[Diagnosis], list[list[s
         told.append([])
         return True
 
-    def tell(sentence: str) -> None:
-        told[-1].append(sentence)
+    def tell(item: Item) -> None:
+        told[-1].append(item.sentence)
 
     with log.open("rb") as stream:
         found = follow("job.log", stream, wait, tell)

@@ -16,8 +16,9 @@ import pytest
 
 from dslint.diagnose.diagnose import diagnose
 from dslint.diagnose.events import COMPLETE, Event, EventReader
-from dslint.diagnose.reading import BLOCK, Source, rank_of, sources_of
+from dslint.diagnose.reading import Source, rank_of, sources_of
 from dslint.diagnose.restarts import HELD, MOST
+from dslint.diagnose.unpack import BLOCK
 from dslint.errors import UserError
 from tests.diagnose.logs import OOM, STARTED, all_diagnosed, causes, traceback
 from tests.growth import assert_linear

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from html.parser import HTMLParser
 from pathlib import Path
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 
 from dslint.cli.diagnose import command
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
 from dslint.diagnose.job import Job
+from dslint.report.diagnosis_facts import NAMES
 from dslint.report.diagnosis_html import as_html
 from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.diagnosis_page import page
 from dslint.report.style import Style
-from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, traceback
+from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, WATCHDOG, steps, traceback
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/logs/out-of-memory.log"
 FORMATS = ("text", "json", "markdown", "html")
@@ -33,13 +36,14 @@ def test_json_says_everything() -> None:
     (job,) = json.loads(text)["jobs"]
     assert code == 1
     assert job["outcome"]["end"] == "failed"
-    assert {fact["name"]: fact["value"] for fact in job["facts"]}["ranks"] == "4 on 1 machine"
+    assert (job["facts"]["ranks"], job["facts"]["zero_stage"], job["facts"]["model"]) == (4, 2, "llama-3.2-3b")
+    assert job["places"]["ranks"] == {"file": str(EXAMPLE), "line": 1}
     (cause,) = job["causes"]
     assert (cause["kind"], cause["rank"], cause["certain"]) == ("oom", 2, True)
     assert "train_micro_batch_size_per_gpu" in cause["changes"]
     assert [finding["code"] for finding in job["findings"]] == ["DS501"]
-    after = next(row for row in job["memory"] if row["estimated"] is not None)
-    assert after["allocated"] == pytest.approx(after["estimated"], rel=0.02)
+    after = next(row for row in job["memory"] if row["estimated_gib"] is not None)
+    assert after["allocated_gib"] == pytest.approx(after["estimated_gib"], rel=0.02)
 
 
 class Tags(HTMLParser):
@@ -136,10 +140,7 @@ def test_lines_of_several_logs_come_with_the_names_of_the_logs(tmp_path: Path, o
     (tmp_path / "rank_0.log").write_text(STARTED)
     (tmp_path / "rank_1.log").write_text("DeepSpeed info: version=0.16.9\n" + traceback("ValueError: no"))
     _, text = run(tmp_path, *options)
-    assert [line.split()[-1] for line in text.splitlines() if line.startswith(("  ranks", "  DeepSpeed"))] == [
-        "rank_1.log:1",
-        "rank_0.log:1",
-    ]
+    assert "DeepSpeed 0.16.9 (rank_1.log:1); ranks 4 (rank_0.log:1)" in " ".join(text.split())
     _, text = run(tmp_path / "rank_1.log")
     assert "line 1" in text
 
@@ -179,7 +180,7 @@ def test_the_config_and_the_model_may_be_given(tmp_path: Path) -> None:
     )
     (job,) = json.loads(run(log, "--output-format", "json", "--config", config, "--model", "llama-3-8b")[1])["jobs"]
     assert [finding["code"] for finding in job["findings"]] == ["DS501"]
-    assert [row["estimated"] is not None for row in job["memory"]] == [True]
+    assert [row["estimated_gib"] is not None for row in job["memory"]] == [True]
     assert run(log, "--config", config, "--program", config)[0] == 2
 
 
@@ -199,4 +200,56 @@ def test_the_end_of_a_log_asks_for_the_rest() -> None:
     end = "Root Cause (first observed failure):\n[0]:\n  rank      : 0 (local_rank: 0)\n  exitcode  : 1 (pid: 7)\n"
     _, shown = run("-", stdin=f"{'=' * 60}\ntrain.py FAILED\n{end}{'=' * 60}\n")
     assert "pass the whole log" in shown
-    assert "ranks" not in shown.partition("Cause")[0]
+    assert "What ran" not in shown
+
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/diagnosis.schema.json").read_text())
+
+
+@pytest.mark.parametrize("options", [(), ("--redact",)])
+@pytest.mark.parametrize(
+    "log",
+    [
+        EXAMPLE.read_text(),
+        f"{STARTED}\n{steps([2.0, 1.5])}\n{FINISHED}",
+        f"{STARTED}\n{steps([2.0, float('nan')])}\n{WATCHDOG}",
+        f"{STARTED}\n{traceback('ValueError: no')}\n{RETURNED.format(code=1)}",
+        "CUDA out of memory",
+        "nothing of a job",
+        "",
+    ],
+)
+def test_the_json_is_as_its_schema_says(log: str, options: tuple[str, ...]) -> None:
+    _, text = run("-", "--output-format", "json", *options, stdin=log)
+    jsonschema.validate(json.loads(text, parse_constant=pytest.fail), SCHEMA)
+
+
+def test_the_schema_names_every_fact() -> None:
+    assert list(SCHEMA["$defs"]["job"]["properties"]["facts"]["properties"]) == list(NAMES)
+
+
+def test_a_followed_log_is_told_in_lines_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dslint.cli.diagnose.INTERVAL", 0.0)
+    log = tmp_path / "job.log"
+    log.write_text(f"{STARTED}\n{steps([2.0, 1.5])}\n{traceback(OOM, prefix='[rank3]: ')}\n{RETURNED.format(code=1)}\n")
+    code, text = run(log, "--follow", "--output-format", "json")
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert code == 1
+    assert {"event": "fact", "name": "ranks", "value": "4"} in lines
+    assert [line["event"] for line in lines if line["event"] in ("step", "cause")] == ["cause", "step"]
+    assert lines[-1].pop("event") == "diagnosis"
+    jsonschema.validate(lines[-1], SCHEMA)
+
+
+def test_the_cause_comes_first_and_what_ran_last() -> None:
+    _, text = run(EXAMPLE)
+    order = ("GPU 2 ran out of memory", "line 67", "What to do", "1. ", "Rules on the config", "Memory of a rank", "What ran")
+    assert sorted(order, key=text.index) == list(order)
+    assert text.index("GPU 2 ran out") == 0
+
+
+def test_damage_is_in_every_format(tmp_path: Path) -> None:
+    packed = gzip.compress((traceback("ValueError: no") + "".join(f"{n * n}\n" for n in range(10_000))).encode())
+    (tmp_path / "job.log.gz").write_bytes(packed[:-3000])
+    for output_format in FORMATS:
+        assert "is cut" in run(tmp_path / "job.log.gz", "--output-format", output_format)[1]
