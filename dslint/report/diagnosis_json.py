@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dslint import __version__
+from dslint.diagnose import typed_facts as facts
 from dslint.diagnose.diagnosis import Cause, Diagnosis, Evidence
 from dslint.diagnose.prefixes import Place
 from dslint.diagnostics import Diagnostic
-from dslint.report import diagnosis_facts as facts
 from dslint.report.json_format import portable
 
 VERSION = 2

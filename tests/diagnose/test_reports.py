@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dslint.cli.diagnose import command
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
 from dslint.diagnose.job import Job
-from dslint.report.diagnosis_facts import NAMES
+from dslint.diagnose.typed_facts import NAMES
 from dslint.report.diagnosis_html import as_html
 from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.diagnosis_page import page
