@@ -359,9 +359,14 @@ def value_out_of_range(config: Config) -> Iterator[Finding]:
             yield _rejected(
                 config,
                 violation,
-                help=f"Write {shown_value(accepted)}{why}." if accepted is not None else None,
+                help=f"Write {shown_value(accepted)}{why}." if accepted is not None else _smallest(violation),
                 fix=write(config, violation.path, shown_value(accepted)) if accepted is not None else None,
             )
+
+
+def _smallest(violation: Violation) -> str | None:
+    """What to write for a count without a default, such as a batch size; None for other keys."""
+    return "Write 1 or more." if violation.spec.get("gt") == 0 and "int" in violation.spec["types"] else None
 
 
 def _closest_accepted(config: Config, violation: Violation) -> tuple[int | float | None, str]:
