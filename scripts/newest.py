@@ -1,13 +1,15 @@
-"""Ask the package index for releases that are newer than those that dslint was compared with.
+"""Ask the package index for releases that are newer than those that dslint was compared with, and GitHub for newer actions.
 
     python scripts/newest.py
 
-It prints Markdown: a table of DeepSpeed and the libraries around it, the release that dslint knows (dslint/project.py), and the newest one.
+It prints Markdown: a table of DeepSpeed and the libraries around it, the release that dslint knows (dslint/project.py), and the newest one;
+and the same for the actions that action.yml and the workflows pin.
 The exit code is 0 if nothing is newer, 1 if something is, and 2 if the index does not answer.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -41,6 +43,29 @@ def ask(package: str) -> Version:
         raise Unanswered(f"{package}: {done.stderr.strip() or 'pip prints no release'}") from None
 
 
+def ask_for_action(action: str) -> Version:
+    """The newest release of an action, by its tags.
+
+    Raises:
+        Unanswered: the repository has no releases, or cannot be reached.
+    """
+    command = ["git", "ls-remote", "--tags", "--refs", f"https://github.com/{action}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    tags = [Version(tag) for tag in re.findall(r"refs/tags/v(\d+\.\d+\.\d+)$", done.stdout, re.MULTILINE)]
+    if not tags:
+        raise Unanswered(f"{action}: {done.stderr.strip() or 'there are no tags'}")
+    return max(tags)
+
+
+def pinned() -> dict[str, Version]:
+    """The release of each action that action.yml and the workflows use; of several the oldest."""
+    found: dict[str, Version] = {}
+    for file in (ROOT / "action.yml", *sorted((ROOT / ".github" / "workflows").glob("*.yml"))):
+        for action, release in re.findall(r"uses: ([\w-]+/[\w-]+)@[0-9a-f]{40} # v([\d.]+)", file.read_text(encoding="utf-8")):
+            found[action] = min(found.get(action, Version(release)), Version(release))
+    return found
+
+
 def known() -> dict[str, Version]:
     """The newest release of each library that dslint was compared with."""
     return {"DeepSpeed": Version(str(NEWEST)), **{name: Version(release) for name, release in COMPARED_WITH.items()}}
@@ -61,11 +86,12 @@ def page(compared: Mapping[str, Version], newest: Mapping[str, Version]) -> str:
     return head + "\n".join(rows) + "\n"
 
 
-def main(ask: Callable[[str], Version] = ask) -> int:
+def main(ask: Callable[[str], Version] = ask, ask_for_action: Callable[[str], Version] = ask_for_action) -> int:
     """Ask and print."""
-    compared = known()
+    actions = pinned()
+    compared = {**known(), **actions}
     try:
-        newest = {name: ask(name.lower()) for name in compared}
+        newest = {name: ask_for_action(name) if name in actions else ask(name.lower()) for name in compared}
     except Unanswered as error:
         print(f"newest: {error}", file=sys.stderr)
         return 2
