@@ -97,7 +97,8 @@ async def answer(tool: Tool, arguments: dict[str, Any], roots: Roots) -> tuple[s
     command, *words = call.words
     data = data_of(tool.name, await run((command, "--output-format=json", *words), roots, call.text))
     report = await run(call.words, roots, call.text)
-    return short_answer(tool.name, data, report.out), data
+    warnings = "\n".join(line.removeprefix("dslint: ") for line in report.err.strip().splitlines())
+    return short_answer(tool.name, data, report.out) + (f"\n\n{warnings}" if warnings else ""), data
 
 
 def page(uri: str) -> str | None:

@@ -95,7 +95,6 @@ def test_the_data_of_check_is_the_json_output_of_the_command() -> None:
         ("explain_rule", {"rule": "DS999"}, "DS999"),
         ("explain_error", {"text": " "}, "empty"),
         ("init", {"integration": "deepspeed", "model": "nothing-such"}, "nothing-such"),
-        ("diagnose", {"path": "typo.hjson", "config": "none.json"}, "none.json"),
     ],
 )
 def test_what_cannot_be_answered_is_said(name: str, arguments: dict[str, Any], why: str) -> None:
@@ -106,6 +105,13 @@ def test_what_cannot_be_answered_is_said(name: str, arguments: dict[str, Any], w
         assert "Traceback" not in str(refused.value)
 
     session(EXAMPLES, talk)
+
+
+def test_what_the_command_warns_of_is_a_part_of_the_answer() -> None:
+    async def talk(client: Session) -> str:
+        return (await client.tool("diagnose", path="logs/out-of-memory.log", config="none.json"))[0]
+
+    assert "none.json" in session(EXAMPLES, talk)
 
 
 def test_an_unknown_tool_and_an_unknown_resource() -> None:
