@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]  # the test suite's helpers for examples, and this script's package
 
+from docs_pages_writing.command_pages import commands_page  # noqa: E402
 from docs_pages_writing.coverage_page import coverage_page, read_entries  # noqa: E402
 from docs_pages_writing.key_pages import key_pages  # noqa: E402
 from docs_pages_writing.rule_pages import repository_index, rule_pages  # noqa: E402
@@ -34,7 +35,7 @@ def site_pages(*, playground: bool = False) -> dict[str, str]:
     keys = watched()
     pages = {f"rules/{name}": text for name, text in rule_pages(keys, playground=playground).items()}
     pages |= {f"keys/{name}": text for name, text in key_pages(keys).items()}
-    return pages | {"coverage.md": coverage_page(read_entries(COVERAGE)), "tested.md": tested_page()}
+    return pages | {"commands.md": commands_page(), "coverage.md": coverage_page(read_entries(COVERAGE)), "tested.md": tested_page()}
 
 
 def main(arguments: list[str]) -> int:

@@ -163,17 +163,14 @@ def _index(rules: tuple[Rule, ...], runs: dict[str, list[Run]], link: Callable[[
         "# Rules",
         "The rules by chapter. `dslint rule CODE` explains one in the terminal: what DeepSpeed does, why it matters, and examples.",
         '<div id="rule-filter" role="search" hidden></div>' if watched else None,
-        table(
-            ("effect", "what DeepSpeed does", "severity"),
-            ((effect.value, _effect(effect), effect.severity.value) for effect in Effect),
-        ),
         "*fix*: \u2713 with `--fix`, which does not change training; (\u2713) with `--unsafe-fixes`.",
     ]
     for chapter, of_chapter in groupby(rules, key=lambda rule: rule.code[:3]):
         parts.append(f"## {CHAPTER_TITLES.get(chapter, chapter)}")
         rows = (_row(rule, runs[rule.code], link(rule), watched.keys[rule.code] if watched else ()) for rule in of_chapter)
         parts.append(table(("rule", "what it finds", "effect", "fix"), rows))
-    return blocks(*parts)
+    effects = ((effect.value, _effect(effect), effect.severity.value) for effect in Effect)
+    return blocks(*parts, table(("effect", "what DeepSpeed does", "severity"), effects))
 
 
 def _effect(effect: Effect) -> str:

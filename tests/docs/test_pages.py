@@ -7,8 +7,10 @@ import re
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
+from dslint.cli import COMMANDS, cli
 from dslint.schemas.auto import FILLED, MISMATCH_CHECKED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,6 +49,16 @@ def test_every_key_is_in_the_reference(pages: dict[str, str]) -> None:
         assert place is not None
         page, _, anchor = place.partition("#")
         assert anchor in anchors(pages[f"keys/{page}"]), dotted
+
+
+def test_every_command_and_option_is_in_the_reference(pages: dict[str, str]) -> None:
+    page = pages["commands.md"]
+    for name in COMMANDS:
+        section = page.split(f"## dslint {name}\n")[1].partition("\n## dslint ")[0]
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        options = [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+        assert [option.opts for option in options if max(option.opts, key=len) not in section] == [], name
 
 
 def test_links_between_the_pages_lead_somewhere(pages: dict[str, str]) -> None:

@@ -72,6 +72,11 @@ def test_search_finds(show: Open, address: str, words: str, found: str) -> None:
         ("nvme", "keys/zero_optimization.html"),
         ("upgrade", "upgrading/index.html"),
         ("baseline", "suppressing.html"),
+        ("ignore a rule", "suppressing.html"),
+        ("disable rule", "suppressing.html"),
+        ("oom", "memory.html"),
+        ("Extra inputs are not permitted", "diagnose.html"),
+        ("unsafe-fixes", "commands.html"),
     ],
 )
 def test_the_page_that_an_expert_would_open_is_among_the_first_three(show: Open, address: str, words: str, expected: str) -> None:
