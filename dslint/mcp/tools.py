@@ -70,12 +70,11 @@ _EITHER = ("path", "text")
 
 _WORKLOAD = {
     "params": _string("The number of parameters, such as 7B, if the model is not known."),
-    "seq_len": _number("Tokens per sample. Default: those of the model, up to 2048."),
+    "sequence_length": _number("Tokens per sample. Default: those of the model, up to 2048."),
     "micro_batch": _number("The micro batch size, if the config does not set it."),
     "lora_rank": _number("Train only LoRA adapters, of this rank."),
-    "checkpoint_every": _number("The model uses activation checkpointing for every K-th layer; 1: for every layer."),
+    "activation_checkpointing": _number("The model uses activation checkpointing for every K-th layer; 1: for every layer."),
 }
-_WORKLOAD_OPTIONS = {name: "--checkpoint" if name == "checkpoint_every" else "--" + name.replace("_", "-") for name in _WORKLOAD}
 
 
 def _versioned(meaning: str, **properties: Schema) -> Schema:
@@ -133,7 +132,7 @@ def _check(arguments: Arguments, roots: Roots) -> Call:
 def _on_config(command: str, *fixed: str) -> Callable[[Arguments, Roots], Call]:
     def call(arguments: Arguments, roots: Roots) -> Call:
         path, text = _subject(arguments, roots)
-        said = [f"{_WORKLOAD_OPTIONS[name]}={arguments[name]}" for name in _WORKLOAD if name in arguments]
+        said = [f"--{name.replace('_', '-')}={arguments[name]}" for name in _WORKLOAD if name in arguments]
         said += [f"--{name}={arguments[name]}" for name in ("limit", "sweep") if name in arguments]
         return Call((command, *fixed, *_options(arguments, roots), *said, "--", path), text)
 
@@ -141,7 +140,7 @@ def _on_config(command: str, *fixed: str) -> Callable[[Arguments, Roots], Call]:
 
 
 def _init(arguments: Arguments, roots: Roots) -> Call:
-    names = ("params", "stage", "seq_len", "micro_batch", "lora_rank")
+    names = ("params", "stage", "sequence_length", "micro_batch", "lora_rank")
     said = [f"--{name.replace('_', '-')}={arguments[name]}" for name in names if name in arguments]
     return Call(("init", "--output-format=json", *_options(arguments, roots), *said, "--", "-"))
 
@@ -243,7 +242,7 @@ def tools() -> tuple[Tool, ...]:
                         "enum": ["transformers", "accelerate", "lightning", "deepspeed"],
                         "description": SETTINGS["integration"].meaning,
                     },
-                    **{name: _WORKLOAD[name] for name in ("params", "seq_len", "micro_batch", "lora_rank")},
+                    **{name: _WORKLOAD[name] for name in ("params", "sequence_length", "micro_batch", "lora_rank")},
                     "stage": {
                         "type": "integer",
                         "minimum": 0,

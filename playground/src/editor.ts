@@ -63,6 +63,7 @@ export class Editor {
   constructor(
     parent: HTMLElement,
     private readonly onEdit: (text: string) => void,
+    private readonly onPaste: (text: string) => void,
     private readonly about: (offset: number) => Promise<AboutKey | null>,
   ) {
     this.view = new EditorView({ parent });
@@ -93,7 +94,12 @@ export class Editor {
       languageOf(name),
       LOOK,
       EditorView.contentAttributes.of({ "aria-label": `Text of ${name}`, spellcheck: "false", autocapitalize: "off", autocorrect: "off" }),
-      EditorView.updateListener.of((update) => update.docChanged && this.onEdit(this.text)),
+      EditorView.updateListener.of((update) => {
+        if (!update.docChanged) return;
+        this.onEdit(this.text);
+        const isNew = update.startState.doc.toString().trim() === "" || covers(update.startState);
+        if (isNew && update.transactions.some((transaction) => transaction.isUserEvent("input.paste"))) this.onPaste(this.text);
+      }),
     ];
     this.view.setState(EditorState.create({ doc: Text.of(text.split(/\r\n?|\n/)), extensions }));
   }
@@ -122,6 +128,11 @@ export class Editor {
     this.view.dispatch({ selection: { anchor: Math.min(from, end), head: Math.min(to, end) }, effects: EditorView.scrollIntoView(Math.min(from, end), { y: "center" }) });
     this.view.focus();
   }
+}
+
+/** Whether all of the text is selected, so that a paste replaces it. */
+function covers(state: EditorState): boolean {
+  return state.selection.main.from === 0 && state.selection.main.to === state.doc.length;
 }
 
 function keyTooltip(key: AboutKey): Tooltip {

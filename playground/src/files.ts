@@ -55,7 +55,7 @@ export function fileList(bar: HTMLElement, state: State, onChange: () => void): 
 }
 
 /** The name, or with a number behind it where a file has it. */
-function freeName(state: State, name: string): string {
+export function freeName(state: Pick<State, "files">, name: string): string {
   const dot = name.lastIndexOf(".");
   for (let number = 1; ; number += 1) {
     const wanted = number === 1 ? name : `${name.slice(0, dot)}_${number}${name.slice(dot)}`;

@@ -6,7 +6,8 @@ import { Editor } from "./editor";
 import { Engine } from "./engine";
 import { EXAMPLES, exampleState } from "./examples";
 import { factsForm } from "./facts";
-import { fileList, isLog } from "./files";
+import { nameOf } from "./detect";
+import { fileList, freeName, isLog } from "./files";
 import { columnsOf } from "./output";
 import { controls, type PanelActions, results } from "./panels";
 import { decode, encode, MOST_CHARACTERS } from "./permalink";
@@ -36,6 +37,7 @@ const editor = new Editor(
     if (file) file.text = text;
     changed();
   },
+  (text) => setTimeout(() => pasted(text)), // not within the update of the editor
   aboutKey,
 );
 const tabs = new TabList(byId("tabs"), panel, selectTab);
@@ -107,6 +109,7 @@ function selectTab(tab: Tab): void {
 /** Show a whole input: that of a link, of an example, or of the page before it was loaded again. */
 function open(given: State): void {
   state = given;
+  byId("notice").hidden = true;
   if (state.files.length === 0) addFile(state, { name: "ds_config.json", text: "" });
   fileList(byId("file-bar"), state, filesChanged);
   openFile();
@@ -177,6 +180,13 @@ async function share(): Promise<void> {
   say(copied ? "Link copied. It contains the whole input, and nothing is stored elsewhere." : "The address bar has the link.");
 }
 
+/** Say that a link is damaged; an address without one is not. */
+function broken(): void {
+  const notice = byId("notice");
+  notice.hidden = location.hash.length < 2;
+  notice.textContent = notice.hidden ? "" : "This link is broken: a part of it is missing or was changed. Ask for it again.";
+}
+
 function say(sentence: string): void {
   status.textContent = sentence;
   live.textContent = sentence;
@@ -188,6 +198,24 @@ function showProgress({ loaded, total }: Progress): void {
   bar.value = loaded;
   const mebibytes = (size: number) => (size / 2 ** 20).toFixed(1);
   status.textContent = loaded < total ? `Loading Python: ${mebibytes(loaded)} of ${mebibytes(total)} MiB` : "Starting Python …";
+}
+
+/** Name a pasted file by what it is, or move a pasted log to where logs are read. */
+function pasted(text: string): void {
+  const file = state.files[state.active];
+  const name = nameOf(text);
+  if (!file || file.name === name) return;
+  if (name === null) {
+    file.text = "";
+    state.log = text;
+    state.tab = "diagnose";
+  } else {
+    file.name = freeName({ files: state.files.filter((one) => one !== file) }, name);
+    if (state.tab === "diagnose") state.tab = "check";
+  }
+  open(state);
+  changed();
+  say(name === null ? "This is the log of a job: it is diagnosed." : `This is read as ${file.name}. Rename it if it is something else.`);
 }
 
 async function drop(event: DragEvent): Promise<void> {
@@ -233,9 +261,12 @@ async function begin(): Promise<void> {
     if (event.relatedTarget === null) delete document.body.dataset.dropping;
   });
   addEventListener("drop", (event) => void drop(event));
-  addEventListener("hashchange", () => void decode(location.hash).then((linked) => linked && open(linked)));
+  addEventListener("hashchange", () => void decode(location.hash).then((linked) => (linked ? open(linked) : broken())));
+  byId<HTMLDetailsElement>("run-facts").open = !matchMedia("(max-width: 800px)").matches; // on a phone the findings come first
   const kept = sessionStorage.getItem(SESSION);
-  open((await decode(location.hash)) ?? (kept === null ? exampleState(0) : readState(JSON.parse(kept))));
+  const linked = await decode(location.hash);
+  open(linked ?? (kept === null ? exampleState(0) : readState(JSON.parse(kept))));
+  if (!linked) broken();
   try {
     await engine.ready;
   } catch (error) {

@@ -36,7 +36,7 @@ export function controls(state: State, actions: PanelActions): Node[] {
           { class: "fields", "aria-label": "Workload", onsubmit: (event) => event.preventDefault() },
           numberField("Sequence length", workload("sequence-length"), set("sequence-length")),
           numberField("Micro batch", workload("micro-batch"), set("micro-batch")),
-          menu("Checkpointing", workload("checkpoint"), [["", "none"], ["1", "every layer"], ["2", "every 2nd layer"]], set("checkpoint")),
+          menu("Checkpointing", workload("activation-checkpointing"), [["", "none"], ["1", "every layer"], ["2", "every 2nd layer"]], set("activation-checkpointing")),
           numberField("LoRA rank", workload("lora-rank"), set("lora-rank")),
           menu("Optimizer", workload("optimizer"), [["", "of the config"], ...menus.optimizers], set("optimizer")),
           state.tab === "estimate" && menu("Compare", workload("sweep"), SWEEPS, set("sweep")),
@@ -93,6 +93,16 @@ function checked(answer: Answer, actions: PanelActions): Node[] {
   return [h("div", { class: "summary" }, verdict, safe > 0 && fixAll), ...rest];
 }
 
+/** The first paragraph of an estimate, which says whether the training fits; empty for other outputs. */
+function verdictOf(text: string): string {
+  const [first = ""] = text.replaceAll(/\x1b\[[\d;]*m/g, "").split("\n\n");
+  return /^(?:Fits|Likely fits|Unlikely to fit|Does not fit)\b/.test(first) ? first.replaceAll(/\s+/g, " ") : "";
+}
+
+function kindOf(verdict: string): string {
+  return verdict.startsWith("Fits") ? "good" : verdict.startsWith("Does not fit") ? "bad" : "unsure";
+}
+
 function upgraded(answer: Answer, actions: PanelActions): Node[] {
   return answer.upgrade ? findingsView(answer.upgrade, actions) : [];
 }
@@ -100,6 +110,8 @@ function upgraded(answer: Answer, actions: PanelActions): Node[] {
 function printed(output: Output | undefined): Node[] {
   if (!output) return [];
   const parts: Node[] = [];
+  const verdict = verdictOf(output.text);
+  if (verdict !== "") parts.push(h("p", { class: `answer ${kindOf(verdict)}` }, verdict));
   if (output.chart !== null) parts.push(chart(output.chart));
   if (output.errors !== "") parts.push(h("p", { class: output.text === "" ? "problem" : "remark" }, output.errors.replaceAll(/^dslint: /gm, "").trim()));
   if (output.text !== "") parts.push(terminal(output.text));

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import click
 import pytest
 
 pytest.importorskip("mcp")
@@ -19,6 +20,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
+from dslint.cli import cli
+from dslint.mcp.run import Roots
 from dslint.mcp.tools import tools
 from dslint.registry.rules import all_rules
 from tests.mcp.client import Refused, Session, session
@@ -68,6 +71,20 @@ def test_a_tool_answers_shortly_and_by_its_schema(name: str, arguments: dict[str
     assert len(text.splitlines()) <= 130
     schema = next(tool.answer for tool in tools() if tool.name == name)
     assert list(Draft202012Validator(schema).iter_errors(data)) == []
+
+
+def test_every_argument_is_an_option_of_the_command() -> None:
+    """Options are renamed; a call with an old name would be refused only when an assistant makes it."""
+    values: dict[object, Any] = {"integer": 1, "boolean": True, "array": ["DS5"], "object": {"A": "1"}}
+    for tool in tools():
+        left_out = ("path", "text", "filename", "command", "key")
+        given = {name: values.get(schema.get("type"), "7B") for name, schema in tool.inputs["properties"].items() if name not in left_out}
+        given |= {"rule": "DS501"} if tool.name == "explain_rule" else {"text": "{}"}
+        words = tool.call(given, Roots([str(EXAMPLES)])).words
+        command = cli.get_command(click.Context(cli), words[0])
+        assert command is not None
+        known = {name for param in command.params for name in param.opts}
+        assert {word.partition("=")[0] for word in words[1:] if word.startswith("--") and word != "--"} <= known, tool.name
 
 
 def test_the_data_of_check_is_the_json_output_of_the_command() -> None:

@@ -125,6 +125,56 @@ def test_an_upgrade_lists_what_changes(play: Play) -> None:
     play.page.locator(".verdict.clean").wait_for()
 
 
+PASTED = {
+    "#!/bin/bash\ndeepspeed train.py --deepspeed ds_config.json\n": "run.sh",
+    "deepspeed --num_gpus 8 train.py --deepspeed ds_config.json": "run.sh",
+    "import deepspeed\nengine, *_ = deepspeed.initialize(model=model, config={})\n": "train.py",
+    "distributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n": "accelerate.yaml",
+    "base_model: meta-llama/Llama-3.1-8B\ndeepspeed: ds.json\n": "axolotl.yaml",
+    "model_name_or_path: x\ndeepspeed: ds.json\n": "train.yaml",
+    '{"train_batch_size": 8}': "ds_config.json",
+    "{\n  // a comment\n  train_batch_size: 8\n}": "ds_config.hjson",
+    '{"model_type": "llama", "hidden_size": 8}': "config.json",
+}
+PASTE = """text => {
+  const data = new DataTransfer();
+  data.setData("text/plain", text);
+  document.querySelector(".cm-content").dispatchEvent(new ClipboardEvent("paste", {clipboardData: data, bubbles: true, cancelable: true}));
+}"""
+
+
+def paste(play: Play, text: str) -> None:
+    """Paste a text in place of all that is in the editor."""
+    play.page.locator(".cm-content").click()
+    play.page.keyboard.press("ControlOrMeta+a")
+    play.page.evaluate(PASTE, text)
+    play.page.wait_for_timeout(100)
+    play.settled()
+
+
+def test_a_pasted_text_is_named_by_what_it_is(play: Play) -> None:
+    for text, name in PASTED.items():
+        play.open(fragment({"x.json": "{}"}))
+        paste(play, text)
+        assert play.page.locator(".files input").input_value() == name
+        assert "DS001" not in play.findings()
+
+
+def test_a_log_that_is_pasted_into_the_editor_is_diagnosed(play: Play) -> None:
+    play.open(fragment({"ds_config.json": ""}))
+    paste(play, read("logs/out-of-memory.log"))
+    assert play.page.get_by_role("tab", name="Diagnose").get_attribute("aria-selected") == "true"
+    play.page.locator(".terminal").wait_for()
+    assert "The job failed" in play.page.locator(".terminal").inner_text()
+
+
+def test_a_broken_link_says_so(play: Play) -> None:
+    play.open("bm90IGEgbGluaw")
+    assert "This link is broken" in play.page.get_by_role("alert").inner_text()
+    play.open(fragment(ZERO3))
+    play.page.get_by_role("alert").wait_for(state="hidden")
+
+
 def test_dropped_files_are_opened(play: Play) -> None:
     play.open(fragment({"ds_config.json": "{}"}))
     play.drop("ds.hjson", "{zero_optimisation: {stage: 3}}")
