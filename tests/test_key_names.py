@@ -35,7 +35,7 @@ ALLOWED = {
     "facts/model_config.py": {"hidden_size", "model_type", "num_layers"},  # keys of a model's config.json
     "frameworks/filling.py": {"hidden_size", "model_type"},  # the same
     "cli/rule.py": {"zero_optimization", "offload_param"},  # an example in the help
-    "mcp/tools.py": {"zero_optimization", "offload_param"},  # an example in the description of an argument
+    "mcp/tools.py": {"zero_optimization", "offload_param", "activation_checkpointing"},  # an example, and the option of this name
     "cli/probe.py": {"train_micro_batch_size_per_gpu", "zero_optimization"},  # the same
     "settings/kinds.py": {"zero_optimization", "offload_param"},  # the same
     "report/words.py": {"tensor_parallel"},  # the fact of this name

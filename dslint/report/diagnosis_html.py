@@ -8,6 +8,7 @@ from html import escape
 from dslint.diagnose.diagnosis import Cause, Diagnosis
 from dslint.diagnose.job import Job, Moment
 from dslint.diagnose.summary import rows
+from dslint.report.html_shell import footer, head
 from dslint.report.style import clipped, visible
 
 WIDTH, HEIGHT = 900, 300
@@ -15,19 +16,16 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 20, 20, 40
 LONGEST = 1000
 
 STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse } td, th { padding: .15rem .8rem .15rem 0; text-align: left; vertical-align: top }
-pre { background: #f4f4f4; padding: .6rem; overflow-x: auto } .line { color: #666 }
-.cause { border-left: 4px solid #c00; padding-left: 1rem }
-.notice { border-left: 4px solid #c80; padding-left: 1rem } .todo { color: #064 }
+.line { color: var(--dim) } svg { height: auto; max-width: 100% } svg text { fill: var(--text) }
+.cause { border-left: 4px solid var(--error); padding-left: 1rem }
+.notice { border-left: 4px solid var(--warning); padding-left: 1rem } .todo { color: var(--good) }
 """
 
 
 def as_html(found: Sequence[Diagnosis]) -> str:
     """The diagnoses as a page."""
     body = "\n".join(line for number, one in enumerate(found, 1) for line in _job(one, f" {number}" if len(found) > 1 else ""))
-    head = f'<head><meta charset="utf-8"><title>dslint diagnose</title><style>{STYLE}</style></head>'
-    return f'<!doctype html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>'
+    return f"{head('dslint diagnose', STYLE)}\n{body}\n{footer()}\n</body></html>"
 
 
 def _job(found: Diagnosis, number: str) -> Iterator[str]:

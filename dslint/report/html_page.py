@@ -11,46 +11,31 @@ from collections.abc import Iterator
 from html import escape
 from typing import TextIO
 
-from dslint import __version__
 from dslint.diagnostics import Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.full import excerpts, remarks
 from dslint.report.html_memory import memory_table
-from dslint.report.style import Style, printable, visible, visible_lines
+from dslint.report.html_shell import footer, head, prose, text
+from dslint.report.style import Style, printable
 from dslint.report.words import count, fixable, hidden, inferred_facts, page_of, skipped_rules, verdict
 from dslint.source.tree import Document
 
 COLUMNS = 100
 """The width of an excerpt in characters; longer lines scroll."""
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-
 STYLE = """
-:root { color-scheme: light dark; --line: #d0d7de; --soft: #f6f8fa; --dim: #57606a; --error: #b42318; --warning: #8a5a00; --info: #1f5fa8; }
-@media (prefers-color-scheme: dark) {
-  :root { --line: #3b424b; --soft: #1c2128; --dim: #9aa4af; --error: #ff8a80; --warning: #f0b84b; --info: #7db7ff; }
-}
-* { box-sizing: border-box; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1rem; }
-h1 { font-size: 1.5rem; margin: 0.5rem 0; }
-h2 { font-size: 1.1rem; margin: 1.5rem 0 0.5rem; overflow-wrap: anywhere; }
-h3 { font-size: 1rem; margin: 0; }
-code, pre { font: 0.85rem/1.4 ui-monospace, monospace; }
-pre { background: var(--soft); margin: 0.5rem 0; overflow-x: auto; padding: 0.5rem; }
 article { border: 1px solid var(--line); border-left: 4px solid var(--severity); border-radius: 4px; margin: 0.75rem 0; padding: 0.75rem; }
 article p { margin: 0.25rem 0; overflow-wrap: anywhere; white-space: pre-line; }
 .error { --severity: var(--error); } .warning { --severity: var(--warning); } .info { --severity: var(--info); }
 .severity { color: var(--severity); font-weight: 600; }
-.place, .dim, footer { color: var(--dim); }
+.place { color: var(--dim); }
 dl { display: grid; gap: 0 0.75rem; grid-template-columns: max-content 1fr; margin: 0; }
 dt { color: var(--dim); } dd { margin: 0; overflow-wrap: anywhere; white-space: pre-line; }
-form { background: Canvas; border-bottom: 1px solid var(--line); padding: 0.5rem 0; position: sticky; top: 0; }
+form { background: var(--page); border-bottom: 1px solid var(--line); padding: 0.5rem 0; position: sticky; top: 0; }
 form:not([hidden]) { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; }
+form label { max-width: 100%; }
 input[type=search], select { font: inherit; max-width: 100%; min-width: 12rem; padding: 0.25rem; }
-table { border-collapse: collapse; }
-th, td { border-bottom: 1px solid var(--line); padding: 0.25rem 0.75rem 0.25rem 0; text-align: left; vertical-align: top; }
-td.number { text-align: right; white-space: nowrap; }
-.wide { overflow-x: auto; }
+@media (max-width: 30rem) { form { position: static; } dl { grid-template-columns: 1fr; } }
 """
 
 SCRIPT = """
@@ -98,13 +83,12 @@ def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 
 
 def _page(results: Results) -> Iterator[str]:
     said = verdict(results._replace(verbose=True))  # the page lists what -v lists
-    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">'
-    yield f'<meta name="viewport" content="width=device-width">\n<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    yield f"<title>dslint: {_text(said)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<main>"
-    yield f"<h1>{_text(said)}</h1>"
+    yield head(f"dslint: {said}", STYLE)
+    yield "<main>"
+    yield f"<h1>{text(said)}</h1>"
     for sentence in (fixable(results), hidden(results)):
         if sentence:
-            yield f"<p>{_text(sentence)}</p>"
+            yield f"<p>{text(sentence)}</p>"
     findings = [diagnostic for file in results.files for diagnostic in file.diagnostics]
     if findings:
         yield from _form(findings)
@@ -119,9 +103,10 @@ def _page(results: Results) -> Iterator[str]:
     remarks_on_run = [*inferred_facts(results), *skipped_rules(results)]
     if remarks_on_run:
         yield "<h2>About this run</h2>\n<ul>"
-        yield from (f"<li>{_text(remark)}</li>" for remark in remarks_on_run)
+        yield from (f"<li>{text(remark)}</li>" for remark in remarks_on_run)
         yield "</ul>"
-    yield f"</main>\n<footer>dslint {__version__}, {count(len(results.files), 'file')}</footer>"
+    yield "</main>"
+    yield footer(count(len(results.files), "file"))
     yield f"<script>{SCRIPT}</script>" if findings else ""
     yield "</body>\n</html>"
 
@@ -135,46 +120,41 @@ def _form(findings: list[Diagnostic]) -> Iterator[str]:
     rules = Counter((finding.code, finding.name) for finding in findings)
     yield '<label>Rule <select name="rule"><option value="">all</option>'
     for (code, name), number in sorted(rules.items()):
-        yield f'<option value="{_text(code)}">{_text(code)} {_text(name)} ({number})</option>'
+        yield f'<option value="{text(code)}">{text(code)} {text(name)} ({number})</option>'
     yield "</select></label>"
     yield '<label>By <select name="by"><option value="file">file</option><option value="rule">rule</option></select></label>'
     yield '<output id="shown" class="dim"></output>\n</form>'
 
 
 def _file(file: FileResult, documents: dict[str, Document]) -> Iterator[str]:
-    yield f"<section>\n<h2>{_text(file.path)}</h2>"
+    yield f"<section>\n<h2>{text(file.path)}</h2>"
     if file.error is not None:
-        yield f'<p class="error"><span class="severity">error</span> {_text(file.error)}</p>'
+        yield f'<p class="error"><span class="severity">error</span> {text(file.error)}</p>'
     for diagnostic in file.diagnostics:
         yield from _finding(diagnostic, documents)
     yield "</section>"
 
 
 def _finding(diagnostic: Diagnostic, documents: dict[str, Document]) -> Iterator[str]:
-    severity, code, name = diagnostic.severity.value, _text(diagnostic.code), _text(diagnostic.name)
-    file = _text(diagnostic.path)
+    severity, code, name = diagnostic.severity.value, text(diagnostic.code), text(diagnostic.name)
+    file = text(diagnostic.path)
     yield f'<article class="{severity}" data-severity="{severity}" data-rule="{code}" data-name="{name}" data-file="{file}">'
     head = f"{severity}[{_linked(code, page_of(diagnostic))}]"
-    yield f'<h3><span class="severity">{head}</span> {name}</h3>\n<p>{_text(diagnostic.message)}</p>'
+    yield f'<h3><span class="severity">{head}</span> {name}</h3>\n<p>{prose(diagnostic.message)}</p>'
     _, lines = excerpts(diagnostic, documents, Style(color=False, width=COLUMNS))
     yield f'<pre tabindex="0">{escape(chr(10).join(lines))}</pre>\n<dl>'
     told = [*remarks(diagnostic, documents)]
-    yield from (f"<dt>{label}</dt><dd>{_linked(_text(text), page_of(diagnostic) if label == 'see' else None)}</dd>" for label, text in told)
+    yield from (f"<dt>{label}</dt><dd>{_linked(prose(said), page_of(diagnostic) if label == 'see' else None)}</dd>" for label, said in told)
     yield "</dl>\n</article>"
 
 
-def _linked(text: str, url: str | None) -> str:
-    return f'<a href="{escape(url)}">{text}</a>' if url else text
+def _linked(shown: str, url: str | None) -> str:
+    return f'<a href="{escape(url)}">{shown}</a>' if url else shown
 
 
 def _not_judged(results: Results) -> Iterator[str]:
     rows = [(file.path, part.reason) for file in results.files for part in file.not_judged]
     if rows:
         yield '<h2>Not checked</h2>\n<div class="wide"><table>\n<tr><th>File</th><th>Reason</th></tr>'
-        yield from (f"<tr><td>{_text(path)}</td><td>{_text(reason)}</td></tr>" for path, reason in rows)
+        yield from (f"<tr><td>{text(path)}</td><td>{text(reason)}</td></tr>" for path, reason in rows)
         yield "</table></div>"
-
-
-def _text(text: str) -> str:
-    """A text for the page: control characters are visible, and nothing in it is markup."""
-    return escape(visible_lines(text) if "\n" in text else visible(text))

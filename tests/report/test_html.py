@@ -82,3 +82,16 @@ def test_memory_and_what_was_not_checked(tmp_path: Path) -> None:
     page = Page(dslint("check", ".", *facts, "--output-format", "html", cwd=tmp_path).stdout)
     assert "fits in 79" in page.text
     assert "run.sh" in page.text.partition("Not checked")[2]
+
+
+def test_backticks_are_code_and_the_command_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = found("a.json", "DS103", "x", Effect.SLOW, "`a` is <b>", help="Write `1`.")
+    result = Results(Context(), (FileResult("a.json", "ds_config", None, (one,)),))
+    monkeypatch.setattr("sys.argv", ["/usr/bin/dslint", "check", "a b.json", "--env", "TOKEN=s3cret", "--env=KEY=s3cret"])
+    text = written(result, "html")
+    assert "<p><code>a</code> is &lt;b&gt;</p>" in text
+    assert "Write <code>1</code>." in text
+    assert "<code>dslint check &#x27;a b.json&#x27; --env TOKEN=... --env=KEY=...</code>" in text
+    assert "s3cret" not in text
+    monkeypatch.setattr("sys.argv", ["/usr/bin/pytest", "tests"])
+    assert "pytest" not in written(result, "html")
