@@ -169,7 +169,8 @@ def test_a_log_that_is_pasted_into_the_editor_is_diagnosed(play: Play) -> None:
 
 
 def test_a_broken_link_says_so(play: Play) -> None:
-    play.open("bm90IGEgbGluaw")
+    play.page.evaluate("location.hash = 'bm90IGEgbGluaw'")
+    play.page.get_by_role("alert").wait_for()
     assert "This link is broken" in play.page.get_by_role("alert").inner_text()
     play.open(fragment(ZERO3))
     play.page.get_by_role("alert").wait_for(state="hidden")
