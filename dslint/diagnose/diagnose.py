@@ -21,6 +21,7 @@ from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.job import Job
 from dslint.diagnose.memory import Way, Workshop, estimated, measured, measured_only, ways_to_fit
 from dslint.diagnose.outcome import outcome_of
+from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.reading import Source
 from dslint.diagnose.rules import findings_of, survived_by
 from dslint.diagnostics import Diagnostic, Phase
@@ -113,6 +114,8 @@ def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosi
     shop, estimate = judged.shop._replace(job=job), judged.estimate
     found.measured = measured(job, estimate)
     found.causes = [_with_estimate(shop, estimate, cause, equal) for cause in found.causes]
+    slow = slow_steps(shop, estimate)
+    found.notices += [slow] if slow is not None else []
     return found
 
 

@@ -1,0 +1,61 @@
+"""A job that is slower than expected is told so, with the likely reasons; one that is not is left alone."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+from dslint.diagnose.context import Given
+from dslint.diagnose.diagnose import diagnose
+from dslint.diagnose.diagnosis import Cause
+from dslint.diagnose.reading import Source
+from dslint.facts import Facts
+from dslint.facts.gpus import GPUS
+
+CONFIG: dict[str, Any] = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 4,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 2},
+}
+
+
+def notices(seconds: float, gpu: str = "a100", length: int | None = 2048, **changes: Any) -> list[Cause]:
+    """The notices about speed of a job of eight GPUs with steps of so many seconds."""
+    lines = [
+        "[2026-05-04 09:12:09,530] [INFO] [launch.py:268:main] dist_world_size=8",
+        "[2026-05-04 09:12:41,902] [INFO] [logging.py:107:log_dist] [Rank 0] DeepSpeed info: version=0.16.9, git-hash=unknown, git-branch=unknown",
+        *([f"Sequence Length: {length}"] if length else []),
+        *(f"steps: {step} loss: 2.1 iter time (s): {seconds} samples/sec: 8.0" for step in range(1, 8)),
+    ]
+    config = json.dumps({**CONFIG, **changes})
+    given = Given(config=config, model="llama-3.2-1b", facts=Facts(world_size=8, gpu=GPUS[gpu], gpu_memory=GPUS[gpu].memory))
+    found = diagnose([Source("job.log", io.BytesIO("\n".join(lines).encode()))], given)
+    assert len(found) == 1
+    return [notice for notice in found[0].notices if notice.kind == "slow"]
+
+
+def test_a_step_within_the_range_is_not_slow() -> None:
+    assert notices(1.0) == []
+
+
+def test_a_slow_step_is_told_with_the_expected_range() -> None:
+    (notice,) = notices(30.0)
+    assert notice.title.startswith("A step takes 30 s; ")
+    assert notice.title.endswith(" s are expected on 8 a100")
+    assert not notice.certain
+    assert any("dslint tune" in advice for advice in notice.advice)
+
+
+def test_without_the_length_of_samples_nothing_is_expected() -> None:
+    assert notices(30.0, length=None) == []
+
+
+def test_the_reasons_name_what_costs_time() -> None:
+    v100 = " ".join(notices(300.0, gpu="v100")[0].why)
+    assert "bf16 has no tensor cores on v100" in v100
+    offload = notices(300.0, zero_optimization={"stage": 2, "offload_optimizer": {"device": "cpu"}})
+    assert "CPU optimizer" in offload[0].why[0]
+    small = notices(60.0, train_micro_batch_size_per_gpu=1, length=512)
+    assert any("only 512 tokens" in why for why in small[0].why)
