@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from dslint.facts import Integration
+from dslint.facts import Facts, Integration
 from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.job.arguments import Arguments
+from dslint.source.tree import Path
 from dslint.source.unknown import UNKNOWN
 
 
@@ -14,8 +17,38 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
 
 
 def _reads(name: str, value: Any) -> Any:
-    """`bf16: auto` depends on the GPU; `full` means bf16 weights without mixed precision."""
+    """Words for a precision are completed later: `bf16: auto` depends on the GPU; `full` means bf16 weights without mixed precision."""
     return UNKNOWN if name in ("bf16", "fp16") and not isinstance(value, bool) else value
+
+
+def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
+    """The precision and the warm-up that it gives to the Trainer.
+
+    It takes bf16 where the GPU has it, unless the file says otherwise, and bf16 wins over fp16. One warm-up step becomes two.
+    Source: axolotl/utils/config/__init__.py, resolve_dtype; axolotl/core/builders/base.py.
+    """
+    found: dict[str, Any] = {}
+    given = {name: arguments.get(name) for name in ("bf16", "bfloat16", "fp16", "warmup_steps")}
+    values = {name: one.value if one is not None else None for name, one in given.items()}
+    on_gpu = facts.gpu is None or facts.gpu.has_bf16
+    automatic = given["bf16"] is None or given["bf16"].raw.strip("'\"") == "auto"
+    full = given["bf16"] is not None and given["bf16"].raw.strip("'\"") == "full"
+    bf16 = True if values["bfloat16"] is True else (values["fp16"] is not True and on_gpu) if automatic else full or values["bf16"]
+    if bf16 is not UNKNOWN:
+        found |= {"bf16": bool(bf16) and not full, "fp16": values["fp16"] is True and not bf16}
+        if automatic and not on_gpu:
+            found["fp16"] = values["fp16"] is not False
+        if full:
+            found["bf16_full_eval"] = True
+    if values["warmup_steps"] == 1:
+        found["warmup_steps"] = 2
+    return found
+
+
+def _adds(arguments: Arguments) -> Mapping[Path, Any]:
+    """`deepcompile: true` switches DeepCompile on in the config."""
+    given = arguments.get("deepcompile")
+    return {("compile", "deepcompile"): True} if given is not None and given.value is True else {}
 
 
 FRAMEWORK = Framework(
@@ -28,6 +61,10 @@ FRAMEWORK = Framework(
     names={"micro_batch_size": "per_device_train_batch_size", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type"},
     reads=_reads,
     unset={"gradient_accumulation_steps": (0,)},
+    generated="axolotl",
+    computes=frozenset({"bf16", "fp16", "warmup_steps", "warmup_ratio"}),
+    completes=_completes,
+    adds=_adds,
     is_sure=True,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},
     workload=Workload(length=512, lora_dropout=0.0, zero_init=True, evaluates_a_share=True),

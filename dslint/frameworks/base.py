@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dslint.facts import Integration
-from dslint.job.arguments import DEFAULTS
+from dslint.facts import Facts, Integration
+from dslint.frameworks.tables import Table, defaults, table
+from dslint.job.arguments import DEFAULTS, Arguments
 from dslint.record import Record
-from dslint.source.tree import Document
+from dslint.source.tree import Document, Path
 
 Uses = Callable[[str], bool]
 """Whether the project of a file uses a package."""
@@ -59,8 +60,16 @@ class Framework(Record):
     """What it reads for a value of an argument: `UNKNOWN` where that depends on the machine. None: the value itself."""
     unset: Mapping[str, tuple[Any, ...]] = {}
     """By argument: values that count as not set."""
-    defaults: Mapping[str, Any] = DEFAULTS
-    """The values of arguments that are not set. What is not in it is unknown."""
+    generated: str = ""
+    """The name of its generated table; "" for a framework without one, which has the defaults of the Trainer."""
+    computes: frozenset[str] = frozenset()
+    """The arguments without a fixed default."""
+    completes: Callable[[Arguments, Facts], Mapping[str, Any]] | None = None
+    """The values that it computes for arguments, set or not, from others and from facts of the run."""
+    adds: Callable[[Arguments], Mapping[Path, Any]] | None = None
+    """The keys that it writes into the config for arguments of its own."""
+    refuses_unknown: str = ""
+    """The error with which it refuses an argument that it does not know, with `{name}`; "" if it ignores the argument."""
     is_sure: bool = False
     """Whether the defaults hold for sure, because no program of the user's takes part."""
     config_by_name: Callable[[str], Document | None] | None = None
@@ -78,6 +87,15 @@ class Framework(Record):
     errors: Mapping[str, str] = {}
     """By argument: the error with which it refuses the argument together with DeepSpeed, if it is not the Trainer's."""
     workload: Workload = Workload()
+
+    @property
+    def table(self) -> Table | None:
+        """What its installed package says, if that was generated."""
+        return table(self.generated) if self.generated else None
+
+    def defaults(self, task: str = "") -> Mapping[str, Any]:
+        """The values of arguments that are not set, by the names of the Trainer. What is not in it is unknown."""
+        return defaults(self.generated, self.names, self.computes, task) if self.generated else DEFAULTS
 
     @property
     def phrase(self) -> str:

@@ -9,8 +9,9 @@ from dslint.config.context import Context
 from dslint.config.values import Origin, Value
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.model_config import trained_part
-from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.arguments import Arguments, SourcedValue, as_read
 from dslint.job.model import Setup
+from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.schemas.trainer import FILLINGS, FROM_HIDDEN_SIZE, MIXED_PRECISION, ZEROS, Way
 from dslint.source.unknown import UNKNOWN
 
@@ -70,6 +71,33 @@ def _warmup(steps: Any, ratio: Any, total: Any, *, least: int) -> Any:
     return max(least, int(steps))
 
 
+_OF_THE_PLUGIN: dict[str, tuple[str, Any]] = {
+    "zero_optimization.stage": ("DEEPSPEED_ZERO_STAGE", 2),
+    "zero_optimization.offload_optimizer.device": ("DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none"),
+    "zero_optimization.offload_optimizer.nvme_path": ("DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", "none"),
+    "zero_optimization.offload_param.device": ("DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none"),
+    "zero_optimization.offload_param.nvme_path": ("DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", "none"),
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": ("DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", False),
+    "gradient_clipping": ("GRADIENT_CLIPPING", 1.0),
+}
+"""What Accelerate puts in the place of "auto": from the variable ACCELERATE_..., otherwise its default.
+
+Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__; accelerate/accelerator.py, _prepare_deepspeed.
+"""
+
+
+def _from_plugin(setup: Setup, key: str) -> Value | None:
+    name, default = _OF_THE_PLUGIN[key]
+    given = setup.launch.variables.get(f"ACCELERATE_{name}") if setup.launch is not None else None
+    if given is None:
+        return Value(default, Origin.FILLED, "the default of Accelerate")
+    if not isinstance(given.value, str):
+        return None
+    read = as_read("max_grad_norm", given.value) if isinstance(default, int | float) and not isinstance(default, bool) else given.value
+    value = given.value.lower() == "true" if isinstance(default, bool) else read
+    return None if value is UNKNOWN else Value(value, Origin.FILLED, f"{given.name} in {given.where}")
+
+
 def fill(context: Context, key: str, source: str | None) -> Value | None:
     """The value that replaces "auto" in a key that the integration fills, None if it is not known.
 
@@ -81,6 +109,9 @@ def fill(context: Context, key: str, source: str | None) -> Value | None:
     facts, setup = context.facts, context.setup
     if key in FROM_HIDDEN_SIZE:
         return _from_model(facts, key)
+    of_trainer = facts.integration is Integration.TRANSFORMERS and key not in FILLINGS
+    if setup is not None and key in _OF_THE_PLUGIN and (of_trainer or facts.integration is Integration.ACCELERATE):
+        return _from_plugin(setup, key)
     if facts.integration is Integration.TRANSFORMERS and setup is not None and setup.arguments is not None and key in FILLINGS:
         filled = from_arguments(key, setup.arguments, facts)
         if filled.value is UNKNOWN or not filled.sure:
@@ -144,12 +175,35 @@ def _size(data: dict[str, Any]) -> int | None:
 
 
 def _from_accelerate(setup: Setup | None, key: str) -> Value | None:
-    file = setup.accelerate if setup else None
-    if file is None or not file.precision or key not in MIXED_PRECISION:
+    """What Accelerate fills without the Trainer: from its file, and from what the program gives it."""
+    if setup is None:
         return None
-    given = file.get("mixed_precision")
-    return Value(
-        file.precision in MIXED_PRECISION[key],
-        Origin.FILLED,
-        f"mixed_precision in {given.where}" if given else f"no mixed_precision in {file.path}",
-    )
+    program, file = setup.program, setup.accelerate
+    if key in MIXED_PRECISION:
+        if program is not None and program.mixed_precision is not None:
+            given = program.mixed_precision
+            known = isinstance(given.value, str)
+            return Value(given.value in MIXED_PRECISION[key], Origin.FILLED, f"mixed_precision in {given.where}") if known else None
+        if file is None or not file.precision:
+            return None
+        given_in = file.get("mixed_precision")
+        where = f"mixed_precision in {given_in.where}" if given_in else f"no mixed_precision in {file.path}"
+        return Value(file.precision in MIXED_PRECISION[key], Origin.FILLED, where)
+    if program is None or key not in (MICRO, ACCUMULATION):
+        return None
+    if key == MICRO:
+        micro = program.loader_batch
+        return Value(micro.value, Origin.FILLED, f"the data loader in {micro.where}") if micro and isinstance(micro.value, int) else None
+    steps = accumulation(setup)
+    return Value(steps, Origin.FILLED, "the accumulation steps of Accelerator") if key == ACCUMULATION and isinstance(steps, int) else None
+
+
+def accumulation(setup: Setup) -> Any:
+    """The accumulation steps of a program's `Accelerator`: a variable counts more than the argument. `UNKNOWN` if they are not certain."""
+    given = setup.launch.variables.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") if setup.launch is not None else None
+    if given is not None:
+        return as_read("max_steps", given.value)
+    if setup.program is None:
+        return UNKNOWN
+    asked = setup.program.accumulation
+    return asked.value if asked is not None else 1 if setup.program.makes_accelerator else UNKNOWN

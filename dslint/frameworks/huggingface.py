@@ -20,4 +20,12 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
     return has_arguments(names)
 
 
-FRAMEWORK = Framework(TRAINER, Integration.TRANSFORMERS, packages=("transformers",), recognises=_recognises, rank=2, has_own_loop=False)
+FRAMEWORK = Framework(
+    TRAINER,
+    Integration.TRANSFORMERS,
+    packages=("transformers",),
+    recognises=_recognises,
+    rank=2,
+    has_own_loop=False,
+    generated="huggingface",
+)

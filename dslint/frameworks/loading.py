@@ -12,7 +12,9 @@ from typing import Any
 from dslint.config import Config
 from dslint.config.values import Origin, Value
 from dslint.facts import Integration
+from dslint.frameworks.registry import named
 from dslint.job.model import Setup
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.tree import Mapping, Member, Path
 from dslint.source.unknown import UNKNOWN
 
@@ -28,6 +30,14 @@ def added(config: Config) -> dict[Path, Value]:
     if not config.has("gradient_accumulation_steps"):
         found["gradient_accumulation_steps",] = _written(1, "Accelerate's value for a config without the key")
     found |= _precision(config, setup)
+    framework = named(setup.arguments.framework) if setup.arguments is not None else None
+    if framework is not None and framework.adds is not None and setup.arguments is not None:
+        note = f"{framework.name} writes it"
+        found |= {path: _written(value, note) for path, value in framework.adds(setup.arguments).items()}
+    if loader is Integration.ACCELERATE and config.is_auto(TRAIN):
+        factors = config.value(MICRO), config.value(ACCUMULATION), config.facts.world_size
+        if all(isinstance(one, int) for one in factors):
+            found[TRAIN,] = _written(math.prod(factors), "the micro batch size, the accumulation steps and the ranks")
     note = _untested(config, setup)
     if note:
         found["zero_allow_untested_optimizer",] = _written(value=True, note=note)
@@ -40,15 +50,16 @@ def _written(value: Any, note: str) -> Value:
 
 def _precision(config: Config, setup: Setup) -> dict[Path, Value]:
     """The sections for fp16 and bf16 that the config does not have."""
-    if all(_has_section(config, kind) for kind in ("fp16", "bf16")):
+    is_made = setup.made and setup.accelerate is not None  # its sections are those of the precision
+    if not is_made and all(_has_section(config, kind) for kind in ("fp16", "bf16")):
         return {}
     selected, note = mixed_precision(config, setup)
     others = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
-    if selected in others and config.literal((others[selected], "enabled")) is True:
+    if not is_made and selected in others and config.literal((others[selected], "enabled")) is True:
         return {}  # Accelerate raises
     found: dict[Path, Value] = {}
     for kind, modes in (("fp16", ("fp16",)), ("bf16", ("bf16", "fp8"))):
-        if _has_section(config, kind):
+        if not is_made and _has_section(config, kind):
             continue
         enabled = UNKNOWN if selected is UNKNOWN else selected in modes
         found[kind, "enabled"] = _written(enabled, note)

@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
-import json
+import math
+from collections.abc import Mapping
+from typing import Any
 
-from dslint.facts import Integration
+from dslint.facts import Facts, Integration
+from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.job.arguments import Arguments
 from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.parse import parse
-from dslint.source.tree import Document
+from dslint.source.tree import Document, Path
 
-_NAMES = {
-    **{f"zero{stage}": (stage, False) for stage in range(4)},
-    **{f"default-zero{stage}": (stage, False) for stage in (2, 3)},
-    **{f"zero{stage}{joint}offload": (stage, True) for stage in (2, 3) for joint in "_-"},
-}
-"""The names, each with the ZeRO stage and whether optimizer and parameters are offloaded to the CPU."""
+_NAMES = {f"default-zero{stage}": f"zero{stage}" for stage in (2, 3)} | {f"zero{stage}-offload": f"zero{stage}_offload" for stage in (2, 3)}
+"""Other names of the configs that ship with it, of older releases."""
 
 
 def config_by_name(name: str) -> Document | None:
-    """The config of a name, with the keys that all releases of ms-swift agree on; None for any other name.
+    """The config that ships with ms-swift under a name; None for any other name."""
+    text = tables.table("ms_swift").presets.get(_NAMES.get(name, name))
+    return parse(text) if text is not None else None
 
-    Source: the folder `ds_config` of ms-swift. Up to release 2 the configs also had an optimizer and a schedule, filled by the Trainer.
+
+def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
+    """The accumulation steps, the learning rate and the precision that it computes where they are not set.
+
+    Sources: swift/trainers/arguments.py, TrainArgumentsMixin.__post_init__; swift/arguments/sft_args.py, _init_override;
+    swift/arguments/base_args/model_args.py, _init_mixed_precision.
     """
-    if name not in _NAMES:
-        return None
-    stage, offload = _NAMES[name]
-    zero: dict[str, object] = {"stage": stage}
-    if offload:
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    if offload and stage == 3:
-        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-    if stage == 3:
-        sizes = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
-        zero |= {**dict.fromkeys(sizes, "auto"), "stage3_gather_16bit_weights_on_model_save": True}
-    batch = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
-    config = {
-        "fp16": {"enabled": "auto"},
-        "bf16": {"enabled": "auto"},
-        "zero_optimization": zero,
-        **dict.fromkeys(batch, "auto"),
-    }
-    return parse(json.dumps(config, indent=2))
+    found: dict[str, Any] = {}
+    micro = arguments.value("per_device_train_batch_size")
+    if "gradient_accumulation_steps" not in arguments and facts.world_size is not None and isinstance(micro, int) and micro > 0:
+        found["gradient_accumulation_steps"] = max(1, math.ceil(16 / micro / facts.world_size))
+    if "learning_rate" not in arguments:
+        kind = next((one.value for name in ("tuner_type", "train_type") if (one := arguments.get(name)) is not None), "lora")
+        found["learning_rate"] = 1e-5 if kind == "full" else 1e-4
+    dtype = arguments.get("torch_dtype")
+    data = facts.model.data if facts.model is not None else {}
+    kind = dtype.value if dtype is not None else data.get("dtype") or data.get("torch_dtype")
+    if kind in ("float16", "float32", "bfloat16"):
+        found |= {name: on for name, on in (("fp16", kind != "bfloat16"), ("bf16", kind == "bfloat16")) if name not in arguments}
+    return found
+
+
+def _adds(arguments: Arguments) -> Mapping[Path, Any]:
+    """Two arguments that it writes into the config. Source: swift/arguments/sft_args.py, _init_deepspeed."""
+    found: dict[Path, Any] = {}
+    parts, tensor = arguments.get("zero_hpz_partition_size"), arguments.get("deepspeed_autotp_size")
+    if parts is not None:
+        found["zero_optimization", "zero_hpz_partition_size"] = parts.value
+    if tensor is not None:
+        found["tensor_parallel", "autotp_size"] = tensor.value
+        found["zero_optimization", "gather_16bit_weights_on_model_save"] = True
+    return found
 
 
 def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
@@ -56,6 +69,12 @@ FRAMEWORK = Framework(
     commands=("swift",),
     recognises=_recognises,
     config_by_name=config_by_name,
+    generated="ms_swift",
+    computes=frozenset({"bf16", "fp16", "learning_rate", "gradient_accumulation_steps"}),
+    completes=_completes,
+    adds=_adds,
+    refuses_unknown="remaining_argv: ['--{name}'",
+    is_sure=True,
     starts_ranks=True,
     workload=Workload(
         checkpoints="ms-swift",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dslint.evaluate.files import Linked
-from dslint.facts import Integration
+from dslint.facts import Facts, Integration
+from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.huggingface import has_arguments
 from dslint.job.accelerate import AccelerateFile, is_accelerate, read_accelerate
-from dslint.job.arguments import DEFAULTS, SourcedValue, given_at
+from dslint.job.arguments import Arguments, SourcedValue, given_at
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Member, Scalar, plain
+from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
 _KEYS = ("accelerate_config", "num_processes", "num_machines", "mixed_precision")
@@ -41,32 +45,13 @@ def accelerate_config(name: str, linked: Linked | None) -> tuple[Document, Accel
     return (document, read_accelerate(document, shown)) if document is not None and is_accelerate(document) else None
 
 
-_PRESETS = {
-    "zero1": {"zero_stage": "1", "zero3_init_flag": "false"},
-    "zero2": {"zero_stage": "2", "offload_optimizer_device": "none", "offload_param_device": "none", "zero3_init_flag": "false"},
-    "zero3": {
-        "zero_stage": "3",
-        "offload_optimizer_device": "none",
-        "offload_param_device": "none",
-        "zero3_init_flag": "true",
-        "zero3_save_16bit_model": "true",
-    },
-}
-"""By name: the block `deepspeed_config`. The accumulation steps of zero1, 1 or "auto" by the release of TRL, are left out."""
-
-_OF_ALL_PRESETS = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_machines: 1\nnum_processes: 8\n"
-
-
 def built_in_accelerate(name: str) -> Document | None:
     """The Accelerate config that `trl sft --accelerate_config NAME` uses if there is no file of that name; None for any other name.
 
-    Source: the folder `accelerate_configs` of TRL, release 0.24.0. A launch uses it as `accelerate launch --config_file` does.
+    A launch uses it as `accelerate launch --config_file` does.
     """
-    block = _PRESETS.get(name)
-    if block is None:
-        return None
-    lines = "".join(f"  {key}: {value}\n" for key, value in block.items())
-    return parse_yaml(f"{_OF_ALL_PRESETS}deepspeed_config:\n{lines}")
+    text = tables.table("trl").presets.get(name)
+    return parse_yaml(text) if text is not None else None
 
 
 _KEYS_OF_TRL = frozenset("dataset_mixer dataset_mixture dataset_text_field accelerate_config".split())
@@ -78,6 +63,13 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:
     return has_arguments(names) and bool(names & _KEYS_OF_TRL or (names & _SHARED_KEYS and uses("trl")))
 
 
+def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
+    """TRL turns `bf16` on unless `fp16` is on, since its release 0.20. Source: trl/trainer/base_config.py."""
+    on_gpu = facts.gpu is None or facts.gpu.has_bf16
+    fp16 = arguments.said("fp16").value
+    return {} if "bf16" in arguments or fp16 is UNKNOWN or not arguments.sure or not on_gpu else {"bf16": not fp16}
+
+
 FRAMEWORK = Framework(
     "TRL",
     Integration.TRANSFORMERS,
@@ -85,8 +77,9 @@ FRAMEWORK = Framework(
     commands=("trl",),
     recognises=_recognises,
     rank=1,
-    # By its release, TRL turns `bf16` on unless `fp16` is on.
-    defaults={name: value for name, value in DEFAULTS.items() if name != "bf16"},
+    generated="trl",
+    computes=frozenset({"bf16"}),
+    completes=_completes,
     has_own_loop=False,
     workload=Workload(
         checkpoints="TRL since its release 0.20",

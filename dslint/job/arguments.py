@@ -128,6 +128,8 @@ class Arguments:
     sure: bool = False
     complete: bool = True
     defaults: Table[str, Any] = field(default_factory=lambda: DEFAULTS)
+    unknown: tuple[SourcedValue, ...] = ()
+    """Arguments that the framework does not know, and refuses."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values

@@ -40,6 +40,8 @@ class Launch:
     hosts: Mapping[str, int] = field(default_factory=dict)
     hostfile_error: str | None = None
     """The error of the launcher if it cannot read the hostfile `gpus_given`."""
+    variables: Mapping[str, SourcedValue] = field(default_factory=dict)
+    """The variables of Accelerate that the launch sets: `ACCELERATE_MIXED_PRECISION`."""
     flags: Mapping[str, SourcedValue] = field(default_factory=dict)
     """The flags of the launcher by their long names: `include`, `num_gpus`, `hostfile`."""
     visible: SourcedValue | None = None
@@ -105,6 +107,14 @@ class Program:
     """Whether the program trains with Lightning Fabric, not with Lightning's Trainer."""
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
+    loader_batch: SourcedValue | None = None
+    """The batch size of the only data loader that the program makes."""
+    makes_accelerator: bool = False
+    """Whether the program makes an `Accelerator` with arguments that are all known."""
+    argument_class: str = ""
+    """The class of the Trainer's arguments that the program parses, if it is a library's own: `transformers.TrainingArguments`."""
+    model: SourcedValue | None = None
+    """The path or the name of the only model that the program loads."""
     sets: frozenset[tuple[str, ...]] = frozenset()
     """The keys that the program sets in the config that its launch gives, after Accelerate read it."""
 

@@ -47,6 +47,8 @@ class Command:
     flags: dict[str, SourcedValue] = field(default_factory=dict)
     words: list[SourcedValue] = field(default_factory=list)
     framework: Framework = huggingface.FRAMEWORK
+    task: str = ""
+    """What the command of a framework does: `sft`, `train`."""
     launch: Launch | None = None
     complete: bool = True
     is_module: bool = False
@@ -155,6 +157,9 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         command.files = launched.files
         if launched.job is not None and command.launch is not None:
             command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")
+        own = {name: one for name in launched.environment if name.startswith("ACCELERATE_") and (one := _variable(launched, name))}
+        if command.launch is not None and own:
+            command.launch = replace(command.launch, variables=own)
         allocator = _variable(launched, "PYTORCH_ALLOC_CONF") or _variable(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)
@@ -206,6 +211,7 @@ class _Reader:
             framework = started_by(name)
             if framework is not None and not set(after[:1]) & _OTHER_TASKS:
                 command = self._run(name, index + 2, framework=framework)
+                command.task = after[0] or "" if after else ""
                 command.launch = framework_launch(framework, self.environment, self.visible, self.memory or slurm_limit(self.script))
                 return command
             if re.fullmatch(r"python[\d.]*", name):

@@ -15,8 +15,9 @@ from dslint.facts.model_config import ModelConfig, ModelError, load_model
 from dslint.frameworks import mmengine
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import frameworks, named
+from dslint.frameworks.training import completed
 from dslint.job.accelerate import made_by
-from dslint.job.arguments import Arguments, SourcedValue, given_at
+from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.job.training import MODEL_ARGUMENTS
 from dslint.setups.hostfile import with_hostfile
@@ -241,14 +242,16 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
     limit = setup.launch.memory if setup.launch else None
     if context.facts.host_memory is None and limit is not None:
         context = context.inferring(f"{limit.shown} ({limit.where})", host_memory=limit.value)
-    if context.facts.model is None and setup.arguments is not None:
-        found = _model(setup.arguments)
+    if context.facts.model is None:
+        found = _model(setup)
         if found is not None:
             context = context.inferring(found[1], model=found[0])
     if context.facts.integration is None:
         integration, evidence = _integration(gathered)
         if integration is not None:
             context = context.inferring(evidence, integration=integration)
+    if setup.arguments is not None:
+        setup = replace(setup, arguments=completed(setup.arguments, context.facts))
     gathered.setup = replace(setup, documents=gathered.documents)
     gathered.context = context._replace(setup=gathered.setup)
     return gathered
@@ -267,9 +270,11 @@ def _world_size(setup: Setup) -> tuple[int | None, str]:
     return None, ""
 
 
-def _model(arguments: Arguments) -> tuple[ModelConfig, str] | None:
-    """The model that the arguments name, a folder of the project with its config.json; and what says so."""
-    given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None)
+def _model(setup: Setup) -> tuple[ModelConfig, str] | None:
+    """The model that arguments or the program name, a folder of the project with its config.json; and what says so."""
+    arguments = setup.arguments
+    given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None) if arguments else None
+    given = given or (setup.program.model if setup.program is not None else None)
     if given is None or not isinstance(given.value, str) or not given.value or is_elsewhere(given.value):
         return None
     linked = find(os.path.join(given.value, "config.json"), given.path)

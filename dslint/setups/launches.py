@@ -182,8 +182,16 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     if not ((link is not None and link.raw) or training is not None or trains or _is_trainers(command, flags)):
         return None
     own = {name: given for name, given in flags.items() if name != "deepspeed"}
-    base = training or arguments_of(command.framework, shown, {})
-    return replace(base, values={**base.values, **own}, complete=base.complete and command.complete)
+    base = training or arguments_of(command.framework, shown, {}, command.task)
+    is_command = command.launcher in command.framework.commands and base.framework == command.framework.name
+    is_plain = program is not None and program.program.argument_class in _PLAIN and not base.unknown
+    sure = base.sure or is_command or is_plain  # no class of the user's takes part
+    defaults = command.framework.defaults(command.task) if is_command else base.defaults
+    return replace(base, values={**base.values, **own}, complete=base.complete and command.complete, sure=sure, defaults=defaults)
+
+
+_PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+"""The classes with the defaults of the Trainer itself."""
 
 
 def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
+    "dtype": "float32",
     "vocab_size": 300,
     "hidden_size": 64,
     "intermediate_size": 128,

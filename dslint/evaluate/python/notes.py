@@ -73,4 +73,9 @@ class Facts:
     loaded_early: SourcedValue | None = None
     makes_trainer: bool = False
     fabric: bool = False
+    loader_batches: list[SourcedValue] = field(default_factory=list)
+    """The batch sizes of the data loaders that the program makes, `UNKNOWN` where one is not known."""
+    makes_accelerator: bool = False
+    models: list[SourcedValue] = field(default_factory=list)
+    """What the program loads with `from_pretrained` of a model's class."""
     sets: set[tuple[str, ...]] = field(default_factory=set)

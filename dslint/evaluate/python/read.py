@@ -133,6 +133,9 @@ def _read(text: str, shown: str, path: str, flags: dict[str, Flag]) -> PythonFil
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
     found.commands = list(dict.fromkeys(recorder.commands))
     found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
+    only = {kind.name for kind in parsed if isinstance(kind, Library)} if len(parsed) == 1 else set()
+    if only:
+        found.program = replace(found.program, argument_class=only.pop())
     return found
 
 
@@ -177,4 +180,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         loaded_early=facts.loaded_early,
         fabric=facts.fabric,
         sets=frozenset(facts.sets),
+        loader_batch=facts.loader_batches[0] if len(facts.loader_batches) == 1 else None,
+        makes_accelerator=facts.makes_accelerator,
+        model=facts.models[0] if len({one.value for one in facts.models}) == 1 else None,
     )

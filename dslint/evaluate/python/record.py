@@ -61,6 +61,9 @@ _READERS = {
 _TELLING = frozenset({"HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "DeepSpeedPlugin", "Accelerator", "Init"})
 """Classes that tell transformers of a config, and `deepspeed.zero.Init`, which partitions a model without them."""
 
+_MODEL_CLASS = re.compile(r"\.(AutoModel\w*|\w+(For[A-Z]\w+|Model))\.from_pretrained$")
+"""Classes of models, not of tokenizers, processors or configs."""
+
 _INITIALIZE = "args model optimizer model_parameters training_data lr_scheduler".split()
 """The first arguments of `deepspeed.initialize`, by their positions."""
 
@@ -132,6 +135,14 @@ class Recorder:
         facts = self.facts
         if short == "from_pretrained" and name.startswith("transformers."):
             self._loading.load(call, self._flow, facts)
+            given = call.argument("pretrained_model_name_or_path", 0)
+            if given is not None and _MODEL_CLASS.search(name):
+                value = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
+                facts.models.append(self.sourced("from_pretrained", given.span, value, key=given.key))
+        elif short == "DataLoader" and name.startswith("torch.utils.data"):
+            given = call.argument("batch_size", 1)
+            one = self._asked(call, "batch_size").get("batch_size") if "batch_size" in call.keywords else None
+            facts.loader_batches.append(one or self.sourced("batch_size", call.span, UNKNOWN if given is not None else 1))
         elif short == "BitsAndBytesConfig" and name.startswith("transformers."):
             self._loading.quantization(call, facts)
         elif short == "PipelineModule" and name.startswith("deepspeed."):
@@ -241,6 +252,7 @@ class Recorder:
 
     def _accelerator(self, call: CallOf) -> None:
         self.facts.loaders.add("accelerate")
+        self.facts.makes_accelerator = call.complete
         self._precision = call.argument("mixed_precision") or self._precision
         asked = self._asked(call, "gradient_accumulation_steps")
         self.facts.accumulation = asked.get("gradient_accumulation_steps", self.facts.accumulation)

@@ -1,0 +1,181 @@
+"""Write the tables of frameworks into `dslint/frameworks/_generated`, as their installed packages and unpacked wheels tell them.
+
+    python scripts/framework_tables.py ENVIRONMENTS [--wheels FOLDER]
+
+ENVIRONMENTS is a folder with one virtual environment for each framework (`trl`, `llamafactory`, `ms-swift`, `axolotl`); each is asked in a
+process of its own. FOLDER holds wheels of older transformers releases, unpacked to `transformers-4.57.3` and so on: their source is read
+and never run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from dslint.job.training import ARGUMENTS, WORKLOAD
+
+TARGET = Path(__file__).resolve().parent.parent / "dslint" / "frameworks" / "_generated"
+
+ASKS = {
+    "huggingface": (
+        "trl",
+        "transformers",
+        """
+from transformers import Seq2SeqTrainingArguments, TrainingArguments
+kinds, more = [TrainingArguments], [Seq2SeqTrainingArguments]
+""",
+    ),
+    "trl": (
+        "trl",
+        "trl",
+        """
+import trl
+from trl.scripts.utils import DatasetMixtureConfig
+kinds = [trl.SFTConfig]
+more = [trl.ScriptArguments, trl.ModelConfig, DatasetMixtureConfig]
+more += [trl.DPOConfig, trl.GRPOConfig, trl.RewardConfig, trl.RLOOConfig, trl.KTOConfig]
+""",
+    ),
+    "llama_factory": (
+        "llamafactory",
+        "llamafactory",
+        """
+import importlib.machinery, types
+empty = types.ModuleType("torchaudio")  # imported, and used only for sound
+empty.__spec__ = importlib.machinery.ModuleSpec("torchaudio", None)
+sys.modules["torchaudio"] = empty
+from llamafactory.hparams import DataArguments, FinetuningArguments, GeneratingArguments, ModelArguments, TrainingArguments
+kinds, more = [TrainingArguments], [ModelArguments, DataArguments, FinetuningArguments, GeneratingArguments]
+""",
+    ),
+    "ms_swift": (
+        "ms-swift",
+        "ms-swift",
+        """
+from swift.arguments import PretrainArguments, RLHFArguments, SftArguments
+kinds, more = [SftArguments], [RLHFArguments, PretrainArguments]
+""",
+    ),
+    "axolotl": (
+        "axolotl",
+        "axolotl",
+        """
+from axolotl.utils.schemas.config import AxolotlInputConfig
+kinds, more = [AxolotlInputConfig], []
+""",
+    ),
+}
+"""By module: the environment, the package, and the program that names the classes of arguments. The first class gives the defaults."""
+
+PROGRAM = """
+import dataclasses, importlib.metadata, json, sys
+{ask}
+def plain(value):
+    value = getattr(value, "value", value)
+    return value if isinstance(value, (str, int, float, bool, type(None))) else "..."
+def fields(kind):
+    if dataclasses.is_dataclass(kind):
+        return {{f.name: plain(None if f.default is dataclasses.MISSING else f.default) for f in dataclasses.fields(kind)}}
+    found = {{}}
+    for name, field in kind.model_fields.items():
+        for one in {{name, field.alias}} - {{None}}:
+            found[one] = plain(None if field.is_required() else field.default)
+    return found
+own = fields(kinds[0])
+accepted = set(own).union(*(fields(kind) for kind in more))
+tasks = {{name: fields(getattr(trl, kind)) for name, kind in {tasks}.items()}}
+answer = {{"tasks": tasks, "release": importlib.metadata.version("{package}"), "defaults": own, "accepted": sorted(accepted)}}
+print("\\n@@" + json.dumps(answer))
+"""
+
+TASKS = {"trl": {"dpo": "DPOConfig", "grpo": "GRPOConfig", "kto": "KTOConfig", "reward": "RewardConfig", "rloo": "RLOOConfig"}}
+"""By package: the classes of arguments of the tasks of its command."""
+
+PRESETS = {
+    "ms_swift": ("ms-swift", "swift", "config/*.json"),
+    "trl": ("trl", "trl", "accelerate_configs/*.yaml"),
+}
+"""By module: the environment, the package, and the files in it that ship as configs."""
+
+
+def main() -> None:
+    """Write all tables that can be asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("environments", type=Path)
+    parser.add_argument("--wheels", type=Path)
+    given = parser.parse_args()
+    TARGET.mkdir(exist_ok=True)
+    for module, (environment, package, ask) in ASKS.items():
+        table = asked(given.environments / environment, package, ask)
+        if module in PRESETS:
+            table["presets"] = presets(given.environments, *PRESETS[module])
+        older = {}
+        if module == "huggingface" and given.wheels is not None:
+            older = {found.name.partition("-")[2]: accepted_in(found) for found in sorted(given.wheels.glob("transformers-*"))}
+        (TARGET / f"{module}.json").write_text(written(table, older), encoding="utf-8")
+
+
+def asked(environment: Path, package: str, ask: str) -> dict[str, Any]:
+    """What an installed framework says of its arguments."""
+    program = PROGRAM.format(ask=ask, package=package, tasks=TASKS.get(package, {}))
+    done = subprocess.run(
+        [str(environment / "bin" / "python"), "-W", "ignore", "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"HF_HUB_OFFLINE": "1", "DS_ACCELERATOR": "cpu", "AXOLOTL_DO_NOT_TRACK": "1", "PATH": str(environment / "bin")},
+    )
+    _, mark, answer = done.stdout.rpartition("@@")
+    if not mark:
+        raise SystemExit(f"{environment}: {done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+def presets(environments: Path, environment: str, package: str, pattern: str) -> dict[str, str]:
+    """The configs that ship with a framework, by their names."""
+    (folder,) = (environments / environment).glob(f"lib/python3*/site-packages/{package}")
+    texts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob(pattern))}
+    return {name: text for name, text in texts.items() if "DEEPSPEED" in text or "zero_optimization" in text}
+
+
+def accepted_in(wheel: Path) -> list[str]:
+    """The names of the arguments of the Trainer in the source of an unpacked wheel."""
+    names: set[str] = set()
+    for file, kind in (("training_args.py", "TrainingArguments"), ("training_args_seq2seq.py", "Seq2SeqTrainingArguments")):
+        tree = ast.parse((wheel / "transformers" / file).read_text(encoding="utf-8"))
+        classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
+        fields = (line for node in classes for line in node.body if isinstance(line, ast.AnnAssign))
+        names |= {line.target.id for line in fields if isinstance(line.target, ast.Name)}
+    return sorted(names)
+
+
+def written(table: dict[str, Any], older: dict[str, list[str]]) -> str:
+    """A table as JSON: the defaults that dslint reads, and for older releases how their names differ."""
+    known = ARGUMENTS | WORKLOAD | {"micro_batch_size", "optimizer", "lr_scheduler"}
+    accepted = set(table["accepted"])
+    shown = {
+        "release": table["release"],
+        "defaults": {name: value for name, value in sorted(table["defaults"].items()) if name in known and value != "..."},
+        "tasks": {task: _kept(values, known, table["defaults"]) for task, values in table["tasks"].items()},
+        "accepted": " ".join(table["accepted"]),
+        "older": {
+            release: {"more": " ".join(sorted(set(names) - accepted)), "fewer": " ".join(sorted(accepted - set(names)))}
+            for release, names in older.items()
+        },
+        "presets": table.get("presets", {}),
+    }
+    return json.dumps(shown, indent=1) + "\n"
+
+
+def _kept(values: dict[str, Any], known: frozenset[str] | set[str], usual: dict[str, Any]) -> dict[str, Any]:
+    """The defaults that dslint reads and that differ from the usual ones."""
+    return {name: value for name, value in sorted(values.items()) if name in known and value not in ("...", usual.get(name))}
+
+
+if __name__ == "__main__":
+    main()
