@@ -104,7 +104,7 @@ _DECAY = (
 @bad(
     _DECAY,
     at=WARMUP,
-    training="base_model: m\nmicro_batch_size: 2\n",
+    training="stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\n",
     integration="transformers",
     loader_release=Release(4, 57, 6),
     message='warmup_num_steps is "auto", and the warm-up in train.yaml has 0 steps: transformers 4.57.6 fills in 0, and DeepSpeed raises "warmup_num_steps must be a positive integer, got 0".',

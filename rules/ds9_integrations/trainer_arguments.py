@@ -111,7 +111,7 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
 @bad(
     _STAGE_2,
     at=("fp16",),
-    training=_AXOLOTL + "fp16: true\nbf16: true\n",
+    training=_LLAMA_FACTORY + "learning_rate: 1e-5\nfp16: true\nbf16: true\n",
     message='fp16 and bf16 are both on: transformers raises "At most one of fp16 and bf16 can be True, but not both".',
 )
 @bad(
@@ -120,7 +120,7 @@ def auto_batch_size_at_stage_3(config: Config) -> Iterator[Finding]:
     training=_LLAMA_FACTORY + "learning_rate: 1e-5\nfp16_full_eval: true\nbf16_full_eval: true\n",
     message='fp16_full_eval and bf16_full_eval are both on: transformers raises "At most one of fp16 and bf16 can be True for full eval, but not both".',
 )
-@good(_STAGE_2, training=_AXOLOTL + "fp16: false\nbf16: true\n")
+@good(_STAGE_2, training=_AXOLOTL + "fp16: true\nbf16: true\n")  # it gives the Trainer only bf16
 def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
     """The training arguments turn on both fp16 and bf16, for training or for evaluation.
 
