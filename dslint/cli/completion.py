@@ -22,11 +22,11 @@ def complete_value(kind: SettingKind, incomplete: str) -> list[CompletionItem]:
 
 
 def complete_models(incomplete: str) -> list[CompletionItem]:
-    """Shell completion of a model: the known names, and files."""
+    """Shell completion of a model: the known names, or files where no name matches: bash drops names that come with files."""
     from dslint.facts.known_models import PRESETS
 
     names = [CompletionItem(name) for name in PRESETS if name.startswith(incomplete.lower())]
-    return [*names, CompletionItem(incomplete, type="file")]
+    return names or [CompletionItem(incomplete, type="file")]
 
 
 def complete_keys(incomplete: str) -> list[CompletionItem]:
