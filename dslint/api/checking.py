@@ -92,7 +92,10 @@ def load(config: Source | object, **given: Unpack[Given]) -> DeepSpeedConfig:
     refused = [d for d in found if d.effect is Effect.CRASH and d.phase in (Phase.LOAD, Phase.PARSE)]
     if refused:
         raise ConfigError(refused)
-    return DeepSpeedConfig.model_validate(as_deepspeed_sees_it(resolve(loaded.document, loaded.context))[0])
+    values = as_deepspeed_sees_it(resolve(loaded.document, loaded.context))[0]
+    endless = {key: value for key, value in values.items() if value == float("inf")}  # what Accelerate writes for "never"; no file can
+    whole = DeepSpeedConfig.model_validate({key: value for key, value in values.items() if key not in endless})
+    return whole.model_copy(update=endless)
 
 
 def linted(subject: Subject) -> Findings:

@@ -39,7 +39,7 @@ def contexts_of(path: str, given: Context) -> list[Context]:
         path: the path of the config.
         given: what is given; it counts more than what a training says.
     """
-    name, real = os.path.basename(path).encode(), os.path.realpath(path)
+    name, real = os.fsencode(os.path.basename(path)), os.path.realpath(path)
     found: list[Context] = []
     for folder in _folders(path):
         for other, data in store().found(("near", folder), partial(_near, folder)):

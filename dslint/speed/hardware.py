@@ -2,7 +2,9 @@
 
 Peaks are those of dense matrix products, without sparsity. Sources: the data sheets of the vendors (NVIDIA: P100, V100, T4, A10, A40, RTX
 A6000, A100, A800, L4, L40S, H100, H20, GH200, H200, B200, and the architecture white papers of Turing, Ampere GA102, Ada and Blackwell for
-GeForce, Titan and Quadro, with fp32 accumulation; AMD: Instinct MI210, MI250X and MI300X); AWS for the A10G.
+GeForce, Titan and Quadro, with fp32 accumulation; AMD: Instinct MI210 to MI355X; Intel: Gaudi 2 and 3; Huawei: Ascend 910B); AWS for the
+A10G. B300, GB200, GB300, RTX PRO 6000 and Ascend 910C follow their neighbours by the ratio of their dense peaks; `reached` of all these is
+that of a neighbour of the same generation.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Hardware(NamedTuple):
         return {"fp16": self.half, "bf16": self.bf16}.get(precision, self.single) * 1e12
 
 
-GEN3, GEN4, GEN5 = 16.0, 32.0, 64.0
+GEN3, GEN4, GEN5, GEN6 = 16.0, 32.0, 64.0, 128.0
 """GB/s of 16 PCIe lanes in one direction, by generation."""
 
 HARDWARE = {
@@ -54,25 +56,40 @@ HARDWARE = {
         ("a30", 165, 165, 10.3, 933, None, GEN4, 0.75),
         ("a40", 149.7, 149.7, 37.4, 696, None, GEN4, 0.7),
         ("a6000", 154.8, 154.8, 38.7, 768, None, GEN4, 0.7),
+        ("rtx6000ada", 364, 364, 91.1, 960, None, GEN4, 0.65),
         ("rtx3090", 71, 71, 35.6, 936, None, GEN4, 0.9),
         ("a100-40gb", 312, 312, 19.5, 1555, 300.0, GEN4, 0.8),
         ("a100", 312, 312, 19.5, 2039, 300.0, GEN4, 0.8),
         ("a800", 312, 312, 19.5, 2039, 200.0, GEN4, 0.8),
         ("l4", 121, 121, 30.3, 300, None, GEN4, 0.5),
+        ("l40", 181, 181, 90.5, 864, None, GEN4, 0.8),
         ("l40s", 362, 362, 91.6, 864, None, GEN4, 0.65),
         ("rtx4080", 104.4, 104.4, 52.2, 736, None, GEN4, 0.85),
         ("rtx4090", 165.2, 165.2, 82.6, 1008, None, GEN4, 0.9),
         ("rtx5090", 209.5, 209.5, 104.8, 1792, None, GEN5, 0.9),
+        ("rtx5080", 112.6, 112.6, 56.3, 960, None, GEN5, 0.9),
+        ("rtxpro6000", 503.8, 503.8, 125.9, 1792, None, GEN5, 0.7),
         ("h100", 989, 989, 67, 3350, 450.0, GEN5, 0.7),
         ("h100-pcie", 756, 756, 51, 2000, None, GEN5, 0.65),
+        ("h100nvl", 835, 835, 60, 3938, 300.0, GEN5, 0.65),
         ("h800", 989, 989, 67, 3350, 200.0, GEN5, 0.7),
         ("h20", 148, 148, 44, 4000, 450.0, GEN5, 0.92),
         ("gh200", 989, 989, 67, 4000, 450.0, 450.0, 0.7),
         ("h200", 989, 989, 67, 4800, 450.0, GEN5, 0.72),
         ("b200", 2250, 2250, 75, 8000, 900.0, GEN5, 0.7),
+        ("gb200", 2500, 2500, 80, 8000, 900.0, 450.0, 0.7),
+        ("b300", 2250, 2250, 75, 8000, 900.0, GEN6, 0.7),
+        ("gb300", 2500, 2500, 80, 8000, 900.0, 450.0, 0.7),
         ("mi210", 181, 181, 22.6, 1638, None, GEN4, 0.6),
         ("mi250x", 191.5, 191.5, 23.9, 1638, 100.0, GEN4, 0.6),
         ("mi300x", 1307, 1307, 163.4, 5300, 448.0, GEN5, 0.47),
+        ("mi325x", 1307, 1307, 163.4, 6000, 448.0, GEN5, 0.47),
+        ("mi350x", 2300, 2300, 144.2, 8000, 537.6, GEN5, 0.47),
+        ("mi355x", 2500, 2500, 157.3, 8000, 537.6, GEN5, 0.47),
+        ("gaudi2", 432, 432, 11, 2450, 300.0, GEN4, 0.6),
+        ("gaudi3", 1835, 1835, 14.3, 3700, 600.0, GEN5, 0.5),
+        ("ascend910b", 376, 376, 94, 1600, 196.0, GEN5, 0.6),
+        ("ascend910c", 752, 752, 188, 3200, 392.0, GEN5, 0.6),
     )
 }
 """By the names of `facts.gpus`, and further GPUs. `reached`: large matrix products measured by SemiAnalysis

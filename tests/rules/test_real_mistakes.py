@@ -99,7 +99,7 @@ def test_one_disk_device_for_both_sections_is_one_finding() -> None:
     ("config", "applicability"),
     [
         ({"curriculum_learning": {"enabled": True, "curriculum_type": "seqlen"}}, None),
-        ({"curriculum_learning": {"enabled": False, "curriculum_type": "seqlen"}}, Applicability.SAFE),
+        ({"curriculum_learning": {"enabled": False, "curriculum_type": "seqlen"}}, Applicability.UNSAFE),  # other releases read it
         ({"amp": {"enabled": True, "opt_level": "O1"}}, None),
         ({"amp": {"opt_level": "O1"}}, Applicability.SAFE),
         ({"compression_training": {"weight_quantization": {"shared_parameters": {"enabled": True}}}}, Applicability.UNSAFE),
