@@ -29,9 +29,9 @@ _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
 
 
 def _compared_value(config: Config, key: str) -> Any:
-    """The value of a key that the Trainer compares; `UNKNOWN` if it is filled, null, refused, dropped, a string or a section."""
+    """The value of a key that the Trainer compares; `UNKNOWN` if it is null, refused, dropped, a string such as "auto", or a section."""
     node = config.node(key)
-    if node is None or config.origin(key) in (Origin.REFUSED, Origin.DROPPED, Origin.FILLED):
+    if node is None or config.origin(key) in (Origin.REFUSED, Origin.DROPPED):
         return UNKNOWN
     value = plain(node)
     return UNKNOWN if value is None or isinstance(value, str | dict) else value
