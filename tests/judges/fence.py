@@ -42,8 +42,7 @@ _NAMESPACES = (
 
 def fenced(driver: Path, asked: Any, limit: float) -> Any:
     """Run a driver of this folder with a question on its standard input. Returns the answer on its standard output."""
-    program = driver.read_text(encoding="utf-8")
-    inside = [*_NAMESPACES, "sh", "-c", _FENCE, "fence", sys.executable, "-I", "-c", program]
+    inside = [*_NAMESPACES, "sh", "-c", _FENCE, "fence", _python(), "-I", "-c", driver.read_text(encoding="utf-8")]
     done = subprocess.run(
         inside, input=json.dumps(asked), capture_output=True, text=True, timeout=limit, env={"PATH": "/usr/bin:/bin"}, check=False
     )
@@ -52,12 +51,17 @@ def fenced(driver: Path, asked: Any, limit: float) -> Any:
     return json.loads(done.stdout)
 
 
+def _python() -> str:
+    """The interpreter without its virtual environment: that may lie in a folder of /tmp, which the fence hides."""
+    return str(Path(getattr(sys, "_base_executable", sys.executable)).resolve())
+
+
 @cache
 def missing() -> str:
     """Why nothing can be run in a fence here; "" if it can."""
     if shutil.which("unshare") is None:
         return "no unshare"
-    done = subprocess.run([*_NAMESPACES, "sh", "-c", _FENCE, "fence", "touch", "/tmp/x"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*_NAMESPACES, "sh", "-c", _FENCE, "fence", _python(), "-I", "-c", "open('/tmp/x', 'w')"], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return f"no namespaces: {done.stderr.strip()[-200:]}"
     outside = subprocess.run([*_NAMESPACES, "sh", "-c", _FENCE, "fence", "touch", "/fence"], capture_output=True, text=True, check=False)
