@@ -12,8 +12,8 @@ from math import prod
 from typing import Any
 
 from dslint.evaluate.shell.written import in_script
-from dslint.job.accelerate import AccelerateFile
 from dslint.job.arguments import SourcedValue, as_read
+from dslint.job.model import AccelerateFile
 from dslint.source.tree import Document, Key, Mapping, Member, Path, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 

@@ -7,10 +7,11 @@ from typing import Any
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
+from dslint.frameworks.accelerate import is_accelerate, read_accelerate
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.huggingface import has_arguments
-from dslint.job.accelerate import AccelerateFile, is_accelerate, read_accelerate
 from dslint.job.arguments import Arguments, SourcedValue, given_at
+from dslint.job.model import AccelerateFile
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Member, Scalar, plain
 from dslint.source.unknown import UNKNOWN

@@ -13,10 +13,10 @@ from dslint.evaluate.files import Linked, find, is_elsewhere, is_outside
 from dslint.facts import Facts, Integration, PassedAs
 from dslint.facts.model_config import ModelConfig, ModelError, load_model
 from dslint.frameworks import mmengine
+from dslint.frameworks.accelerate import made_by
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import frameworks, named
 from dslint.frameworks.training import completed
-from dslint.job.accelerate import made_by
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.job.training import MODEL_ARGUMENTS

@@ -15,12 +15,12 @@ from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
 from dslint.evaluate.placeholders import unknown_in
 from dslint.facts import Integration
 from dslint.frameworks import trl
+from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.frameworks.base import Framework
 from dslint.frameworks.gpt_neox import is_neox
 from dslint.frameworks.registry import framework_of
 from dslint.frameworks.training import read_training
 from dslint.frameworks.trl import accelerate_config, keys_for_launcher
-from dslint.job.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
 from dslint.schemas.recognition import SECTIONS

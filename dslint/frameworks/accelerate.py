@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Table
-from dataclasses import dataclass, field
 from typing import Any
 
-from dslint.job.arguments import Arguments, SourcedValue, given_at
+from dslint.job.arguments import Arguments, SourcedValue, as_read, given_at
+from dslint.job.model import AccelerateFile
 from dslint.schemas.recognition import ACCELERATE_KEYS
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
 from dslint.source.unknown import UNKNOWN
@@ -66,57 +65,6 @@ CLASHING = (
     "mixed_precision",
 )
 """Fields that Accelerate refuses together with `deepspeed_config_file`, in the order of its error message."""
-
-MODES = ("no", "fp16", "bf16", "fp8")
-
-
-@dataclass(frozen=True, slots=True)
-class AccelerateFile:
-    """The contents of an Accelerate file: its top-level keys and those of the block, each with its place."""
-
-    path: str
-    top: Table[str, SourcedValue] = field(default_factory=dict)
-    block: Table[str, SourcedValue] = field(default_factory=dict)
-    has_block: bool = True
-    precision_flag: SourcedValue | None = None
-    """`--mixed_precision` of the command line, which overrides the file."""
-
-    def get(self, name: str) -> SourcedValue | None:
-        """A key of the block, otherwise a top-level key."""
-        return self.block.get(name) or self.top.get(name)
-
-    def number(self, name: str) -> int | None:
-        """A top-level key as a positive integer; None for anything else."""
-        given = self.top.get(name)
-        value = given.value if given else None
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-    @property
-    def is_for_deepspeed(self) -> bool:
-        """Whether the file itself selects DeepSpeed. Without a block Accelerate builds the config from its defaults."""
-        kind = self.top.get("distributed_type")
-        return kind is not None and kind.value == "DEEPSPEED"
-
-    @property
-    def misplaced_path(self) -> SourcedValue | None:
-        """The text that stands where the block should stand, as in `deepspeed_config: ds.json`."""
-        given = self.top.get(BLOCK)
-        return given if given is not None and isinstance(given.value, str) and given.value else None
-
-    @property
-    def config_file(self) -> SourcedValue | None:
-        """The key that names a DeepSpeed config."""
-        given = self.block.get("deepspeed_config_file")
-        return given if given and isinstance(given.value, str) and given.value not in ("", "none", "None") else None
-
-    @property
-    def precision(self) -> str:
-        """The mixed precision that Accelerate uses: one of `MODES`, or "" if it is unknown."""
-        given = self.precision_flag or self.top.get("mixed_precision")
-        if given is None:
-            old = self.top.get("fp16")
-            return "no" if old is None or old.value in (False, None) else "fp16" if old.value is True else ""
-        return given.value if isinstance(given.value, str) and given.value in MODES else ""
 
 
 def is_accelerate(document: Document) -> bool:
@@ -257,8 +205,6 @@ class _Made:
 
 def _converted(node: Scalar) -> Scalar:
     """A value as Accelerate reads it back from the environment: a number in quotes is a number. DS916 reports what cannot be read."""
-    from dslint.job.arguments import as_read
-
     if not isinstance(node.value, str) or node.value in ("auto", "cpu", "nvme", "none", "true", "false"):
         return node
     value = as_read("max_grad_norm", node.value)
