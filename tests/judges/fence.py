@@ -61,7 +61,12 @@ def missing() -> str:
     """Why nothing can be run in a fence here; "" if it can."""
     if shutil.which("unshare") is None:
         return "no unshare"
-    done = subprocess.run([*_NAMESPACES, "sh", "-c", _FENCE, "fence", _python(), "-I", "-c", "open('/tmp/x', 'w')"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*_NAMESPACES, "sh", "-c", _FENCE, "fence", _python(), "-I", "-c", "open('/tmp/x', 'w')"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode != 0:
         return f"no namespaces: {done.stderr.strip()[-200:]}"
     outside = subprocess.run([*_NAMESPACES, "sh", "-c", _FENCE, "fence", "touch", "/fence"], capture_output=True, text=True, check=False)
