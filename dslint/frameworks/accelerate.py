@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from collections.abc import Mapping as Table
+from dataclasses import replace
 from typing import Any
 
+from dslint.frameworks.built import Built
 from dslint.job.arguments import Arguments, SourcedValue, as_read, given_at
 from dslint.job.model import AccelerateFile
 from dslint.schemas.recognition import ACCELERATE_KEYS
@@ -52,6 +56,16 @@ LAUNCH_FLAGS = frozenset(
     """.split()
 )
 """Flags of `accelerate launch` that it also reads from the block: it copies every key of the block to the flag of that name."""
+
+_FLAGS: dict[str, Path] = {
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("gradient_clipping",),
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+}
+"""Flags of `accelerate launch`, each with the DeepSpeed key that it sets."""
 
 CLASHING = (
     "gradient_accumulation_steps",
@@ -157,6 +171,32 @@ def _asked(arguments: Arguments) -> str | None:
     """The precision that the Trainer's arguments set; None for fp32, "" if it is unknown."""
     values = {kind: arguments.said(kind).value for kind in ("fp16", "bf16") if not arguments.has_own_default(kind)}
     return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
+
+
+def accelerate_flags(flags: Table[str, SourcedValue], document: Document, shown: str) -> tuple[AccelerateFile, Document] | None:
+    """The settings and the config of `accelerate launch --use_deepspeed` without a file; None for any other launch."""
+    if "use_deepspeed" not in flags and "zero_stage" not in flags:
+        return None
+    at = flags.get("use_deepspeed") or flags["zero_stage"]
+    made = Built(document, shown, at)
+    for key in (("train_batch_size",), ("train_micro_batch_size_per_gpu",)):
+        made.put(key, at, value="auto")
+    for name, path in _FLAGS.items():
+        given = flags.get(name)
+        if given is not None and given.value != "none":
+            made.put(path, given, "max_steps" if name == "zero_stage" else "max_grad_norm" if name.startswith("gradient") else "")
+        elif name in ("gradient_accumulation_steps", "gradient_clipping"):
+            made.put(path, at, value="auto")
+        elif name == "zero_stage":
+            made.put(path, at, value=2)
+    block = keys_of_flags(flags, (*_FLAGS, "zero3_init_flag"))
+    top = keys_of_flags(flags, ("num_processes", "num_machines", "mixed_precision"))
+    return AccelerateFile(shown, top, block, precision_flag=flags.get("mixed_precision")), made.document()
+
+
+def keys_of_flags(flags: Table[str, SourcedValue], names: Iterable[str]) -> dict[str, SourcedValue]:
+    """The flags of `accelerate launch` that are given, by the names of the keys of its file."""
+    return {name: replace(flags[name], name=name) for name in names if name in flags}
 
 
 class _Made:

@@ -9,8 +9,7 @@ from dslint.config.detect import FileKind
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.shell.written import written_config, written_yaml
-from dslint.frameworks.accelerate import is_accelerate, read_accelerate
-from dslint.frameworks.flags import accelerate_flags, keys_of_flags
+from dslint.frameworks.accelerate import accelerate_flags, is_accelerate, keys_of_flags, read_accelerate
 from dslint.frameworks.trl import accelerate_config, keys_for_launcher
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import AccelerateFile

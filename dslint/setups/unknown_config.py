@@ -8,6 +8,7 @@ from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
 from dslint.evaluate.python.read import PythonFile
 from dslint.frameworks import trl
+from dslint.frameworks.registry import built_from
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import what_to_pass
@@ -17,13 +18,14 @@ from dslint.source.unknown import UNKNOWN
 def uses_deepspeed(command: Command) -> bool:
     """Whether a launch uses DeepSpeed, as far as its launcher and its flags tell.
 
-    A flag for the ZeRO stage is one of DeepSpeed in OpenRLHF, which has one for the micro batch size, too, and in programs named after it.
+    A flag for the ZeRO stage is one of DeepSpeed next to a flag of a framework that builds configs, and in programs named after it.
     """
     flags = command.flags.keys() | command.launcher_flags.keys()
     if command.launcher == "deepspeed" or any("deepspeed" in name for name in flags):
         return True
+    found = built_from(flags)
     program = os.path.basename(command.program.raw).lower() if command.program is not None else ""
-    return "ds.zero_stage" in flags or ("zero_stage" in flags and ("micro_train_batch_size" in flags or "deepspeed" in program))
+    return found is not None and (bool(found[1].own) or "deepspeed" in program)
 
 
 def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudged | None:
