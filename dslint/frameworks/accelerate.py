@@ -7,12 +7,15 @@ from collections.abc import Mapping as Table
 from dataclasses import replace
 from typing import Any
 
+from dslint.evaluate.files import Linked
 from dslint.frameworks.built import Built
 from dslint.job.arguments import Arguments, SourcedValue, as_read, given_at
 from dslint.job.model import AccelerateFile
 from dslint.schemas.recognition import ACCELERATE_KEYS
+from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
 from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import parse_yaml
 
 BLOCK = "deepspeed_config"
 
@@ -98,6 +101,15 @@ def is_accelerates_own(document: Document) -> bool:
     """Whether a YAML tree is an Accelerate config, for whatever way to train."""
     names = {member.key.value for member in document.root.members} if isinstance(document.root, Mapping) else set()
     return len(names & ACCELERATE_KEYS) >= 2 and len(names & TOP_KEYS) >= 4
+
+
+def opened(linked: Linked) -> tuple[Document, AccelerateFile] | None:
+    """The Accelerate config for DeepSpeed in a file; None for any other file."""
+    try:
+        document = parse_yaml(read(linked.path))
+    except ReadError:
+        return None
+    return (document, read_accelerate(document, linked.shown)) if is_accelerate(document) else None
 
 
 def read_accelerate(document: Document, shown: str) -> AccelerateFile:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks.tables import Table, defaults, table
 from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue
+from dslint.job.model import AccelerateFile
 from dslint.record import Record
 from dslint.source.tree import Document, Path
 
@@ -53,6 +55,16 @@ class ConfigFlags(Record):
     cpu_optimizer: tuple[str, ...] = ()
 
 
+class LauncherFile(Record):
+    """How its command starts Accelerate's launcher. `flag` names the file for it, and `keys` are those of a training file that the launcher
+    gets. `open` finds the file: the one that is linked, otherwise one that ships with the framework under the name.
+    """
+
+    flag: str
+    keys: Callable[[Document, str], Mapping[str, SourcedValue]]
+    open: Callable[[str, Linked | None], tuple[Document, AccelerateFile] | None]
+
+
 class Framework(Record):
     """A framework. What it does not have stays at its default; its name and its loader have none.
 
@@ -92,6 +104,12 @@ class Framework(Record):
     """The names of configs that ship with it and are not known here."""
     flags: ConfigFlags | None = None
     """How its programs build a config from flags, if they do."""
+    launcher_file: LauncherFile | None = None
+    """The file with which its command starts Accelerate's launcher, if it does."""
+    passes: frozenset[str] = frozenset()
+    """The arguments that it passes to `deepspeed.initialize`, if it calls that itself."""
+    as_passed: Callable[[Document], Document] | None = None
+    """The config as it passes it on, if it changes what is written."""
     starts_ranks: bool = False
     """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
     starts_all: bool = False

@@ -7,7 +7,6 @@ import os
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
 from dslint.evaluate.python.read import PythonFile
-from dslint.frameworks import trl
 from dslint.frameworks.registry import built_from
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.setups.command import CONFIG_FLAGS, Command
@@ -52,8 +51,9 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
         return ("Accelerate config", given) if given is not None and given.raw else None
     if command.launcher not in command.framework.commands:
         return None
-    if command.framework is trl.FRAMEWORK and "accelerate_config" in command.flags:
-        return "Accelerate config", command.flags["accelerate_config"]
+    own = command.framework.launcher_file
+    if own is not None and own.flag in command.flags:
+        return "Accelerate config", command.flags[own.flag]
     words = [word for word in command.words if word.value is UNKNOWN or str(word.value).lower().endswith((".yaml", ".yml", ".json"))]
     words = words if not command.flags else []  # an unknown word could be more flags
     config = command.flags.get("config")
@@ -66,7 +66,8 @@ def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, na
     if given.value is UNKNOWN:
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is set at run time. {what_to_pass(given.raw)}"
     elif beside(command, str(given.value), path) is None:
-        where = "neither a file in this project nor a config of TRL" if command.framework is trl.FRAMEWORK else "not a file in this project"
+        ships = command.framework.launcher_file is not None
+        where = f"neither a file in this project nor a config of {command.framework.name}" if ships else "not a file in this project"
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is {where}."
     else:
         return None
