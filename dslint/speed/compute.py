@@ -23,6 +23,9 @@ IN_FP32 = 0.85
 
 A100 = 312e12
 
+FLASH = 335e12
+"""Operations per second that FlashAttention-2 reaches at most on a GPU newer than an A100: it does not use what Hopper added (Dao 2023)."""
+
 BACKWARD_OF_FLASH = 2.5
 """Flash attention's backward computes five products where the forward computes two (Dao 2023)."""
 
@@ -96,7 +99,7 @@ def _attention(job: Job, c: Constants, speed: float) -> tuple[float, float]:
     here = job.tokens / (job.tensor * job.pipeline)
     operations = 4 * job.attended * job.hidden * job.layers * here
     if job.flash:
-        forward = operations / 2 / (job.hardware.peak(job.precision) * job.hardware.reached * c.flash)
+        forward = operations / 2 / min(FLASH, job.hardware.peak(job.precision) * job.hardware.reached * c.flash)
         return forward, BACKWARD_OF_FLASH * forward
     heads = job.heads or max(1, job.hidden // 128)
     slow = WITHOUT_TENSOR_CORES * job.hardware.peak(job.precision) if (job.hidden // heads) % HEAD else speed

@@ -40,7 +40,7 @@ class Constants(Record):
     overlapped3: float = 0.48
     streaming: float = 0.64
     head: float = 0.5
-    adam: float = 40e9
+    adam: float = 34e9
     unpinned: float = 0.5
     step: float = 0.022
 

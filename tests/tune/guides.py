@@ -73,7 +73,7 @@ GUIDES = (
         "DeepSpeed issues 6695 (7 to 15 times) and 3901 (3.4 to 4.8 times), h2o-llmstudio issue 288 (6.4 times)",
         3.0,
         15.0,
-        lambda: slower(job(stage=3, micro_batch=1, length=512), job(stage=3, micro_batch=1, length=512, optimizer_on="cpu")),
+        lambda: slower(job(stage=3, micro_batch=1, length=1024), job(stage=3, micro_batch=1, length=1024, optimizer_on="cpu")),
     ),
     Guide(
         "Accumulation hides most of the cost of optimizer offload",
