@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
-
-from dslint.record import Record
 
 ARGUMENTS = {
     "micro_batch": ("per_device_train_batch_size",),
@@ -72,12 +69,6 @@ def _set(words: list[str], argument: str, value: str) -> bool:
     return False
 
 
-class Submitted(Record):
-    """A job of Slurm: its number."""
-
-    number: str
-
-
 def is_batch(command: Sequence[str]) -> bool:
     """Whether a command hands its job to Slurm and returns."""
     return bool(command) and os.path.basename(command[0]) == "sbatch"
@@ -86,9 +77,3 @@ def is_batch(command: Sequence[str]) -> bool:
 def followed(command: Sequence[str], log: str) -> list[str]:
     """An sbatch command that writes to a log, prints only the number of its job, and has no output of its own."""
     return [command[0], "--parsable", f"--output={log}", "--open-mode=truncate", *command[1:]]
-
-
-def job_number(output: str) -> str | None:
-    """The number that `sbatch --parsable` prints."""
-    match = re.search(r"^(\d+)(?:;\S+)?\s*$", output, re.MULTILINE)
-    return match[1] if match else None

@@ -23,10 +23,13 @@ from dslint.speed.compare import compare
 from dslint.tune.candidate import Candidate
 from dslint.tune.launch import CannotSet, with_arguments, with_config
 from dslint.tune.processes import kill_marked
-from dslint.tune.trial import Outcome, Status, run
+from dslint.tune.trial import Outcome, Status, cancel, run
 from dslint.tune.write import Written
 
 VERSION = 1
+
+LONGEST_LINE = 300
+"""Characters of the last line of a failed trial that are shown."""
 
 LOG_LEVEL = Release(0, 19, 3)
 """The first release that prints nothing about steps unless the config sets `log_level`."""
@@ -81,6 +84,10 @@ class Results:
         """The marks of trials that were started and did not end."""
         ended = {line.get("mark") for line in self.lines if line.get("event") == "ended"}
         return [line["mark"] for line in self.lines if line.get("event") == "started" and line.get("mark") not in ended]
+
+    def submitted(self, mark: str) -> list[str]:
+        """The numbers of the jobs of Slurm of a trial."""
+        return [line["job"] for line in self.lines if line.get("event") == "submitted" and line.get("mark") == mark]
 
     def add(self, **line: Any) -> None:
         """Write a line, at once and to the disk."""
@@ -147,6 +154,9 @@ def measure(
         left = kill_marked(mark)
         if left:
             tell(f"Ended {left} processes of an earlier run.")
+        for number in results.submitted(mark):
+            if cancel(number):
+                tell(f"Cancelled job {number} of an earlier run.")
     found: list[Measured] = []
     for entry in entries:
         if not can_win(entry, found):
@@ -187,7 +197,15 @@ def _measured(
     mark = secrets.token_hex(8)
     tell(f"{entry.name}: {' '.join(words)}")
     results.add(event="started", key=key, mark=mark, config=entry.name, command=words)
-    outcome = run(words, mark, entry.candidate.plan.samples, limit, os.path.join(folder, f"{key}.log"))
+    log = os.path.join(folder, f"{key}.log")
+    outcome = run(
+        words,
+        mark,
+        entry.candidate.plan.samples,
+        limit,
+        log,
+        submitted=lambda number: results.add(event="submitted", mark=mark, job=number),
+    )
     results.add(
         event="ended",
         key=key,
@@ -239,7 +257,8 @@ def summary(found: Sequence[Measured], results: Results) -> str:
 def said(outcome: Outcome) -> str:
     """An outcome as a phrase."""
     if outcome.seconds is None:
-        return str(outcome.status)
+        last = next((line.strip() for line in reversed(outcome.tail) if line.strip()), "")
+        return f"{outcome.status}: {last[:LONGEST_LINE]}" if outcome.status is Status.FAILED and last else str(outcome.status)
     assert outcome.low is not None
     assert outcome.high is not None
     return f"{outcome.seconds:.3g} s per step ({outcome.low:.3g} to {outcome.high:.3g} s, {outcome.steps} steps)"

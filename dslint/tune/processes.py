@@ -31,6 +31,14 @@ def start(command: Sequence[str], mark: str, folder: str | None = None) -> subpr
     )
 
 
+def submit(command: Sequence[str], folder: str | None = None) -> subprocess.Popen[bytes]:
+    """Submit a job to Slurm under a guard, which cancels it as soon as this process closes the guard's standard input, or ends in any
+    way. The guard prints a line of JSON with the job's number.
+    """
+    guard = [sys.executable, "-I", str(Path(__file__).with_name("guard_batch.py")), *command]
+    return subprocess.Popen(guard, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder, start_new_session=True)
+
+
 def end(process: subprocess.Popen[bytes], mark: str) -> None:
     """End a guard and all processes of its trial."""
     with contextlib.suppress(OSError):

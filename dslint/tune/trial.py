@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import subprocess
@@ -11,11 +12,14 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 from dslint.record import Record
-from dslint.tune.launch import followed, is_batch, job_number
-from dslint.tune.processes import end, start
+from dslint.tune.launch import followed, is_batch
+from dslint.tune.processes import end, start, submit
 from dslint.tune.timing import Timing
 
 POLL = 0.2
+
+CANCELLED = 90.0
+"""Seconds that the guard of a job of Slurm may take to cancel it."""
 
 
 class Status(StrEnum):
@@ -40,7 +44,15 @@ class Outcome(Record):
     tail: tuple[str, ...] = ()
 
 
-def run(command: Sequence[str], mark: str, samples: int, limit: float, log: str, folder: str | None = None) -> Outcome:
+def run(
+    command: Sequence[str],
+    mark: str,
+    samples: int,
+    limit: float,
+    log: str,
+    folder: str | None = None,
+    submitted: Callable[[str], object] = str,
+) -> Outcome:
     """Run a command until enough steps were measured, it ends, or the time limit is over. All its processes have ended on return.
 
     Args:
@@ -50,13 +62,14 @@ def run(command: Sequence[str], mark: str, samples: int, limit: float, log: str,
         limit: seconds that it may take.
         log: the file that gets its output.
         folder: its working directory.
+        submitted: gets the number of a job of Slurm.
 
     Raises:
         KeyboardInterrupt: after its processes have ended.
     """
     timing = Timing(samples)
     if is_batch(command):
-        ended, code = _batch(command, timing, limit, log, folder)
+        ended, code = _batch(command, timing, limit, log, folder, submitted)
     else:
         ended, code = _direct(command, mark, timing, limit, log, folder)
     return _outcome(timing, code, ended=ended)
@@ -101,20 +114,30 @@ def _direct(command: Sequence[str], mark: str, timing: Timing, limit: float, log
         process.stdout.close()
 
 
-def _batch(command: Sequence[str], timing: Timing, limit: float, log: str, folder: str | None) -> tuple[bool, int | None]:
+def _batch(
+    command: Sequence[str], timing: Timing, limit: float, log: str, folder: str | None, submitted: Callable[[str], object]
+) -> tuple[bool, int | None]:
     """The same for a job of Slurm. The limit counts from the moment at which the job writes its first line: it may wait in the queue."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(log)
-    done = subprocess.run(followed(command, log), capture_output=True, text=True, check=False, cwd=folder)
-    number = job_number(done.stdout)
-    if done.returncode or number is None:
-        timing.last = (done.stdout + done.stderr).splitlines()[-20:]
-        return True, done.returncode or 1
+    guard = submit(followed(command, log), folder)
+    assert guard.stdin is not None
+    assert guard.stdout is not None
     try:
-        return _follow(number, timing, limit, log)
+        if not select.select([guard.stdout], [], [], limit)[0]:
+            timing.last = [f"{command[0]} does not answer"]
+            return False, None
+        answer = json.loads(guard.stdout.readline())
+        if answer["number"] is None:
+            timing.last = answer["output"].splitlines()[-20:]
+            return True, answer["code"] or 1
+        submitted(answer["number"])
+        return _follow(answer["number"], timing, limit, log)
     finally:
-        subprocess.run(["scancel", number], capture_output=True, check=False)
-        _wait(lambda: not _is_known(number), 60)
+        guard.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            guard.wait(CANCELLED)
+        guard.stdout.close()
 
 
 def _follow(number: str, timing: Timing, limit: float, log: str) -> tuple[bool, int | None]:
@@ -145,7 +168,12 @@ def _is_known(number: str) -> bool:
     return bool(found.stdout.strip())
 
 
-def _wait(ready: Callable[[], bool], seconds: float) -> None:
-    last = time.monotonic() + seconds
-    while not ready() and time.monotonic() < last:
-        time.sleep(POLL)
+def cancel(number: str) -> bool:
+    """Cancel a job of Slurm; returns whether it was still there."""
+    try:
+        there = _is_known(number)
+        if there:
+            subprocess.run(["scancel", number], capture_output=True, check=False)
+    except FileNotFoundError:
+        return False
+    return there

@@ -15,7 +15,7 @@ import pytest
 
 from dslint.errors import UserError
 from dslint.tune.calibrate import calibrated, factor_of
-from dslint.tune.launch import CannotSet, followed, is_batch, job_number, with_arguments, with_config
+from dslint.tune.launch import CannotSet, followed, is_batch, with_arguments, with_config
 from dslint.tune.measure import Entry, Measured, Results, can_win, entries_of, measure, summary
 from dslint.tune.processes import MARK, kill_marked, marked
 from dslint.tune.space import present
@@ -250,5 +250,3 @@ def test_slurm_commands() -> None:
     assert is_batch(["/usr/bin/sbatch", "job.sh"])
     assert not is_batch(["srun", "train.py"])
     assert followed(["sbatch", "-N2", "job.sh"], "/log")[1:] == ["--parsable", "--output=/log", "--open-mode=truncate", "-N2", "job.sh"]
-    assert job_number("12345;cluster\n") == "12345"
-    assert job_number("sbatch: error: invalid partition\n") is None

@@ -47,6 +47,46 @@ def launch(ranks: int) -> list[str]:
     return [sys.executable, "-m", "torch.distributed.run", "--master_addr", "127.0.0.1", "--nproc_per_node", str(ranks), *program]
 
 
+def launched(launcher: str, folder: Path) -> list[str]:
+    """The command of a launcher for two ranks of this machine."""
+    program = [str(HERE / "train.py"), "--deepspeed_config", "ds.json"]
+    port = str(_free_port())
+    if launcher == "deepspeed":
+        (folder / "hosts").write_text("localhost slots=2\n", encoding="utf-8")
+        return [
+            sys.executable,
+            "-m",
+            "deepspeed.launcher.runner",
+            "--no_ssh_check",
+            "--hostfile",
+            "hosts",
+            "--master_addr",
+            "127.0.0.1",
+            "--master_port",
+            port,
+            *program,
+        ]
+    where = ("--num_processes", "2", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
+    return [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", *where, "--main_process_port", port, *program]
+
+
+@pytest.mark.slow
+@pytest.mark.deepspeed
+@pytest.mark.parametrize("launcher", ["deepspeed", "accelerate"])
+def test_the_launchers_of_users_are_measured(tmp_path: Path, launcher: str) -> None:
+    """`deepspeed` with a hostfile and `accelerate launch` start two ranks each, and leave none behind."""
+    (tmp_path / "ds.json").write_text(CONFIG, encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+    done = dslint(
+        *("tune", "ds.json", *MODEL, "--world-size", "2", "--integration", "deepspeed", "--time-limit", "120", "--measure", "out.jsonl"),
+        *("--", *launched(launcher, tmp_path)),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert outcomes(out)["config 1"]["status"] == "ok", outcomes(out)
+    assert nothing_left(out)
+
+
 @pytest.mark.slow
 @pytest.mark.deepspeed
 @pytest.mark.parametrize("ranks", [2, 4])
@@ -204,4 +244,47 @@ def test_a_job_of_slurm_that_hangs_is_cancelled(slurm: dict[str, str], tmp_path:
     ends = "0=hang 1=deaf 2=hang 3=hang"
     found = measured(slurm, tmp_path, "sbatch", "-n", "1", str(job), "ds.json", limit="3", ends=ends)
     assert {outcome["status"] for outcome in found.values()} == {"no steps within the time limit"}
+    assert _idle(slurm)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", [0.0, 0.5, 2.0])
+def test_a_killed_run_cancels_its_job(slurm: dict[str, str], tmp_path: Path, moment: float) -> None:
+    """Killed at any moment after the first line of its results, which says that a trial starts."""
+    job = tmp_path / "job.sh"
+    job.write_text(f'#!/bin/bash\nexec {sys.executable} {FAKE} "$1"\n', encoding="utf-8")
+    (tmp_path / "ds.json").write_text(CONFIG.replace("  // of a small model\n", ""), encoding="utf-8")
+    out = tmp_path / "out.jsonl"
+    words = ("tune", "ds.json", *MODEL, "--world-size", "2", "--integration", "deepspeed", "--measure", "out.jsonl")
+    started = subprocess.Popen(
+        [sys.executable, "-m", "dslint", *words, "--", "sbatch", "-n", "1", str(job), "ds.json"],
+        cwd=tmp_path,
+        env={**slurm, "FAKE_ENDS": "0=hang 1=hang 2=hang 3=hang"},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    last = time.monotonic() + 60
+    while time.monotonic() < last and not out.exists():
+        time.sleep(0.02)
+    time.sleep(moment)
+    started.kill()
+    started.wait()
+    time.sleep(2)  # sbatch, if it was just started, submits its job first
+    while time.monotonic() < last and not _idle(slurm):
+        time.sleep(0.2)
+    assert _idle(slurm)
+
+
+@pytest.mark.slow
+def test_a_job_whose_guard_was_killed_is_cancelled_by_the_next_run(slurm: dict[str, str], tmp_path: Path) -> None:
+    left = subprocess.run(
+        ["sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 600"], env=slurm, capture_output=True, text=True, check=True
+    )
+    results = Results(str(tmp_path / "out.jsonl"))
+    results.add(event="started", key="x", mark="gone")
+    results.add(event="submitted", mark="gone", job=left.stdout.strip())
+    measured(slurm, tmp_path, "srun", "-n", "1", sys.executable, str(FAKE), "ds.json")
+    last = time.monotonic() + 30
+    while time.monotonic() < last and not _idle(slurm):
+        time.sleep(0.2)
     assert _idle(slurm)
