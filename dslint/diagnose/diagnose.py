@@ -11,13 +11,14 @@ from typing import NamedTuple
 from dslint.config.context import Context
 from dslint.config.load import Loaded
 from dslint.diagnose import paste
-from dslint.diagnose.causes import find_causes, find_notices
+from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
 from dslint.diagnose.context import NOTHING, Given, config_file, config_of, context_of, model_in
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
 from dslint.diagnose.fold import jobs_of
+from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import Job
 from dslint.diagnose.memory import Way, Workshop, estimated, measured, measured_only, ways_to_fit
 from dslint.diagnose.outcome import outcome_of
@@ -65,9 +66,11 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
     equal, reader = EqualJobs(), EventReader()
     names: list[str] = []
     jobs = jobs_of(reader.read(_named(sources, names)))
+    for job in jobs:
+        with_frames_above(job, reader.kept)
     found = [diagnose_job(job, equal, given) for job in jobs]
     for index, one in enumerate(found):
-        if not any(cause.kind != "exit" for cause in one.causes) and one.outcome.end in (End.UNKNOWN, End.FAILED):
+        if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
         one.unread = tuple(reader.kept.damaged)
     return found
@@ -91,10 +94,11 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[Job], reader: Event
         if not lines and found.outcome.end is End.UNKNOWN:
             found.outcome = Outcome(End.UNKNOWN, f"{name} is empty.")
         causes = [cause for cause in paste.causes_of(lines) if cause.evidence[0].place not in known] if lines else []
-        if causes and (causes[0].kind != "unknown" or not found.causes):
+        named = any(cause.kind != "exit" for cause in found.causes)
+        if causes and (causes[0].certain if named else causes[0].kind != "unknown" or not found.causes):
             if found.outcome.end is End.UNKNOWN:
                 found.outcome = Outcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
-            found.causes = [*causes, *found.causes]
+            found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
             return
 
 

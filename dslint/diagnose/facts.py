@@ -46,6 +46,9 @@ ARGUMENTS = {
 }
 """Arguments that Megatron prints, and the facts that they are."""
 
+OF_STAGE_3 = ("runtime/zero/stage3.py", "runtime/zero/partitioned_param_coordinator.py", "runtime/zero/parameter_offload.py")
+"""Files of DeepSpeed that run only at ZeRO stage 3."""
+
 OPTIONS = {
     "model_name_or_path": "model_name",
     "per_device_train_batch_size": "micro_batch",
@@ -272,7 +275,11 @@ def _checkpointing(job: Job, event: Event) -> None:
 
 
 def _raised(job: Job, event: Event) -> None:
-    """An exception in an optimizer on the CPU."""
+    """An exception in an optimizer on the CPU, or in the code of a ZeRO stage."""
+    if any(frame.file.endswith(OF_STAGE_3) for frame in event.frames):
+        job.learn("stage", 3, event.place)
+    elif any(frame.file.endswith("runtime/zero/stage_1_and_2.py") for frame in event.frames):
+        job.learn("partitions", value=True, place=event.place)
     if any(frame.file.endswith(("ops/adam/cpu_adam.py", "ops/lion/cpu_lion.py", "ops/adagrad/cpu_adagrad.py")) for frame in event.frames):
         job.learn("offloads_optimizer", value=True, place=event.place)
 

@@ -40,6 +40,8 @@ _NO_PLACE = re.compile(r"(?:Input should|Value error|Assertion failed|Field requ
 _PYDANTIC_1 = {"value_error.extra": ("Extra inputs are not permitted", "extra_forbidden")}
 """Errors that pydantic 1, used by DeepSpeed up to 0.14, words differently."""
 
+_REFUSED = re.compile(r"^\s*(?:(?P<key>[A-Za-z_][\w.]*)\s*:?\s+)?Extra inputs are not permitted\b")
+_KEY = re.compile(r"[A-Za-z_][\w.]{0,200}")
 _LINK = re.compile(r"\s*For further information visit \S+")
 
 _VARYING = (
@@ -75,8 +77,21 @@ def errors_in(text: str) -> list[LoggedError]:
     """
     lines = clean_lines(text)
     told = dict.fromkeys(line for line in reversed(lines) if line.strip())
-    found = list(_named(lines))[::-1] or [raised for line in list(told)[:LAST] for raised in read_error("", line)]
+    found = [*_named(lines), *_keys_without_head(lines)][::-1] or [raised for line in list(told)[:LAST] for raised in read_error("", line)]
     return list(dict.fromkeys(found))[:LAST]
+
+
+def _keys_without_head(lines: list[str]) -> Iterator[LoggedError]:
+    """What pydantic says of keys that DeepSpeed does not know, where the line with their number and section was not copied."""
+    if any(_PYDANTIC.search(line) for line in lines):
+        return
+    above = ""
+    for line in lines:
+        refused = _REFUSED.match(line)
+        if refused:
+            key = refused["key"] or (above.strip() if _KEY.fullmatch(above.strip()) else "")
+            yield LoggedError("ValidationError", "Extra inputs are not permitted (extra_forbidden)", key)
+        above = line if line.strip() else above
 
 
 def clean_lines(text: str) -> list[str]:

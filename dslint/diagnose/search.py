@@ -88,6 +88,8 @@ def find(raised: LoggedError) -> tuple[Match, ...]:
     if raised.where:
         named = [record for record in records if record.names(raised.where)]
         records = named or [record for record in records if not record.keys] or records
+    elif raised.kind == "ValidationError":  # no key is named: what holds for one key only is not said
+        records = [record for record in records if not record.keys] or records
     elif not records and not hasattr(builtins, raised.kind):
         records = [record for record in known() if record.kind == raised.kind]
         records = records if len({record.code for record in records}) <= FEW else []

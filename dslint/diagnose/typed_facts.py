@@ -53,6 +53,8 @@ def typed(job: Job) -> list[Fact]:
 def _known(job: Job) -> Iterator[Fact]:
     for name, source in (*TEXTS.items(), *NUMBERS.items()):
         known = job.facts.get(source)
+        if name == "ranks_at_least" and job.sure_ranks() is not None:
+            continue  # a lower bound says nothing beside the number
         if known is not None:
             yield Fact(name, known.value, known.place)
         elif name in WRITTEN and isinstance(value := job.setting(WRITTEN[name]), int) and not isinstance(value, bool):

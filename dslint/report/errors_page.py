@@ -78,7 +78,7 @@ def _how_sure(match: Match) -> str:
     if match.fit == EXACT:
         return f"{by}. Possible causes:"
     if match.fit == PART:
-        return f'It contains a known message: "{clipped(record.message, 200)}". {by}. Possible causes:'
+        return f'It shares its text with a known message: "{clipped(record.message, 200)}". {by}. Possible causes:'
     if match.fit == SIMILAR:
         return f'Not a known message. The most similar one is "{clipped(record.message, 200)}". {by}. Possible causes:'
     return "Not a known message. Possible causes, judging by where it was raised:"

@@ -114,3 +114,32 @@ def test_a_follow_up_is_not_a_cause() -> None:
 def test_a_text_without_errors_has_no_causes() -> None:
     assert explain("everything went well").causes == ()
     assert explain("").read == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("stage3_foo\n  Extra inputs are not permitted [type=extra_forbidden, input_value=1, input_type=int]", "stage3_foo"),
+        ("zero_optimization.foo: Extra inputs are not permitted", "zero_optimization.foo"),
+        ("Extra inputs are not permitted", ""),
+    ],
+)
+def test_an_unknown_key_is_named_without_the_heading_of_pydantic(text: str, key: str) -> None:
+    (first, *_) = explain(text).causes
+    assert codes(first)[0] == "DS101"
+    assert key in first.printed
+
+
+RAISED = re.compile(r'raises "([^"]{25,})"')
+RAISED_BY_RULES = [
+    (rule.code, quote)
+    for rule in loaded_rules()
+    for example in rule.bad
+    for quote in RAISED.findall(str(example.message))
+    if "…" not in quote
+]
+
+
+@pytest.mark.parametrize(("code", "quote"), RAISED_BY_RULES)
+def test_what_a_finding_quotes_leads_to_an_answer(code: str, quote: str) -> None:
+    assert explain(quote).causes, code

@@ -123,3 +123,68 @@ def test_a_traceback_that_cannot_be_read_is_said() -> None:
     lines = [f"?{'#' * (number % 7)} gibberish {number}" for number in range(60)]
     found = diagnosed(STARTED, "Traceback (most recent call last):", *lines, RETURNED.format(code=1))
     assert found.causes[0].kind == "unread"
+
+
+BUILD = (("/env/lib/python3.11/site-packages/torch/utils/cpp_extension.py", 1533, "_run_ninja_build", "subprocess.run("),)
+
+
+@pytest.mark.parametrize("error", ["subprocess.CalledProcessError: Command '['ninja', '-v']' returned non-zero exit status 1.", ""])
+def test_the_line_that_a_cut_or_later_error_follows_from_is_the_cause(error: str) -> None:
+    first = "nvcc fatal   : Unsupported gpu architecture 'compute_86'"
+    cause = diagnosed(STARTED, first, traceback(error, *BUILD), RETURNED.format(code=1)).causes[0]
+    assert (cause.title, cause.kind) == (first, "build")
+
+
+def test_a_launcher_that_fails_does_not_hide_the_process() -> None:
+    launcher = traceback("", ("/env/lib/python3.11/site-packages/torch/distributed/run.py", 785, "run", "elastic_launch("))
+    (cause,) = diagnosed(STARTED, "torch.distributed.elastic: failed (exitcode: -7) local_rank: 0 (pid: 3)", launcher).causes
+    assert "SIGBUS" in cause.title
+    assert "--shm-size" in cause.advice[0]
+
+
+def test_a_process_in_a_container_is_not_taken_for_another_program() -> None:
+    error = OOM.partition(" Including")[0].replace("1.32 GiB", "14.00 MiB") + (
+        " Process 1234 has 79.08 GiB memory in use. Of the allocated memory 76.83 GiB is allocated by PyTorch, and 1.02 GiB is reserved by"
+        " PyTorch but unallocated."
+    )
+    (cause,) = diagnosed(STARTED, traceback(error)).causes
+    assert "Another program" not in " ".join(cause.advice)
+    other = error.replace("Process 1234", "Process 7 has 30.00 GiB memory in use. Including non-PyTorch memory, this process")
+    assert "Another program" in " ".join(diagnosed(STARTED, traceback(other)).causes[0].advice)
+
+
+def test_an_error_in_the_code_of_stage_3_is_one_at_stage_3() -> None:
+    frames = (
+        ("/env/site-packages/deepspeed/runtime/zero/stage3.py", 371, "_setup_for_real_optimizer", "self.initialize_optimizer_states()"),
+    )
+    found = diagnosed(STARTED, traceback(OOM, *frames))
+    assert found.job.get("stage") == 3
+    assert "in deepspeed.initialize" in found.causes[0].title
+    assert not any(word in " ".join(found.causes[0].advice) for word in ("ZeRO stage", "checkpointing", "accumulation"))
+
+
+def test_frames_above_an_error_belong_to_it_without_a_header() -> None:
+    frame = ("/env/site-packages/deepspeed/module_inject/containers/opt.py", 21, "create_module", "self.module = DeepSpeedOPTInference(x)")
+    (cause,) = diagnosed(traceback(OOM, frame).partition("\n")[2]).causes
+    assert "init_inference" in cause.title
+    assert "accumulation" not in " ".join(cause.advice)
+
+
+def test_one_element_is_said_so() -> None:
+    (cause,) = diagnosed(STARTED, waits(0, 512, elements=1)).causes
+    assert "1 element did" in cause.title
+
+
+def test_the_machine_that_a_line_about_hardware_names_is_left_out() -> None:
+    error = "trainer-7: [rank2]: trainer-7:81:90 [2] NCCL WARN NET/IB : Got completion from peer 10.0.0.3 with status=12 vendor err 129"
+    for line, host in ((error, "trainer-7"), ("slurmstepd: error: Node failure on node-12", "node-12")):
+        found = diagnosed(STARTED, *(waits(rank, 512) for rank in range(4)), *[line] * 3)
+        assert f"--exclude={host})" in found.causes[0].advice[-1]
+
+
+def test_a_heartbeat_that_stops_follows_from_another_failure() -> None:
+    monitor = (
+        '[rank1]:[E1 10:00:00 ProcessGroupNCCL.cpp:1] [Rank 1] heartbeat monitor thread: Failed to check the "should dump" flag on TCPStore'
+    )
+    found = diagnosed(STARTED, monitor, traceback("ValueError: no"), RETURNED.format(code=1))
+    assert [cause.title for cause in found.causes] == ["ValueError: no"]

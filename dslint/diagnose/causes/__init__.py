@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dslint.diagnose.causes.notices import find_notices
-from dslint.diagnose.causes.rank import find_causes
+from dslint.diagnose.causes.rank import find_causes, follows
 
-__all__ = ["find_causes", "find_notices"]
+__all__ = ["find_causes", "find_notices", "follows"]

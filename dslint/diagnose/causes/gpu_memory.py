@@ -59,8 +59,13 @@ def figures_of(event: Event) -> Figures:
     if parts["unused"] is None and reserved is not None and parts["allocated"] is not None:
         parts["unused"] = max(0, reserved - parts["allocated"])
     gpu = _GPU.search(rest)
-    others = tuple(_bytes(*match) for match in _OTHER.findall(rest))
-    return Figures(_bytes(*event.values["request"].split(" ")), **parts, others=others, gpu=int(gpu[1]) if gpu else None)
+    others = [_bytes(*match) for match in _OTHER.findall(rest)]
+    own = (parts["allocated"] or 0) + (parts["unused"] or 0)
+    if parts["in_use"] is None and own and others and max(others) >= own:
+        # In a container the driver knows a process by another number: PyTorch then lists its own process among the others.
+        parts["in_use"] = max(others)
+        others.remove(max(others))
+    return Figures(_bytes(*event.values["request"].split(" ")), **parts, others=tuple(others), gpu=int(gpu[1]) if gpu else None)
 
 
 def _first(patterns: tuple[str, ...], text: str) -> int | None:

@@ -53,7 +53,7 @@ def hang(job: Job, event: Event) -> Cause:
     operation = event.values["operation"]
     minutes = (event.number("timeout") or 0) / 60_000
     elements = event.number("into")
-    size = f" of {elements:,} elements" if elements is not None else ""
+    size = f" of {_counted(elements)}" if elements is not None else ""
     title = f"{'An' if operation[:1] in 'AEIOU' else 'A'} {operation}{size} did not complete within {minutes:.3g} minutes"
     last = job.first_of("last_work")
     if last is not None and last.values["completed"] == "-1":
@@ -129,7 +129,11 @@ def _of_one(job: Job, event: Event, waiting: list[Waiting], suspect: Waiting, ti
 
 
 def _shape(one: Waiting) -> str:
-    return f"{one.operation} of {one.elements:,} elements" if one.elements is not None else one.operation
+    return f"{one.operation} of {_counted(one.elements)}" if one.elements is not None else one.operation
+
+
+def _counted(elements: int) -> str:
+    return f"{elements:,} element{'s' if elements != 1 else ''}"
 
 
 def _named(ranks: list[int]) -> str:

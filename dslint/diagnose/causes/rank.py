@@ -24,6 +24,14 @@ MOST = 3
 LAUNCHERS = ("ChildFailedError", "CalledProcessError", "SystemExit", "KeyboardInterrupt", "SignalException")
 """What launchers raise when a process that they started has failed."""
 
+OF_LAUNCHERS = (
+    "torch/distributed/run.py",
+    "torch/distributed/launcher/api.py",
+    "accelerate/commands/launch.py",
+    "deepspeed/launcher/launch.py",
+)
+"""The files in which a launcher raises because a process that it started has failed."""
+
 OF_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "BrokenPipeError", "ConnectionResetError", "EOFError")
 """What a process raises when another one has gone."""
 
@@ -63,6 +71,14 @@ def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
         if key not in causes:
             causes[key] = cause
     return [_with_company(job, cause) for cause in causes.values()]
+
+
+def follows(job: Job, cause: Cause) -> bool:
+    """Whether a cause only shows that something failed before: a process that ended, a launcher, a traceback that is cut, a failed build."""
+    if cause.kind == "exit":
+        return True
+    shown = [event for event in job.of("raised", "error") if cause.evidence and event.place == cause.evidence[0].place]
+    return bool(shown) and all((level_of(event) or CAUSE) >= SYMPTOM for event in shown)
 
 
 def _suspects(job: Job) -> Iterator[Suspect]:
@@ -119,6 +135,8 @@ def _level_of_error(event: Event) -> int:
     kind = event.values.get("kind", "").rpartition(".")[2]
     if kind in LAUNCHERS:
         return FOLLOW_UP
+    if not kind and event.frames and event.frames[-1].file.replace("\\", "/").endswith(OF_LAUNCHERS):
+        return NOISE  # cut before its error, which names the process that failed
     known = match_line(_line(event))
     if known is not None:
         return min(known[0].rank, FOLLOW_UP)

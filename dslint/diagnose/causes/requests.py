@@ -45,6 +45,12 @@ def _place(pattern: str, phase: str, what: str, advice: str = "") -> Place:
 INFERENCE = frozenset({"generate", "_sample", "greedy_search", "beam_search", "evaluate", "evaluation_loop", "prediction_step", "predict"})
 """Functions in which a model is run without training it."""
 
+BUILDS_INFERENCE = re.compile(r"deepspeed/(?:inference|module_inject|model_implementations|ops/transformer/inference)/|:init_inference\b")
+"""Where DeepSpeed builds or runs a model for inference."""
+
+STARTS = re.compile(r"deepspeed/__init__\.py:initialize$|:_setup_for_real_optimizer$|deepspeed/runtime/engine\.py:__init__$")
+"""Functions that run once, before the first step."""
+
 OFFLOAD = "Offload the optimizer (zero_optimization.offload_optimizer.device: cpu), raise the ZeRO stage, or use more ranks."
 
 PLACES = (
@@ -52,7 +58,7 @@ PLACES = (
     _place(r"lm_head|embed_out|LMHead", "in the forward", "the logits", MESSAGES),
     _place(r"stage3\.py:_create_fp32_partitions", "in deepspeed.initialize", "the fp32 master weights", OFFLOAD),
     _place(r"stage3\.py:_create_fp16_partitions", "in deepspeed.initialize", "a flat copy of this rank's weights", OFFLOAD),
-    _place(r":initialize_optimizer_states|:_optimizer_states_and_set_step", "in deepspeed.initialize", "the optimizer states", OFFLOAD),
+    _place(r"\binitialize_optimizer_states|:_optimizer_states_and_set_step|stage3\.py:_setup_for_real_optimizer", "in deepspeed.initialize", "the optimizer states", OFFLOAD),
     _place(r"bf16_optimizer\.py:_setup_for_real_optimizer", "in deepspeed.initialize", "the fp32 weights and gradients of BF16_Optimizer", OFFLOAD),
     _place(r"(?:stage_1_and_2|stage2|stage1)\.py:(?:__init__|flatten\w*)", "in deepspeed.initialize", "a flat copy of the weights", OFFLOAD),
     _place(r"fused_optimizer\.py:__init__", "in deepspeed.initialize", "fp32 copies of the weights", "Use ZeRO: without it every rank holds all master weights and optimizer states."),
@@ -66,7 +72,8 @@ PLACES = (
 """In the order of preference: the innermost frames are compared first with each."""
 
 PHASES = (
-    (re.compile(r"deepspeed/__init__\.py:initialize|engine\.py:__init__"), "in deepspeed.initialize"),
+    (re.compile(r"deepspeed/__init__\.py:initialize$|runtime/engine\.py:__init__"), "in deepspeed.initialize"),
+    (re.compile(r"deepspeed/__init__\.py:init_inference|inference/engine\.py:__init__|module_inject/"), "in deepspeed.init_inference"),
     (re.compile(r":(?:backward|_engine_run_backward|_exec_backward_pass)$"), "in the backward"),
     (re.compile(r"engine\.py:(?:step|_take_model_step)$|/torch/optim/"), "in the optimizer's step"),
     (re.compile(r":from_pretrained|:load_state_dict|:load_checkpoint"), "while the model was loaded"),
@@ -80,6 +87,8 @@ def purpose_of(job: Job, raised: Event, request: int) -> Purpose:
     frames = raised.frames
     place = _place_of(frames)
     phase = place.phase if place else _phase_of(frames)
+    if any(STARTS.search(f"{frame.file}:{frame.function}") for frame in frames):
+        phase = "in deepspeed.initialize"
     sized = next(_sizes(job, request), None)
     why = tuple(filter(None, (_at(frames), f"{request / GIB:.2f} GiB is the size of {sized}." if sized else "")))
     advice = [place.advice] if place and place.advice else []
@@ -161,7 +170,7 @@ def _of_states(job: Job) -> list[str]:
     ways = []
     if not job.get("offloads_optimizer") and job.setting("zero_optimization", "offload_optimizer", "device") not in ("cpu", "nvme"):
         ways.append("Offload the optimizer (zero_optimization.offload_optimizer.device: cpu)")
-    if stage is None or stage.value == 0:
+    if stage.value == 0 if stage is not None else "partitions" not in job.facts:
         ways.append("use ZeRO stage 1 or higher, which divides the states among the ranks")
     ways.append("use more ranks: each holds a smaller part")
     text = ", or ".join(ways)
@@ -170,12 +179,17 @@ def _of_states(job: Job) -> list[str]:
 
 def _is_inference(frames: tuple[Frame, ...]) -> bool:
     """Whether the program generates or evaluates."""
-    return any(frame.function in INFERENCE for frame in frames) and not any(frame.function == "backward" for frame in frames)
+    if any(frame.function == "backward" for frame in frames):
+        return False
+    return any(frame.function in INFERENCE or BUILDS_INFERENCE.search(f"{frame.file}:{frame.function}") for frame in frames)
 
 
 def _usual(job: Job, phase: str, is_inference: bool) -> Iterator[str]:  # noqa: FBT001 - the only flag
     """What helps in a phase in general, best first."""
     stage = job.stage()
+    if is_inference and "init_inference" in phase:
+        yield "Load the weights in 16 or 8 bits (dtype), or divide them among more GPUs (tensor_parallel.tp_size)."
+        return
     if "initialize" in phase or "loaded" in phase or "moves" in phase:
         if stage is None or stage.value != 3:
             yield "Use ZeRO stage 3, which divides the weights among the ranks."

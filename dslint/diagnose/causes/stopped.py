@@ -15,6 +15,12 @@ SIGNALS = {
 }
 """What a return code of minus this number means."""
 
+AFTER = {
+    7: "Give the container more shared memory (docker run --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of medium Memory at /dev/shm).",
+    11: "Run with PYTHONFAULTHANDLER=1, which prints where each thread was; delete ~/.cache/torch_extensions, so that the ops are built again.",
+}
+"""What to do about a signal."""
+
 
 def cancelled(job: Job, event: Event) -> Cause:
     """A job that Slurm stopped."""
@@ -77,7 +83,8 @@ def exited(job: Job, event: Event) -> Cause:
     why = (meaning,) if meaning else ("The log holds no traceback: it was printed elsewhere, or cut off.",)
     others = "Look at the logs of the other ranks and machines; torchrun writes them with --log-dir, deepspeed with --enable_each_rank_log."
     whole = "If these are the last lines of a longer log, pass the whole log, or the lines from the first traceback on."
-    advice = (others,) if job.has_run() or meaning else (whole, others)
+    own = (AFTER[signal],) if signal in AFTER else ()
+    advice = (*own, others) if job.has_run() or meaning else (whole, others)
     return Cause("exit", title, why, advice, (evidence(event),), event.rank, event.host, event.when, certain=False)
 
 

@@ -8,8 +8,15 @@ SIGNS = (
     sign("finished", "train_runtime", r"['\"]?train_runtime['\"]?\s*[:=]"),
     sign(
         "finished",
-        ("Training completed", "[after training is done]", "Finished Training", "Training finished", "Training complete"),
-        r"Training completed|\[after training is done\]|Finished Training|Training finished|Training complete\b",
+        (
+            "Training completed",
+            "[after training is done]",
+            "Finished Training",
+            "Finished training",
+            "Training finished",
+            "Training complete",
+        ),
+        r"Training completed|\[after training is done\]|Finished [Tt]raining|Training finished|Training complete\b",
     ),
     sign(
         "left",

@@ -44,7 +44,7 @@ SIGNS = (
     sign(
         "hardware",
         ("vendor err", "NVRM: Xid", "Node failure on", "uncorrectable ECC", "fallen off the bus"),
-        r"NET/IB.*vendor err|NVRM: Xid|Node failure on|uncorrectable ECC|fallen off the bus",
+        r"NET/IB.*vendor err|NVRM: Xid|Node failure on (?P<host>[\w.-]+)|uncorrectable ECC|fallen off the bus",
     ),
     sign("traceback", "Traceback (most recent call last)"),
     sign("ignored", "Exception ignored in", r"Exception ignored in"),
