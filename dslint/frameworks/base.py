@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks.tables import Table, defaults, table
-from dslint.job.arguments import DEFAULTS, Arguments
+from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue
+from dslint.job.model import AccelerateFile
 from dslint.record import Record
 from dslint.source.tree import Document, Path
 
@@ -37,6 +39,30 @@ class Workload(Record):
     """Whether `val_set_size` switches evaluations on, which have the micro batch size of the training."""
     shares_loss: bool = False
     """Whether sequence parallelism halves what the loss needs."""
+
+
+class ConfigFlags(Record):
+    """How its programs build a config from the flags of their launch, without a file.
+
+    `stages` are flags for the ZeRO stage; each of those that are given is a config of its own. `build` makes it of all flags, the flag for
+    the stage, and the script with its shown name. `own` are flags that no other program has together with one for the stage: a launch with
+    one of them uses DeepSpeed. `cpu_optimizer` are flags with which the program builds `DeepSpeedCPUAdam`.
+    """
+
+    stages: tuple[str, ...]
+    build: Callable[[Mapping[str, SourcedValue], SourcedValue, Document, str], Document]
+    own: frozenset[str] = frozenset()
+    cpu_optimizer: tuple[str, ...] = ()
+
+
+class LauncherFile(Record):
+    """How its command starts Accelerate's launcher. `flag` names the file for it, and `keys` are those of a training file that the launcher
+    gets. `open` finds the file: the one that is linked, otherwise one that ships with the framework under the name.
+    """
+
+    flag: str
+    keys: Callable[[Document, str], Mapping[str, SourcedValue]]
+    open: Callable[[str, Linked | None], tuple[Document, AccelerateFile] | None]
 
 
 class Framework(Record):
@@ -76,6 +102,14 @@ class Framework(Record):
     """The config that ships with it under a name."""
     ships_unread: frozenset[str] = frozenset()
     """The names of configs that ship with it and are not known here."""
+    flags: ConfigFlags | None = None
+    """How its programs build a config from flags, if they do."""
+    launcher_file: LauncherFile | None = None
+    """The file with which its command starts Accelerate's launcher, if it does."""
+    passes: frozenset[str] = frozenset()
+    """The arguments that it passes to `deepspeed.initialize`, if it calls that itself."""
+    as_passed: Callable[[Document], Document] | None = None
+    """The config as it passes it on, if it changes what is written."""
     starts_ranks: bool = False
     """Whether its command starts ranks with torchrun, by the variables NPROC_PER_NODE and NNODES."""
     starts_all: bool = False

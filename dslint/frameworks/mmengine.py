@@ -13,11 +13,8 @@ from dslint.source.unknown import UNKNOWN
 
 _SECTIONS_IT_FILLS = frozenset({"fp16", "bf16"})
 
-PASSED = frozenset(("model", "optimizer", "config"))
-"""What it passes to `deepspeed.initialize`."""
 
-
-def as_passed(config: Document) -> Document:
+def _as_passed(config: Document) -> Document:
     """A config as xtuner passes it: what it fills is not "auto", but unknown here."""
     if not isinstance(config.root, Mapping):
         return config
@@ -52,5 +49,7 @@ FRAMEWORK = Framework(
     packages=("xtuner", "mmengine"),
     commands=("xtuner",),
     ships_unread=frozenset(f"deepspeed_zero{kind}" for kind in ("1", "2", "2_offload", "3", "3_offload")),
+    passes=frozenset(("model", "optimizer", "config")),
+    as_passed=_as_passed,
     starts_ranks=True,
 )

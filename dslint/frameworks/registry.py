@@ -6,11 +6,12 @@ They are imported when something asks for one; a plain check of a config asks fo
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Collection
 from functools import cache
 from importlib import import_module
 
 import dslint.frameworks
-from dslint.frameworks.base import Framework, Uses
+from dslint.frameworks.base import ConfigFlags, Framework, Uses
 from dslint.source.tree import Document, Mapping
 
 
@@ -36,6 +37,15 @@ def started_by(command: str) -> Framework | None:
 def run_as(module: str) -> Framework | None:
     """The framework of a module that `python -m` starts."""
     return next((one for one in frameworks() if module.partition(".")[0] in one.modules), None)
+
+
+def built_from(flags: Collection[str]) -> tuple[Framework, ConfigFlags] | None:
+    """The framework with programs that build a config from these flags. One with flags of its own among them comes first; one that has
+    such flags, and none of them is given, is not meant.
+    """
+    able = [(one, one.flags) for one in frameworks() if one.flags is not None and not one.flags.own.isdisjoint(flags)]
+    able += [(one, one.flags) for one in frameworks() if one.flags is not None and not one.flags.own]
+    return next(((one, how) for one, how in able if any(stage in flags for stage in how.stages)), None)
 
 
 def framework_of(document: Document, uses: Uses) -> Framework | None:

@@ -7,11 +7,11 @@ from typing import Any
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
-from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.frameworks.accelerate import is_accelerate, opened, read_accelerate
+from dslint.frameworks.base import Framework, LauncherFile, Uses, Workload
 from dslint.frameworks.huggingface import has_arguments
-from dslint.job.accelerate import AccelerateFile, is_accelerate, read_accelerate
 from dslint.job.arguments import Arguments, SourcedValue, given_at
-from dslint.source.read import ReadError, read
+from dslint.job.model import AccelerateFile
 from dslint.source.tree import Document, Member, Scalar, plain
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
@@ -19,7 +19,7 @@ from dslint.source.yaml_tree import parse_yaml
 _KEYS = ("accelerate_config", "num_processes", "num_machines", "mixed_precision")
 
 
-def keys_for_launcher(document: Document, shown: str) -> dict[str, SourcedValue]:
+def _keys_for_launcher(document: Document, shown: str) -> dict[str, SourcedValue]:
     """The keys of a training file that Accelerate's launcher gets as flags."""
     members = {name: document.lookup((name,)) for name in _KEYS}
     found = {
@@ -30,19 +30,15 @@ def keys_for_launcher(document: Document, shown: str) -> dict[str, SourcedValue]
     return {name: given for name, given in found.items() if given is not None}
 
 
-def accelerate_config(name: str, linked: Linked | None) -> tuple[Document, AccelerateFile] | None:
+def _accelerate_config(name: str, linked: Linked | None) -> tuple[Document, AccelerateFile] | None:
     """The Accelerate config for DeepSpeed that `accelerate_config` names: `linked`, otherwise one that ships with TRL.
 
     Source: trl/cli.py, main.
     """
-    if linked is None:
-        document, shown = built_in_accelerate(name), f"<{name} of TRL>"
-    else:
-        try:
-            document, shown = parse_yaml(read(linked.path)), linked.shown
-        except ReadError:
-            return None
-    return (document, read_accelerate(document, shown)) if document is not None and is_accelerate(document) else None
+    if linked is not None:
+        return opened(linked)
+    document = built_in_accelerate(name)
+    return (document, read_accelerate(document, f"<{name} of TRL>")) if document is not None and is_accelerate(document) else None
 
 
 def built_in_accelerate(name: str) -> Document | None:
@@ -80,6 +76,7 @@ FRAMEWORK = Framework(
     generated="trl",
     computes=frozenset({"bf16"}),
     completes=_completes,
+    launcher_file=LauncherFile("accelerate_config", _keys_for_launcher, _accelerate_config),
     has_own_loop=False,
     workload=Workload(
         checkpoints="TRL since its release 0.20",

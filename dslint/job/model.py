@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dslint.job.accelerate import AccelerateFile
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.source.integers import integer
 from dslint.source.tree import Document
@@ -123,6 +122,59 @@ class Program:
         """The sections of the config that DeepSpeed does not read because the program passes an object instead, with that object."""
         objects = {"optimizer": self.client_optimizer, "scheduler": self.client_scheduler}
         return {section: given for section, given in objects.items() if given is not None}
+
+
+PRECISIONS = ("no", "fp16", "bf16", "fp8")
+"""The values of `mixed_precision` in Accelerate."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccelerateFile:
+    """The contents of an Accelerate file: its top-level keys and those of the block, each with its place."""
+
+    path: str
+    top: Mapping[str, SourcedValue] = field(default_factory=dict)
+    block: Mapping[str, SourcedValue] = field(default_factory=dict)
+    has_block: bool = True
+    precision_flag: SourcedValue | None = None
+    """`--mixed_precision` of the command line, which overrides the file."""
+
+    def get(self, name: str) -> SourcedValue | None:
+        """A key of the block, otherwise a top-level key."""
+        return self.block.get(name) or self.top.get(name)
+
+    def number(self, name: str) -> int | None:
+        """A top-level key as a positive integer; None for anything else."""
+        given = self.top.get(name)
+        value = given.value if given else None
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    @property
+    def is_for_deepspeed(self) -> bool:
+        """Whether the file itself selects DeepSpeed. Without a block Accelerate builds the config from its defaults."""
+        kind = self.top.get("distributed_type")
+        return kind is not None and kind.value == "DEEPSPEED"
+
+    @property
+    def misplaced_path(self) -> SourcedValue | None:
+        """The text that stands where the block should stand, as in `deepspeed_config: ds.json`."""
+        given = self.top.get("deepspeed_config")
+        return given if given is not None and isinstance(given.value, str) and given.value else None
+
+    @property
+    def config_file(self) -> SourcedValue | None:
+        """The key that names a DeepSpeed config."""
+        given = self.block.get("deepspeed_config_file")
+        return given if given and isinstance(given.value, str) and given.value not in ("", "none", "None") else None
+
+    @property
+    def precision(self) -> str:
+        """The mixed precision that Accelerate uses: one of `PRECISIONS`, or "" if it is unknown."""
+        given = self.precision_flag or self.top.get("mixed_precision")
+        if given is None:
+            old = self.top.get("fp16")
+            return "no" if old is None or old.value in (False, None) else "fp16" if old.value is True else ""
+        return given.value if isinstance(given.value, str) and given.value in PRECISIONS else ""
 
 
 @dataclass(frozen=True, slots=True)

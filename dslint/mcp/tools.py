@@ -177,7 +177,7 @@ def tools() -> tuple[Tool, ...]:
         Tool(
             "check",
             "Check a DeepSpeed config or training setup",
-            "Find mistakes in a DeepSpeed config, a training YAML (Accelerate, axolotl, LLaMA-Factory, ...), a launch script, a program or "
+            "Find mistakes in a DeepSpeed config, a training file of a framework (YAML), a launch script, a program or "
             "a launch command, without running it. Call it after every edit of such a file. Each finding has its place, what DeepSpeed "
             "does, what to write instead, and often a fix as edits. Pass the facts that are known (world_size, integration, gpu, model): "
             "more rules run.",

@@ -79,13 +79,10 @@ class Choice:
         return {"enum": list(self.words)}
 
 
-LOADER_OF = {
+_LOADER_OF = {
     "hf": "transformers",
     "huggingface": "transformers",
     "trainer": "transformers",
-    "trl": "transformers",
-    "axolotl": "transformers",
-    "llamafactory": "transformers",
     "pl": "lightning",
     "pytorchlightning": "lightning",
     "fabric": "lightning",
@@ -95,12 +92,25 @@ LOADER_OF = {
 """Names that people give to a loader (without hyphens), and the loader."""
 
 
+def _loader_of(name: str) -> str | None:
+    """The loader that a person means with a name: that of a framework, or another word for a loader."""
+    from dslint.frameworks.registry import frameworks  # only a wrong value pays for it
+
+    meant = _plain(name)
+    found = next((one.loader.value for one in frameworks() if meant in {_plain(own) for own in (one.name, *one.packages)}), None)
+    return _LOADER_OF.get(meant) or found
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
 class Loader(Choice):
     """The loader of the config, optionally with its release: `transformers`, `transformers==4.40.0`."""
 
     def from_file(self, value: Any) -> str:
         name, equals, release = str(value).partition("==")
-        meant = LOADER_OF.get(name.lower().replace("_", "").replace("-", ""))
+        meant = _loader_of(name) if name not in self.words else None
         if meant in self.words:
             raise Wrong(f'must be one of {", ".join(self.words)}. Did you mean "{meant}"?')
         if equals and name in self.words:

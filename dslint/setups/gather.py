@@ -12,11 +12,10 @@ from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, is_elsewhere, is_outside
 from dslint.facts import Facts, Integration, PassedAs
 from dslint.facts.model_config import ModelConfig, ModelError, load_model
-from dslint.frameworks import mmengine
+from dslint.frameworks.accelerate import made_by
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import frameworks, named
 from dslint.frameworks.training import completed
-from dslint.job.accelerate import made_by
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.job.training import MODEL_ARGUMENTS
@@ -306,9 +305,9 @@ def passed_by_framework(gathered: LoadedSetup, framework: Framework) -> None:
     """Make a setup what a framework makes of it that calls DeepSpeed itself: it leaves no "auto", and it passes the optimizer."""
     setup, loader = gathered.setup, framework.loader
     program = setup.program or Program(framework.name, loader.value)
-    gathered.setup = replace(setup, program=replace(program, loader=loader.value, passed=mmengine.PASSED))
+    gathered.setup = replace(setup, program=replace(program, loader=loader.value, passed=framework.passes or None))
     if gathered.facts.integration is None or gathered.facts.integration is Integration.TRANSFORMERS:
         evidence = f"{framework.name} passes it to {loader.label}" + (f" ({setup.link.where})" if setup.link is not None else "")
         gathered.context = gathered.context.inferring(evidence, integration=loader).but(passed_as=PassedAs.DICT)
-    if gathered.config is not None:
-        gathered.config = mmengine.as_passed(gathered.config)
+    if gathered.config is not None and framework.as_passed is not None:
+        gathered.config = framework.as_passed(gathered.config)

@@ -35,7 +35,10 @@ _AROUND = frozenset({"resources", "setup", "environment", "compute", "code", "se
 """Keys that stand next to such a text in a job file."""
 
 _ABOUT = re.compile(r"deepspeed|zero_optimization|ds_config", re.IGNORECASE)
-"""What every job with DeepSpeed mentions."""
+"""What a job mentions that is meant for DeepSpeed, whatever it starts."""
+
+_HOLDS = re.compile(r"\b(?:run|command|entrypoint|args|ConfigMap)\b")
+"""What a document with a command or a config has in it."""
 
 _STARTS = re.compile(r"(?:\b(?:torchrun|deepspeed|accelerate launch|mpirun|python[\d.]*)\s+|\b(?:ba)?sh\s+(?=\S*\.sh\b))[^|;&\n]{0,60}")
 """A command that starts a program or a script, for messages."""
@@ -57,9 +60,10 @@ class _Command(NamedTuple):
 
 
 def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
-    """Read the commands and the configs in a job file; None for a YAML text that is not a job with DeepSpeed."""
-    if not _ABOUT.search(text):
-        return None
+    """Read the commands and the configs in a job file; None for a YAML text that is not a job with DeepSpeed.
+
+    A job need not mention DeepSpeed: the program that it starts does.
+    """
     document = Document(text, None, language="text")
     source = Source(shown, document)
     script = Script(source)
@@ -84,7 +88,7 @@ def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
             script.cut_off = script.cut_off or runner.cut_off
     found_launches = read_launches(script, path, given, named=False)
     if found_launches is None and not configs:
-        return _not_followed(commands, document)
+        return _not_followed(commands, document) if _ABOUT.search(text) else None
     result = found_launches or Read(FileKind.TRAINING, document, note="a job file with a DeepSpeed config in it.")
     result.setups += configs
     return result
@@ -111,7 +115,7 @@ def _parts(text: str) -> Iterator[Document]:
     starts = [0, *(match.end() for match in _DOCUMENT.finditer(text)), len(text)]
     for start, end in list(pairwise(starts))[:50]:
         segment = re.sub(r"^---[^\n]*\n?", "", text[start:end], flags=re.MULTILINE)
-        if _ABOUT.search(segment):
+        if _HOLDS.search(segment):
             yield parse_yaml(re.sub(r"[^\n]", " ", text[:start]) + segment)
 
 

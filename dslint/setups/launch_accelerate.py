@@ -1,4 +1,4 @@
-"""What `accelerate launch` and TRL's launcher bring to a launch: a file, flags, and the config that Accelerate builds of them."""
+"""What `accelerate launch`, or a command that starts it, brings to a launch: a file, flags, and the config built of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dslint.config.detect import FileKind
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.shell.written import written_config, written_yaml
-from dslint.frameworks.flags import accelerate_flags, keys_of_flags
-from dslint.frameworks.trl import accelerate_config, keys_for_launcher
-from dslint.job.accelerate import AccelerateFile, is_accelerate, read_accelerate
+from dslint.frameworks.accelerate import accelerate_flags, is_accelerate, keys_of_flags, opened, read_accelerate
+from dslint.frameworks.base import LauncherFile
 from dslint.job.arguments import SourcedValue
+from dslint.job.model import AccelerateFile
 from dslint.setups.command import Command
 from dslint.setups.gather import LoadedSetup, follow_accelerate
 from dslint.setups.unknown_config import beside
@@ -49,17 +49,17 @@ def use_flags(gathered: LoadedSetup, command: Command, document: Document, shown
 
 def read_file(gathered: LoadedSetup, command: Command, path: str) -> None:
     """Read the Accelerate file of a launch: the one that a flag names, or that the script writes; flags override its keys."""
-    if command.launcher not in ("accelerate", "trl"):
+    how = command.framework.launcher_file if command.launcher in command.framework.commands else None
+    if command.launcher != "accelerate" and how is None:
         return
-    is_trl = command.launcher == "trl"
-    flags = _flags_of_trl(command, path) if is_trl else command.launcher_flags
-    given = flags.get("accelerate_config" if is_trl else "config_file")
-    if is_trl and given is None:
+    flags = _flags_with_file(command, how, path) if how is not None else command.launcher_flags
+    given = flags.get(how.flag if how is not None else "config_file")
+    if how is not None and given is None:
         return
     file: AccelerateFile | None = _written_accelerate(gathered, command)
     if file is None and given is not None and isinstance(given.value, str):
         linked = beside(command, given.value, path)
-        found = accelerate_config(given.value, linked) if is_trl or linked is not None else None
+        found = how.open(given.value, linked) if how is not None else opened(linked) if linked is not None else None
         if found is not None:
             document, file = found
             gathered.documents[file.path] = document
@@ -69,8 +69,8 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> None:
         file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
     if file is not None:
         # Flags override the file. Accelerate accepts --mixed_precision together with a DeepSpeed config file.
-        top = {**file.top, **keys_of_flags(flags, ["num_machines", "num_processes"] if is_trl else ["num_machines"])}
-        if "num_processes" in flags and not is_trl:
+        top = {**file.top, **keys_of_flags(flags, ["num_machines", "num_processes"] if how is not None else ["num_machines"])}
+        if "num_processes" in flags and how is None:
             top.pop("num_processes", None)
         gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
 
@@ -85,12 +85,12 @@ def _written_accelerate(gathered: LoadedSetup, command: Command) -> AccelerateFi
     return read_accelerate(gathered.accelerate, source.shown)
 
 
-def _flags_of_trl(command: Command, path: str) -> dict[str, SourcedValue]:
-    """The flags of `trl sft`, with the keys of the file `--config` that TRL hands on to Accelerate's launcher."""
+def _flags_with_file(command: Command, how: LauncherFile, path: str) -> dict[str, SourcedValue]:
+    """The flags of a command such as `trl sft`, with the keys of the file `--config` that Accelerate's launcher gets."""
     given = command.flags.get("config")
     linked = beside(command, given.value, path) if given is not None and isinstance(given.value, str) else None
     text = text_of(linked.path) if linked else None
     document = parse_yaml(text) if text is not None else None
     if linked is None or document is None:
         return command.flags
-    return {**keys_for_launcher(document, linked.shown), **command.flags}
+    return {**how.keys(document, linked.shown), **command.flags}

@@ -47,14 +47,17 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
 
 
 def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) -> Read:
-    """A program that contains its configs, or parts of them, with those of its launches in their place: these know ranks and flags."""
+    """A program that contains or names its configs, or parts of them, with those of its launches in their place: these know ranks and
+    flags.
+    """
     setups = [one for one in launched if not one.is_in_part and not one.setup.made and _is_of(one, here) and _is_known(one)]
     parts = {one.range for one in found.not_judged}
-    replaced = {_range(one) for one in setups if one.setup.config == shown}
-    if any(_range(one) in parts for one in found.setups):
+    calls = {_range(one) for one in found.setups}
+    replaced = {_range(one) for one in setups} & calls
+    if calls & parts:
         replaced |= parts
     else:
-        setups = [one for one in setups if one.setup.config == shown]
+        setups = [one for one in setups if _range(one) in calls]
     if not setups or not any(_range(one) in replaced for one in found.setups):
         return found
     for setup in setups:

@@ -14,9 +14,9 @@ from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile, read_python
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
-from dslint.frameworks.flags import configs_of_flags, cpu_optimizer
+from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
-from dslint.frameworks.registry import framework_of
+from dslint.frameworks.registry import built_from, framework_of
 from dslint.frameworks.training import arguments_of, read_training
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
@@ -101,9 +101,14 @@ def _of_program(command: Command, program: PythonFile | None, document: Document
 
 def _of_flags(command: Command, document: Document, shown: str, given: Context) -> list[LoadedSetup]:
     """The setups with the configs that a program which is not followed builds from its flags."""
+    found = built_from(command.flags) if uses_deepspeed(command) else None
+    if found is None:
+        return []
+    flags, how = command.flags, found[1]
     setups: list[LoadedSetup] = []
-    for config in configs_of_flags(command.flags, document, shown) if uses_deepspeed(command) else ():
-        setup = Setup(launch=command.launch, program=_with_cpu_optimizer(command), config=shown, made=True)
+    for stage in (flags[name] for name in how.stages if name in flags):
+        setup = Setup(launch=command.launch, program=_with_cpu_optimizer(command, how), config=shown, made=True)
+        config = how.build(flags, stage, document, shown)
         made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT})
         if given.facts.integration is None:
             evidence = f"{command.program.raw if command.program else 'the program'} builds the config from its flags"
@@ -112,10 +117,12 @@ def _of_flags(command: Command, document: Document, shown: str, given: Context) 
     return setups
 
 
-def _with_cpu_optimizer(command: Command) -> Program | None:
+def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:
     """A program that is not followed, and builds the optimizer that a flag for offload requires."""
-    optimizer = cpu_optimizer(command.flags)
-    return Program(command.program.raw, client_optimizer=optimizer) if command.program and optimizer is not None else None
+    flag = next((command.flags[name] for name in how.cpu_optimizer if name in command.flags), None)
+    if command.program is None or flag is None:
+        return None
+    return Program(command.program.raw, client_optimizer=replace(flag, value="deepspeed.ops.adam.DeepSpeedCPUAdam"))
 
 
 def flags_of(command: Command) -> dict[str, str | bool | None]:

@@ -20,7 +20,6 @@ _WORD = re.compile(r"\w+")
 _TRAINER = re.compile(r"\b(\w*Trainer)\s*\(|^class\s+\w+\(.*?(\w*Trainer)\b", re.MULTILINE)
 _COMMAND = re.compile(r"^[ \t-]*(?:command|run|entrypoint|args)[ \t]*:", re.MULTILINE)
 _RUNS = re.compile(r"\bsubprocess\b|\bos\.(?:system|popen|exec|spawn)")
-_ABOUT = re.compile(r"deepspeed", re.IGNORECASE)
 _OWN_TRAINER = re.compile(r"^class\s+(\w*Trainer)\s*(?:\(\s*(?:object)?\s*\))?:", re.MULTILINE)
 
 
@@ -73,8 +72,8 @@ class Project:
 
     @cached_property
     def _jobs(self) -> list[str]:
-        """The notebooks, and the YAML files that hold a command and speak of DeepSpeed."""
-        return [*self._notebooks, *(path for path in self._yaml if _COMMAND.search(text := self.text(path)) and _ABOUT.search(text))]
+        """The notebooks, and the YAML files that hold a command."""
+        return [*self._notebooks, *(path for path in self._yaml if _COMMAND.search(self.text(path)))]
 
     @cached_property
     def _running(self) -> list[str]:

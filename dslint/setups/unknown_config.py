@@ -7,7 +7,7 @@ import os
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
 from dslint.evaluate.python.read import PythonFile
-from dslint.frameworks import trl
+from dslint.frameworks.registry import built_from
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.setups.command import CONFIG_FLAGS, Command
 from dslint.setups.gather import what_to_pass
@@ -17,13 +17,14 @@ from dslint.source.unknown import UNKNOWN
 def uses_deepspeed(command: Command) -> bool:
     """Whether a launch uses DeepSpeed, as far as its launcher and its flags tell.
 
-    A flag for the ZeRO stage is one of DeepSpeed in OpenRLHF, which has one for the micro batch size, too, and in programs named after it.
+    A flag for the ZeRO stage is one of DeepSpeed next to a flag of a framework that builds configs, and in programs named after it.
     """
     flags = command.flags.keys() | command.launcher_flags.keys()
     if command.launcher == "deepspeed" or any("deepspeed" in name for name in flags):
         return True
+    found = built_from(flags)
     program = os.path.basename(command.program.raw).lower() if command.program is not None else ""
-    return "ds.zero_stage" in flags or ("zero_stage" in flags and ("micro_train_batch_size" in flags or "deepspeed" in program))
+    return found is not None and (bool(found[1].own) or "deepspeed" in program)
 
 
 def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudged | None:
@@ -50,8 +51,9 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
         return ("Accelerate config", given) if given is not None and given.raw else None
     if command.launcher not in command.framework.commands:
         return None
-    if command.framework is trl.FRAMEWORK and "accelerate_config" in command.flags:
-        return "Accelerate config", command.flags["accelerate_config"]
+    own = command.framework.launcher_file
+    if own is not None and own.flag in command.flags:
+        return "Accelerate config", command.flags[own.flag]
     words = [word for word in command.words if word.value is UNKNOWN or str(word.value).lower().endswith((".yaml", ".yml", ".json"))]
     words = words if not command.flags else []  # an unknown word could be more flags
     config = command.flags.get("config")
@@ -64,7 +66,8 @@ def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, na
     if given.value is UNKNOWN:
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is set at run time. {what_to_pass(given.raw)}"
     elif beside(command, str(given.value), path) is None:
-        where = "neither a file in this project nor a config of TRL" if command.framework is trl.FRAMEWORK else "not a file in this project"
+        ships = command.framework.launcher_file is not None
+        where = f"neither a file in this project nor a config of {command.framework.name}" if ships else "not a file in this project"
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is {where}."
     else:
         return None

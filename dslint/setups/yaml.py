@@ -14,13 +14,11 @@ from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
 from dslint.evaluate.placeholders import unknown_in
 from dslint.facts import Integration
-from dslint.frameworks import trl
-from dslint.frameworks.base import Framework
+from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read_accelerate
+from dslint.frameworks.base import Framework, LauncherFile
 from dslint.frameworks.gpt_neox import is_neox
 from dslint.frameworks.registry import framework_of
 from dslint.frameworks.training import read_training
-from dslint.frameworks.trl import accelerate_config, keys_for_launcher
-from dslint.job.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.job.arguments import NUMBERS_AND_SWITCHES, given_at
 from dslint.job.model import Program, Setup
 from dslint.schemas.recognition import SECTIONS
@@ -96,25 +94,26 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
         if follow_training(gathered, section, path, shown):
             unknown = unknown_in(section, ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES)) if gathered.config is not None else None
             return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what), [unknown] if unknown else [])
-        if framework is trl.FRAMEWORK and _follow_accelerate_config(gathered, section, path, shown):
+        file = framework.launcher_file
+        if file is not None and _follow_launcher_file(gathered, file, section, path, shown):
             return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what))
         notes.append(f"{what}, which do not use DeepSpeed.")
     found = bool(_sections_in(document)) or any(True for _ in _groups(document))
     return Read(FileKind.TRAINING, document, note=notes[0], without_deepspeed=True) if notes and not found else None
 
 
-def _follow_accelerate_config(gathered: LoadedSetup, section: Document, path: str, shown: str) -> bool:
-    """Find the config that `accelerate_config` of a training file of TRL leads to. Returns whether there is one."""
-    keys = keys_for_launcher(section, shown)
-    given = keys.get("accelerate_config")
+def _follow_launcher_file(gathered: LoadedSetup, how: LauncherFile, section: Document, path: str, shown: str) -> bool:
+    """Find the config to which the file leads that a training file names for Accelerate's launcher. Returns whether there is one."""
+    keys = how.keys(section, shown)
+    given = keys.get(how.flag)
     name = given.value if given is not None else None
-    found = accelerate_config(name, find(name, path)) if isinstance(name, str) else None
+    found = how.open(name, find(name, path)) if isinstance(name, str) else None
     if found is None:
         return False
     document, file = found
     gathered.documents[file.path] = document
     gathered.kinds[file.path] = FileKind.ACCELERATE
-    top = {**file.top, **{key: value for key, value in keys.items() if key != "accelerate_config"}}
+    top = {**file.top, **{key: value for key, value in keys.items() if key != how.flag}}
     gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=keys.get("mixed_precision")))
     follow_accelerate(gathered, path)
     return gathered.config is not None

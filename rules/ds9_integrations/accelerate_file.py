@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Cause, Effect, Phase
-from dslint.job.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, MODES, TOP_KEYS
+from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
+from dslint.job.model import PRECISIONS
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file
@@ -101,9 +102,9 @@ def accelerate_mixed_precision(config: Config) -> Iterator[Finding]:
     given = file.top.get("mixed_precision") if file else None
     if given is None or given.value is None or given.value is UNKNOWN:
         return
-    if isinstance(given.value, str) and given.value.lower() in MODES:
+    if isinstance(given.value, str) and given.value.lower() in PRECISIONS:
         return
-    advice = f"Write one of {', '.join(MODES)}."
+    advice = f"Write one of {', '.join(PRECISIONS)}."
     fix = None
     if isinstance(given.value, bool):
         message = (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
-from dslint.job.accelerate import BLOCK
+from dslint.frameworks.accelerate import BLOCK
 from dslint.rule import Finding, bad, good, rule, safe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_LAUNCH, RAISED_BY_LOADER, accelerate_file

@@ -9,9 +9,8 @@ from dslint.facts import Integration
 from dslint.facts.find_release import ENVIRONMENT, NO_EVIDENCE
 
 if TYPE_CHECKING:
-    from dslint.job.accelerate import AccelerateFile
     from dslint.job.arguments import Arguments
-    from dslint.job.model import Program
+    from dslint.job.model import AccelerateFile, Program
 
 HUGGING_FACE = (Integration.TRANSFORMERS, Integration.ACCELERATE)
 """The integrations that replace "auto"."""

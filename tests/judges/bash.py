@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dslint.evaluate.shell.pieces import Text
 from dslint.evaluate.shell.script import read_script
 from dslint.evaluate.shell.state import Launched
+from tests.judges import scripts
+from tests.judges.fence import fenced
+from tests.judges.table import Row
 
 DRIVER = Path(__file__).parent / "run_scripts.py"
 LAUNCHERS = frozenset(["deepspeed", "torchrun", "accelerate", "srun", "python", "python3", "llamafactory-cli", "mpirun"])
 VARIABLES = frozenset(["CUDA_VISIBLE_DEVICES", "MASTER_PORT", "OMP_NUM_THREADS", "NCCL_DEBUG", "DS_STAGE"])
+RECORDED = Path(__file__).parent / "bash.json"
+_BATCH = 100
+_UNDECIDED = re.compile(r"\[ -[fd] |(?:if|!) (?:deepspeed|torchrun)|(?:deepspeed|torchrun|python|accelerate|srun|launch_)[^\n]*(?:&&|\|\|)")
 _STARTERS = frozenset({"time", "nohup", "command", "exec"})
 
 
@@ -25,16 +34,28 @@ class Claim(NamedTuple):
     perhaps: bool
 
 
-class Verdict(NamedTuple):
-    """The comparison of one script: launches that bash runs, those of them that are read, and claims that are wrong."""
+@dataclass
+class Verdict:
+    """The comparison of scripts with bash."""
 
-    launches: int
-    read: int
-    wrong: list[str]
+    launches: int = 0
+    """Launches that bash runs."""
+    read: int = 0
+    """Those of them that are read with all of their words."""
+    hedged: int = 0
+    """Those of them that are read as launches that only the run decides."""
+    never: int = 0
+    """Claims of launches that only the run decides, and that bash does not run."""
+    assumed: int = 0
+    """Claims behind the end of a script that checks for a variable: it is read as if that were given."""
+    wrong: list[str] = field(default_factory=list)
 
 
-def claims(files: dict[str, str]) -> tuple[list[Claim], bool]:
-    """The launches that are read of a script in an empty folder with its other files, and whether the reader stopped before the end."""
+def claims(files: dict[str, str]) -> tuple[list[Claim], bool, bool]:
+    """The launches that are read of a script in an empty folder with its other files.
+
+    Returns also whether the reader stopped before the end, and whether it read conditions on what nothing sets.
+    """
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -48,7 +69,8 @@ def claims(files: dict[str, str]) -> tuple[list[Claim], bool]:
         finally:
             os.chdir(before)
     found = [_claim(one) for one in script.launched]
-    return [one for one in found if not one.words or one.words[0] is None or one.words[0] in LAUNCHERS], script.cut_off is not None
+    kept = [one for one in found if not one.words or one.words[0] is None or one.words[0] in LAUNCHERS]
+    return kept, script.cut_off is not None, script.left_out
 
 
 def _claim(launched: Launched) -> Claim:
@@ -64,29 +86,49 @@ def _known(text: Text) -> str | None:
 
 def compare(files: dict[str, str], answer: dict[str, Any]) -> Verdict:
     """Compare the claims with the launches that bash ran, in order."""
-    made, cut_off = claims(files)
+    if answer["status"] < 0:
+        return Verdict()
+    made, cut_off, assumes = claims(files)
     launches = [[name, *words] for name, words, _ in answer["launches"]]
-    if answer["status"] < 0 or cut_off:
-        return Verdict(0, 0, [])
-    wrong: list[str] = []
-    read, position, matched = 0, 0, set()
-    for claim in made:
-        fitting = next((index for index in range(position, len(launches)) if _fits(claim.words, launches[index])), None)
-        if fitting is None:
-            if not claim.perhaps:
-                wrong.append(f"claims {claim.words}")
-            continue
-        variables = answer["launches"][fitting][2]
-        for name, value in claim.variables.items():
-            if value is not None and variables.get(name) != value and not claim.perhaps:
-                wrong.append(f"claims {name}={value} of {claim.words}, and it is {variables.get(name)}")
-        position = fitting + 1
-        matched.add(fitting)
-        read += None not in claim.words
-    hedged = [claim.words for claim in made if claim.perhaps or None in claim.words]  # of a loop, the run decides how often
-    left = [launches[index] for index in range(len(launches)) if index not in matched]
-    wrong += [f"misses {one}" for one in left if not any(_fits(claim, one) for claim in hedged)]
-    return Verdict(len(launches), read, wrong)
+    pairs = dict(_aligned(made, launches))
+    verdict = Verdict(launches=len(launches))
+    last = max(pairs.values(), default=-1)
+    for index, claim in enumerate(made):
+        if index in pairs:
+            variables = answer["launches"][pairs[index]][2]
+            for name, value in claim.variables.items():
+                if value is not None and variables.get(name) != value and not claim.perhaps:
+                    verdict.wrong.append(f"claims {name}={value} of {claim.words}, and it is {variables.get(name)}")
+            verdict.read += None not in claim.words
+            verdict.hedged += claim.perhaps
+        elif claim.perhaps:
+            verdict.never += 1
+        elif assumes and answer["status"] > 0 and last == len(launches) - 1 and all(one < index for one in pairs):
+            verdict.assumed += 1
+        elif not cut_off:
+            verdict.wrong.append(f"claims {claim.words}")
+    repeated = [claim.words for claim in made if claim.perhaps or None in claim.words]  # of a loop, the run decides how often
+    for index, words in enumerate(launches):
+        if index not in pairs.values() and not cut_off and not any(_fits(claim, words) for claim in repeated):
+            verdict.wrong.append(f"misses {words}")
+    return verdict
+
+
+def _aligned(made: list[Claim], launches: list[list[str]]) -> list[tuple[int, int]]:
+    """The pairs of claims and launches, in order, that leave the fewest claims alone; a claim that is only perhaps may stay alone."""
+    best: dict[tuple[int, int], tuple[int, list[tuple[int, int]]]] = {}
+    for left in range(len(made), -1, -1):
+        for right in range(len(launches), -1, -1):
+            ways: list[tuple[int, list[tuple[int, int]]]] = [(0, [])]
+            if left < len(made):
+                ways.append(best[left + 1, right])
+            if right < len(launches):
+                ways.append(best[left, right + 1])
+            if left < len(made) and right < len(launches) and _fits(made[left].words, launches[right]):
+                cost, pairs = best[left + 1, right + 1]
+                ways.append((cost + (2 if made[left].perhaps else 3), [(left, right), *pairs]))
+            best[left, right] = max(ways, key=lambda way: way[0])
+    return best[0, 0][1]
 
 
 def _fits(claim: list[str | None], words: list[str]) -> bool:
@@ -98,3 +140,37 @@ def _fits(claim: list[str | None], words: list[str]) -> bool:
         return False
     rest = claim[first + 1 :]
     return any(_fits(rest, words[start:]) for start in range(first, len(words) + 1))
+
+
+# ---------------------------------------------------------------------- asking
+
+
+def ask(count: int, seed: int) -> Row:
+    """Compare the scripts of `count` seeds with bash."""
+    total = Verdict()
+    wrong: list[tuple[int, str]] = []
+    unneeded = 0
+    for start in range(seed, seed + count, _BATCH):
+        numbers = range(start, min(start + _BATCH, seed + count))
+        made = [scripts.script(number) for number in numbers]
+        for number, files, answer in zip(numbers, made, fenced(DRIVER, [{"files": files} for files in made], 600), strict=True):
+            verdict = compare(files, answer)
+            wrong += [(number, one) for one in verdict.wrong]
+            for name in ("launches", "read", "hedged", "never", "assumed"):
+                setattr(total, name, getattr(total, name) + getattr(verdict, name))
+            unneeded += verdict.hedged if not is_undecided(files) else 0
+    more = f'{total.hedged} of those read are said as "perhaps" ({unneeded} without need), {total.never} "perhaps" never ran, {total.assumed} assumed'
+    return Row("bash", count, "launches", total.launches, total.read, wrong, more)
+
+
+def is_undecided(files: dict[str, str]) -> bool:
+    """Whether a script has conditions that nobody can decide who does not run it: files, and whether a program succeeds."""
+    return any(_UNDECIDED.search(text) for text in files.values())
+
+
+def record(count: int, seed: int) -> str:
+    """Write the answers to the scripts of `count` seeds."""
+    numbers = range(seed, seed + count)
+    answers = fenced(DRIVER, [{"files": scripts.script(number)} for number in numbers], 600)
+    RECORDED.write_text(json.dumps(dict(zip(numbers, answers, strict=True)), separators=(",", ":")) + "\n", encoding="utf-8")
+    return f"{count} scripts recorded"

@@ -1,6 +1,6 @@
 """Runs inside the fence: each script in an empty folder with stand-ins on its PATH, and prints the launches as JSON.
 
-The question is a list of {"files": {name: text}, "make": bool}; the answer a list of {"launches": [[name, arguments, variables]], "status"}.
+The question is a list of {"files": {name: text}}; the answer a list of {"launches": [[name, arguments, variables]], "status"}.
 """
 
 import json
@@ -13,6 +13,9 @@ import sys
 LAUNCHERS = ["deepspeed", "torchrun", "accelerate", "srun", "python", "python3", "llamafactory-cli", "mpirun"]
 VARIABLES = ["CUDA_VISIBLE_DEVICES", "MASTER_PORT", "OMP_NUM_THREADS", "NCCL_DEBUG", "DS_STAGE"]
 USED = [
+    "echo",
+    "printf",
+    "test",
     "nohup",
     "basename",
     "dirname",
@@ -90,7 +93,7 @@ def run(asked):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
             file.write(text)
-    command = ["/usr/bin/make", "-f", "Makefile", *asked.get("targets", ["all"])] if asked.get("make") else ["/bin/bash", "run.sh"]
+    command = ["/usr/bin/make", "all"] if "Makefile" in asked["files"] else ["/bin/bash", "run.sh"]
     environment = {"PATH": "/tmp/bin", "BASH_ENV": "/tmp/env.sh"}
     try:
         done = subprocess.run(

@@ -10,22 +10,16 @@ import pytest
 from tests.judges import bash, scripts
 from tests.judges.fence import fenced, missing
 
-RECORDED = Path(__file__).parent / "bash.json"
 READ = 0.9
 """The least part of the launches that is read with all of its words."""
 
 
-def compared(seeds: list[int], answers: list[dict[str, object]]) -> tuple[int, int, list[tuple[int, list[str]]]]:
-    verdicts = [bash.compare(scripts.script(seed), answer) for seed, answer in zip(seeds, answers, strict=True)]
-    wrong = [(seed, verdict.wrong) for seed, verdict in zip(seeds, verdicts, strict=True) if verdict.wrong]
-    return sum(one.launches for one in verdicts), sum(one.read for one in verdicts), wrong
-
-
 def test_recorded_answers() -> None:
     """`python -m tests.judges bash --record` asks bash again, after a change of the generator."""
-    recorded = json.loads(RECORDED.read_text(encoding="utf-8"))
-    launches, read, wrong = compared([int(seed) for seed in recorded], list(recorded.values()))
-    assert wrong == []
+    recorded = json.loads(bash.RECORDED.read_text(encoding="utf-8"))
+    verdicts = {seed: bash.compare(scripts.script(int(seed)), answer) for seed, answer in recorded.items()}
+    assert {seed: verdict.wrong for seed, verdict in verdicts.items() if verdict.wrong} == {}
+    launches, read = (sum(getattr(one, name) for one in verdicts.values()) for name in ("launches", "read"))
     assert launches > 200
     assert read > READ * launches
 
@@ -61,6 +55,18 @@ SHELL = {
     "exec": ("exec deepspeed a\ndeepspeed b", ["deepspeed a"]),
     "the exit of a subshell": ("(exit 1) && deepspeed a\n(exit 0)\ndeepspeed b", ["deepspeed b"]),
     "another separator": ("IFS=, read -r A B <<< 'x,y'\ndeepspeed $B", ["deepspeed y"]),
+    "a function in a loop": (
+        "for i in 1 2; do\nf() { while [ $# -gt 0 ]; do shift; done; deepspeed $i; }\nf a b\ndone",
+        ["deepspeed 1", "deepspeed 2"],
+    ),
+    "set -e and a function that fails": ("set -e\nf() { [ a = b ] && echo x; }\ndeepspeed a\nf\ndeepspeed b", ["deepspeed a"]),
+    "set -e and a subshell that fails": ("set -e\ndeepspeed a\n( [ a = b ] && echo x )\ndeepspeed b", ["deepspeed a"]),
+    "assignments on a line of their own": ("A=1 B=$A\ndeepspeed $A $B", ["deepspeed 1 1"]),
+    "a pattern": ("A=run-2\n[[ $A =~ ^[a-z]+-[0-9]$ ]] && deepspeed a\n[[ $A =~ ^(x|y) ]] || deepspeed b", ["deepspeed a", "deepspeed b"]),
+    "the order of texts": ('A=b\n[[ "$A" > a ]] && deepspeed a\n[[ "$A" < a ]] || deepspeed b', ["deepspeed a", "deepspeed b"]),
+    "a separator of seq": ("deepspeed $(seq -s, 1 3) $(seq -s : 2)", ["deepspeed 1,2,3 1:2"]),
+    "a number of lines": ("cat << E > f\na b\nc\nE\ndeepspeed $(cat f | wc -l) $(cat f | wc -w)", ["deepspeed 2 3"]),
+    "an argument of srun with blanks": ('A=(--deepspeed x.json)\nsrun python a.py "${A[*]}"', ["srun python a.py --deepspeed x.json"]),
     "a dash before a here-document": ("python - <<E\nE", ["python -"]),
 }
 
@@ -68,22 +74,68 @@ SHELL = {
 @pytest.mark.parametrize("name", SHELL)
 def test_as_bash_reads_it(name: str) -> None:
     text, expected = SHELL[name]
-    made, _ = bash.claims({"run.sh": text})
+    made, _, _ = bash.claims({"run.sh": text})
     assert [" ".join(str(word) for word in one.words) for one in made if not one.perhaps] == expected
     if not missing():
         (answer,) = fenced(bash.DRIVER, [{"files": {"run.sh": text}}], 60)
         assert [" ".join([launcher, *words]) for launcher, words, _ in answer["launches"]] == expected
 
 
+@pytest.mark.parametrize(
+    "check", ["[ -f none ] && { echo x; exit 2; }", "f() { true && [ -f none ] && echo x; }\nf", "[ -f none ] && false"]
+)
+def test_the_launch_behind_a_check_with_set_e(check: str) -> None:
+    """Only the run knows whether the check ends the script."""
+    made, _, _ = bash.claims({"run.sh": f"set -e\n{check}\ndeepspeed a"})
+    assert [(one.words, one.perhaps) for one in made] == [(["deepspeed", "a"], True)]
+
+
+MAKEFILES = {
+    "a shell for each line": ("all:\n\tGPUS=4\n\tdeepspeed $${GPUS:-none}\n\tGPUS=2; deepspeed $$GPUS", ["deepspeed none", "deepspeed 2"]),
+    "one shell": (".ONESHELL:\nall:\n\tGPUS=4\n\tdeepspeed $$GPUS", ["deepspeed 4"]),
+    "late and early values": ("C = 1\nA = $(C)\nB := $(C)x\nall:\n\tdeepspeed $(A) $(B)\nC = 2", ["deepspeed 2 1x"]),
+    "additions": ("A = $(B)\nA += y\nB := x\nB += z\nall:\n\tdeepspeed $(A)", ["deepspeed x z y"]),
+    "a variable of a target": (
+        "A = 1\nall: a b\na: A = 2\na:\n\tdeepspeed $(A) $@\nb: a\n\tdeepspeed $(A) $< $^",
+        ["deepspeed 2 a", "deepspeed 1 a a"],
+    ),
+    "conditionals": (
+        "A ?= 8\nifeq ($(A),8)\nB = x\nelse ifdef C\nB = y\nendif\nifneq ($(A),8)\nB = z\nendif\nall:\n\t@deepspeed $(B)",
+        ["deepspeed x"],
+    ),
+    "an exported variable": ("export A = 3\nall:\n\tdeepspeed $$A", ["deepspeed 3"]),
+    "a continued recipe": ("all:\n\t-deepspeed a \\\n\t\t--b \\\n\t\t--c # d", ["deepspeed a --b --c"]),
+    "a comment behind a value": ("A = 3  # three\nall: ; deepspeed $(A)", ["deepspeed 3"]),
+    "a definition": ("define A\nall:\n\tdeepspeed x\nendef\nall:\n\tdeepspeed y", ["deepspeed y"]),
+}
+
+
+@pytest.mark.parametrize("name", MAKEFILES)
+def test_as_make_reads_it(name: str) -> None:
+    text, expected = MAKEFILES[name]
+    files = {"Makefile": text + "\n"}
+    made, _, _ = bash.claims(files)
+    assert [" ".join(str(word) for word in one.words) for one in made] == expected
+    if not missing():
+        (answer,) = fenced(bash.DRIVER, [{"files": files}], 60)
+        assert [" ".join([launcher, *words]) for launcher, words, _ in answer["launches"]] == expected
+
+
+def test_a_conditional_that_only_the_run_decides() -> None:
+    text = "ifeq ($(shell uname),Linux)\nA = 1\nendif\nall:\n\tdeepspeed $(A)\nifeq ($(shell uname),Linux)\nmore:\n\ttorchrun x\nendif\n"
+    made, _, _ = bash.claims({"Makefile": text})
+    assert [(one.words, one.perhaps) for one in made] == [(["deepspeed", None], False), (["torchrun", "x"], True)]
+
+
 def test_variables_of_make_that_double_each_other() -> None:
     """Twenty-four lines must not make eight million pieces."""
     lines = ["A0=x", *(f"A{number}=$(A{number - 1})$(A{number - 1})" for number in range(1, 25)), "all:\n\tdeepspeed train.py $(A24)"]
-    ((claim,), _) = bash.claims({"Makefile": "\n".join(lines) + "\n"})
+    ((claim,), _, _) = bash.claims({"Makefile": "\n".join(lines) + "\n"})
     assert claim.words == ["deepspeed", "train.py", None]
 
 
 def test_scripts_that_run_each_other_end() -> None:
     """What is not followed to its end is said."""
-    made, cut_off = bash.claims({"run.sh": "bash x.sh\n" * 300 + "deepspeed t.py\n", "x.sh": "source run.sh\n"})
+    made, cut_off, _ = bash.claims({"run.sh": "bash x.sh\n" * 300 + "deepspeed t.py\n", "x.sh": "source run.sh\n"})
     assert cut_off
     assert made[0].words == ["deepspeed", "t.py"]

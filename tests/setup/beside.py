@@ -10,9 +10,9 @@ from dslint.diagnostics import Diagnostic
 from dslint.evaluate.python.read import read_python
 from dslint.evaluate.shell.script import read_script
 from dslint.frameworks import huggingface
+from dslint.frameworks.accelerate import read_accelerate
 from dslint.frameworks.registry import framework_of
 from dslint.frameworks.training import read_training
-from dslint.job.accelerate import read_accelerate
 from dslint.job.arguments import given_at
 from dslint.job.model import Setup
 from dslint.lint.document import lint_loaded

@@ -35,6 +35,7 @@ _LAUNCH_NOTHING = frozenset(
 )
 """Commands that launch nothing."""
 
+_NEW_LINE = re.compile(r"(?<!\\)\n")
 _ESCAPED_BLANK = re.compile(r"[ \t]*\\([ \t])[ \t]*\r?(?:\n|$)")
 
 _LARGEST_SCRIPT = 200_000
@@ -126,8 +127,15 @@ def _run(
     """Follow a command with the assignments before it; `more` are words that the grammar takes for parts of a redirection."""
     words: list[Text] = []
     local: dict[str, Text] = {}
+    named = node.child_by_field_name("name")
     for child in (*node.named_children, *more):
-        if child.type == "variable_assignment":
+        if (
+            child.type == "variable_assignment"
+            and named is not None
+            and _NEW_LINE.search(chunk.text[chunk.end(child) : chunk.start(named)])
+        ):
+            assign(shell, chunk, child, state)  # the grammar joins `A=1 B=2` with the command on the next line
+        elif child.type == "variable_assignment":
             inside = state.copy()
             assign(shell, chunk, child, inside)
             name = chunk.raw(child).partition("=")[0].rstrip("+")
@@ -197,7 +205,7 @@ def _wrapped(shell: Interpreter, words: list[Text], state: State) -> bool:
     for word in words[1:]:
         text = "".join(piece.text or " " for piece in word)
         wrap = len("--wrap=") if text.startswith("--wrap=") else 0
-        if " " in text.strip() and _LAUNCH.search(text):
+        if " " in text.strip() and _LAUNCH.search(text) and (wrap or not text.startswith("-")):
             shell.run(Chunk(_without(word, wrap)), state.copy())
             return True
     rest = [index for index, one in enumerate(names) if index and _LAUNCH.fullmatch(one)]
@@ -228,7 +236,7 @@ def _function(shell: Interpreter, name: str, arguments: list[Text], state: State
     before = state.arguments, state.locals
     state.arguments, state.locals = arguments, {}
     shell.depth += 1
-    outcome = shell.follow(chunk, body, state)
+    outcome = DONE.then(shell.follow(chunk, body, state))  # a failure that is excused in the function is one of the call
     shell.depth -= 1
     for variable, value in (state.locals or {}).items():
         if isinstance(value, Absence):

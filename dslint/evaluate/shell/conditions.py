@@ -34,6 +34,18 @@ _PLATFORM = re.compile(
 """Names of variables that only a platform sets."""
 
 
+_SORTS_ALIKE = re.compile(r"[a-z0-9]*")
+"""Texts whose order is the same in every locale."""
+
+_PLAIN_PATTERN = re.compile(r"\^?(?:[\w.-]|\[\^?[\w-]+\]|\((?:[\w-]|\|)+\)(?![*+?])|(?<!^)(?<!\^)[*+?](?![*+?])){1,60}\$?", re.ASCII)
+"""Regular expressions of letters, digits, simple sets, alternatives and repetitions."""
+
+_MOST_REPETITIONS = 4
+"""The most repetitions in such a pattern; each can multiply the work with the length of the text."""
+
+_LONGEST_MATCHED = 1_000
+
+
 Absent: TypeAlias = Literal["empty", "any", "true"]
 """How to read a condition on something that nothing sets: as empty; as not decided, so that both branches are followed; as true."""
 
@@ -98,6 +110,8 @@ class Tester:
             name = chunk.raw(sign)
             pattern = chunk.raw(node.parent).startswith("[[") if node.parent is not None else False
             texts = (self.expander.text(chunk, left, state), self.expander.text(chunk, right, state))
+            if name == "=~":
+                return _matched(texts[0], chunk.raw(right) if right.type == "regex" else "")
             return _binary(texts[0], name, texts[1], pattern=pattern and right.type not in ("string", "raw_string"))
         if node.type in ("string", "word", "simple_expansion", "expansion", "concatenation", "raw_string"):
             return _unary("-n", self.expander.text(chunk, node, state))
@@ -122,6 +136,19 @@ def _unary(sign: str, text: Text) -> Outcome:
     return Outcome(None if full is None else full == (sign == "-n"))
 
 
+def _matched(text: Text, pattern: str) -> Outcome:
+    """`[[ $A =~ pattern ]]`, for patterns that mean the same to Python."""
+    value = known(text) if not is_absent(text) else ""
+    if value is None or len(value) > _LONGEST_MATCHED or _is_of_platform(text):
+        return Outcome(None)
+    if not _PLAIN_PATTERN.fullmatch(pattern) or len(re.findall(r"[*+?]", pattern)) > _MOST_REPETITIONS:
+        return Outcome(None)
+    try:
+        return Outcome(re.search(pattern, value) is not None, absent=is_absent(text))
+    except re.error:
+        return Outcome(None)
+
+
 def _is_of_platform(text: Text) -> bool:
     """Whether a variable that nothing in the script sets is one that a platform sets for each process: its rank, or a name of Slurm's."""
     return any(piece.absent and _PLATFORM.search(piece.source.document.text[slice(*piece.span)]) for piece in text)
@@ -137,6 +164,8 @@ def _binary(left: Text, sign: str, right: Text, *, pattern: bool) -> Outcome:
     if sign in ("=", "==", "!="):
         equal = fnmatchcase(one, other) if pattern else one == other
         return Outcome(equal == (sign != "!="), absent=absent)
+    if sign in ("<", ">") and _SORTS_ALIKE.fullmatch(one) and _SORTS_ALIKE.fullmatch(other):
+        return Outcome(one < other if sign == "<" else one > other, absent=absent)
     compare = _NUMBERS.get(sign)
     if compare is None:
         return Outcome(None)

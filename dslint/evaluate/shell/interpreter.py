@@ -81,9 +81,15 @@ class Interpreter:
                 last = self.follow(chunk, node, state)
                 outcome = outcome.then(last, because=False)
                 outcome.excused = last.excused
-                if state.errexit and last.is_false and last.is_sure and not last.excused and not self.guarded:
-                    state.ended = True
+                if state.errexit and not last.excused and not self.guarded:
+                    state.ended = state.ended or (last.is_false and last.is_sure)
+                    state.perhaps = state.perhaps or (last.value is None and self._is_decision(chunk, node, state))
         return outcome
+
+    @staticmethod
+    def _is_decision(chunk: Chunk, node: Node, state: State) -> bool:
+        """Whether a statement is a condition or a call of a function, which may be there to fail."""
+        return node.type == "test_command" or (node.type == "command" and chunk.raw(node).split(maxsplit=1)[0] in state.functions)
 
     def follow(self, chunk: Chunk, node: Node, state: State, given: Text | None = None) -> Outcome:
         """Follow a statement with a text on its standard input."""

@@ -160,8 +160,17 @@ def _without_arguments(chunk: Chunk, body: Node, state: State) -> None:
 
 def _reads_arguments(chunk: Chunk, body: Node) -> bool:
     """Whether a loop reads the arguments of the script: `while true; do case "$1" in ... shift ... done`."""
-    raw = chunk.raw(body)
+    raw = _without_functions(chunk, body)
     return "shift" in raw and "$1" in raw
+
+
+def _without_functions(chunk: Chunk, node: Node) -> str:
+    """The text of a loop without the functions that it defines: they have arguments of their own."""
+    if node.type == "function_definition":
+        return ""
+    if not node.named_children:
+        return chunk.raw(node)
+    return " ".join(_without_functions(chunk, child) for child in node.children)
 
 
 def _assigned(chunk: Chunk, node: Node) -> set[str]:

@@ -25,6 +25,8 @@ def output_of(words: list[Text], given: Text | None, read: ReadFile, folder: str
         return (*joined(rest, blank), blank._replace(text="\n"))
     if name == "printf" and rest:
         return _printed(rest, blank)
+    if name == "wc":
+        return _counted([known(word) for word in rest], given, blank)
     if name in ("cut", "tr"):
         return _filtered(name, [known(word) for word in rest], given, blank)
     if (name == "command" and rest and known(rest[0]) == "-v") or name in ("which", "type"):
@@ -79,8 +81,24 @@ def _filtered(name: str, words: list[str | None], given: Text | None, blank: Pie
     return (blank._replace(text=parts[0] if len(parts) == 1 else parts[number] if number < len(parts) else ""),)
 
 
+def _counted(words: list[str | None], given: Text | None, blank: Piece) -> Text | None:
+    """`wc -l`, `wc -w` or `wc -c` of its standard input."""
+    text = known(given) if given is not None else None
+    if text is None or len(words) != 1 or not text.isascii():
+        return None
+    counts = {"-l": text.count("\n"), "-w": len(text.split()), "-c": len(text)}
+    return (blank._replace(text=f"{counts[words[0]]}\n"),) if words[0] in counts else None
+
+
 def _sequence(rest: list[Text], blank: Piece) -> Text | None:
-    """`seq 1 8`: one number a line."""
+    """`seq 1 8`: one number a line, or `-s,` between them."""
+    separator = "\n"
+    if rest and (flag := known(rest[0]) or "").startswith("-s"):
+        mark = rest[1:2] if flag == "-s" else [rest[0]]
+        text = known(mark[0]) if mark else None
+        if text is None:
+            return None
+        separator, rest = text if flag == "-s" else text[2:], rest[2 if flag == "-s" else 1 :]
     numbers = [integer(known(word) or "") for word in rest]
     bounds = [number for number in numbers if number is not None]
     if len(bounds) < len(rest) or not 0 < len(bounds) < 4:
@@ -89,7 +107,8 @@ def _sequence(rest: list[Text], blank: Piece) -> Text | None:
     if not step:
         return None
     found = range(first, last + (1 if step > 0 else -1), step)[:_MOST_NUMBERS]
-    return tuple(blank._replace(text=f"{number}\n") for number in found)
+    last_of = len(found) - 1
+    return tuple(blank._replace(text=f"{number}{separator if index < last_of else chr(10)}") for index, number in enumerate(found))
 
 
 def _of_path(name: str, rest: list[Text], blank: tuple[object, ...]) -> Text | None:

@@ -71,10 +71,20 @@ def read_script(
     script = Script(source, slurm=slurm)
     shell = Interpreter(path, budget)
     shell.tester.absent = absent
-    chunks = recipes(source) if make else [Chunk.of_file(source).pieces]
-    for pieces in chunks:
-        chunk = Chunk(pieces)
-        document.comments += _comments(chunk) if not make else []
+    if make:
+        given = {name: _given(name, value) for name, value in environment.items()}
+        for recipe in recipes(source, given):
+            state = _begin(source, slurm, environment)
+            state.files.update(shell.files)
+            state.variables.update(recipe.exported)
+            state.exported.update(recipe.exported)
+            state.perhaps = recipe.perhaps
+            shell.run(Chunk(recipe.text), state)
+            shell.files = state.files
+            script.arguments += _arguments(state)
+    else:
+        chunk = Chunk(Chunk.of_file(source).pieces)
+        document.comments += _comments(chunk)
         state = _begin(source, slurm, environment)
         shell.run(chunk, state)
         script.arguments += _arguments(state)
@@ -125,13 +135,17 @@ def _begin(source: Source, slurm: dict[str, tuple[str, Span]], environment: Mapp
     """The state before the first statement: what is given, and what #SBATCH lines set."""
     state = State()
     for name, value in environment.items():
-        state.variables[name] = _constant(value, Source(f"--env {name}", Document(value, None, language="text")), Span(0, len(value)))
+        state.variables[name] = _given(name, value)
     for name, (value, span) in from_slurm(slurm).items():
         state.variables.setdefault(name, _constant(value, source, span))
     start = Span(0, 0)
     for name in ("0", "BASH_SOURCE"):
         state.variables[name] = _constant(source.shown, source, start)
     return state
+
+
+def _given(name: str, value: str) -> Text:
+    return _constant(value, Source(f"--env {name}", Document(value, None, language="text")), Span(0, len(value)))
 
 
 def _constant(value: str, source: Source, span: Span) -> Text:

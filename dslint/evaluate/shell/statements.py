@@ -39,7 +39,7 @@ def _subshell(shell: Interpreter, chunk: Chunk, node: Node, state: State, _: Tex
     inside = state.copy()
     outcome = shell.block(chunk, node.named_children, inside)
     state.files.update(inside.files)
-    return outcome
+    return DONE.then(outcome)  # a failure that is excused inside is one of the subshell
 
 
 @statement("test_command")
@@ -237,13 +237,17 @@ def _list(shell: Interpreter, chunk: Chunk, node: Node, state: State, given: Tex
         state.merge([way])
         return Outcome(second.value, absent=True, expected=second.expected, output=second.output)
     perhaps = state.perhaps
+    if state.errexit and not shell.guarded and second.is_false and second.is_sure and not second.excused:
+        way.ended = True
     state.merge([way, state.copy()])
     if outcome.absent:
         if outcome.value != runs:
             state.perhaps = perhaps  # without the variable, the script goes on for certain
         return outcome
     decides = second.value is not runs and second.is_sure  # `unknown && false` fails, `unknown || true` succeeds
-    return Outcome(second.value if decides else None, absent=second.absent, output=None)
+    found = Outcome(second.value if decides else None, absent=second.absent, output=None)
+    found.excused = True  # `set -e` has ended the script if it was the second command
+    return found
 
 
 def _excused(outcome: Outcome) -> Outcome:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from collections.abc import Mapping as Table
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
-from dslint.job.arguments import Arguments, SourcedValue, given_at
+from dslint.evaluate.files import Linked
+from dslint.frameworks.built import Built
+from dslint.job.arguments import Arguments, SourcedValue, as_read, given_at
+from dslint.job.model import AccelerateFile
 from dslint.schemas.recognition import ACCELERATE_KEYS
+from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
 from dslint.source.unknown import UNKNOWN
+from dslint.source.yaml_tree import parse_yaml
 
 BLOCK = "deepspeed_config"
 
@@ -54,6 +60,16 @@ LAUNCH_FLAGS = frozenset(
 )
 """Flags of `accelerate launch` that it also reads from the block: it copies every key of the block to the flag of that name."""
 
+_FLAGS: dict[str, Path] = {
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("gradient_clipping",),
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+}
+"""Flags of `accelerate launch`, each with the DeepSpeed key that it sets."""
+
 CLASHING = (
     "gradient_accumulation_steps",
     "gradient_clipping",
@@ -66,57 +82,6 @@ CLASHING = (
     "mixed_precision",
 )
 """Fields that Accelerate refuses together with `deepspeed_config_file`, in the order of its error message."""
-
-MODES = ("no", "fp16", "bf16", "fp8")
-
-
-@dataclass(frozen=True, slots=True)
-class AccelerateFile:
-    """The contents of an Accelerate file: its top-level keys and those of the block, each with its place."""
-
-    path: str
-    top: Table[str, SourcedValue] = field(default_factory=dict)
-    block: Table[str, SourcedValue] = field(default_factory=dict)
-    has_block: bool = True
-    precision_flag: SourcedValue | None = None
-    """`--mixed_precision` of the command line, which overrides the file."""
-
-    def get(self, name: str) -> SourcedValue | None:
-        """A key of the block, otherwise a top-level key."""
-        return self.block.get(name) or self.top.get(name)
-
-    def number(self, name: str) -> int | None:
-        """A top-level key as a positive integer; None for anything else."""
-        given = self.top.get(name)
-        value = given.value if given else None
-        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-    @property
-    def is_for_deepspeed(self) -> bool:
-        """Whether the file itself selects DeepSpeed. Without a block Accelerate builds the config from its defaults."""
-        kind = self.top.get("distributed_type")
-        return kind is not None and kind.value == "DEEPSPEED"
-
-    @property
-    def misplaced_path(self) -> SourcedValue | None:
-        """The text that stands where the block should stand, as in `deepspeed_config: ds.json`."""
-        given = self.top.get(BLOCK)
-        return given if given is not None and isinstance(given.value, str) and given.value else None
-
-    @property
-    def config_file(self) -> SourcedValue | None:
-        """The key that names a DeepSpeed config."""
-        given = self.block.get("deepspeed_config_file")
-        return given if given and isinstance(given.value, str) and given.value not in ("", "none", "None") else None
-
-    @property
-    def precision(self) -> str:
-        """The mixed precision that Accelerate uses: one of `MODES`, or "" if it is unknown."""
-        given = self.precision_flag or self.top.get("mixed_precision")
-        if given is None:
-            old = self.top.get("fp16")
-            return "no" if old is None or old.value in (False, None) else "fp16" if old.value is True else ""
-        return given.value if isinstance(given.value, str) and given.value in MODES else ""
 
 
 def is_accelerate(document: Document) -> bool:
@@ -136,6 +101,15 @@ def is_accelerates_own(document: Document) -> bool:
     """Whether a YAML tree is an Accelerate config, for whatever way to train."""
     names = {member.key.value for member in document.root.members} if isinstance(document.root, Mapping) else set()
     return len(names & ACCELERATE_KEYS) >= 2 and len(names & TOP_KEYS) >= 4
+
+
+def opened(linked: Linked) -> tuple[Document, AccelerateFile] | None:
+    """The Accelerate config for DeepSpeed in a file; None for any other file."""
+    try:
+        document = parse_yaml(read(linked.path))
+    except ReadError:
+        return None
+    return (document, read_accelerate(document, linked.shown)) if is_accelerate(document) else None
 
 
 def read_accelerate(document: Document, shown: str) -> AccelerateFile:
@@ -211,6 +185,32 @@ def _asked(arguments: Arguments) -> str | None:
     return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
 
 
+def accelerate_flags(flags: Table[str, SourcedValue], document: Document, shown: str) -> tuple[AccelerateFile, Document] | None:
+    """The settings and the config of `accelerate launch --use_deepspeed` without a file; None for any other launch."""
+    if "use_deepspeed" not in flags and "zero_stage" not in flags:
+        return None
+    at = flags.get("use_deepspeed") or flags["zero_stage"]
+    made = Built(document, shown, at)
+    for key in (("train_batch_size",), ("train_micro_batch_size_per_gpu",)):
+        made.put(key, at, value="auto")
+    for name, path in _FLAGS.items():
+        given = flags.get(name)
+        if given is not None and given.value != "none":
+            made.put(path, given, "max_steps" if name == "zero_stage" else "max_grad_norm" if name.startswith("gradient") else "")
+        elif name in ("gradient_accumulation_steps", "gradient_clipping"):
+            made.put(path, at, value="auto")
+        elif name == "zero_stage":
+            made.put(path, at, value=2)
+    block = keys_of_flags(flags, (*_FLAGS, "zero3_init_flag"))
+    top = keys_of_flags(flags, ("num_processes", "num_machines", "mixed_precision"))
+    return AccelerateFile(shown, top, block, precision_flag=flags.get("mixed_precision")), made.document()
+
+
+def keys_of_flags(flags: Table[str, SourcedValue], names: Iterable[str]) -> dict[str, SourcedValue]:
+    """The flags of `accelerate launch` that are given, by the names of the keys of its file."""
+    return {name: replace(flags[name], name=name) for name in names if name in flags}
+
+
 class _Made:
     """A tree under construction, with the place in the file of each part."""
 
@@ -257,8 +257,6 @@ class _Made:
 
 def _converted(node: Scalar) -> Scalar:
     """A value as Accelerate reads it back from the environment: a number in quotes is a number. DS916 reports what cannot be read."""
-    from dslint.job.arguments import as_read
-
     if not isinstance(node.value, str) or node.value in ("auto", "cpu", "nvme", "none", "true", "false"):
         return node
     value = as_read("max_grad_norm", node.value)

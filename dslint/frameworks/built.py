@@ -1,0 +1,59 @@
+"""A config that a program builds from the flags of its launch: `--zero_stage 3 --offload`, `accelerate launch --use_deepspeed`.
+
+Only what a flag says is in such a config; its places are those of the flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Table
+from typing import Any
+
+from dslint.evaluate.shell.written import in_script
+from dslint.job.arguments import SourcedValue, as_read
+from dslint.source.tree import Document, Key, Mapping, Member, Path, Scalar, Span
+from dslint.source.unknown import UNKNOWN
+
+
+class Built:
+    """A config under construction. A value from another file has the place of the launch."""
+
+    def __init__(self, document: Document, shown: str, at: SourcedValue) -> None:
+        self.whole = document
+        self.shown = shown
+        self.at = self._span(at, Span(0, 0))
+        self.root = Mapping(self.at, [])
+
+    def _span(self, given: SourcedValue, otherwise: Span) -> Span:
+        if given.path != self.shown or given.range is None:
+            return otherwise
+        return Span(given.range.start.offset, given.range.end.offset)
+
+    def put(self, path: Path, given: SourcedValue, kind: str = "", *, value: Any = None) -> None:
+        """Write the value of a flag at a path; `kind` is an argument of the Trainer that is read alike."""
+        span = self._span(given, self.at)
+        read = value if value is not None else as_read(kind, given.value)
+        if isinstance(read, str) and read.lower() in ("true", "false"):
+            read = read.lower() == "true"
+        here = self.root
+        for step in path[:-1]:
+            inner = here.get(str(step))
+            if inner is None:
+                inner = Member(Key(span, str(step), str(step)), Mapping(span, []))
+                here.members.append(inner)
+            assert isinstance(inner.value, Mapping)
+            here = inner.value
+        raw = given.raw or given.name
+        here.members.append(
+            Member(Key(span, str(path[-1]), str(path[-1])), Scalar(span, read if read is not None else UNKNOWN, raw, "yaml"))
+        )
+
+    def precision(self, flags: Table[str, SourcedValue]) -> None:
+        """Switch a precision on as `--bf16` or `--dtype bf16` says."""
+        for dtype in ("bf16", "fp16"):
+            switch = flags.get(dtype) or flags.get("dtype")
+            if switch is not None and (switch.value is True or switch.value == dtype):
+                self.put((dtype, "enabled"), switch, value=True)
+
+    def document(self) -> Document:
+        """The config, with its places in the script."""
+        return in_script(self.whole, self.root)
