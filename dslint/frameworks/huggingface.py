@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework, Uses
+from dslint.frameworks.tables import table
+from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import TELLING_KEYS, TRAINER_KEYS
 
@@ -16,8 +20,37 @@ def has_arguments(names: frozenset[str]) -> bool:
     return len(names & TRAINER_KEYS) >= 3 and not is_config
 
 
-def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - other frameworks ask for packages
-    return has_arguments(names)
+OWN_LOOP = frozenset({"num_warmup_steps", "lr_warmup_steps", "max_train_steps", "checkpointing_steps", "with_tracking"})
+"""Arguments of the examples of transformers and diffusers that train with Accelerate and a loop of their own."""
+
+_OF_PROGRAMS = frozenset(
+    """
+    tokenizer_name tokenizer_name_or_path model_revision config_name cache_dir use_fast_tokenizer trust_remote_code token dtype
+    dataset_name dataset_config_name dataset_config dataset_text_field data_path train_file validation_file max_train_samples
+    max_eval_samples preprocessing_num_workers overwrite_cache defaults hydra
+    """.split()
+)
+"""Arguments of the data and the model in transformers' own example programs, which others copy; and the keys of Hydra."""
+
+
+def _recognises(names: frozenset[str], uses: Uses) -> bool:
+    """A program may add arguments of its own to the Trainer's. Without the program an argument that is not known here may as well be one of
+    another framework, which shares some names with the Trainer and means something else by them.
+    """
+    if not has_arguments(names) or not names.isdisjoint(OWN_LOOP):
+        return False
+    return names <= _known() or any(uses(package) for package in ("transformers", "trl"))
+
+
+def not_arguments(names: Iterable[str]) -> list[str]:
+    """The names among those of a file that keep it from being one of the Trainer."""
+    names = list(names)
+    return [name for name in names if name not in _known()] or [name for name in names if name in OWN_LOOP]
+
+
+def _known() -> frozenset[str]:
+    own = table("huggingface")
+    return own.accepted | own.older | ARGUMENTS | WORKLOAD | _OF_PROGRAMS
 
 
 FRAMEWORK = Framework(

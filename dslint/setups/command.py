@@ -13,7 +13,6 @@ from dslint.diagnostics import Range
 from dslint.evaluate.shell.pieces import Piece, Text, key, known, place_of
 from dslint.evaluate.shell.script import Script
 from dslint.evaluate.shell.state import Launched
-from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
@@ -46,7 +45,8 @@ class Command:
     program: SourcedValue | None = None
     flags: dict[str, SourcedValue] = field(default_factory=dict)
     words: list[SourcedValue] = field(default_factory=list)
-    framework: Framework = huggingface.FRAMEWORK
+    framework: Framework | None = None
+    """The framework that it starts, by its command or its module; None for a program."""
     task: str = ""
     """What the command of a framework does: `sft`, `train`."""
     launch: Launch | None = None
@@ -59,6 +59,11 @@ class Command:
     """The texts of the files that the script has written and that flags name."""
     files: Mapping[str, Text] = field(default_factory=dict)
     """The texts of all files that the script has written, by their paths."""
+
+    @property
+    def started(self) -> Framework | None:
+        """The framework if its own command starts it, which decides on the launch."""
+        return self.framework if self.framework is not None and self.launcher in self.framework.commands else None
 
 
 _STARTERS = frozenset({"nohup", "time", "exec", "nice", "stdbuf", "env"})
@@ -343,7 +348,7 @@ class _Reader:
         before = {name for word in self.words[:index] if not (name := basename(word.text or "")).startswith(("python", "-"))}
         return not self.by_platform and before <= _STARTERS and not _RANKS.search(self.document.text)
 
-    def _run(self, launcher: str, index: int, framework: Framework = huggingface.FRAMEWORK) -> Command:
+    def _run(self, launcher: str, index: int, framework: Framework | None = None) -> Command:
         flags, rest, _ = self._flags(index, until_program=False)
         command = Command(launcher, flags=flags, framework=framework)
         command.words = [self._given("", word) for word in rest]

@@ -49,7 +49,7 @@ def use_flags(gathered: LoadedSetup, command: Command, document: Document, shown
 
 def read_file(gathered: LoadedSetup, command: Command, path: str) -> None:
     """Read the Accelerate file of a launch: the one that a flag names, or that the script writes; flags override its keys."""
-    how = command.framework.launcher_file if command.launcher in command.framework.commands else None
+    how = command.started.launcher_file if command.started is not None else None
     if command.launcher != "accelerate" and how is None:
         return
     flags = _flags_with_file(command, how, path) if how is not None else command.launcher_flags

@@ -14,6 +14,7 @@ from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile, read_python
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
+from dslint.frameworks import huggingface
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.registry import built_from, framework_of
@@ -169,7 +170,7 @@ def gather_command(
     launch_accelerate.use_flags(gathered, command, document, shown)
     _follow_environment(gathered, command, path)
     _follow_hostfile(gathered, command, path)
-    if command.framework.loader is Integration.DEEPSPEED:
+    if command.framework is not None and command.framework.loader is Integration.DEEPSPEED:
         passed_by_framework(gathered, command.framework)
     setup = gathered.setup
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
@@ -177,7 +178,7 @@ def gather_command(
 
 def _arguments(command: Command, program: PythonFile | None, training: Arguments | None, shown: str) -> Arguments | None:
     """The training arguments: those that the program itself sets, otherwise those of a training file and of the flags."""
-    if command.framework.loader is not Integration.TRANSFORMERS:
+    if command.framework is not None and command.framework.loader is not Integration.TRANSFORMERS:
         return None
     if program is not None and program.program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
         return None
@@ -189,11 +190,12 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     if not ((link is not None and link.raw) or training is not None or trains or _is_trainers(command, flags)):
         return None
     own = {name: given for name, given in flags.items() if name != "deepspeed"}
-    base = training or arguments_of(command.framework, shown, {}, command.task)
-    is_command = command.launcher in command.framework.commands and base.framework == command.framework.name
+    # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.
+    base = training or arguments_of(command.framework or huggingface.FRAMEWORK, shown, {}, command.task)
+    started = command.started if command.started is not None and base.framework == command.started.name else None
     is_plain = program is not None and program.program.argument_class in _PLAIN and not base.unknown
-    sure = base.sure or is_command or is_plain  # no class of the user's takes part
-    defaults = command.framework.defaults(command.task) if is_command else base.defaults
+    sure = base.sure or started is not None or is_plain  # no class of the user's takes part
+    defaults = started.defaults(command.task) if started is not None else base.defaults
     return replace(base, values={**base.values, **own}, complete=base.complete and command.complete, sure=sure, defaults=defaults)
 
 
@@ -249,13 +251,9 @@ def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> None:
             gathered.context = gathered.context.inferring(f"{given.shown} ({given.where})", **{fact: size})
 
 
-_OWN_LOOP = ("num_warmup_steps", "lr_warmup_steps", "max_train_steps", "checkpointing_steps", "with_tracking")
-"""Flags of the examples of transformers and diffusers that train with Accelerate and a loop of their own."""
-
-
 def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
     """Whether the program's flags are clearly those of the Trainer."""
-    if command.launcher == "accelerate" and not command.flags.keys().isdisjoint(_OWN_LOOP):
+    if command.launcher == "accelerate" and not command.flags.keys().isdisjoint(huggingface.OWN_LOOP):
         return False
     known = flags.keys() & {"learning_rate", "output_dir", "bf16", "fp16", "lr_scheduler_type"}
     if not flags.keys().isdisjoint(("per_device_train_batch_size", "do_train", "do_eval")):
@@ -301,7 +299,8 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
 
 def _uses(command: Command, path: str, package: str) -> bool:
     """Whether a launch uses a package: that of its own framework, or one of the project."""
-    return package in command.framework.packages or project_of(path).uses(package)
+    own = command.framework.packages if command.framework is not None else ()
+    return package in own or project_of(path).uses(package)
 
 
 def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> None:
@@ -325,7 +324,7 @@ def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: Sourc
     if link.value is UNKNOWN:
         gathered.setup = replace(gathered.setup, link=link)
         return
-    if link.value in command.framework.ships_unread:
+    if command.framework is not None and link.value in command.framework.ships_unread:
         gathered.setup = replace(gathered.setup, link=link)
         where = f"which {command.framework.name} ships; it is not in this project."
         gathered.reason = NotJudged(f"the DeepSpeed config is {link.raw}, {where}", link.range)

@@ -67,7 +67,7 @@ def _cut_off(at: Piece, shown: str) -> NotJudged:
 
 
 def _said(command: Command, gathered: LoadedSetup) -> str:
-    framework = f" with {command.framework.name}" if command.launcher in command.framework.commands else ""
+    framework = f" with {command.started.name}" if command.started is not None else ""
     program = command.program.raw if command.program else f"a training{framework}"
     world_size = gathered.facts.world_size
     ranks = f" on {world_size:,} rank{'s' * (world_size > 1)}" if world_size else ""

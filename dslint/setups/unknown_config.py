@@ -49,15 +49,16 @@ def _file_of_launcher(command: Command) -> tuple[str, SourcedValue] | None:
     if command.launcher == "accelerate":
         given = command.launcher_flags.get("config_file")
         return ("Accelerate config", given) if given is not None and given.raw else None
-    if command.launcher not in command.framework.commands:
+    framework = command.started
+    if framework is None:
         return None
-    own = command.framework.launcher_file
+    own = framework.launcher_file
     if own is not None and own.flag in command.flags:
         return "Accelerate config", command.flags[own.flag]
     words = [word for word in command.words if word.value is UNKNOWN or str(word.value).lower().endswith((".yaml", ".yml", ".json"))]
     words = words if not command.flags else []  # an unknown word could be more flags
     config = command.flags.get("config")
-    named = [config] if config is not None else words[:1] if command.framework.takes_file or len(words) == 1 else []
+    named = [config] if config is not None else words[:1] if framework.takes_file or len(words) == 1 else []
     return ("training file", named[0]) if named else None
 
 
@@ -66,8 +67,9 @@ def _why_no_file(command: Command, what: str, given: SourcedValue, path: str, na
     if given.value is UNKNOWN:
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is set at run time. {what_to_pass(given.raw)}"
     elif beside(command, str(given.value), path) is None:
-        ships = command.framework.launcher_file is not None
-        where = f"neither a file in this project nor a config of {command.framework.name}" if ships else "not a file in this project"
+        framework = command.started
+        ships = framework is not None and framework.launcher_file is not None
+        where = f"neither a file in this project nor a config of {framework.name}" if framework and ships else "not a file in this project"
         reason = f"{name}: its {what} is {in_short(given.raw)}, which is {where}."
     else:
         return None

@@ -14,6 +14,7 @@ from dslint.evaluate.files import find, is_outside
 from dslint.evaluate.interpolation import interpolated, is_for_omegaconf
 from dslint.evaluate.placeholders import unknown_in
 from dslint.facts import Integration
+from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import is_accelerate, is_accelerates_own, read_accelerate
 from dslint.frameworks.base import Framework, LauncherFile
 from dslint.frameworks.gpt_neox import is_neox
@@ -25,6 +26,7 @@ from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setups.neox_files import setup_of
 from dslint.setups.project import project_of
+from dslint.source.ranges import range_of
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
@@ -51,6 +53,9 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     if document.problems and document.root is None:
         problem = document.problems[0]
         return Read(FileKind.UNREADABLE, document, note=f"line {document.position(problem.span.start).line}: {problem.message}")
+    foreign = _of_unknown_framework(document, path)
+    if foreign is not None:
+        return Read(FileKind.UNRELATED, document, note=f"not checked: {foreign.reason}", not_judged=[foreign])
     is_hydras = is_for_omegaconf(whole)
     kind, note = detect_kind(document, named=not is_hydras, templates=not is_hydras)
     if kind is FileKind.DS_CONFIG and isinstance(document.root, Mapping):
@@ -187,7 +192,27 @@ def _sections(document: Document, path: str, shown: str, given: Context) -> Read
             follow(gathered, link, path)
         setups.append(settle(gathered))
     setups += _hydra_groups(document, path, shown, given)
+    foreign = _of_unknown_framework(document, path) if setups else None
+    unknown += [foreign._replace(reason=f"its training arguments: {foreign.reason}")] if foreign is not None else []
     return Read(FileKind.TRAINING, document, setups, _said(setups[0], "a config of a program"), unknown) if setups else None
+
+
+_MOST_NAMED = 3
+
+
+def _of_unknown_framework(document: Document, path: str) -> NotJudged | None:
+    """Why training arguments are not judged that no known framework uses; None for a file without such arguments."""
+    for at in _mappings(document, ()):
+        section = below(document, at) if at else document
+        if section is None or not isinstance(section.root, Mapping):
+            continue
+        keys = {member.key.value: member.key for member in section.root.members}
+        if huggingface.has_arguments(frozenset(keys)) and framework_of(section, project_of(path).uses) is None:
+            names = huggingface.not_arguments(keys)
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            place = range_of(document, keys[names[0]].span) if names else None
+            return NotJudged(f"no known framework uses these keys: {', '.join(names[:_MOST_NAMED])}{more}.", place)
+    return None
 
 
 def _sections_in(document: Document) -> list[Path]:
