@@ -343,4 +343,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS961", "launcher-flag-refused", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.launcher_flags", "launcher_flag_refused"),
     ("DS962", "no-launcher", "crash", "initialize", (), ("setup",), ("setup",), "ds9_integrations.launcher", "no_launcher"),
     ("DS963", "pinned-memory-on-wsl", "advice", None, (), (), ("zero_optimization.offload_optimizer", "zero_optimization.offload_param"), "ds9_integrations.wsl", "pinned_memory_on_wsl"),
+    ("DS964", "collective-on-some-ranks", "crash", "save", (), ("setup",), ("setup",), "ds9_integrations.program_ranks", "collective_on_some_ranks"),
 )

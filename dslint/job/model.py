@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dslint.job.arguments import Arguments, SourcedValue
+from dslint.job.events import Events
 from dslint.source.integers import integer
 from dslint.source.tree import Document
 
@@ -114,6 +115,8 @@ class Program:
     """The class of the Trainer's arguments that the program parses, if it is a library's own: `transformers.TrainingArguments`."""
     model: SourcedValue | None = None
     """The path or the name of the only model that the program loads."""
+    events: Events = field(default_factory=Events)
+    """The calls of the program."""
     sets: frozenset[tuple[str, ...]] = frozenset()
     """The keys that the program sets in the config that its launch gives, after Accelerate read it."""
 

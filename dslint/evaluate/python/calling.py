@@ -25,6 +25,7 @@ from dslint.evaluate.values import (
     Class,
     Constant,
     DictValue,
+    Entry,
     Function,
     Library,
     ListValue,
@@ -39,6 +40,10 @@ from dslint.source.tree import Span
 
 _PARSERS = {"HfArgumentParser": "transformers.HfArgumentParser", "TrlParser": "trl.TrlParser", "H4ArgumentParser": "trl.TrlParser"}
 _OF_ROW = frozenset("append extend insert remove pop clear sort reverse".split())
+_PASSED_ON = frozenset({"prepare", "unwrap_model"})
+_NEW = frozenset({"state_dict", "get_state_dict", "parameters", "named_parameters", "tokenizer"})
+"""Methods whose result is not the object itself, or a part of it."""
+
 _AS_DICT = frozenset("dict model_dump to_dict asdict _asdict as_dict".split())
 
 
@@ -60,6 +65,8 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
     if isinstance(called, Class):
         return _construct(state, called, call)
     if not isinstance(called, Library):
+        if isinstance(called, Unknown) and called.made:
+            state.note(replace(call, name=f"{called.made}.__call__"), called)
         return Unknown(called.reason) if isinstance(called, Unknown) and called.reason else COMPUTED
     return call_library(state, call, owner)
 
@@ -79,6 +86,7 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
 def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> CallOf:
     """A call with its arguments."""
     call = CallOf(node, scope, name, scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
+    call.conditions, call.within, call.loops = tuple(state.conditions), tuple(state.within), state.loops
     for one in node.args:
         span = scope.source.span(one)
         if isinstance(one, ast.Starred):
@@ -155,8 +163,21 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
     if isinstance(owner, Unknown):
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
-        return Unknown(owner.reason, owner.made, owner.span)
+        state.note(replace(call, name=f"{owner.made}.{name}".lstrip(".")), owner)
+        if owner.made.endswith("Accelerator") and name in _PASSED_ON:
+            return _passed_on(call) or Unknown(owner.reason)
+        return Unknown(owner.reason, owner.made if name not in _NEW else f"{owner.made}.{name}", owner.span)
+    if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
+        state.note(replace(call, name=f"{base}.{name}"), owner)
     return Unknown(Reason(Cause.METHOD, (name,)))
+
+
+def _passed_on(call: CallOf) -> Value | None:
+    """What Accelerate's `prepare` and `unwrap_model` return: their arguments, wrapped."""
+    if len(call.arguments) == 1:
+        return call.arguments[0].value
+    items = [Entry(one.value, one.key, one.span) for one in call.arguments]
+    return ListValue(items, call.span) if call.complete and items else None
 
 
 def _of_path(state: State, owner: Constant, name: str, call: CallOf) -> Value | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslint.evaluate.values import Constant, Scope, Value
+from dslint.job.events import Condition
 from dslint.source.tree import Span
 
 ENGINE_BACKWARD = "deepspeed.initialize.backward"
@@ -29,6 +30,7 @@ class CallOf:
     """A call with its evaluated arguments. `complete` is False if there may be more of them (`*args`, `**kwargs`).
 
     `chosen` says that the call is in a branch of a condition that only the run knows, `unlikely` that the default of a flag takes another.
+    `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`.
     """
 
     node: ast.Call
@@ -40,6 +42,9 @@ class CallOf:
     complete: bool = True
     chosen: bool = False
     unlikely: bool = False
+    conditions: tuple[Condition, ...] = ()
+    within: tuple[str, ...] = ()
+    loops: int = 0
 
     def get(self, name: str, index: int | None = None) -> Value | None:
         """The value of an argument by its name or position."""

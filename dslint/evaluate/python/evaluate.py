@@ -15,6 +15,7 @@ from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
 from dslint.evaluate.python.sources import Source, Sources
 from dslint.evaluate.values import COMPUTED, NONE, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
+from dslint.job.events import Condition
 from dslint.source.tree import Span
 
 
@@ -42,6 +43,14 @@ class State:
     """How many conditions that only the run knows are around the statement."""
     unlikely: int = 0
     """How many of them a flag decides the other way by its default."""
+    conditions: list[Condition] = field(default_factory=list)
+    """The conditions that only the run knows, and that hold at the statement or do not."""
+    within: list[str] = field(default_factory=list)
+    """The context managers of libraries around the statement."""
+    loops: int = 0
+    """How many loops are around the statement."""
+    note: Callable[[CallOf, Value | None], None] = lambda _, __: None
+    """Called with each call of a method of an object that a library made, and with that object."""
     at: tuple[Source, ast.stmt] | None = None
     """The statement that is being followed, with its file."""
     flow: int = 0
@@ -120,9 +129,13 @@ def _placed(found: Unknown, node: ast.expr, scope: Scope) -> Unknown:
 
 def block(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:
     """Follow statements. Returns whether the statement behind them is reached."""
-    for node in body:
-        state.at = (scope.source, node)
-        known = _STATEMENTS.get(type(node))
-        if known is not None and known(state, node, scope) is False:
-            return False
-    return True
+    around = len(state.conditions)
+    try:
+        for node in body:
+            state.at = (scope.source, node)
+            known = _STATEMENTS.get(type(node))
+            if known is not None and known(state, node, scope) is False:
+                return False
+        return True
+    finally:
+        del state.conditions[around:]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import posixpath
 
+from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State, evaluate, expression
+from dslint.evaluate.python.events import part_of_model
 from dslint.evaluate.python.functions import above, enter
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
@@ -34,6 +36,7 @@ from dslint.evaluate.values import (
     text_of,
     truth,
 )
+from dslint.job.events import ENGINE
 from dslint.source.tree import Span
 
 _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
@@ -67,13 +70,29 @@ def variable(name: str, scope: Scope) -> Value:
 @expression(ast.Attribute)
 def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
     owner = evaluate(state, node.value, scope)
+    if node.attr in _OF_WEIGHT and isinstance(node.value, ast.Attribute) and node.value.attr in _WEIGHTS:
+        note_weight(state, owner, node, scope)
     if node.attr == "__dict__" and isinstance(owner, Object):
         return table_of(state, owner, scope.source.span(node))
     if isinstance(owner, Unknown) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
         return Constant(given)  # the object is not known; one with such an attribute holds the arguments of the program
     if isinstance(owner, Unknown) and owner.reason and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
-        return Unknown(owner.reason if owner.reason.through else owner.reason._replace(through=f"{node.value.id}.{node.attr}"))
+        reason = owner.reason if owner.reason.through else owner.reason._replace(through=f"{node.value.id}.{node.attr}")
+        return Unknown(reason, owner.made, owner.span) if part_of_model(owner, node.attr) else Unknown(reason)
     return attribute_of(state, owner, node.attr)
+
+
+_WEIGHTS = ("weight", "bias")
+_OF_WEIGHT = ("data", "shape")
+
+
+def note_weight(state: State, owner: Value, node: ast.expr, scope: Scope) -> None:
+    """Note that the program reads or writes the elements of a weight of a model."""
+    if isinstance(owner, Unknown) and part_of_model(owner, "weight"):
+        use = ast.copy_location(ast.Call(node, [], []), node)
+        found = CallOf(use, scope, f"{owner.made}.weight", scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
+        found.conditions, found.within, found.loops = tuple(state.conditions), tuple(state.within), state.loops
+        state.note(found, owner)
 
 
 def attribute_of(state: State, owner: Value, name: str) -> Value:
@@ -94,6 +113,8 @@ def attribute_of(state: State, owner: Value, name: str) -> Value:
     if isinstance(owner, Constant):
         return _of_plain(owner, name)
     reason = owner.reason if isinstance(owner, Unknown) else None
+    if isinstance(owner, Unknown) and part_of_model(owner, name):
+        return Unknown(reason, owner.made, owner.span)
     return plugin_in_use(state, reason) if name == PLUGIN else Unknown(reason or Reason(Cause.ATTRIBUTE, ("", name)))
 
 
@@ -165,6 +186,8 @@ def _row(state: State, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Va
 @expression(ast.Subscript)
 def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:
     owner, index = evaluate(state, node.value, scope), evaluate(state, node.slice, scope)
+    if isinstance(node.value, ast.Attribute) and node.value.attr in _WEIGHTS:
+        note_weight(state, owner, node, scope)
     return item_of(state, owner, index)
 
 
@@ -186,6 +209,8 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
         return Unknown(Reason(Cause.ARGV))
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
         return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)
+    if isinstance(owner, Unknown) and at == 1 and owner.made == ENGINE:
+        return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.optimizer", owner.span)
     return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
 
 

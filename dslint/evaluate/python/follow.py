@@ -34,6 +34,7 @@ def follow(
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     state = State(sources, recorder.receive, steps, flags)
     recorder.state = state
+    state.note = recorder.note
     cells = state.journal.cells()
     cells["__file__"] = Constant(parts[0][0].path)
     cells["__name__"] = Unknown(Reason(Cause.DUNDER_NAME))

@@ -182,5 +182,6 @@ def _program(recorder: Recorder, shown: str) -> Program:
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len(facts.loader_batches) == 1 else None,
         makes_accelerator=facts.makes_accelerator,
+        events=recorder.events,
         model=facts.models[0] if len({one.value for one in facts.models}) == 1 else None,
     )

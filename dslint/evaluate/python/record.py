@@ -10,6 +10,7 @@ from typing import Any
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
 from dslint.evaluate.python.commands import RUN_COMMANDS, command_of
 from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.events import Noted
 from dslint.evaluate.python.files import TEMPORARY, written_at
 from dslint.evaluate.python.functions import enter, library_base
 from dslint.evaluate.python.given import (
@@ -35,6 +36,7 @@ from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, as_read, in_short
+from dslint.job.events import Events
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
 from dslint.source.ranges import range_of
@@ -97,10 +99,12 @@ class Recorder:
         self._documents: dict[str, Document] = {}
         self._seen: dict[tuple[int, str], ConfigCall] = {}
         self._loading = Loading(self._placed)
+        self._noted = Noted(self.sourced)
 
     def receive(self, call: CallOf) -> Value | None:
         """Note a call of a library's function. Returns its value, if that matters."""
         name, short = call.name, call.name.rpartition(".")[2]
+        self.note(call)
         if is_trainers(name) or short in _TELLING or name == "deepspeed.initialize":
             self._loading.tell(call, self._flow)
         if short in _STRATEGIES or (short == "DeepSpeedPlugin" and name.startswith(_LIGHTNING)):
@@ -129,6 +133,15 @@ class Recorder:
         else:
             self._note_training(call, name, short)
         return None
+
+    def note(self, call: CallOf, owner: Value | None = None) -> None:
+        """Note a call for the table of events; `owner` is the object whose method it calls."""
+        self._noted.note(call, self._flow, owner)
+
+    @property
+    def events(self) -> Events:
+        """The table of events."""
+        return self._noted.events
 
     def _note_training(self, call: CallOf, name: str, short: str) -> None:
         """Note what a call says about the training: its model, its optimizer, its trainer."""

@@ -20,6 +20,7 @@ _NOWHERE = Span(0, 0)
 @statement(ast.For, ast.AsyncFor)
 def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
     items = items_of(evaluate(state, node.iter, scope))
+    state.loops += 1
     if items is not None and not leaves_loop(node.body):
         for item in items:
             assign(state, node.target, item.value, node.iter, scope)
@@ -27,13 +28,16 @@ def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
     else:
         assign(state, node.target, Unknown(Reason(Cause.LOOP, (), scope.source.span(node.target))), node.iter, scope)
         _any_turns(state, node, scope)
+    state.loops -= 1
     block(state, node.orelse, scope)
 
 
 @statement(ast.While)
 def _while(state: State, node: ast.While, scope: Scope) -> None:
     evaluate(state, node.test, scope)
+    state.loops += 1
     _any_turns(state, node, scope)
+    state.loops -= 1
     block(state, node.orelse, scope)
 
 

@@ -11,6 +11,7 @@ from dslint.evaluate.python.evaluate import State, block, evaluate, statement
 from dslint.evaluate.python.expressions import item_of, operate
 from dslint.evaluate.python.journal import Changes
 from dslint.evaluate.python.nodes import is_literal, is_main
+from dslint.evaluate.python.rank_conditions import selects_ranks
 from dslint.evaluate.python.tables import mark_changed, merge, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
@@ -28,6 +29,7 @@ from dslint.evaluate.values import (
     tables_of,
     truth,
 )
+from dslint.job.events import Condition
 from dslint.source.tree import Span
 
 
@@ -47,13 +49,25 @@ def _expression(state: State, node: ast.Expr, scope: Scope) -> None:
     evaluate(state, node.value, scope)
 
 
+def _context(node: ast.expr, made: str) -> str:
+    """The name of a context manager: of a method that returns one, with the method."""
+    method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else ""
+    return made if not method or made.endswith(f".{method}") else f"{made}.{method}"
+
+
 @statement(ast.With, ast.AsyncWith)
 def _with(state: State, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
+    around = len(state.within)
     for item in node.items:
         found = evaluate(state, item.context_expr, scope)
         if item.optional_vars is not None:
             assign(state, item.optional_vars, found, item.context_expr, scope)
-    return block(state, node.body, scope)
+        if isinstance(found, Unknown) and found.made:
+            state.within.append(_context(item.context_expr, found.made))
+    try:
+        return block(state, node.body, scope)
+    finally:
+        del state.within[around:]
 
 
 # ---------------------------------------------------------------------- assigning
@@ -93,7 +107,13 @@ def assign(state: State, target: ast.expr, found: Value, written: ast.expr, scop
         unknown = Unknown(found.reason) if isinstance(found, Unknown) and found.reason else COMPUTED
         for number, one in enumerate(target.elts):
             first = item_of(state, found, Constant(number))
-            assign(state, one, parts[number] if parts else first if number == 0 else unknown, written, scope)
+            assign(
+                state,
+                one,
+                parts[number] if parts else first if number == 0 or (isinstance(first, Unknown) and first.made) else unknown,
+                written,
+                scope,
+            )
     elif isinstance(target, ast.Starred):
         assign(state, target.value, COMPUTED, written, scope)
 
@@ -202,25 +222,48 @@ def _if(state: State, node: ast.If, scope: Scope) -> bool:
     if holds is not None and not is_soft(test):
         return block(state, chosen, scope)
     state.undecided += 1
+    condition = Condition(
+        scope.source.written(scope.source.span(node.test)), scope.source.span(node).start, holds is not False, selects_ranks(node.test)
+    )
     try:
         if holds is None:
-            return _branches(state, [node.body, node.orelse], scope, node.test)
-        return _by_default(state, *((node.body, node.orelse) if holds else (node.orelse, node.body)), scope)
+            goes_on = _branches(state, [node.body, node.orelse], scope, node.test, condition)
+        else:
+            goes_on = _by_default(state, *((node.body, node.orelse) if holds else (node.orelse, node.body)), scope, condition)
     finally:
         state.undecided -= 1
+    if goes_on and condition.ranks and _leaves(node.body) is not _leaves(node.orelse):
+        state.conditions.append(condition._replace(holds=_leaves(node.orelse)))  # until the end of the block
+    return goes_on
 
 
-def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.stmt], scope: Scope) -> bool:
+def _leaves(body: Sequence[ast.stmt]) -> bool:
+    """Whether the statements behind a branch are not reached from it."""
+    return bool(body) and isinstance(body[-1], ast.Return | ast.Continue | ast.Break)
+
+
+def _under(state: State, condition: Condition | None, body: Sequence[ast.stmt], scope: Scope) -> bool:
+    """Follow a branch of a condition."""
+    if condition is None:
+        return block(state, body, scope)
+    state.conditions.append(condition)
+    try:
+        return block(state, body, scope)
+    finally:
+        state.conditions.remove(condition)
+
+
+def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.stmt], scope: Scope, condition: Condition) -> bool:
     """Two branches between which a flag decides; its default decides for `chosen`.
 
     A name that only the other branch sets is used where the flag selects that branch.
     """
     mark = state.journal.mark
     state.unlikely += 1
-    reached_other = block(state, other, scope)
+    reached_other = _under(state, condition._replace(holds=not condition.holds), other, scope)
     state.unlikely -= 1
     left_by_other = state.journal.undo(mark)
-    if block(state, chosen, scope):
+    if _under(state, condition, chosen, scope):
         if reached_other:
             state.journal.adopt(left_by_other, scope.cells)
         return True
@@ -230,13 +273,15 @@ def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.st
     return reached_other
 
 
-def _branches(state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope, decides: ast.expr) -> bool:
-    """Follow branches of which one is taken; `decides` is the condition between them."""
+def _branches(
+    state: State, bodies: Sequence[Sequence[ast.stmt]], scope: Scope, decides: ast.expr, condition: Condition | None = None
+) -> bool:
+    """Follow branches of which one is taken; `decides` is the condition between them, `condition` that of an `if` with its two."""
     mark = state.journal.mark
     reached: list[Changes] = []
     left: list[Changes] = []
-    for body in bodies:
-        goes_on = block(state, body, scope)
+    for number, body in enumerate(bodies):
+        goes_on = _under(state, condition._replace(holds=number == 0) if condition is not None else None, body, scope)
         (reached if goes_on else left).append(state.journal.undo(mark))
     states = reached or left
     if not states:

@@ -1,0 +1,94 @@
+"""Takes note of calls for the table of events of a program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.python.functions import library_base
+from dslint.evaluate.values import Constant, Object, Unknown, Value
+from dslint.job.arguments import SourcedValue, in_short
+from dslint.job.events import MODELS, Event, Events, Given
+from dslint.source.tree import Span
+from dslint.source.unknown import UNKNOWN
+
+_KNOWN = re.compile(
+    r"deepspeed\.|accelerate\.|transformers\.|peft\.|trl\.|diffusers\.|torch\.(save|autocast|cuda\.amp|amp|distributed|nn\.utils|optim|utils\.data)\b"
+    r"|torch\.nn\.|torch\.autograd\.backward|backward$"
+)
+"""The names of functions that the table holds."""
+
+_TOKENS = re.compile(r"transformers\.\w*(Tokenizer|Processor|Config)\w*")
+"""Classes whose methods do not concern the training."""
+
+
+class Noted:
+    """Takes note of calls. `sourced` gives a place its text, as `Recorder.sourced` does."""
+
+    def __init__(self, sourced: Callable[[str, Span, object], SourcedValue]) -> None:
+        self._sourced = sourced
+        self._events: dict[tuple[int, str, bool], Event] = {}
+        self._objects: list[Object] = []
+        self._numbers: dict[int, int] = {}
+
+    @property
+    def events(self) -> Events:
+        """The table."""
+        return Events(tuple(self._events.values()))
+
+    def note(self, call: CallOf, flow: int, owner: Value | None = None) -> None:
+        """Note a call; `owner` is the object whose method it calls."""
+        if _KNOWN.match(call.name) is None or _TOKENS.match(call.name) is not None:
+            return
+        start = call.scope.source.span(call.node).start
+        on_some = any(one.ranks for one in call.conditions)
+        key = (start, call.name, on_some)
+        if key in self._events:
+            return
+        given = [(str(number), one) for number, one in enumerate(call.arguments)] + list(call.keywords.items())
+        self._events[key] = Event(
+            call.name,
+            self._sourced(call.name, call.scope.source.span(call.node), UNKNOWN),
+            {name: self._given(one) for name, one in given},
+            call.complete,
+            self.origin(owner),
+            call.conditions,
+            call.within,
+            call.loops,
+            not (call.chosen or call.unlikely),
+            flow,
+        )
+
+    def _given(self, given: Argument) -> Given:
+        value = given.value
+        plain = value.value if isinstance(value, Constant) and not value.soft else UNKNOWN
+        raw = in_short(self._sourced("", given.span, UNKNOWN).raw)
+        return Given(plain, made_by(value), self.origin(value), raw)
+
+    def origin(self, value: Value | None) -> int | None:
+        """A number for an object: the same for the same object, and another one for each other."""
+        if isinstance(value, Unknown):
+            return value.span.start if value.span is not None else None
+        if isinstance(value, Object):
+            if id(value) not in self._numbers:
+                self._objects.append(value)  # keeps its id from being used again
+                self._numbers[id(value)] = -len(self._objects)
+            return self._numbers[id(value)]
+        return None
+
+
+def made_by(value: Value | None) -> str:
+    """What made a value: the function or class of a library, or the one that its class inherits from."""
+    if isinstance(value, Unknown):
+        return value.made
+    return library_base(value.type) if isinstance(value, Object) and value.type is not None else ""
+
+
+_MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS})")
+_NOT_PARTS = frozenset("config generation_config optimizer lr_scheduler args device dtype training hf_device_map".split())
+
+
+def part_of_model(owner: Unknown, attribute: str) -> bool:
+    """Whether an attribute of a value is a part of a model: `engine.module`, `model.lm_head`."""
+    return bool(owner.made) and attribute not in _NOT_PARTS and _MODELS.fullmatch(owner.made) is not None

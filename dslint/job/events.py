@@ -1,0 +1,114 @@
+"""The table of events of a program: the calls of libraries' functions, and of methods of the objects that they make.
+
+A rule about a program asks this table, as a rule about a key asks the config:
+
+    for event in program.events.of("accelerate.Accelerator.save_state"):
+        if condition := program.events.on_some_ranks(event): ...
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from dslint.job.arguments import SourcedValue
+from dslint.source.unknown import UNKNOWN
+
+MODELS = (
+    r"(transformers|diffusers)\.(.*\.)?\w*(Model|For[A-Z]\w*|Transformer\w*|VAE\w*)\w*\.(from_pretrained|from_config)"
+    r"|peft\.(get_peft_model|PeftModel\w*\.from_pretrained)"
+)
+"""What makes a model of a library: the names of the classes contain this, and those of tokenizers and configs do not."""
+
+ENGINE = "deepspeed.initialize"
+"""What makes an engine."""
+
+_ABOUT_SETUP = re.compile(r"zero|deepspeed|\bds_|stage|fsdp|world_size|num_processes|is_distributed|distributed_type", re.IGNORECASE)
+"""In a condition: the program tells ZeRO stages or ways of training apart, and may do the right thing for each."""
+
+
+class Condition(NamedTuple):
+    """A condition around a call: its text, the place of its `if`, whether it holds for the call, and whether it selects some ranks."""
+
+    text: str
+    at: int
+    holds: bool
+    ranks: bool
+
+
+class Given(NamedTuple):
+    """An argument of a call: its value, `UNKNOWN` if that is not known; what made it; the place of that; and how it is written."""
+
+    value: Any
+    made: str = ""
+    origin: int | None = None
+    raw: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A call, or a use of a weight.
+
+    `name` is the full name of the function. For a method it is the name of what made its object, and the method:
+    `deepspeed.initialize.save_checkpoint`; `origin` is then the place of the call that made the object. Positional arguments are named
+    "0", "1". `within` names the context managers around the call, `loops` counts the loops in its function. `certain` is False in a branch
+    that only the run knows. `flow` is 0 for what the program runs from its first statement on, and another number for each function that
+    nothing calls.
+    """
+
+    name: str
+    at: SourcedValue
+    arguments: Mapping[str, Given] = field(default_factory=dict)
+    complete: bool = True
+    origin: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    within: tuple[str, ...] = ()
+    loops: int = 0
+    certain: bool = True
+    flow: int = 0
+
+    def argument(self, name: str, index: int | None = None) -> Given | None:
+        """An argument by its name or position."""
+        return self.arguments.get(name) or (self.arguments.get(str(index)) if index is not None else None)
+
+    @property
+    def tells_setups_apart(self) -> bool:
+        """Whether a condition around the call asks for the way of training, as `if is_deepspeed_zero3_enabled()`."""
+        return any(_ABOUT_SETUP.search(one.text) for one in self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """All events of a program, in the order in which it is followed."""
+
+    all: tuple[Event, ...] = ()
+
+    def of(self, *patterns: str) -> Iterator[Event]:
+        """The events whose whole names match one of the patterns, which are regular expressions."""
+        wanted = _compiled("|".join(patterns))
+        return (one for one in self.all if wanted.fullmatch(one.name))
+
+    def on_some_ranks(self, event: Event) -> Condition | None:
+        """The condition that keeps some ranks from a call, unless they make the same call in the other branch."""
+        for one in event.conditions:
+            if one.ranks and not any(self._is_counterpart(event, other, one) for other in self.all):
+                return one
+        return None
+
+    @staticmethod
+    def _is_counterpart(event: Event, other: Event, condition: Condition) -> bool:
+        """Whether another call of the same function is made where the condition does not hold."""
+        return other.name == event.name and any(one.at == condition.at and one.holds is not condition.holds for one in other.conditions)
+
+
+@lru_cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def is_true(given: Given | None) -> bool:
+    """Whether an argument is given, and certainly true."""
+    return given is not None and given.value is not UNKNOWN and bool(given.value)

@@ -1,0 +1,157 @@
+"""DS9: calls that every rank has to make, and that a program makes on some ranks only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.job.events import Event, Events
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.zero import STAGE
+
+_STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+_STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+
+_WITH_OPTIMIZER = (
+    '{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 2}}'
+)
+
+_ENGINE = (
+    "import deepspeed\n"
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+    "rank = deepspeed.comm.get_rank()\n"
+)
+_ACCELERATOR = (
+    "from accelerate import Accelerator\n"
+    "accelerator = Accelerator()\n"
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+)
+
+
+class Collective(NamedTuple):
+    """Calls that all ranks have to make: their names, from which ZeRO stage on, and what the ranks do together."""
+
+    names: str
+    stage: int
+    does: str
+
+
+_GATHERS = "ZeRO stage 3 gathers the weights from all ranks"
+
+_COLLECTIVES = (
+    Collective(r"deepspeed\.initialize\.save_checkpoint", 0, "each rank writes its part of the checkpoint, and they wait for each other"),
+    Collective(
+        r"accelerate\.(\w+\.)?Accelerator\.save_state",
+        0,
+        "DeepSpeed saves a part of the checkpoint on each rank, and they wait for each other",
+    ),
+    Collective(r"deepspeed\.initialize\.(train_batch|eval_batch)", 0, "the stages of the pipeline pass their results to each other"),
+    Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.(evaluate|predict|train)", 0, "the ranks share the data, and gather the results"),
+    Collective(r"accelerate\.(\w+\.)?Accelerator\.(gather|gather_for_metrics|reduce)", 0, "it collects a tensor from every rank"),
+    Collective(r"deepspeed\.initialize\.(save_16bit_model|save_fp16_model)", 3, _GATHERS),
+    Collective(r"accelerate\.(\w+\.)?Accelerator\.(get_state_dict|save_model)", 3, _GATHERS),
+    Collective(r"(transformers|trl)\.(\w+\.)*\w*Trainer\.save_model", 3, _GATHERS),
+    Collective(r"deepspeed\.(runtime\.)?zero\.(\w+\.)*GatheredParameters", 3, _GATHERS),
+    Collective(r"deepspeed\.initialize\.(__call__|generate)", 3, _GATHERS),
+)
+"""Read in the sources of DeepSpeed, Accelerate and transformers: each of these ends in a barrier, a gather or a broadcast."""
+
+
+@rule(
+    "DS964",
+    effect=Effect.CRASH,
+    phase=Phase.SAVE,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/engine.py, DeepSpeedEngine.save_checkpoint: all processes must call this method",
+        "accelerate/accelerator.py, Accelerator.save_state and Accelerator.get_state_dict",
+        "https://github.com/deepspeedai/DeepSpeed/issues/797",
+    ),
+    untried="the run hangs instead of raising, and only with several ranks",
+    setup=True,
+)
+@bad(
+    _WITH_OPTIMIZER,
+    at="",
+    program=f'{_ENGINE}if rank == 0:\n    engine.save_checkpoint("out")\n',
+    integration="deepspeed",
+    world_size=8,
+    message='train.py:5 calls engine.save_checkpoint only where "rank == 0" is true. Every rank has to call it: each rank writes its part of the checkpoint, and they wait for each other. The ranks that call it wait for the others, and the run hangs.',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=f'{_ACCELERATOR}if step % 500 == 0 and accelerator.is_main_process:\n    accelerator.save_state("out")\n',
+    integration="accelerate",
+    world_size=8,
+    message='train.py:5 calls accelerator.save_state only where "step % 500 == 0 and accelerator.is_main_process" is true. Every rank has to call it: DeepSpeed saves a part of the checkpoint on each rank, and they wait for each other. The ranks that call it wait for the others, and the run hangs.',
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_ACCELERATOR}if not accelerator.is_main_process:\n    exit()\nelse:\n    state = accelerator.get_state_dict(model)\n",
+    integration="accelerate",
+    world_size=8,
+    message='train.py:7 calls accelerator.get_state_dict only where "not accelerator.is_main_process" is false. Every rank has to call it: ZeRO stage 3 gathers the weights from all ranks. The ranks that call it wait for the others, and the run hangs.',
+)
+@good(
+    _WITH_OPTIMIZER,
+    program=f'{_ENGINE}engine.save_checkpoint("out")\nif rank == 0:\n    print("saved")\n',
+    integration="deepspeed",
+    world_size=8,
+)
+@good(
+    _STAGE_2,
+    program=f"{_ACCELERATOR}if accelerator.is_main_process:\n    state = accelerator.get_state_dict(model)\n",
+    integration="accelerate",
+    world_size=8,
+)
+@good(_WITH_OPTIMIZER, program=f'{_ENGINE}if rank == 0:\n    engine.save_checkpoint("out")\n', integration="deepspeed", world_size=1)
+@good(
+    _WITH_OPTIMIZER,
+    program=f'{_ENGINE}if rank == 0:\n    engine.save_checkpoint("best")\nelse:\n    engine.save_checkpoint("best")\n',
+    integration="deepspeed",
+    world_size=8,
+)
+def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
+    """The program makes a call on some ranks only that all ranks have to make.
+
+    `engine.save_checkpoint`, `accelerator.save_state` and at ZeRO stage 3 whatever gathers the weights are collectives: each rank has its
+    part, and waits until the others make the same call. Behind `if rank == 0` the others never come. The run hangs, until the timeout of
+    the process group ends it after 10 to 30 minutes.
+
+    Make the call on every rank. What only one rank should do, as to write the gathered weights, stays behind the condition.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.world_size == 1:
+        return
+    found: dict[str, Event] = {}
+    for one in _COLLECTIVES:
+        if one.stage == 0 or config.value(STAGE) >= one.stage:
+            for event in program.events.of(one.names):
+                if event.argument("enabled") is None and _condition(program.events, event, one) is not None:
+                    found.setdefault(f"{event.at.path}:{event.at.range}", event)
+    for event in found.values():
+        does = next(one.does for one in _COLLECTIVES if re.fullmatch(one.names, event.name))
+        condition = program.events.on_some_ranks(event)
+        assert condition is not None
+        call = event.at.raw.partition("(")[0]
+        yield Finding(
+            "",
+            f'{event.at.where} calls {call} only where "{condition.text}" is {str(condition.holds).lower()}. Every rank has to call it: {does}. '
+            "The ranks that call it wait for the others, and the run hangs.",
+            help=f"Call {call} on every rank.",
+            elsewhere=event.at.related(""),
+            certain=config.facts.world_size is not None,
+        )
+
+
+def _condition(events: Events, event: Event, collective: Collective) -> str | None:
+    """The condition on the rank, unless another one asks for the stage that makes the call a collective."""
+    if collective.stage and event.tells_setups_apart:
+        return None
+    condition = events.on_some_ranks(event)
+    return condition.text if condition is not None else None
