@@ -20,7 +20,7 @@ ENDED = frozenset({End.FINISHED, End.FAILED, End.KILLED, End.HUNG})
 GRACE = 5
 """How many times nothing new may come before a job that has ended is reported: other ranks may still write."""
 
-CHANGING = frozenset({"step time", "throughput"})
+CHANGING = frozenset({"step time", "throughput", "tokens", "compute"})
 """Facts that change with every step."""
 
 

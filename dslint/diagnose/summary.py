@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
+from dslint.diagnose.events import Event
 from dslint.diagnose.job import Job, Known
 from dslint.diagnose.phases import phases_of
 from dslint.diagnose.prefixes import Place
@@ -170,6 +171,19 @@ def _speed(job: Job) -> Iterator[Row]:
     rates = [(event, rate) for event in job.steps if (rate := event.real("rate_per_second"))]
     if rates:
         yield Row("throughput", f"{median(rate for _, rate in rates):.4g} samples/s", rates[-1][0].place)
+    for is_each, of in ((False, ""), (True, " per GPU")):
+        tokens = token_rates(job, of_each=is_each)
+        if tokens:
+            yield Row("tokens", f"{median(rate for _, rate in tokens):,.5g} tokens/s{of}", tokens[-1][0].place)
+    flops = [(event, rate) for event in job.steps if (rate := event.real("tflops"))]
+    if flops:
+        yield Row("compute", f"{median(rate for _, rate in flops):.4g} TFLOPS", flops[-1][0].place)
+
+
+def token_rates(job: Job, *, of_each: bool) -> list[tuple[Event, float]]:
+    """The tokens per second that the job prints: of one GPU, or of all."""
+    told = ((event, rate) for event in job.steps if (rate := event.real("tokens_per_second")))
+    return [(event, rate) for event, rate in told if any(name in event.values for name in ("each_gpu", "of_gpu")) is of_each]
 
 
 def _phases(job: Job) -> Iterator[Row]:

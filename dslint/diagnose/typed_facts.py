@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dslint.diagnose.job import Job, Known
 from dslint.diagnose.phases import phases_of
 from dslint.diagnose.prefixes import Place
+from dslint.diagnose.summary import token_rates
 
 GIB = 2**30
 
@@ -32,7 +33,8 @@ WRITTEN = {
 
 NAMES = (
     *TEXTS, *NUMBERS, "gpu_memory_bytes", "zero_stage", "offload_optimizer", "offload_param", "precision", "activation_checkpointing",
-    "last_step", "step_time_s", "samples_per_second", "forward_ms", "backward_ms", "optimizer_step_ms", "last_loss", "skipped_steps",
+    "last_step", "step_time_s", "samples_per_second", "tokens_per_second", "tokens_per_second_of_gpu",
+    "tflops", "forward_ms", "backward_ms", "optimizer_step_ms", "last_loss", "skipped_steps",
 )  # fmt: skip
 """The names of all facts."""
 
@@ -95,6 +97,13 @@ def _progress(job: Job) -> Iterator[Fact]:
     rates = [(event, rate) for event in job.steps if (rate := event.real("rate_per_second"))]
     if rates:
         yield Fact("samples_per_second", median(rate for _, rate in rates), rates[-1][0].place)
+    for name, is_each in (("tokens_per_second", False), ("tokens_per_second_of_gpu", True)):
+        tokens = token_rates(job, of_each=is_each)
+        if tokens:
+            yield Fact(name, median(rate for _, rate in tokens), tokens[-1][0].place)
+    flops = [(event, rate) for event in job.steps if (rate := event.real("tflops"))]
+    if flops:
+        yield Fact("tflops", median(rate for _, rate in flops), flops[-1][0].place)
     losses = [(event, loss) for event in job.steps if (loss := event.real("loss")) is not None]
     if losses and losses[-1][1] - losses[-1][1] == 0:  # a finite number: JSON has no others
         yield Fact("last_loss", losses[-1][1], losses[-1][0].place)

@@ -6,6 +6,7 @@ import pytest
 
 from dslint.diagnose.causes.hang import NETWORK, SAME_ORDER, SLOW_START
 from dslint.diagnose.diagnosis import End
+from dslint.diagnose.typed_facts import typed
 from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
 
 CONFIG = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {{\n    "zero_optimization": {{\n        "stage": {stage}\n    }}\n}}'
@@ -188,3 +189,21 @@ def test_a_heartbeat_that_stops_follows_from_another_failure() -> None:
     )
     found = diagnosed(STARTED, monitor, traceback("ValueError: no"), RETURNED.format(code=1))
     assert [cause.title for cause in found.causes] == ["ValueError: no"]
+
+
+def test_the_throughput_of_every_spelling_is_read() -> None:
+    lines = (
+        "step 10 | tokens_per_second: 12,345.5 | TFLOPs: 187.3",
+        "step 11 | tokens/s/gpu: 3100",
+        "INFO 01-02 metrics.py: Avg generation throughput: 980.0 tokens/s, Running: 3 reqs",
+        "{'train_runtime': 12.3, 'train_samples_per_second': 3.214, 'train_steps_per_second': 0.1}",
+    )
+    told = {fact.name: fact.value for fact in typed(diagnosed(STARTED, *lines).job)}
+    assert {name: told[name] for name in ("samples_per_second", "tokens_per_second", "tokens_per_second_of_gpu", "tflops")} == {
+        "samples_per_second": 3.214,
+        "tokens_per_second": 12345.5,
+        "tokens_per_second_of_gpu": 3100,
+        "tflops": 187.3,
+    }
+    assert told["ranks"] == 4
+    assert "ranks_at_least" not in told

@@ -28,7 +28,8 @@ def crash(job: Job, event: Event) -> Cause:
     why += _others(job, event)
     machine = event.values.get("host") or event.host
     if event.kind == "hardware" and machine:
-        advice.append(f"Run without {machine} until it is repaired (Slurm: sbatch --exclude={machine}).")
+        named = [one.replace("--exclude=HOST", f"--exclude={machine}") for one in advice]
+        advice = named if named != advice else [*advice, f"Run without {machine} until it is repaired (Slurm: sbatch --exclude={machine})."]
     codes = codes or _rules(kind, message)
     if codes:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")

@@ -31,6 +31,19 @@ SIGNS = (
         ("it/s", "s/it"),
         rf"(?P<step>\d+)/(?P<steps>\d+) \[(?P<time>[\d:]+)<(?:[\d:]+|\?), +(?P<rate>{DECIMAL})(?P<unit>it/s|s/it)",
     ),
+    sign("throughput", "train_samples_per_second", rf"train_samples_per_second['\"]?\s*[:=]\s*['\"]?(?P<rate_per_second>{DECIMAL})"),
+    sign(
+        "throughput",
+        ("tokens/s", "tok/s", "tokens_per_sec", "tokens per sec", "tokens-per-sec", "tgs"),
+        r"(?i)(?P<of_gpu>per[-_ ](?:gpu|device)[-_ ])?(?:tokens?[-_ /]per[-_ ]sec(?:ond)?|tokens/s(?:ec)?|tok/s|\btgs)"
+        r"(?P<each_gpu>[-_/ ](?:per[-_ ])?(?:gpu|device))?\S{0,3}\s*[:=]\s*(?P<tokens_per_second>\d[\d,]*(?:\.\d+)?)",
+    ),
+    sign(
+        "throughput",
+        ("tokens/s", "tok/s"),
+        r"(?<!throughput: )(?<![\d.,])(?P<tokens_per_second>\d[\d,]*(?:\.\d+)?) (?:tokens|tok)/s(?:ec)?(?P<each_gpu>/(?:gpu|GPU|device))?\b",
+    ),
+    sign("throughput", ("TFLOPS", "TFLOPs", "TFlops"), rf"(?i:tflops)(?:/GPU| per GPU)?\S{{0,2}}\s*[:=]\s*(?P<tflops>{DECIMAL})"),
     sign("throughput", "SamplesPerSec=", rf"SamplesPerSec=(?P<rate_per_second>{DECIMAL})"),
     sign(
         "overflow",
