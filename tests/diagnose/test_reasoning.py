@@ -207,3 +207,21 @@ def test_the_throughput_of_every_spelling_is_read() -> None:
     }
     assert told["ranks"] == 4
     assert "ranks_at_least" not in told
+
+
+def test_ranks_below_the_highest_one_seen_exist() -> None:
+    (cause,) = diagnosed(*(waits(rank, 880, "BROADCAST") for rank in (2, 4, 6, 3))).causes
+    assert "at least 7 ranks" in cause.why[0]
+    assert "0, 1, 5" in cause.why[0]
+    (cause,) = diagnosed(*(waits(rank, 880, "BROADCAST") for rank in range(4))).causes
+    assert "that the log names" in cause.why[0]
+
+
+def test_the_signal_of_a_worker_is_named() -> None:
+    (cause,) = diagnosed(STARTED, "  traceback : Signal 11 (SIGSEGV) received by PID 3304209").causes
+    assert "SIGSEGV" in cause.title
+
+
+def test_what_a_wrapping_error_names_on_its_next_line_is_the_cause() -> None:
+    wrapped = "RuntimeError: Failed to import transformers.models.x because of the following error (look up to see its traceback):"
+    assert "torch._six" in diagnosed(f"{wrapped}\nNo module named 'torch._six'").causes[0].title

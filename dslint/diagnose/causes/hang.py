@@ -13,6 +13,9 @@ from dslint.diagnose.job import Job
 MOST_NAMES = 8
 """The most ranks that are named."""
 
+MOST_RANKS = 4096
+"""The most ranks that are compared with those that report."""
+
 EARLY = 20
 """Operations with smaller numbers belong to the first steps."""
 
@@ -65,16 +68,18 @@ def hang(job: Job, event: Event) -> Cause:
         return _of_one(job, event, waiting, suspect, title)
     why, names = [], sorted(one.rank for one in waiting)
     ranks = job.sure_ranks()
-    missing = sorted(set(range(ranks)) - set(names)) if names and ranks and ranks <= 4096 else []
+    seen = ranks or job.get("ranks_at_least")
+    missing = sorted(set(range(seen)) - set(names)) if names and seen and seen <= MOST_RANKS else []
     if missing:
+        number = f"{ranks}" if ranks else f"at least {seen}"
         why.append(
-            f"{len(names)} of {ranks} ranks waited. These did not report that they waited: {_named(missing)}. Look at their logs first."
+            f"{len(names)} of {number} ranks waited. These did not report that they waited: {_named(missing)}. Look at their logs first."
         )
     elif len(names) > 1:
         number = f" {waiting[0].number}" if waiting[0].number is not None else ""
-        seen = f"{ranks} ranks" if ranks else f"{len(names)} ranks that report"
+        who = f"{ranks} ranks" if ranks else f"{len(names)} ranks that the log names"
         why.append(
-            f"All {seen} waited in the same operation{number} ({operation}): no rank is behind, the operation itself did not get through."
+            f"All {who} waited in the same operation{number} ({operation}): no rank is behind, the operation itself did not get through."
         )
         return _cause(event, title, [*why, *_which(job, event)], [NETWORK, TRACE])
     return _cause(event, title, [*why, *_which(job, event)], [SAME_ORDER, *_of_start(event), TRACE])

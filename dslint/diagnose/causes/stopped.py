@@ -77,7 +77,7 @@ def interrupted(event: Event) -> Cause:
 def exited(job: Job, event: Event) -> Cause:
     """A process that ended with a code, and left no error in the log."""
     code = event.number("code") or 0
-    signal = -code if code < 0 else code - 128 if code > 128 else 0
+    signal = event.number("number") or (-code if code < 0 else code - 128 if code > 128 else 0)
     name, meaning = SIGNALS.get(signal, ("", ""))
     title = f"A process ended with {name}" if name else f"A process ended with return code {code}"
     why = (meaning,) if meaning else ("The log holds no traceback: it was printed elsewhere, or cut off.",)
