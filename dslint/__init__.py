@@ -3,7 +3,7 @@
 `dslint.check(config)` returns the diagnostics of a dict or a file, `dslint.fix(config)` the config with its mistakes fixed,
 `dslint.check_training_arguments(args)` the diagnostics of a config together with its training arguments, `dslint.load(config)` the typed
 model of the effective config. `dslint.guard(config, model=model)` checks a config in the program that is about to use it, and
-`dslint.estimate(config, model=model)` estimates its memory.
+`dslint.estimate(config, model=model)` estimates its memory, and `dslint.fastest(config, model=model)` names faster ones.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
         Findings,
         FixedConfig,
         MemoryEstimate,
+        TunedConfig,
+        Tuning,
         check,
         check_training_arguments,
         estimate,
+        fastest,
         fix,
         guard,
         load,
@@ -33,10 +36,13 @@ __all__ = [
     "Findings",
     "FixedConfig",
     "MemoryEstimate",
+    "TunedConfig",
+    "Tuning",
     "__version__",
     "check",
     "check_training_arguments",
     "estimate",
+    "fastest",
     "fix",
     "guard",
     "load",

@@ -1,4 +1,4 @@
-"""The Python API: `dslint check`, `fix`, `estimate` and `show` for programs, with the same settings and facts.
+"""The Python API: `dslint check`, `fix`, `estimate`, `tune` (as `fastest`) and `show` for programs, with the same settings and facts.
 
 Reached as `dslint.check` and so on. `import dslint` does not import this package, and each function imports only what it needs.
 """
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dslint.api.given import Given
     from dslint.api.guarding import ConfigWarning, guard
     from dslint.api.results import ConfigError, Findings, FixedConfig
+    from dslint.api.tuning import TunedConfig, Tuning, fastest
 
 __all__ = [
     "ConfigError",
@@ -21,9 +22,12 @@ __all__ = [
     "FixedConfig",
     "Given",
     "MemoryEstimate",
+    "TunedConfig",
+    "Tuning",
     "check",
     "check_training_arguments",
     "estimate",
+    "fastest",
     "fix",
     "guard",
     "load",
@@ -36,6 +40,7 @@ _MODULES = {
     "given": ("Given",),
     "guarding": ("ConfigWarning", "guard"),
     "results": ("ConfigError", "Findings", "FixedConfig"),
+    "tuning": ("TunedConfig", "Tuning", "fastest"),
 }
 
 

@@ -6,17 +6,21 @@ import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from dslint.api.given import Given, Source
 from dslint.api.subject import subject_of
-from dslint.config import resolve
+from dslint.config import Config, resolve
+from dslint.config.context import Context
 from dslint.errors import UserError
 from dslint.facts.gpus import in_words
 from dslint.memory.completed import Completed, completed
 from dslint.memory.estimate import Estimate
 from dslint.memory.estimate import estimate as estimate_memory
+from dslint.memory.given import FoundModel
+from dslint.memory.plan import Plan
 from dslint.memory.requests import DEFAULTS, described_model, planned
+from dslint.source.tree import Document
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -67,6 +71,27 @@ def estimate(config: Source | object, *, workload: Mapping[str, Any] | None = No
         dslint.errors.UserError: the model or the world size is not known, or the config cannot be used.
         TypeError, ValueError, dslint.source.read.ReadError: as in `check`.
     """
+    subject = described(config, workload, given)
+    resolved = resolve(subject.document, subject.context)
+    return MemoryEstimate(estimate_memory(subject.found.model, subject.plan(resolved, {})))
+
+
+class Described(NamedTuple):
+    """A config with its context, its model, and what is known of the program."""
+
+    document: Document
+    context: Context
+    found: FoundModel
+    whole: Completed
+
+    def plan(self, config: Config, otherwise: Mapping[str, Any]) -> Plan:
+        """The plan of a config, with some options of the program changed."""
+        assumed = (*self.whole.notes, *self.found.assumed)
+        return planned(config, self.found.model, {**self.whole.said, **otherwise}, assumed, self.whole.unmodelled)
+
+
+def described(config: Source | object, workload: Mapping[str, Any] | None, given: Given) -> Described:
+    """What is known of a training, as `estimate` takes and raises it."""
     unknown = (workload or {}).keys() - DEFAULTS.keys()
     if unknown:
         raise TypeError(f"unknown workload {', '.join(sorted(unknown))}; dslint.memory.requests.DEFAULTS lists them")
@@ -81,6 +106,4 @@ def estimate(config: Source | object, *, workload: Mapping[str, Any] | None = No
     arguments = setup.arguments if setup is not None else None
     whole = completed(said, arguments, loaded.context) if arguments is not None else Completed(said, (), loaded.context)
     found = described_model(whole.said, whole.context.facts)
-    resolved = resolve(loaded.document, whole.context.but(model=found.config or whole.context.facts.model))
-    plan = planned(resolved, found.model, whole.said, (*whole.notes, *found.assumed), whole.unmodelled)
-    return MemoryEstimate(estimate_memory(found.model, plan))
+    return Described(loaded.document, whole.context.but(model=found.config or whole.context.facts.model), found, whole)

@@ -9,7 +9,7 @@ import time
 
 import click
 
-from dslint.cli.open_config import open_config, text_of
+from dslint.cli.open_config import open_config
 from dslint.cli.options import color_option, model_option, show_page, terminal_width, wants_color, warn
 from dslint.diagnose.context import Given
 from dslint.diagnose.diagnose import diagnose
@@ -23,6 +23,7 @@ from dslint.report.diagnosis_markdown import as_markdown
 from dslint.report.redact import redacted
 from dslint.report.style import Style, visible
 from dslint.settings import Finder, from_environment
+from dslint.source.config_text import config_text
 
 CLEAN, FOUND, NOTHING = 0, 1, 2
 
@@ -135,7 +136,7 @@ def _given(config: str | None, program: str | None, model: str | None) -> Given:
         why = f": {error}" if isinstance(error, UserError) else ""
         warn(f"{path} is not used{why}. The diagnosis is from the log only.")
         return Given(model=model)
-    return Given(text_of(loaded.document), model, loaded.context.facts)
+    return Given(config_text(loaded.document), model, loaded.context.facts)
 
 
 def _diagnosed(paths: tuple[str, ...], given: Given) -> list[Diagnosis]:

@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
-from dslint.cli.open_config import text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color
 from dslint.cli.rates import rate_options
 from dslint.cli.workload import open_workload, workload_options
@@ -20,6 +19,7 @@ from dslint.memory.ways import Goal
 from dslint.report import fit_page
 from dslint.report.style import Style
 from dslint.settings import Finder
+from dslint.source.config_text import config_text
 from dslint.speed.planned import Rates, seconds_of, speeds_of
 
 
@@ -60,7 +60,7 @@ def command(
     def timed(config: Config, estimated: Estimate) -> Seconds:
         return seconds_of(config, estimated, rates)
 
-    fit = Search(text_of(loaded.document), found.model, opened.planner(), timed).run(Goal(memory, facts.host_memory))
+    fit = Search(config_text(loaded.document), found.model, opened.planner(), timed).run(Goal(memory, facts.host_memory))
     speeds = speeds_of(rates, context.calibration, facts.gpu)
     if output_format == "json":
         click.echo(fit_page.as_json(fit, facts, speeds))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 
 from dslint.cli.options import read_stdin, show_page, warn
@@ -15,7 +14,6 @@ from dslint.settings import Finder
 from dslint.setups.gather import Read, reasons_of
 from dslint.setups.open import Subject, open_text
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Document, plain
 
 UNUSABLE = 2
 
@@ -67,18 +65,3 @@ def _say_what_was_read(found: Read, subject: Subject) -> None:
     for gathered in found.setups:
         for linked, error in gathered.errors.items():
             warn(f"{linked}: {error}")
-
-
-def text_of(document: Document) -> str:
-    """The text of a config by itself: its own, or JSON where it is YAML or a part of another file.
-
-    Raises:
-        UserError: a program computes one of its values.
-    """
-    if document.language in ("json", "hjson") and document.places is None:
-        return document.text
-    assert document.root is not None
-    try:
-        return json.dumps(plain(document.root), indent=2) + "\n"
-    except TypeError:
-        raise UserError("the program computes some values of this config: write it to a file, and name that.") from None

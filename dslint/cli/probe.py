@@ -12,7 +12,7 @@ from typing import Any, Self
 import click
 from click.core import ParameterSource
 
-from dslint.cli.open_config import open_config, text_of
+from dslint.cli.open_config import open_config
 from dslint.cli.options import SettingType, color_option, settings_options, show_page, terminal_width, wants_color, warn
 from dslint.config import resolve
 from dslint.errors import UserError
@@ -23,6 +23,7 @@ from dslint.probe.result import COULD_NOT_RUN, Comparison, Result, SearchResult
 from dslint.probe.trial import PreparedProbe, ProbeOptions, compare, prepare, probe, search
 from dslint.settings import Finder
 from dslint.settings.table import SETTINGS
+from dslint.source.config_text import config_text
 
 FACTS = ("world-size", "integration", "deepspeed", "nodes", "gpu", "gpu-memory", "host-memory", "model")
 
@@ -232,7 +233,7 @@ def _prepared(path: str, finder: Finder, options: ProbeOptions) -> PreparedProbe
     """The config with its facts, ready to run."""
     loaded = open_config(path, finder)
     try:
-        return prepare(shown(path), text_of(loaded.document), resolve(loaded.document, loaded.context), options)
+        return prepare(shown(path), config_text(loaded.document), resolve(loaded.document, loaded.context), options)
     except ValueError as error:
         raise UserError(str(error)) from None
 

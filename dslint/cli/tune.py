@@ -9,22 +9,19 @@ from typing import Any
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
-from dslint.cli.open_config import text_of
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
 from dslint.cli.rates import rate_options
 from dslint.cli.workload import Count, Number, Opened, open_workload, workload_options
-from dslint.config import Config
-from dslint.diagnostics import Severity
 from dslint.errors import UserError
-from dslint.lint.run import by_needs, run_rules
 from dslint.memory.ways import Goal
-from dslint.registry.rules import default_rules
 from dslint.report import tune_page
 from dslint.report.style import Style
 from dslint.settings import Finder
+from dslint.source.config_text import config_text
 from dslint.speed.planned import Rates
 from dslint.tune.calibrate import factor_of
-from dslint.tune.search import Checked, Result, Search
+from dslint.tune.checked import no_new_errors
+from dslint.tune.search import Result, Search
 
 SLOW_SEARCH = 1.0
 """Seconds after which a progress bar is shown."""
@@ -97,10 +94,10 @@ def command(
     memory = facts.gpu_memory if limit in (None, "gpu") else limit
     if not isinstance(memory, int):
         raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
-    text = text_of(opened.loaded.document)
+    text = config_text(opened.loaded.document)
     planner = opened.planner()
     factor = factor_of(measured) if measured else None
-    search = Search(text, opened.found.model, planner, _checked(planner(text, {})[0]), Goal(memory, facts.host_memory), rates, factor)
+    search = Search(text, opened.found.model, planner, no_new_errors(planner(text, {})[0]), Goal(memory, facts.host_memory), rates, factor)
     result = _run(search, free_batch=free_batch)
     if output_format == "json":
         click.echo(tune_page.as_json(result, facts, text, path, tokens))
@@ -114,18 +111,6 @@ def command(
     if number is not None:
         _apply(result, number, opened, text, path)
     sys.exit(0 if result.best else DOES_NOT_FIT)
-
-
-def _checked(base: Config) -> Checked:
-    """Whether a config has no error that the present one does not have."""
-
-    def errors(config: Config) -> set[str]:
-        rules = [rule for rule in default_rules() if rule.effect.severity is Severity.ERROR]  # the others find no errors
-        able, _ = by_needs(rules, config.context)
-        return {found.code for found in run_rules(able, config, "")[0] if found.severity is Severity.ERROR}
-
-    present = errors(base)
-    return lambda config: errors(config) <= present
 
 
 def _run(search: Search, *, free_batch: bool) -> Result:

@@ -21,8 +21,8 @@ from dslint.mcp.tools import Tool, tools
 INSTRUCTIONS = """\
 dslint finds mistakes in DeepSpeed training setups without running them. After writing or changing a DeepSpeed config, a training YAML, a
 launch script or a launch command, call `check` with the facts you know (world_size, integration, gpu, model), apply what the help lines
-and fixes say, and call it again until no errors are left. Use `init` for a new config, `estimate` and `fit` for memory, `explain_error`
-for a message and `diagnose` for the log of a failed job."""
+and fixes say, and call it again until no errors are left. Use `init` for a new config, `estimate` and `fit` for memory, `tune` for speed,
+`explain_error` for a message and `diagnose` for the log of a failed job."""
 
 Context = ServerRequestContext[Any]
 

@@ -133,7 +133,8 @@ def _on_config(command: str, *fixed: str) -> Callable[[Arguments, Roots], Call]:
     def call(arguments: Arguments, roots: Roots) -> Call:
         path, text = _subject(arguments, roots)
         said = [f"--{name.replace('_', '-')}={arguments[name]}" for name in _WORKLOAD if name in arguments]
-        said += [f"--{name}={arguments[name]}" for name in ("limit", "sweep") if name in arguments]
+        said += [f"--{name}={arguments[name]}" for name in ("limit", "sweep", "network") if name in arguments]
+        said += ["--free-batch"] if arguments.get("free_batch") else []
         return Call((command, *fixed, *_options(arguments, roots), *said, "--", path), text)
 
     return call
@@ -228,6 +229,26 @@ def tools() -> tuple[Tool, ...]:
             _object({**_CONFIG, **facts, **_WORKLOAD, "limit": _string("The memory limit of a GPU, such as 40GiB.")}, one_of=_EITHER),
             _versioned("The changes in bytes and seconds.", fits={"type": "boolean"}),
             _on_config("fit"),
+            has_report=True,
+        ),
+        Tool(
+            "tune",
+            "Find the fastest config that fits",
+            "The fastest configs for the setup that surely fit in memory and pass `check` (ZeRO stage, micro batch size, activation "
+            "checkpointing, offload, ...), each as a diff with its predicted time. Nothing runs. Requires the model, world_size, and gpu.",
+            _object(
+                {
+                    **_CONFIG,
+                    **facts,
+                    **_WORKLOAD,
+                    "limit": _string("The memory limit of a GPU, such as 40GiB."),
+                    "network": _string("The network of a machine, such as 8x400Gb/s."),
+                    "free_batch": {"type": "boolean", "description": "The number of samples per optimizer step may change."},
+                },
+                one_of=_EITHER,
+            ),
+            _versioned("The configs in bytes and seconds.", best={"type": "array", "items": {"type": "object"}}),
+            _on_config("tune"),
             has_report=True,
         ),
         Tool(

@@ -232,6 +232,28 @@ def test_every_function_takes_training_arguments(tmp_path: Path) -> None:
             function(Arguments(None))
 
 
+def test_the_fastest_configs(tmp_path: Path) -> None:
+    config = {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 8,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3},
+    }
+    found = dslint.fastest(config, model="llama-3-8b", world_size=8, gpu="h100", workload={"length": 2048})
+    best = found.best[0]
+    assert best.gain > 0
+    assert best.seconds[0] < best.seconds[1]
+    assert best.gpu[1] <= 80 * 2**30
+    changed = tmp_path / "ds.json"
+    changed.write_text(best.text, encoding="utf-8")
+    again = dslint.fastest(changed, model="llama-3-8b", world_size=8, gpu="h100", workload={"length": 2048})
+    assert repr(found).startswith("1. ")
+    assert not dslint.check(changed, world_size=8).errors
+    assert again.details.now.choice.stage == best.details.candidate.choice.stage
+    with pytest.raises(UserError, match="No memory limit"):
+        dslint.fastest(config, world_size=8, workload=MODEL)
+
+
 def test_load_and_estimate_take_a_training_as_the_commands_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ds.json").write_text(json.dumps(AUTO), encoding="utf-8")

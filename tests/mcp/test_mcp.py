@@ -41,6 +41,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("show", {"text": '{"train_batch_size": 8}'}, "train_batch_size"),
     ("estimate", {"path": "zero3.json", **LLAMA}, "GiB"),
     ("fit", {"path": "zero3.json", **LLAMA, "gpu": "a100-40gb", "world_size": 2}, "GiB"),
+    ("tune", {"path": "zero3.json", **LLAMA, "free_batch": True, "network": "8x400Gb/s"}, "Fastest configs"),
     ("init", {"integration": "transformers", **LLAMA}, '"stage"'),
     ("explain_rule", {"rule": "DS501"}, "Parameter offload"),
     ("explain_rule", {"key": "zero_optimization.offload_param"}, "DS501"),
