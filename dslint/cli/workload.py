@@ -102,6 +102,12 @@ _OPTIONS = (
         help="The bits of the frozen base model under adapters (QLoRA).  [default: as the model's quantization_config says]",
     ),
     click.option("--frozen-copies", type=Count(100), metavar="N", help="Frozen models of the same size on the GPU: reference, reward."),
+    click.option("--teacher", metavar="FILE|NAME", help="A frozen model of another size on the GPU, such as the teacher of GKD."),
+    click.option("--value-model", is_flag=True, help="A value model of the same size is trained with the model, as for PPO."),
+    click.option(
+        "--generates", is_flag=True, help="The model itself generates between steps (PPO, GRPO without vLLM): stage 3 gathers it."
+    ),
+    click.option("--no-logits", is_flag=True, help="The model returns an embedding or a score, and no logits of words."),
     click.option("--frozen-towers", is_flag=True, help="The encoders of images and sound are not trained."),
     click.option("--pairs", is_flag=True, help="A sample is a pair of answers, as for DPO."),
     click.option(
@@ -109,6 +115,12 @@ _OPTIONS = (
     ),
     click.option("--vllm-sleeps", is_flag=True, help="The colocated vLLM frees its memory while the model is trained (sleep mode)."),
     click.option("--sequence-length", "length", type=_POSITIVE, metavar="N", help="Tokens per sample.  [default: the model's, up to 2048]"),
+    click.option(
+        "--varying-lengths",
+        "varying",
+        is_flag=True,
+        help="Samples differ in length, up to --sequence-length: the low figure has short ones, and PyTorch reserves more.",
+    ),
     click.option("--micro-batch", type=_POSITIVE, metavar="N", help="The micro batch size, if the config does not set it."),
     click.option("--accumulation", type=_POSITIVE, metavar="N", help="The gradient accumulation steps, if the config does not set them."),
     click.option(

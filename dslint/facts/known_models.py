@@ -65,6 +65,10 @@ deepseek-r1-distill-qwen-32b  qwen2 5120 27648 64 40 8 152064 131072
 qwen3-0.6b            qwen3    1024   3072  28  16   8  151936  40960 tied head_dim=128
 qwen3-1.7b            qwen3    2048   6144  28  16   8  151936  40960 tied head_dim=128
 qwen3-4b              qwen3    2560   9728  36  32   8  151936  40960 tied head_dim=128
+qwen3-embedding-0.6b  qwen3    1024   3072  28  16   8  151669  32768 tied head_dim=128
+qwen3-embedding-4b    qwen3    2560   9728  36  32   8  151665  40960 tied head_dim=128
+qwen3-reranker-0.6b   qwen3    1024   3072  28  16   8  151669  40960 tied head_dim=128
+qwen3-reranker-4b     qwen3    2560   9728  36  32   8  151669  40960 tied head_dim=128
 qwen3-8b              qwen3    4096  12288  36  32   8  151936  40960 head_dim=128
 qwen3-14b             qwen3    5120  17408  40  40   8  151936  40960 head_dim=128
 qwen3-32b             qwen3    5120  25600  64  64   8  151936  40960 head_dim=128

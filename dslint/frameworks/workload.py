@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 from dslint.frameworks import trl
@@ -147,7 +147,7 @@ class _Reading:
         given = self.arguments.get(name)
         if given is None or given.value is UNKNOWN or given.value is None or option in self.options:
             return
-        value = read(given.value)
+        value = read(given.value) if isinstance(given.value, Hashable) else None
         if value is not None:
             self.options[option] = value, given.where
 
@@ -163,12 +163,12 @@ def _on(arguments: Arguments, name: str) -> bool:
 
 def _trains_adapters(arguments: Arguments) -> bool:
     """Whether only LoRA adapters are trained."""
-    if any(_on(arguments, name) for name in ("use_peft", "use_lora", "lora_enable")):
+    if any(_on(arguments, name) for name in ("use_peft", "use_lora", "use_peft_lora", "lora_enable")):
         return True
     for name in ("finetuning_type", "adapter", "train_type", "tuner_type", "sft_type"):
         given = arguments.get(name)
         if given is not None:
-            return str(given.value) in ("lora", "qlora", "dora")
+            return str(given.value) in ("lora", "qlora", "dora", "lora_llm")
     return workload_of(arguments).trains_adapters
 
 
@@ -187,8 +187,9 @@ def _adapters(arguments: Arguments, reading: _Reading) -> None:
         reading.options.setdefault("lora_dropout", (own.lora_dropout, f"the default of {arguments.framework}"))
     for name in ("quantization_bit", "quant_bits"):
         reading.take("base_bits", name, lambda value: str(value) if value in (4, 8) else None)
-    reading.take("base_bits", "load_in_4bit", lambda value: "4" if value is True else None)
-    reading.take("base_bits", "load_in_8bit", lambda value: "8" if value is True else None)
+    for bits in ("4", "8"):
+        for name in (f"load_in_{bits}bit", f"use_{bits}bit_quantization"):
+            reading.take("base_bits", name, {True: bits}.get)
 
 
 def _freezes_towers(arguments: Arguments) -> bool:
@@ -203,16 +204,25 @@ _METHODS = ("stage", "rl", "rlhf_type")
 
 _PAIRED = frozenset({"dpo", "ipo", "orpo", "simpo", "cpo", "rm"})
 _REFERRING = {"dpo": 1, "ipo": 1, "kto": 1, "ppo": 2}
-"""Methods with frozen copies of the model (of the reward model, too, for PPO), unless adapters are trained: these are switched off
-instead."""
+"""Methods with frozen copies of the model: its reference, and the reward model of PPO."""
+
+_REFERRING_ADAPTERS = {"ppo": 1}
+"""The same where adapters are trained: without them, the model is its own reference."""
+
+_GENERATING = frozenset({"ppo", "grpo", "gkd"})
+"""Methods that generate answers with the model while it is trained. Source: trl, PPOTrainer, GRPOTrainer and GKDTrainer."""
+
+_WITHOUT_LOGITS = frozenset({"embedding", "seq_cls", "reranker"})
+"""Tasks of ms-swift whose models return an embedding or a few scores."""
+
+_TEACHERS = ("teacher_model", "teacher_model_name_or_path")
 
 _MORE_MODELS = {
-    "ppo": (("the value model of PPO, which is trained like the model", 1.0), ("the KV cache of generation", 0.1)),
-    "gkd": (("the teacher model", 1.0), ("the KV cache of generation", 0.1)),
-    "grpo": (("the logits of reference and old policy, and what generation without vLLM needs", 0.15),),
+    "ppo": (("the KV cache of generation", 0.1),),
+    "gkd": (("the logits of the teacher", 0.2), ("the KV cache of generation", 0.1)),
+    "grpo": (("the logits of reference and old policy, and the KV cache of generation", 0.15),),
 }
-"""By method: what the estimate leaves out, with the share by which the peak may be higher. A second model at most doubles it; the others
-are guesses."""
+"""By method: what the estimate leaves out, with the share by which the peak may be higher: guesses."""
 
 
 def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
@@ -222,6 +232,11 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
         given = arguments.get(name)
         if given is not None and isinstance(given.value, str):
             yield from _MORE_MODELS.get(given.value, ())
+            if given.value == "gkd" and not any(name in arguments for name in _TEACHERS):
+                yield "the teacher model", 1.0
+    kind = arguments.get("tuner_type")
+    if kind is not None and kind.value == "lora_llm":
+        yield "the towers, which lora_llm trains whole", 0.25
 
 
 def _preferences(reading: _Reading) -> None:
@@ -229,8 +244,21 @@ def _preferences(reading: _Reading) -> None:
     for name in _METHODS:
         if not any(_on(reading.arguments, packing) for packing in _PACKING):  # a packed row holds both answers
             reading.take("pairs", name, lambda value: True if value in _PAIRED else None)
-        if "lora_rank" not in reading.options:
-            reading.take("frozen_copies", name, lambda value: _REFERRING.get(value) if isinstance(value, str) else None)
+        frozen = _REFERRING_ADAPTERS if "lora_rank" in reading.options else _REFERRING
+        reading.take("frozen_copies", name, frozen.get)
+        reading.take("value_model", name, lambda value: True if value == "ppo" else None)
+        if not _on(reading.arguments, "use_vllm"):
+            reading.take("generates", name, lambda value: True if value in _GENERATING else None)
+    reading.take("no_logits", "task_type", lambda value: True if value in _WITHOUT_LOGITS else None)
+    for name in _TEACHERS:
+        reading.take("teacher", name, lambda value: value if isinstance(value, str) else None)
+    if "length" in reading.options and _vary(reading.arguments):
+        reading.options["varying"] = True, "a limit of the length of samples, which are not packed"
+
+
+def _vary(arguments: Arguments) -> bool:
+    """Whether the length of samples is only limited."""
+    return any(name in arguments for name in LENGTHS) and not any(_on(arguments, name) for name in _PACKING)
 
 
 _USUAL_VLLM = trl.FRAMEWORK
@@ -262,6 +290,6 @@ def _notes(arguments: Arguments) -> list[str]:
         notes.append(f'the optimizer "{given.value}" counts as AdamW, because its states are unknown')
     if any(_on(arguments, name) for name in _PACKING):
         notes.append("samples are packed: every sample has the full length")
-    elif any(name in arguments for name in LENGTHS):
+    elif _vary(arguments):
         notes.append("--sequence-length is a limit: the estimate is for samples of this length, and shorter ones need less")
     return notes

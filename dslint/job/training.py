@@ -25,7 +25,8 @@ WORKLOAD = frozenset(
     sample_packing packing neat_packing eval_strategy evaluation_strategy per_device_eval_batch_size eval_batch_size val_set_size
     lora_dropout additional_target lora_modules_to_save modules_to_save quant_bits freeze_vision_tower freeze_vit stage rl rlhf_type
     use_vllm vllm_mode vllm_gpu_memory_utilization vllm_enable_sleep_mode sleep_level sequence_parallel_size context_parallel_size
-    sequence_parallel_degree
+    sequence_parallel_degree use_peft_lora use_4bit_quantization use_8bit_quantization teacher_model teacher_model_name_or_path
+    task_type
     """.split()
 )
 """The arguments that only the estimate reads."""

@@ -15,6 +15,7 @@ _FLAGS = {
     "checkpoint_every": "activation-checkpointing",
     "eager": "eager-attention",
     "expandable": "expandable-segments",
+    "varying": "varying-lengths",
 }
 """Options with a flag of another name."""
 

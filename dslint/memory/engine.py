@@ -14,6 +14,7 @@ from dslint.memory.ledger import (
     EVALUATION,
     FORWARD,
     GATHERED,
+    GENERATION,
     INIT,
     LOGITS,
     OPTIMIZER,
@@ -63,9 +64,22 @@ def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = N
     engine.retain()
     walk(done, ledger, engine)
     engine.step()
+    if plan.workload.generates:
+        ledger.peaks[GENERATION] = generation(model, plan, layout, steady)
     if plan.workload.evaluation:
         ledger.peaks[EVALUATION] = evaluation(model, plan, steady, ledger.peaks[FORWARD].parts[GATHERED])
     return Run(steady, ledger.peaks, layout, engine.gathered, engine.collectives)
+
+
+def generation(model: Model, plan: Plan, layout: Layout, steady: Moment) -> Moment:
+    """The peak of the model's own generation between two steps: stage 3 gathers all weights for it, and each token keeps keys and values.
+
+    Source: trl, `unwrap_model_for_generation`, with `ds3_gather_for_generation` at its default.
+    """
+    whole = plan.model_bytes * layout.whole if plan.stage == 3 else 0
+    cache = 2 * plan.model_bytes * plan.tokens * sum(block.keys for block in model.blocks) // plan.tensor
+    parts = {**steady.parts, GATHERED: whole, ACTIVATIONS: cache}
+    return Moment(sum(parts.values()), parts)
 
 
 def evaluation(model: Model, plan: Plan, steady: Moment, gathered: int) -> Moment:
@@ -118,10 +132,12 @@ def _left_over(plan: Plan, layout: Layout) -> int:
 
 
 def frozen_copies(plan: Plan, layout: Layout) -> int:
-    """Bytes of frozen models of the same size, which stage 3 partitions, too; with parameter offload they are on the host."""
+    """Bytes of frozen models beside the trained one, which stage 3 partitions, too; with parameter offload they are on the host."""
     if plan.parameter_device is not None:
         return 0
-    return plan.workload.copies * plan.model_bytes * layout.whole // (plan.replicas if plan.stage == 3 else 1)
+    one = layout.whole // (2 if plan.workload.value_model else 1)
+    elements = plan.workload.copies * one + plan.workload.teacher
+    return plan.model_bytes * elements // (plan.replicas if plan.stage == 3 else 1)
 
 
 def unpartitioned(plan: Plan, layout: Layout) -> int:

@@ -18,9 +18,9 @@ CASTS = "copies in the step"
 PARTS = (PARAMETERS, GRADIENTS, MASTER, OPTIMIZER, GATHERED, BUCKETS, ACTIVATIONS, LOGITS, NORM, CASTS)
 """The parts of the total, in the order in which they are shown."""
 
-INIT, FORWARD, BACKWARD, STEP, EVALUATION = "init", "forward", "backward", "step", "evaluate"
-TRAINING = (INIT, FORWARD, BACKWARD, STEP)
-"""The phases of a training, in order."""
+INIT, GENERATION, FORWARD, BACKWARD, STEP, EVALUATION = "init", "generate", "forward", "backward", "step", "evaluate"
+TRAINING = (INIT, GENERATION, FORWARD, BACKWARD, STEP)
+"""The phases of a training, in order. Only reinforcement learning and distillation generate."""
 
 PHASES = (*TRAINING, EVALUATION)
 """The phases, with the evaluation that not every training has."""

@@ -104,6 +104,20 @@ def with_adapters(model: Model, rank: int, targets: Iterable[str] = (), saved: I
     return replace(model, name=name, first=first, blocks=blocks, last=last, tied=model.tied and not own_head)
 
 
+def without_logits(model: Model) -> Model:
+    """The model without its head: it returns an embedding or a few scores."""
+    last = tuple(weight for weight in model.last if weight.shape[0] != model.vocabulary)
+    return replace(model, last=last, vocabulary=0, tied=False, returns_logits=False)
+
+
+def with_value_model(model: Model) -> Model:
+    """The model with a second stack of layers of the same size, as PPO trains its value model beside the policy in one engine.
+
+    Source: trl, PPOTrainer: `PolicyAndValueWrapper`. The value model has its own embedding, and no logits.
+    """
+    return replace(model, name=f"{model.name} with a value model", first=model.first * 2, blocks=model.blocks * 2)
+
+
 def unknown_modules(model: Model, names: Iterable[str]) -> list[str]:
     """The names in which the name of no module of a model ends."""
     modules = {module for weight in model.weights for module in _modules_of(weight)} | ({"lm_head"} if model.tied else set())

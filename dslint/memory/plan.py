@@ -33,12 +33,14 @@ class Workload:
 
     `length` is the number of tokens per sample. Every `checkpoint_every`-th block is checkpointed, 0 for none. `eager`: attention keeps its
     scores. `padded`: attention uses a mask. `full_loss`: logits are cast to fp32 before the loss. `loss_chunk` is the number of tokens with
-    logits at a time, 0 for all. `zero_init`: a stage-3 model is partitioned while it is built; `assumed_zero_init`: this is not
-    certain. `keeps_logits`: the program holds the model's output until the next one. `shifted_copy`: the loss copies the logits to shift
-    them. `expandable`: PyTorch's allocator uses expandable segments. `evaluation` is the micro batch size of evaluations, None if it is
-    unknown whether the program evaluates. `copies` is the number of frozen models of the same size on the device: reference and reward
-    models. `pairs`: a sample is a pair of answers, both of `length` tokens. `adapter_dropout`: adapters have dropout, None if this is
-    unknown. `fused`: norms and gates are Liger's kernels.
+    logits at a time, 0 for all. `zero_init`: a stage-3 model is partitioned while it is built; `assumed_zero_init`: this is not certain.
+    `keeps_logits`: the program holds the model's output until the next one. `shifted_copy`: the loss copies the logits to shift them.
+    `expandable`: PyTorch's allocator uses expandable segments. `evaluation` is the micro batch size of evaluations, None if it is unknown
+    whether the program evaluates. `copies` is the number of frozen models of the same size on the device: reference and reward models;
+    `teacher` is the number of parameters of a frozen model of another size. `value_model`: the trained model holds a value model of the
+    same size. `generates`: the model itself generates between steps. `varying`: samples differ in length, up to `length`. `pairs`: a sample
+    is a pair of answers, both of `length` tokens. `adapter_dropout`: adapters have dropout, None if this is unknown. `fused`: norms and
+    gates are Liger's kernels.
     """
 
     length: int
@@ -54,6 +56,10 @@ class Workload:
     expandable: bool = False
     evaluation: int | None = None
     copies: int = 0
+    teacher: int = 0
+    value_model: bool = False
+    generates: bool = False
+    varying: bool = False
     pairs: bool = False
     adapter_dropout: bool | None = None
     fused: bool = False
@@ -130,6 +136,11 @@ class Plan:
     def tokens(self) -> int:
         """Tokens of a micro batch on one rank."""
         return (2 if self.workload.pairs else 1) * self.micro_batch * self.workload.length // self.sequence
+
+    @property
+    def samples_at_once(self) -> int:
+        """Samples of a micro batch on one rank; a pair counts as two."""
+        return (2 if self.workload.pairs else 1) * self.micro_batch
 
     @property
     def samples(self) -> int:

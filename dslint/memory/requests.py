@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from dslint.config import Config
+from dslint.errors import UserError
 from dslint.facts import Facts, Integration, Release
 from dslint.memory.given import FoundModel, ModelRequest, model_of
 from dslint.memory.images import UNCOUNTED
+from dslint.memory.numbers import with_value_model, without_logits
 from dslint.memory.plan import STATES, UNFUSED, Plan, PlanError, Workload
 from dslint.memory.planning import make_plan, trains_with
 from dslint.memory.shapes import Model
@@ -19,8 +21,8 @@ DEFAULT_LENGTH = 2048
 DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("model", "params", "hidden", "layers", "heads", "kv_heads", "inner", "vocabulary", "lora_rank", "lora_targets")),
     **dict.fromkeys(("length", "micro_batch", "accumulation", "checkpoint_every", "loss_chunk", "optimizer", "zero_init", "keeps_logits")),
-    **dict.fromkeys(("eval_batch", "host_used", "base_bits", "lora_saves", "lora_dropout", "frozen_copies", "vllm_share")),
-    **dict.fromkeys(("pairs", "frozen_towers"), False),
+    **dict.fromkeys(("eval_batch", "host_used", "base_bits", "lora_saves", "lora_dropout", "frozen_copies", "vllm_share", "teacher")),
+    **dict.fromkeys(("pairs", "frozen_towers", "value_model", "generates", "varying", "no_logits"), False),
     **dict.fromkeys(("eager", "padded", "expandable", "half_loss", "fused_kernels", "vllm_sleeps"), False),
 }
 """What can be said of the model and the program, with what counts where nothing is said. `dslint estimate --help` explains each."""
@@ -44,7 +46,21 @@ def described_model(said: dict[str, Any], facts: Facts) -> FoundModel:
         lora_saves=_words(said["lora_saves"]),
         base_bits=said["base_bits"] and int(said["base_bits"]),
     )
-    return model_of(given, facts.model)
+    found = model_of(given, facts.model)
+    if said["no_logits"]:
+        found = found._replace(model=without_logits(found.model))
+    return found._replace(model=with_value_model(found.model)) if said["value_model"] else found
+
+
+def _teacher(name: str | None, notes: list[str]) -> tuple[int, tuple[tuple[str, float], ...]]:
+    """The parameters of a frozen model of another size, and what the estimate leaves out if it is not known."""
+    if name is None:
+        return 0, ()
+    try:
+        return model_of(ModelRequest(name=name)).model.size, ()
+    except UserError as error:
+        notes.append(f"the teacher is not counted: {error}")
+        return 0, (("the teacher model", 1.0),)
 
 
 def _words(text: str | None) -> tuple[str, ...]:
@@ -91,6 +107,7 @@ def planned(
             notes.append(f"--sequence-length is {length:,} (default)")
     if said["checkpoint_every"] is None:
         notes.append("the model does not use activation checkpointing (--activation-checkpointing enables it)")
+    teacher, unknown = _teacher(said["teacher"], notes)
     zero_init = trains_with(config.facts.integration) if said["zero_init"] is None else said["zero_init"]
     workload = Workload(
         length,
@@ -105,13 +122,17 @@ def planned(
         shifted_copy=_copies_logits(config.facts),
         evaluation=said["eval_batch"],
         copies=said["frozen_copies"] or 0,
+        teacher=teacher,
+        value_model=said["value_model"],
+        generates=said["generates"],
+        varying=said["varying"],
         adapter_dropout=None if said["lora_dropout"] is None else said["lora_dropout"] > 0,
         pairs=said["pairs"],
         keeps_logits=config.facts.integration is not Integration.TRANSFORMERS if said["keeps_logits"] is None else said["keeps_logits"],
         expandable=said["expandable"],
     )
     plan = make_plan(config, workload, model.hidden, micro_batch=said["micro_batch"], accumulation=said["accumulation"])
-    plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *_uncounted(model)))
+    plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *unknown, *_uncounted(model)))
     used = 0 if said["host_used"] is None and "host_memory" in config.evidence else said["host_used"]  # other programs have their own limit
     plan = plan.but(host_used=used, elsewhere=_elsewhere(said["vllm_share"], config.facts, notes), sleeps=said["vllm_sleeps"])
     if said["pairs"]:

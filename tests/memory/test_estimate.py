@@ -524,3 +524,35 @@ def test_reference_models_pairs_and_vllm_need_memory(tmp_path: Path) -> None:
     shared = _estimated(tmp_path, {"stage": 2}, *QWEN, "--vllm-share", "0.3")
     assert shared["device"]["expected"] - single["device"]["expected"] == round(0.3 * shared["gpu_memory"])
     assert shared["tensors"] == single["tensors"]
+
+
+def test_a_value_model_and_a_teacher_are_on_the_gpu(tmp_path: Path) -> None:
+    alone = _steady(tmp_path, 2)
+    with_value, with_teacher = _steady(tmp_path, 2, "--value-model"), _steady(tmp_path, 2, "--teacher", "qwen2.5-14b")
+    assert with_value["optimizer states"] > 1.8 * alone["optimizer states"]
+    assert with_teacher["parameters"] - alone["parameters"] == 2 * 14770033664
+
+
+def test_stage_3_gathers_the_model_to_generate(tmp_path: Path) -> None:
+    found = _estimated(tmp_path, {"stage": 3}, *QWEN, "--generates")
+    whole = 2 * 7615616512
+    assert found["phases"]["generate"]["parts"]["gathered parameters"] == whole
+    assert "gathered parameters" not in _estimated(tmp_path, {"stage": 2}, *QWEN, "--generates")["phases"]["generate"]["parts"]
+    assert "generate" not in _estimated(tmp_path, {"stage": 3}, *QWEN)["phases"]
+
+
+def test_an_embedding_model_has_no_logits(tmp_path: Path) -> None:
+    found = _estimated(tmp_path, {"stage": 2}, *QWEN, "--no-logits")
+    assert "logits and loss" not in found["phases"]["forward"]["parts"]
+    assert found["model"]["parameters"] == 7615616512 - 152064 * 3584
+
+
+def test_the_low_figure_of_varying_lengths_has_short_samples(tmp_path: Path) -> None:
+    long = ("--sequence-length", "8192", "--activation-checkpointing")
+    low = {
+        (pairs, varying): _estimated(tmp_path, {"stage": 2}, *QWEN, *long, *pairs, *varying)["tensors"]["low"]
+        for pairs in ((), ("--pairs",))
+        for varying in ((), ("--varying-lengths",))
+    }
+    assert low[("--pairs",), ("--varying-lengths",)] < 0.8 * low[("--pairs",), ()]
+    assert low[(), ("--varying-lengths",)] == low[(), ()]  # one sample at a time: the longest one decides
