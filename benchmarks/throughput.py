@@ -9,7 +9,8 @@ tokens_per_s_per_gpu, tflops_per_gpu) with its `value`, `oom`, `source`, `group`
 one machine that differ only in the config. Unknown values are null. A row without the facts that a prediction needs is counted.
 
 It prints how close predicted times are, and for each rank group whether the config that the model ranks first is within 10 % of the best,
-beside the rule of thumb (no offload, no checkpointing, largest micro batch, lowest stage) and a random pick.
+beside the rule of thumb (no offload, no checkpointing, largest micro batch, lowest stage) and a random pick. Of the rows that ran out of
+memory it prints which ones surely fit by the estimate of memory, so that `dslint tune` would choose them.
 `--leave-one-out` scores each source with constants that are fitted to the others, `--fit` prints constants fitted to all rows.
 """
 
@@ -26,6 +27,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dslint import estimate
+from dslint.errors import UserError
 from dslint.speed.compare import Verdict, compare
 from dslint.speed.compute import flops_per_token
 from dslint.speed.constants import FITTED, Constants
@@ -322,6 +325,61 @@ def left_out(rows: list[Measured]) -> list[Time]:
     return found
 
 
+def chosen(row: Row) -> bool | None:
+    """Whether `dslint tune` may choose the config of a row, because it surely fits. None if the row says too little, or has a pipeline,
+    which `tune` never proposes.
+    """
+    memory = re.search(r"(\d+) ?Gi?B", row["gpu"] or "")
+    needed = ("params", "layers", "hidden", "micro_batch", "seq", "gpus")
+    if not memory or any(not row[name] for name in needed) or row["checkpointing"] is None or (row["pp"] or 1) > 1:
+        return None
+    stage = row["stage"] or 0
+    zero: Row = {"stage": stage}
+    zero |= {"offload_optimizer": {"device": row["offload_optimizer"]}} if stage and row["offload_optimizer"] else {}
+    zero |= {"offload_param": {"device": row["offload_param"]}} if stage == 3 and row["offload_param"] else {}
+    config = {
+        "train_micro_batch_size_per_gpu": row["micro_batch"],
+        "gradient_accumulation_steps": row["gas"] or 1,
+        "zero_optimization": zero,
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}},
+        **({row["precision"]: {"enabled": True}} if row["precision"] in ("fp16", "bf16") else {}),
+    }
+    workload = {
+        "params": float(row["params"]),
+        "hidden": row["hidden"],
+        "layers": row["layers"],
+        "heads": row["heads"],
+        "vocabulary": row["vocab"] or 32_000,
+        "length": row["seq"],
+        "checkpoint_every": int(row["checkpointing"]),
+        "eager": row["flash_attention"] is False,
+        "lora_rank": 8 if row["trainable"] == "lora" else None,
+    }
+    try:
+        found = estimate(
+            config,
+            workload=workload,
+            world_size=row["gpus"],
+            nodes=math.ceil(row["gpus"] / (row["gpus_per_node"] or 8)),
+            tensor_parallel=row["tp"] or 1,
+            sequence_parallel=row["sp"] or 1,
+            integration="deepspeed",
+        )
+    except UserError:
+        return None
+    return found.fits(int(memory[1]) * 2**30)
+
+
+def show_memory(rows: Iterable[Row]) -> None:
+    """Print how many rows that ran out of memory would be chosen."""
+    judged = [(row["id"], chosen(row)) for row in rows]
+    wrong = [name for name, fits in judged if fits]
+    unknown = sum(fits is None for _, fits in judged)
+    if judged:
+        text = f"{len(judged)} rows ran out of memory, of which {len(wrong)} surely fit by their estimate {', '.join(wrong)}".rstrip()
+        print(text + (f"; {unknown} say too little or have a pipeline" if unknown else ""))
+
+
 def show(times: list[Time], least: int) -> None:
     """Print the scores."""
     absolute = [time for time in times if time.row.is_a_time]
@@ -376,6 +434,7 @@ def main() -> None:
         return
     times = left_out(rows) if given.leave_one_out else predicted(rows, FITTED)
     show(times, given.least)
+    show_memory(row.row for row in rows if row.row["oom"])
     if given.rows:
         show_rows(times)
 

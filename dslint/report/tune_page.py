@@ -7,6 +7,7 @@ from difflib import unified_diff
 from typing import Any
 
 from dslint.facts import Facts
+from dslint.memory.ledger import INIT
 from dslint.report.estimate_page import gib
 from dslint.report.speed_words import as_data, duration, factor, parts, speeds, spread, training
 from dslint.report.style import Style, visible_lines, wrap
@@ -159,6 +160,13 @@ def _why(loss: Loss, result: Result) -> str:
 
 def _nothing(result: Result) -> str:
     least = gib(result.found.device.high)
+    divides = result.now.choice.stage == 3 and result.found.steady.total <= result.goal.device
+    if divides and result.found.phase == INIT:
+        return (
+            f"No config surely fits in {gib(result.goal.device)} GiB: every rank builds the whole model before ZeRO divides it, which "
+            f"needs up to {least} GiB. Build it under `deepspeed.zero.Init()`, as `from_pretrained` does if the Trainer's or Accelerate's "
+            "config exists before, and pass --zero-init."
+        )
     return (
         f"No config that dslint tried surely fits in {gib(result.goal.device)} GiB; the present one needs up to {least} GiB. "
         "`dslint fit` lists further changes, such as shorter samples, more GPUs and NVMe."

@@ -1,10 +1,10 @@
 """GPUs and links: peaks, memory bandwidth, and the bandwidth between GPUs, between machines, and to the host.
 
 Peaks are those of dense matrix products, without sparsity. Sources: the data sheets of the vendors (NVIDIA: P100, V100, T4, A10, A40, RTX
-A6000, A100, A800, L4, L40S, H100, H20, GH200, H200, B200, and the architecture white papers of Turing, Ampere GA102, Ada and Blackwell for
-GeForce, Titan and Quadro, with fp32 accumulation; AMD: Instinct MI210 to MI355X; Intel: Gaudi 2 and 3; Huawei: Ascend 910B); AWS for the
-A10G. B300, GB200, GB300, RTX PRO 6000 and Ascend 910C follow their neighbours by the ratio of their dense peaks; `reached` of all these is
-that of a neighbour of the same generation.
+A6000, A100, A800, L4, L40S, H100, H20, GH200, H200, B200, and the architecture white papers of Turing, Ampere GA102, Ada and Blackwell
+for GeForce, Titan and Quadro, with fp32 accumulation; AMD: Instinct MI210 to MI355X; Intel: Gaudi 2 and 3; Huawei: Ascend 910B); AWS for
+the A10G. 21 of the 24 ports of a Gaudi lead to the others of its machine. B300, GB200, GB300, RTX PRO 6000 and Ascend 910C follow their
+neighbours by the ratio of their dense peaks; `reached` of all these is that of a neighbour of the same generation.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ HARDWARE = {
         ("mi325x", 1307, 1307, 163.4, 6000, 448.0, GEN5, 0.47),
         ("mi350x", 2300, 2300, 144.2, 8000, 537.6, GEN5, 0.47),
         ("mi355x", 2500, 2500, 157.3, 8000, 537.6, GEN5, 0.47),
-        ("gaudi2", 432, 432, 11, 2450, 300.0, GEN4, 0.6),
-        ("gaudi3", 1835, 1835, 14.3, 3700, 600.0, GEN5, 0.5),
+        ("gaudi2", 432, 432, 11, 2450, 262.5, GEN4, 0.6),
+        ("gaudi3", 1835, 1835, 14.3, 3700, 525.0, GEN5, 0.5),
         ("ascend910b", 376, 376, 94, 1600, 196.0, GEN5, 0.6),
         ("ascend910c", 752, 752, 188, 3200, 392.0, GEN5, 0.6),
     )

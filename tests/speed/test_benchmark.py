@@ -67,6 +67,21 @@ def test_times_and_groups_are_scored(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "Kendall tau 1.00" in out
 
 
+def test_rows_that_ran_out_of_memory_are_named_if_they_would_be_chosen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that surely does not fit, one that surely does, and one with a pipeline."""
+    oom = {"oom": True, "value": None}
+    file = rows(
+        tmp_path,
+        {**oom, "id": "large", "micro_batch": 64},
+        {**oom, "id": "small", "params": 1e8, "layers": 4, "hidden": 512, "heads": 8},
+        {**oom, "pp": 4},
+    )
+    out = printed(capsys, monkeypatch, file)
+    assert "3 rows ran out of memory, of which 1 surely fit by their estimate small; 1 say too little or have a pipeline" in out
+
+
 def test_a_wrong_order_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     group = {"rank_group": "made", "measure": "samples_per_s"}
     file = rows(

@@ -78,9 +78,20 @@ def test_a_faster_network_makes_training_faster(config: Path) -> None:
 
 
 def test_nothing_fits(config: Path) -> None:
-    result = CliRunner().invoke(cli, ["tune", str(config), *OPTIONS, "--model", "llama-3-70b", "--gpu", "rtx4090"])
+    result = CliRunner().invoke(cli, ["tune", str(config), *OPTIONS, "--limit", "1GiB"])
     assert result.exit_code == 4
     assert "No config that dslint tried surely fits" in " ".join(result.output.split())
+
+
+def test_a_model_that_is_built_whole_is_named_as_the_reason(config: Path) -> None:
+    """A model of 262 GiB in fp32 on every rank: no choice of a config helps before it is built in another way."""
+    config.write_text(json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, "zero_optimization": {"stage": 3}}))
+    more = ("--model", "llama-3-70b", "--world-size", "64", "--nodes", "8")
+    result = CliRunner().invoke(cli, ["tune", str(config), *OPTIONS, *more, "--no-zero-init"])
+    assert result.exit_code == 4
+    assert "deepspeed.zero.Init()" in result.output
+    result = CliRunner().invoke(cli, ["tune", str(config), *OPTIONS, *more, "--zero-init"])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.parametrize(
