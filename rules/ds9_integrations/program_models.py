@@ -1,0 +1,160 @@
+"""DS9: what a program gives to Accelerate's `prepare`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration, Release
+from dslint.job.events import MODELS, Event, Given
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+
+_STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+_AUTO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+
+_PREPARE = r"accelerate\.(\w+\.)?Accelerator\.prepare"
+_MODEL = re.compile(f"({MODELS}|torch\\.nn\\.(modules\\.)?\\w+)(\\.(to|cuda|half|bfloat16|eval|train))?")
+_OTHERS = re.compile(
+    r"(torch\.optim|transformers\.optimization|bitsandbytes|accelerate\.utils|transformers\.get_\w+)\b.*|.*(Optim|Adam|Scheduler|_schedule)\w*"
+)
+
+_TWO = (
+    "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
+    'student = AutoModelForCausalLM.from_pretrained("small")\nteacher = AutoModelForCausalLM.from_pretrained("large")\n'
+)
+
+
+def _models(event: Event) -> dict[int, Given]:
+    """The models among the arguments of a call, each object once."""
+    return {one.origin: one for one in event.arguments.values() if one.origin is not None and _MODEL.fullmatch(one.made)}
+
+
+@rule(
+    "DS965",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        "accelerate/accelerator.py, Accelerator.prepare and Accelerator._prepare_deepspeed",
+        "https://github.com/huggingface/accelerate/pull/1468",
+    ),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=f"{_TWO}student, teacher, optimizer, loader = accelerator.prepare(student, teacher, optimizer, loader)\n",
+    integration="accelerate",
+    message='train.py:6 prepares student and teacher in one call: under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\nteacher = accelerator.prepare(teacher)\n",
+    integration="accelerate",
+    loader_release=Release(0, 34, 2),
+    message='train.py:7 prepares a second model, teacher, with the same Accelerator: under DeepSpeed Accelerate raises "You can\'t use same `Accelerator()` instance with multiple models when using DeepSpeed".',
+)
+@good(
+    _STAGE_2,
+    program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\nteacher = teacher.to(accelerator.device)\n",
+    integration="accelerate",
+)
+@good(
+    _STAGE_2,
+    program=f"{_TWO}student, optimizer, loader = accelerator.prepare(student, optimizer, loader)\nteacher = accelerator.prepare(teacher)\n",
+    integration="accelerate",
+    loader_release=Release(1, 9, 0),
+)
+def two_models_prepared(config: Config) -> Iterator[Finding]:
+    """The program prepares two models with one `Accelerator`, under DeepSpeed.
+
+    DeepSpeed makes an engine of a model, and one call of `prepare` makes one engine: with two models Accelerate raises AssertionError
+    "You can't use same `Accelerator()` instance with multiple models when using DeepSpeed". Before Accelerate 1.0.0 two calls of `prepare`
+    with a model each raise the same.
+
+    Move a model that is not trained to the device without `prepare`. Train a second model with a second `Accelerator`, and from Accelerate
+    1.0.0 on with a plugin of its own.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.integration is not Integration.ACCELERATE:
+        return
+    calls = [event for event in program.events.of(_PREPARE) if event.certain or event.conditions == ()]
+    together = next((event for event in calls if len(_models(event)) > 1), None)
+    second: Event | None = None
+    if together is None and config.facts.loader_release is not None and config.facts.loader_release < Release(1, 0, 0):
+        seen: dict[int | None, set[int]] = {}
+        for one in calls:
+            models = seen.setdefault(one.origin, set())
+            models.update(_models(one))
+            second = second or (one if len(models) > 1 else None)
+    event: Event | None = together or second
+    if event is not None:
+        names = [one.raw for one in _models(event).values()]
+        what = (
+            f"prepares {' and '.join(names)} in one call"
+            if together
+            else f"prepares a second model, {names[-1]}, with the same Accelerator"
+        )
+        yield Finding(
+            "",
+            f"{event.at.where} {what}: under DeepSpeed Accelerate raises \"You can't use same `Accelerator()` instance with multiple models "
+            'when using DeepSpeed".',
+            help="Prepare only the model that is trained, and move the other one to accelerator.device.",
+            elsewhere=event.at.related(""),
+        )
+
+
+@rule(
+    "DS966",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("accelerate/accelerator.py, Accelerator._prepare_deepspeed",),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _AUTO,
+    at="train_micro_batch_size_per_gpu",
+    program=f"{_TWO}student = accelerator.prepare(student)\n",
+    integration="accelerate",
+    message='train.py:6 prepares the model without a data loader, and train_micro_batch_size_per_gpu is "auto": Accelerate raises "When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
+)
+@good(
+    _AUTO,
+    program=f"{_TWO}loader = torch.utils.data.DataLoader(data, batch_size=4)\nstudent, loader = accelerator.prepare(student, loader)\n",
+    integration="accelerate",
+)
+@good(_STAGE_2, program=f"{_TWO}student = accelerator.prepare(student)\n", integration="accelerate")
+def prepare_without_loader(config: Config) -> Iterator[Finding]:
+    """The micro batch size is "auto", and the program prepares its model without a data loader.
+
+    Accelerate fills an "auto" micro batch size from the data loader in the same call of `prepare`. Without one it raises ValueError "When
+    using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders". So does a block of the
+    Accelerate file without a config file, whose micro batch size is always "auto".
+
+    Pass the model, the optimizer and the data loader to one `prepare`, or set `train_micro_batch_size_per_gpu` to a number.
+    """
+    program = config.setup.program if config.setup else None
+    key = "train_micro_batch_size_per_gpu"
+    if program is None or config.facts.integration is not Integration.ACCELERATE or not config.is_auto(key):
+        return
+    if any("train_micro_batch_size_per_gpu" in path for path in program.sets):
+        return
+    for event in program.events.of(_PREPARE):
+        given = list(event.arguments.values())
+        known = all(_MODEL.fullmatch(one.made) or _OTHERS.fullmatch(one.made) for one in given)
+        if event.certain and event.complete and _models(event) and known:
+            yield Finding(
+                key,
+                f'{event.at.where} prepares the model without a data loader, and {key} is "auto": Accelerate raises "When using DeepSpeed, '
+                '`accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
+                help=f"Pass the data loader to the same prepare, or set {key} to a number.",
+                related=(event.at.related("prepared here"),),
+            )
+            return

@@ -1,0 +1,259 @@
+"""DS9: the training loop of a program beside an engine, which does a part of it itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.facts import Integration, Release
+from dslint.job.events import Events
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.zero import STAGE
+
+_CONFIG = (
+    '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": %s, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
+    '"zero_optimization": {"stage": 2}%s}'
+)
+_ONE = _CONFIG % (1, "")
+_WITHOUT_OPTIMIZER = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+
+_ENGINE = (
+    "import deepspeed\nimport torch\n"
+    'engine, optimizer, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+)
+_ACCELERATOR = (
+    "import torch\nfrom accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
+    'model = AutoModelForCausalLM.from_pretrained("m")\n'
+    "model, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+)
+_PLAIN = "for batch in loader:\n    loss = %s(batch)[0]\n    loss.backward()\n    optimizer.step()\n"
+
+_PATCHED = Release(0, 18, 3)
+"""The first release whose engine also works with `loss.backward()` (pull request 7665)."""
+
+
+@rule(
+    "DS969",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/engine.py, DeepSpeedEngine.backward",
+        "accelerate/utils/deepspeed.py, DeepSpeedOptimizerWrapper.step",
+        "https://github.com/deepspeedai/DeepSpeed/issues/329",
+        "https://github.com/deepspeedai/DeepSpeed/pull/7665",
+    ),
+    setup=True,
+)
+@bad(
+    _ONE,
+    at="",
+    program=_ENGINE + _PLAIN % "engine",
+    integration="deepspeed",
+    deepspeed="0.16.3",
+    message="train.py:6 calls loss.backward(), and nothing calls engine.backward(loss): DeepSpeed does not average the gradients over the ranks and does not scale the loss; with ZeRO it raises AttributeError.",
+)
+@bad(
+    _WITHOUT_OPTIMIZER,
+    at="",
+    program=_ACCELERATOR + _PLAIN % "model",
+    integration="accelerate",
+    message="train.py:9 calls loss.backward(), and nothing calls accelerator.backward(loss): under DeepSpeed optimizer.step() does nothing, so the model silently never changes.",
+)
+@good(
+    _ONE,
+    program=f"{_ENGINE}for batch in loader:\n    engine.backward(engine(batch)[0])\n    engine.step()\n",
+    integration="deepspeed",
+    deepspeed="0.16.3",
+)
+@good(
+    _ONE,
+    program=f"{_ENGINE}for batch in loader:\n    engine(batch)[0].backward()\n    engine.step()\n",
+    integration="deepspeed",
+    deepspeed="0.18.3",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    optimizer.step()\n",
+    integration="accelerate",
+)
+def backward_beside_the_engine(config: Config) -> Iterator[Finding]:
+    """The training loop calls `loss.backward()` instead of the engine's `backward`.
+
+    Before DeepSpeed 0.18.3 only `engine.backward(loss)` averages the gradients over the ranks, scales the loss for fp16 and gradient
+    accumulation, and prepares ZeRO's buffers. With `loss.backward()` ZeRO raises "object has no attribute 'ipg_index'"; without ZeRO each rank
+    silently trains a model of its own.
+
+    Accelerate runs the engine's backward and its step in `accelerator.backward(loss)`. `optimizer.step()` does nothing under DeepSpeed, so with
+    `loss.backward()` the model silently never changes.
+
+    Call `engine.backward(loss)` and `engine.step()`, or `accelerator.backward(loss)`.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None:
+        return
+    events = program.events
+    own = config.facts.integration is Integration.DEEPSPEED
+    if own and not config.facts.deepspeed < _PATCHED:
+        return
+    if not own and config.facts.integration is not Integration.ACCELERATE:
+        return
+    maker = r"deepspeed\.initialize" if own else r"accelerate\.(\w+\.)?Accelerator"
+    managed = _trained(events, own=own)
+    if any(events.of(rf"{maker}\.(backward|train_batch)")) or managed is None:
+        return
+    calls = list(events.of("backward", r"torch\.autograd\.backward"))
+    if any(one.name == "backward" and "0" in one.arguments for one in calls):
+        return  # the backward of an engine that is not known here
+    found = next((one for one in calls if one.loops and one.flow == managed), None)
+    if found is None or any(one.tells_setups_apart for one in calls):
+        return
+    outcome = (
+        "DeepSpeed does not average the gradients over the ranks and does not scale the loss; with ZeRO it raises AttributeError"
+        if own
+        else "under DeepSpeed optimizer.step() does nothing, so the model silently never changes"
+    )
+    instead = "engine.backward(loss)" if own else "accelerator.backward(loss)"
+    yield Finding(
+        "",
+        f"{found.at.where} calls {found.at.raw}, and nothing calls {instead}: {outcome}.",
+        help=f"Call {instead}{' and engine.step()' if own else ''}.",
+        elsewhere=found.at.related(""),
+        certain=not own or "deepspeed" not in config.evidence,
+    )
+
+
+def _trained(events: Events, *, own: bool) -> int | None:
+    """The flow in which the model that DeepSpeed trains is called in a loop; None if that is not known, or if there are several."""
+    if own:
+        return next((one.flow for one in events.of(r"deepspeed\.initialize\.__call__") if one.loops), None)
+    prepared = list(events.of(r"accelerate\.(\w+\.)?Accelerator\.prepare"))
+    origins = {given.origin for event in prepared for given in event.arguments.values() if given.origin is not None}
+    return next((one.flow for one in events.of(r".*\.__call__") if one.loops and one.origin in origins), None)
+
+
+@rule(
+    "DS970",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine.step and is_gradient_accumulation_boundary",),
+    setup=True,
+)
+@bad(
+    _CONFIG % (8, ""),
+    at="gradient_accumulation_steps",
+    program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.backward(engine(batch)[0])\n    if (step + 1) % 8 == 0:\n        engine.step()\n",
+    integration="deepspeed",
+    message='train.py:7 calls engine.step() only where "(step + 1) % 8 == 0", and gradient_accumulation_steps is 8: the engine counts the calls of step, and updates the weights only after 8 of them.',
+)
+@good(
+    _CONFIG % (8, ""),
+    program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.backward(engine(batch)[0])\n    engine.step()\n",
+    integration="deepspeed",
+)
+@good(
+    _ONE,
+    program=f"{_ENGINE}for step, batch in enumerate(loader):\n    engine.backward(engine(batch)[0])\n    if (step + 1) % 8 == 0:\n        engine.step()\n",
+    integration="deepspeed",
+)
+def accumulation_done_twice(config: Config) -> Iterator[Finding]:
+    """The program calls `engine.step()` only every few batches, and the config accumulates gradients, too.
+
+    The engine counts its own calls of `step`, and updates the weights at every `gradient_accumulation_steps`-th of them. A program that
+    calls `step` only every n-th batch therefore updates the weights after n times as many batches as it means to, with a learning rate
+    schedule that is n times as long.
+
+    Call `engine.step()` after every batch, or set `gradient_accumulation_steps` to 1.
+    """
+    program = config.setup.program if config.setup else None
+    steps = config.value("gradient_accumulation_steps")
+    if program is None or config.facts.integration is not Integration.DEEPSPEED or not steps > 1:
+        return
+    calls = list(program.events.of(r"deepspeed\.initialize\.step"))
+    counted = [next((one.text for one in event.conditions if one.holds and _COUNTS.search(one.text)), "") for event in calls]
+    if calls and all(counted) and not any(event.tells_setups_apart for event in calls):
+        event, condition = calls[0], counted[0]
+        yield Finding(
+            "gradient_accumulation_steps",
+            f'{event.at.where} calls engine.step() only where "{condition}", and gradient_accumulation_steps is {config.quote("gradient_accumulation_steps")}: '
+            f"the engine counts the calls of step, and updates the weights only after {steps} of them.",
+            help="Call engine.step() after every batch, or set gradient_accumulation_steps to 1.",
+            related=(event.at.related("called here"),),
+        )
+
+
+_COUNTS = re.compile(r"%[^=]*==\s*0|%[^=]*==[^=]*-\s*1")
+
+
+@rule(
+    "DS971",
+    effect=Effect.IGNORED,
+    watches=("setup",),
+    references=(
+        "accelerate/utils/deepspeed.py, DeepSpeedEngineWrapper.backward: the step is part of it",
+        "deepspeed/runtime/zero/stage_1_and_2.py: the gradients are not in param.grad",
+    ),
+    setup=True,
+)
+@bad(
+    _WITHOUT_OPTIMIZER,
+    at="",
+    program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n",
+    integration="accelerate",
+    message="train.py:9 clips the gradients with torch, which has no effect: accelerator.backward has already run the step of DeepSpeed's engine.",
+)
+@bad(
+    _ONE,
+    at="",
+    program=f"{_ENGINE}for batch in loader:\n    engine.backward(engine(batch)[0])\n    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)\n    engine.step()\n",
+    integration="deepspeed",
+    message="train.py:6 clips the gradients with torch, which has no effect: ZeRO has moved them out of the parameters.",
+)
+@good(
+    _CONFIG % (1, ', "gradient_clipping": 1.0'),
+    program=f"{_ENGINE}for batch in loader:\n    engine.backward(engine(batch)[0])\n    torch.nn.utils.clip_grad_norm_(engine.parameters(), 1.0)\n    engine.step()\n",
+    integration="deepspeed",
+)
+@good(
+    _WITHOUT_OPTIMIZER,
+    program=f"{_ACCELERATOR}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    accelerator.clip_grad_norm_(model.parameters(), 1.0)\n    optimizer.step()\n",
+    integration="accelerate",
+)
+def clipping_beside_the_engine(config: Config) -> Iterator[Finding]:
+    """The program clips gradients with torch, where DeepSpeed has them elsewhere or has used them already.
+
+    ZeRO moves the gradients out of the parameters during the backward pass, and `accelerator.backward` ends with the step. In both cases
+    `torch.nn.utils.clip_grad_norm_` finds nothing that still counts: the gradients are not clipped.
+
+    Set `gradient_clipping` in the config.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or config.has("gradient_clipping"):
+        return
+    events = program.events
+    prepared = {
+        given.origin
+        for event in events.of(r"accelerate\.(\w+\.)?Accelerator\.prepare")
+        for given in event.arguments.values()
+        if given.origin
+    }
+    for event in events.of(r"torch\.nn\.utils\.clip_grad_norm_?", r"torch\.nn\.utils\.clip_grad_value_"):
+        given = event.argument("parameters", 0)
+        if given is None or event.tells_setups_apart:
+            continue
+        of_engine = given.made == "deepspeed.initialize.parameters" and config.value(STAGE) >= 2
+        of_prepared = config.facts.integration is Integration.ACCELERATE and given.origin in prepared and given.origin is not None
+        if of_engine or of_prepared:
+            yield Finding(
+                "",
+                f"{event.at.where} clips the gradients with torch, which has no effect: "
+                + (
+                    "ZeRO has moved them out of the parameters."
+                    if of_engine
+                    else "accelerator.backward has already run the step of DeepSpeed's engine."
+                ),
+                help="Set gradient_clipping in the config.",
+                elsewhere=event.at.related(""),
+            )
+            return

@@ -1,0 +1,180 @@
+"""DS9: weights that ZeRO stage 3 has divided among the ranks, used by a program as if they were whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect
+from dslint.facts import Integration
+from dslint.job.events import MODELS, Event, Events
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.zero import STAGE
+
+_STAGE_3 = (
+    '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
+    '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+)
+_STAGE_2 = _STAGE_3.replace('"stage": 3', '"stage": 2')
+
+_GATHERED = "GatheredParameters"
+
+_ENGINE = (
+    "import deepspeed\nimport torch\n"
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+)
+_TRAINER = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
+    'model = AutoModelForCausalLM.from_pretrained("m")\n'
+)
+
+
+def _managed(events: Events) -> dict[int, int]:
+    """The models that DeepSpeed trains: those given to `deepspeed.initialize`, to Accelerate's `prepare` and to a Trainer, with the
+    number of that call.
+    """
+    found: dict[int, int] = {}
+    makers = (r"deepspeed\.initialize", r"accelerate\.(\w+\.)?Accelerator\.prepare", r"(transformers|trl)\.(\w+\.)*\w*Trainer")
+    trains = {id(event) for event in events.of(*makers)}
+    for number, event in enumerate(events.all):
+        if id(event) not in trains:
+            continue
+        is_prepare = event.name.endswith("prepare")
+        given = event.arguments.values() if is_prepare else [event.argument("model", 1 if event.name == "deepspeed.initialize" else 0)]
+        for one in given:
+            if one is not None and one.origin is not None:
+                found.setdefault(one.origin, number)
+    return found
+
+
+def _is_gathered(event: Event) -> bool:
+    return event.tells_setups_apart or any(one.endswith(_GATHERED) for one in event.within)
+
+
+@rule(
+    "DS967",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/zero/partition_parameters.py: a partitioned parameter has the shape [0]",
+        "https://github.com/deepspeedai/DeepSpeed/issues/5232",
+        "https://huggingface.co/docs/accelerate/usage_guides/deepspeed#saving-and-loading",
+    ),
+    setup=True,
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f'{_ENGINE}torch.save(engine.module.state_dict(), "model.pt")\n',
+    integration="deepspeed",
+    message="train.py:4 saves the weights with torch.save(engine.module.state_dict()): at ZeRO stage 3 each rank has only a part of them, and the file holds empty tensors.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f'{_TRAINER}trainer = Trainer(model, arguments)\ntrainer.train()\nmodel.save_pretrained("out")\n',
+    integration="transformers",
+    message="train.py:6 saves the weights with model.save_pretrained: at ZeRO stage 3 each rank has only a part of them, and the file may hold empty tensors.",
+)
+@good(_STAGE_3, program=f'{_ENGINE}engine.save_16bit_model("out")\n', integration="deepspeed")
+@good(_STAGE_2, program=f'{_ENGINE}torch.save(engine.module.state_dict(), "model.pt")\n', integration="deepspeed")
+@good(
+    _STAGE_3,
+    program=f'{_TRAINER}trainer = Trainer(model, arguments)\ntrainer.train()\ntrainer.save_model("out")\n',
+    integration="transformers",
+)
+@good(
+    _STAGE_3,
+    program=f'{_ENGINE}with deepspeed.zero.GatheredParameters(engine.module.parameters()):\n    torch.save(engine.module.state_dict(), "model.pt")\n',
+    integration="deepspeed",
+)
+def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
+    """At ZeRO stage 3 the program saves the state dict of a model without gathering its weights.
+
+    Stage 3 divides each weight among the ranks. What `state_dict()` then returns are tensors with the shape [0]: the file is small, and
+    loading it fails or starts from random weights. Only DeepSpeed's checkpoint has the trained weights.
+
+    Call `engine.save_16bit_model` on every rank, or `accelerator.get_state_dict(model)` and give the result to `save_pretrained`, or
+    `trainer.save_model`; each requires `stage3_gather_16bit_weights_on_model_save`. `zero_to_fp32.py` makes the weights of a checkpoint.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or not config.value(STAGE) >= 3:
+        return
+    events = program.events
+    managed = _managed(events)
+    for event in events.of(r"torch\.save"):
+        given = event.argument("obj", 0)
+        if given is None or not given.made.endswith(".state_dict") or _is_gathered(event):
+            continue
+        if given.made == "deepspeed.initialize.state_dict" or given.origin in managed:
+            yield _saved(event, given.raw, "torch.save", certain=not event.conditions or all(one.ranks for one in event.conditions))
+    for event in events.of(f"({MODELS}|deepspeed\\.initialize)\\.save_pretrained"):
+        number = events.all.index(event)
+        trained = event.name.startswith("deepspeed.") or managed.get(event.origin or 0, number) < number
+        if trained and event.complete and event.argument("state_dict", 2) is None and not _is_gathered(event):
+            yield _saved(event, event.at.raw.partition("(")[0], "save_pretrained", certain=False)
+
+
+def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
+    return Finding(
+        "",
+        f"{event.at.where} saves the weights with {what if how != 'torch.save' else f'{how}({what})'}: at ZeRO stage 3 each rank has only a part of "
+        f"them, and the file {'holds' if certain else 'may hold'} empty tensors.",
+        help="Save with engine.save_16bit_model, trainer.save_model, or save_pretrained(..., state_dict=accelerator.get_state_dict(model)).",
+        elsewhere=event.at.related(""),
+        certain=certain,
+    )
+
+
+@rule(
+    "DS968",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "deepspeed/runtime/zero/partition_parameters.py, Init and GatheredParameters",
+        "https://github.com/huggingface/transformers/issues/32021",
+    ),
+    setup=True,
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_TRAINER}model.resize_token_embeddings(32004)\nnew = model.get_input_embeddings().weight.data\n",
+    integration="transformers",
+    message="train.py:5 uses model.get_input_embeddings().weight.data: at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
+)
+@good(_STAGE_2, program=f"{_TRAINER}new = model.get_input_embeddings().weight.data\n", integration="transformers")
+@good(
+    _STAGE_3,
+    program=f"{_TRAINER}import deepspeed\nwith deepspeed.zero.GatheredParameters(model.parameters(), modifier_rank=0):\n"
+    "    model.lm_head.weight.data[-1] = 0\n",
+    integration="transformers",
+)
+def partitioned_weight_used(config: Config) -> Iterator[Finding]:
+    """At ZeRO stage 3 the program reads or writes the elements of a weight without gathering it.
+
+    Once transformers knows that the config is for stage 3, `from_pretrained` divides each weight among the ranks as it loads it. Outside of
+    the forward pass the weight has the shape [0]: its mean is nan, a copy is empty, and what is written into its rows is lost without an
+    error. New token embeddings that start as the mean of the others stay random, for example.
+
+    Put the code into `with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):`. Read the size from the model's config.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.integration is not Integration.TRANSFORMERS or not config.value(STAGE) >= 3:
+        return
+    if program.loaded_early is not None:
+        return  # the model is whole until the Trainer hands it to DeepSpeed
+    uses = [event for event in program.events.of(f"({MODELS})\\.weight") if not _is_gathered(event)]
+    if uses:
+        first, *more = uses
+        lines = "" if not more else f" (and {len(more)} more place{'s' if len(more) > 1 else ''})"
+        yield Finding(
+            "",
+            f"{first.at.where} uses {first.at.raw}{lines}: at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may "
+            "have the shape [0] here.",
+            help="Use it within deepspeed.zero.GatheredParameters(weight, modifier_rank=0).",
+            elsewhere=first.at.related(""),
+            related=tuple(one.at.related("used here") for one in more[:5]),
+            certain=False,
+        )
