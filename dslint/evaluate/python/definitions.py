@@ -7,6 +7,7 @@ import ast
 from dslint.evaluate.python.decorators import given_by
 from dslint.evaluate.python.evaluate import State, block, evaluate, statement
 from dslint.evaluate.python.expressions import attribute_of
+from dslint.evaluate.python.functions import enter
 from dslint.evaluate.python.modules import module_named
 from dslint.evaluate.python.nodes import annotated_names, is_dataclass
 from dslint.evaluate.reasons import Cause, Reason
@@ -18,11 +19,16 @@ _LIKE_DATACLASSES = ("BaseModel", "BaseSettings", "NamedTuple")
 @statement(ast.FunctionDef, ast.AsyncFunctionDef)
 def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
     function = Function(node, scope.source, scope)
+    decorators: list[Value] = []
     for decorator in node.decorator_list:
         function.given.update(given_by(state, decorator, node, scope))
-        evaluate(state, decorator, scope)
+        decorators.append(evaluate(state, decorator, scope))
     state.functions.append(function)
-    state.journal.write(scope.cells, node.name, function)
+    made: Value = function
+    for one in reversed(decorators):
+        if isinstance(one, Function):  # those of libraries are taken to call the function as it is called
+            made = enter(state, one, [made], {})
+    state.journal.write(scope.cells, node.name, made)
 
 
 @statement(ast.ClassDef)

@@ -37,6 +37,8 @@ class State:
     functions: list[Function] = field(default_factory=list)
     followed: set[ast.AST] = field(default_factory=set)
     """The functions that were entered."""
+    missing: int = 0
+    """How many items were read that a dict certainly lacks: there the program raises."""
     active: list[ast.AST] = field(default_factory=list)
     """The functions that are being followed, from the outermost."""
     undecided: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+from itertools import pairwise
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State, evaluate, expression
@@ -185,10 +186,26 @@ def _row(state: State, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Va
 
 @expression(ast.Subscript)
 def _subscript(state: State, node: ast.Subscript, scope: Scope) -> Value:
+    if isinstance(node.slice, ast.Slice):
+        return _slice(state, node, node.slice, scope)
     owner, index = evaluate(state, node.value, scope), evaluate(state, node.slice, scope)
     if isinstance(node.value, ast.Attribute) and node.value.attr in _WEIGHTS:
         note_weight(state, owner, node, scope)
     return item_of(state, owner, index)
+
+
+def _slice(state: State, node: ast.Subscript, bounds: ast.Slice, scope: Scope) -> Value:
+    """`owner[1:3]` of a text or a list."""
+    owner = evaluate(state, node.value, scope)
+    parts = [evaluate(state, one, scope) for one in (bounds.lower, bounds.upper, bounds.step)]
+    plain = [one.value for one in parts if isinstance(one, Constant) and (one.value is None or isinstance(one.value, int))]
+    if len(plain) < len(parts) or plain[2] == 0:
+        return Unknown(next((one.reason for one in parts if isinstance(one, Unknown) and one.reason), IS_COMPUTED))
+    if isinstance(owner, Constant) and isinstance(owner.value, str):
+        return Constant(owner.value[slice(*plain)], owner.soft or any(map(is_soft, parts)))
+    if isinstance(owner, ListValue) and not owner.changed:
+        return ListValue(owner.items[slice(*plain)], scope.source.span(node))
+    return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
 
 
 def item_of(state: State, owner: Value, index: Value) -> Value:
@@ -196,9 +213,13 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
     owner = whole(state, owner)
     at = index.value if isinstance(index, Constant) else None
     if isinstance(owner, DictValue) and isinstance(at, str):
+        state.missing += at not in owner.cells and not owner.open
         return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(Reason(Cause.ITEM, (at,)))
     if isinstance(owner, DictValue):
         return options_of(owner, index.reason if isinstance(index, Unknown) and index.reason else IS_COMPUTED)
+    if isinstance(owner, Constant) and isinstance(owner.value, str) and isinstance(at, int):
+        fits = -len(owner.value) <= at < len(owner.value)
+        return Constant(owner.value[at], owner.soft or is_soft(index)) if fits else Unknown()
     if isinstance(owner, ListValue) and isinstance(at, int) and not owner.changed:
         return owner.items[at].value if -len(owner.items) <= at < len(owner.items) else Unknown()
     if isinstance(owner, Object) and isinstance(at, str):
@@ -301,7 +322,11 @@ def _boolean(state: State, node: ast.BoolOp, scope: Scope) -> Value:
 @expression(ast.Compare)
 def _comparison(state: State, node: ast.Compare, scope: Scope) -> Value:
     values = [evaluate(state, one, scope) for one in (node.left, *node.comparators)]
-    return compared(node.ops[0], *values) if len(values) == 2 else COMPUTED
+    answers = [compared(op, *pair) for op, pair in zip(node.ops, pairwise(values), strict=True)]
+    holds = [truth(one) for one in answers]
+    if False in holds:
+        return answers[holds.index(False)]
+    return Constant(value=True, soft=any(map(is_soft, answers))) if None not in holds else COMPUTED
 
 
 @expression(ast.JoinedStr)

@@ -29,8 +29,10 @@ from dslint.evaluate.values import (
     Unknown,
     Value,
     converted,
+    is_soft,
     soften,
     tables_of,
+    truth,
 )
 
 _MOST_NUMBERS = 40
@@ -197,8 +199,43 @@ def _numeric(_: State, call: CallOf) -> Value:
 
 
 def _length(_: State, call: CallOf) -> Value:
+    given = call.arguments[0].value if call.arguments else None
+    if isinstance(given, Constant) and isinstance(given.value, str):
+        return Constant(len(given.value), given.soft)
+    items = items_of(given) if given is not None else None
+    return _unknown(given) if items is None else Constant(len(items))
+
+
+def _any_or_all(_: State, call: CallOf) -> Value:
+    """`any(...)` and `all(...)` of items of which the truth is known."""
     items = items_of(call.arguments[0].value) if call.arguments else None
-    return COMPUTED if items is None else Constant(len(items))
+    if items is None:
+        return _unknown(call.arguments[0].value if call.arguments else None)
+    truths = [truth(one.value) for one in items]
+    deciding = call.name == "any"
+    if deciding in truths:
+        return Constant(deciding, all(is_soft(one.value) for one, holds in zip(items, truths, strict=True) if holds is deciding))
+    return _unknown(*(one.value for one in items)) if None in truths else Constant(not deciding, any(is_soft(one.value) for one in items))
+
+
+def _sorted(_: State, call: CallOf) -> Value:
+    """`sorted(...)` of numbers, or of texts."""
+    items = items_of(call.arguments[0].value) if call.arguments and not call.keywords else None
+    if items is None:
+        return _unknown(call.arguments[0].value if call.arguments else None)
+    values: list[Any] = [one.value.value for one in items if isinstance(one.value, Constant)]
+    numbers = all(isinstance(one, int | float) for one in values)
+    if len(values) < len(items) or not (numbers or all(isinstance(one, str) for one in values)):
+        return _unknown(*(one.value for one in items))
+    order = sorted(range(len(items)), key=values.__getitem__)
+    return ListValue([items[index] for index in order], call.span)
+
+
+def _splitext(_: State, call: CallOf) -> Value:
+    path = call.plain("p", 0)
+    if not isinstance(path, str):
+        return _unknown(call.get("p", 0))
+    return ListValue([Entry(Constant(part), call.span, call.span) for part in posixpath.splitext(path)], call.span)
 
 
 def _list(_: State, call: CallOf) -> Value:
@@ -285,6 +322,10 @@ FUNCTIONS: dict[str, Callable[[State, CallOf], Value]] = {
     "round": _numeric,
     "sum": _numeric,
     "len": _length,
+    "any": _any_or_all,
+    "all": _any_or_all,
+    "sorted": _sorted,
+    "os.path.splitext": _splitext,
     "list": _list,
     "tuple": _list,
     "range": _range,

@@ -42,6 +42,16 @@ def _vars(state: State, call: CallOf) -> Value:
     return thing if isinstance(thing, DictValue) else Unknown(thing.reason if isinstance(thing, Unknown) and thing.reason else IS_COMPUTED)
 
 
+def _asdict(state: State, call: CallOf) -> Value:
+    """`dataclasses.asdict(...)`: the fields, without other attributes."""
+    found = _vars(state, call)
+    thing = call.arguments[0].value if call.arguments else None
+    if isinstance(found, DictValue) and isinstance(thing, Object) and thing.type is not None and thing.type.dataclass:
+        for name in [name for name in found.cells if name not in thing.type.fields]:
+            del found.cells[name]
+    return found
+
+
 def _getattr(state: State, call: CallOf) -> Value:
     name = call.plain("name", 1)
     if not isinstance(name, str) or not call.arguments:
@@ -131,7 +141,7 @@ OBJECTS: dict[str, Callable[[State, CallOf], Value]] = {
     "argparse.Namespace": _namespace,
     "types.SimpleNamespace": _namespace,
     "vars": _vars,
-    "dataclasses.asdict": _vars,
+    "dataclasses.asdict": _asdict,
     "getattr": _getattr,
     "setattr": _setattr,
     "super": _super,

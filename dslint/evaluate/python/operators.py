@@ -30,6 +30,8 @@ def operated(op: ast.operator, left: object, right: object) -> str | int | float
         if isinstance(op, ast.Add) and len(left) + len(right) < LONGEST:
             return left + right
         return posixpath.join(left, right) if isinstance(op, ast.Div) else None
+    if isinstance(op, ast.Mult) and isinstance(left, str) and isinstance(right, int):
+        return left * right if len(left) * right < LONGEST else None
     if not isinstance(left, int | float) or not isinstance(right, int | float) or abs(left) > 1e15 or abs(right) > 1e15:
         return None
     if isinstance(op, ast.Pow):

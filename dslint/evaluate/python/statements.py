@@ -324,8 +324,17 @@ def _fits(state: State, case: ast.match_case, subject: Value, scope: Scope) -> b
 
 @statement(ast.Try, ast.TryStar)
 def _try(state: State, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
-    """The program is taken to go on behind the body; the handlers are followed for the calls in them."""
+    """The program is taken to go on behind the body; the handlers are followed for the calls in them.
+
+    Where the body reads an item that a dict lacks, either can be what the program does.
+    """
+    mark, missing = state.journal.mark, state.missing
     goes_on = block(state, node.body, scope) and block(state, node.orelse, scope)
+    read = next((one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Subscript)), None)
+    if state.missing > missing and node.handlers and read is not None:
+        state.journal.undo(mark)
+        bodies = [[*node.body, *node.orelse], *(handler.body for handler in node.handlers)]
+        return _branches(state, bodies, scope, read) and block(state, node.finalbody, scope)
     mark = state.journal.mark
     handled = False
     for handler in node.handlers:

@@ -1,0 +1,85 @@
+"""What is evaluated of generated programs agrees with what Python did with them; `python -m tests.judges` asks it with a fresh seed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.judges import programs, python
+from tests.judges.fence import missing
+
+KNOWN = 0.85
+"""The least part of the values that is known."""
+
+
+def test_recorded_answers() -> None:
+    """`python -m tests.judges python --record` asks Python again, after a change of the generator."""
+    recorded = json.loads(python.RECORDED.read_text(encoding="utf-8"))
+    verdicts = {seed: python.compare(programs.program(int(seed)), answer) for seed, answer in recorded.items()}
+    assert {seed: verdict.wrong for seed, verdict in verdicts.items() if verdict.wrong} == {}
+    values, known = (sum(getattr(one, name) for one in verdicts.values()) for name in ("values", "known"))
+    assert values > 500
+    assert known > KNOWN * values
+
+
+CALL = "import deepspeed\ndeepspeed.initialize(model=None, config={config})\n"
+
+PROGRAMS = {
+    "a decorator that adds a key": (
+        "def wrap(f):\n    def inner(*given):\n        made = f(*given)\n        made['b'] = 2\n        return made\n    return inner\n\n@wrap\ndef make(a):\n    return {'a': a}\n\nc = make(1)",
+        {"a": 1, "b": 2},
+    ),
+    "a decorator with an argument": (
+        "def times(n):\n    def outer(f):\n        def inner():\n            return {**f(), 'n': n}\n        return inner\n    return outer\n\n@times(3)\ndef make():\n    return {'a': 1}\n\nc = make()",
+        {"a": 1, "n": 3},
+    ),
+    "a decorator of a library": (
+        "import functools\n\n@functools.lru_cache(maxsize=None)\ndef make():\n    return {'a': 1}\n\nc = make()",
+        {"a": 1},
+    ),
+    "a key that is not there": ("c = {'a': 1}\ntry:\n    c['a'] = c['b']\nexcept KeyError:\n    c['a'] = 2", {"a": None}),
+    "the fields of a dataclass": (
+        "from dataclasses import dataclass, asdict\n\n@dataclass\nclass S:\n    a: int = 1\n\n    def __post_init__(self):\n        self.more = 2\n\nc = asdict(S())",
+        {"a": 1},
+    ),
+    "any and all": ("c = {'a': any([False, True]), 'b': all([True, False]), 'c': all([])}", {"a": True, "b": False, "c": True}),
+    "parts of texts and lists": (
+        "t = 'abcd'\nc = {'a': t[1:3], 'b': t[-1], 'c': [1, 2, 3][1:], 'd': len(t), 'e': t * 2}",
+        {"a": "bc", "b": "d", "c": [2, 3], "d": 4, "e": "abcdabcd"},
+    ),
+    "comparisons in a row": ("c = {'a': 1 < 2 < 3, 'b': 1 < 3 < 2, 'c': sorted([3, 1])[0]}", {"a": True, "b": False, "c": 1}),
+}
+"""Statements that make the config `c`, and what is evaluated of it; None stands for a value that is not known."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_python_runs_it(name: str) -> None:
+    text, expected = PROGRAMS[name]
+    files = {"train.py": text + "\n" + CALL.format(config="c")}
+    (claim,) = python.claims(files)
+    found = {path[1:]: leaf.value for path, leaf in claim.leaves.items() if path[0] == "config"}
+    assert found == {path: value for key, given in expected.items() for path, value in _paths((key,), given)}
+    if not missing():
+        (answer,) = python.answers([files])
+        verdict = python.compare(files, answer)
+        assert (answer["error"], verdict.wrong) == ("", [])
+        assert verdict.values > 0
+
+
+def _paths(path: tuple[str | int, ...], given: object) -> list[tuple[tuple[str | int, ...], object]]:
+    return [((*path, index), one) for index, one in enumerate(given)] if isinstance(given, list) else [(path, given)]
+
+
+def test_an_unknown_value_names_its_place() -> None:
+    (claim,) = python.claims({"train.py": "import random\nn = random.random()\n" + CALL.format(config="{'a': n}")})
+    leaf = claim.leaves["config", "a"]
+    assert not leaf.is_known
+    assert leaf.is_placed
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_a_call_that_is_never_reached_is_no_claim() -> None:
+    files = {"train.py": "import sys\nif True:\n    sys.exit()\n" + CALL.format(config="{'a': 1}")}
+    (answer,) = python.answers([files])
+    assert answer == {"calls": [], "error": ""}
