@@ -160,6 +160,8 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
         copies = (
             round((2 * plan.master_bytes + plan.optimizer_bytes + (0 if plan.is_fused else b + plan.step_bytes)) * flat) if plan.half else 0
         )
+        if not plan.half and plan.optimizer == "adagrad":
+            copies = round(plan.optimizer_bytes * flat)  # torch's Adagrad creates its states at once
     else:
         copies = max(b * flat if roomy else 0, 2 * master * part)
         if plan.keeps_full_gradients:
@@ -170,16 +172,20 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
 
 
 def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -> Moment:
-    """The peak of initialization at stage 3. At its end, every weight is gathered once to create its hook."""
+    """The peak of initialization at stage 3. At its end, every trained weight is gathered once to create its hook.
+
+    Source: DeepSpeed 0.19.8, runtime/zero/stage3.py, `create_reduce_and_remove_grad_hooks`.
+    """
     b, whole, largest = plan.model_bytes, layout.whole, max(layout.sizes)
     part = sum(-(-size // plan.replicas) for size in layout.sizes)  # frozen weights are partitioned, too
-    trained = max(layout.part, part if all(layout.trained) else 0)
+    flat_part = max(layout.part, part if all(layout.trained) else 0)
     master = plan.master_bytes if plan.optimizer_device is None else 0
     bucket = plan.wire_bytes * plan.reduce_bucket if plan.contiguous else 0
-    hooks = after + b * largest
+    learned = max((size for size, trained in zip(layout.sizes, layout.trained, strict=True) if trained), default=0)
+    hooks = after + b * learned
     if plan.workload.zero_init:
-        # With parameter offload, a weight is whole while it is created, then moves to the host.
-        held = b * max(trained, part) if plan.parameter_device is None else b * largest
+        # With parameter offload, a weight is whole while it is created; its part is made on the device, too, then moves to the host.
+        held = b * max(flat_part, part) if plan.parameter_device is None else b * (largest + -(-largest // plan.replicas))
         if plan.replicas == 1 and plan.parameter_device is not None:
             return _moment(held, b * largest + bucket)  # nothing is partitioned: the weight is copied once more
         return _moment(held, max(2 * master * layout.part, bucket, hooks - held))

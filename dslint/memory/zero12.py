@@ -6,7 +6,7 @@ After DeepSpeed 0.19.8: runtime/zero/stage_1_and_2.py, runtime/fp16/fused_optimi
 from __future__ import annotations
 
 from dslint.memory.layout import Layout
-from dslint.memory.ledger import BUCKETS, CASTS, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger
+from dslint.memory.ledger import BUCKETS, CASTS, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger, Moment
 from dslint.memory.plan import Plan
 
 ENGINE_BUCKET = 500_000_000
@@ -29,6 +29,8 @@ class Zero12:
         """Bytes of the gradients of the rank's partition, once they exist."""
         self.gathered = self.collectives = 0
         """Bytes gathered, and collective operations, in one backward."""
+        self.between = Moment(0, {})
+        """The memory between micro batches, at the call of `engine.step` that only counts them."""
         self.persistent: frozenset[int] = frozenset()
         """Weights that the first step gathers for good: none, all of them are on the device."""
 
@@ -61,6 +63,7 @@ class Zero12:
             self.ledger.hold(GRADIENTS, self.partition)
         elif self.device:
             self.ledger.hold(GRADIENTS, self._owned_bytes())
+        self.between = Moment(self.ledger.total, self.ledger.held.copy())
 
     def fetch(self, weights: tuple[int, ...], *, forward: bool) -> None:
         """Nothing: all weights are on the device."""
@@ -121,6 +124,7 @@ class Zero12:
             return
         if not self.device:
             ledger.set(GRADIENTS, 0)
+            ledger.peaks[STEP] = max(ledger.peaks[STEP], self.between, key=lambda moment: moment.total)
             return
         largest = max((layout.fragment(index) for index in layout.owned()), default=0)
         if plan.keeps_full_gradients:

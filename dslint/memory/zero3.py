@@ -303,6 +303,8 @@ class Zero3:
         ledger.enter(STEP)
         if plan.optimizer_device == NVME:  # DeepSpeed 0.19.8 makes the fp32 gradients of a sub group on the device
             ledger.pass_by(CASTS, plan.master_bytes * min(self.trained_part, plan.sub_group))
+        if plan.parameter_device is not None:  # weights that stay whole are gathered anew from their parts, which come from the host
+            ledger.pass_by(GATHERED, plan.model_bytes * sum(self.parts[index] for index in self.persistent))
         if plan.optimizer_device is not None and plan.offload_ratio >= 1:
             return
         largest = max((part for part, trained in zip(self.parts, self.layout.trained, strict=True) if trained), default=0)

@@ -110,7 +110,7 @@ _FAMILIES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("qwen2", {}),
     ("qwen3", {}),
     ("mistral", {}),
-    ("gemma", {}),
+    ("gemma", {"pad_token_id": None}),
     ("gpt2", {}),
     ("gpt_neox", {}),
     ("granite", {}),

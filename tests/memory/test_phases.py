@@ -1,0 +1,62 @@
+"""Peaks of single phases: what the real engine allocates there, and the estimate once left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dslint.config import resolve
+from dslint.facts import Facts, Integration
+from dslint.memory.engine import Run, run
+from dslint.memory.families import read_shape
+from dslint.memory.ledger import INIT, STEP
+from dslint.memory.numbers import with_adapters
+from dslint.memory.plan import Workload
+from dslint.memory.planning import make_plan
+from dslint.probe.question import Shape
+from dslint.source.parse import parse
+
+SHAPE = Shape(layers=6, hidden=256, heads=4, kv_heads=2, head_size=64, ffn=1024, vocab=8000, tied=False)
+PARAMETERS = 9_997_568
+LARGEST = 8000 * 256
+CPU = {"device": "cpu", "pin_memory": False}
+
+
+def ran(zero: dict[str, Any], *, optimizer: str = "AdamW", adapters: int = 0, accumulation: int = 1, half: bool = True) -> Run:
+    """A training of the built-in model with 8 ranks, replayed."""
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": accumulation,
+        "optimizer": {"type": optimizer, "params": {"lr": 1e-4}},
+        "zero_optimization": {"reduce_bucket_size": 65536, **zero},
+        "bf16": {"enabled": half},
+    }
+    model = read_shape(SHAPE.as_data(), "built-in")
+    model = with_adapters(model, adapters) if adapters else model
+    resolved = resolve(parse(json.dumps(config)), Facts(world_size=8, integration=Integration.DEEPSPEED))
+    return run(model, make_plan(resolved, Workload(32), model.hidden), prints=False)
+
+
+def test_parameter_offload_has_the_part_of_a_weight_on_the_device() -> None:
+    options = {"stage3_prefetch_bucket_size": 0, "stage3_param_persistence_threshold": 100_000}
+    found = ran({"stage": 3, "offload_optimizer": CPU, "offload_param": CPU, **options})
+    assert found.layout.whole == PARAMETERS
+    assert found.peaks[INIT].total == 4_739_072  # as `dslint probe --device fake` of DeepSpeed 0.19.8 measures it
+    assert found.peaks[STEP].total == 2_792_768  # the same
+
+
+def test_frozen_weights_are_not_gathered_for_hooks() -> None:
+    whole, adapted = (ran({"stage": 3}, adapters=adapters) for adapters in (0, 8))
+    assert whole.peaks[INIT].total > 2 * LARGEST + 2 * PARAMETERS // 8
+    assert adapted.peaks[INIT].total < 2 * LARGEST + 2 * PARAMETERS // 8
+
+
+def test_adagrad_has_its_states_after_initialize_without_zero() -> None:
+    assert ran({"stage": 0}, optimizer="Adagrad", half=False).peaks[INIT].total == 8 * PARAMETERS
+    assert ran({"stage": 0}, half=False).peaks[INIT].total == 4 * PARAMETERS
+
+
+def test_the_call_of_step_between_micro_batches_has_all_gradients() -> None:
+    one, two = (ran({"stage": 1, "offload_optimizer": CPU, "overlap_comm": False}, accumulation=steps) for steps in (1, 2))
+    assert one.peaks[STEP].total == one.steady.total
+    assert two.peaks[STEP].total >= two.steady.total + 2 * PARAMETERS
