@@ -26,19 +26,29 @@ def find(link: str, named_in: str) -> Linked | None:
 
     None if there is no such file, or if it lies outside these folders.
     """
-    return next(find_all(link, named_in), None)
+    folder, here = os.path.dirname(os.path.abspath(named_in)), os.getcwd()
+    path = store().listed(("find", link, folder, here), lambda: next(_paths(link, folder, here), None))
+    return None if path is None else _linked(path, named_in, here)
 
 
 def find_all(link: str, named_in: str) -> Iterator[Linked]:
     """Every file that a link can refer to, the likeliest first; see `find`."""
-    folder = os.path.dirname(os.path.abspath(named_in))
-    here = os.getcwd()
+    folder, here = os.path.dirname(os.path.abspath(named_in)), os.getcwd()
+    return (_linked(path, named_in, here) for path in _paths(link, folder, here))
+
+
+def _linked(path: str, named_in: str, here: str) -> Linked:
+    path = path if os.path.isabs(named_in) else os.path.relpath(path, here)
+    return Linked(path, path.replace(os.sep, "/"))
+
+
+def _paths(link: str, folder: str, here: str) -> Iterator[str]:
+    """The absolute paths of the files that a link in a folder can refer to."""
     bases = dict.fromkeys([folder, here, *_above(folder, here)])
     for base in bases:
         path = os.path.normpath(os.path.join(base, os.path.expanduser(link) if link.startswith("~") else link))
         if os.path.isfile(path) and any(_is_below(path, allowed) for allowed in bases):
-            path = path if os.path.isabs(named_in) else os.path.relpath(path, here)
-            yield Linked(path, path.replace(os.sep, "/"))
+            yield path
 
 
 def folders_above(folder: str) -> tuple[str, ...]:

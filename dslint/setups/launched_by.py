@@ -9,6 +9,7 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged, Range
+from dslint.evaluate.python.reach import may_take_config
 from dslint.evaluate.python.read import read_python
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import read_launching
@@ -99,6 +100,8 @@ def _without_launch(reason: NotJudged, project: Project, importers: list[str], h
     if not _is_argument(reason.reason):
         return reason
     for path in importers:
+        if not may_take_config(project.text(path), path):
+            continue
         program = read_python(project.text(path), path.replace(os.sep, "/"), path)
         passed = [one.reason for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
         known = [one.text for one in passed if one is not None and not one.is_parameter]
@@ -136,6 +139,8 @@ def _launched(project: Project, launching: list[str], here: str, given: Context)
 def _imported(project: Project, importers: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
     """The setups of the calls in a file, as programs that import it make them."""
     for path in importers:
+        if not may_take_config(project.text(path), path):
+            continue
         shown = path.replace(os.sep, "/")
         program = read_python(project.text(path), shown, path)
         if program is None or not program.consists_of(here):

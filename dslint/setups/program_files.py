@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dslint.config.context import Context
+from dslint.evaluate.python.reach import is_broken, may_take_config
 from dslint.evaluate.python.read import read_python
 from dslint.setups.gather import Read
 from dslint.setups.launched_by import with_launches
@@ -13,6 +14,8 @@ from dslint.setups.program_commands import with_commands
 
 def read_program_file(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a program. None for a discovered one that has nothing to do with DeepSpeed."""
+    if not named and not may_take_config(text, path) and not is_broken(text, path, shown):
+        return None
     program = read_python(text, shown, path)
     found = read_followed(program, text, path, shown, given, named=named)
     if program is not None and program.commands:

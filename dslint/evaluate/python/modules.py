@@ -19,19 +19,34 @@ _LIBRARIES = frozenset("deepspeed torch transformers accelerate lightning pytorc
 
 def module_named(state: State, name: str, level: int, scope: Scope) -> Value:
     """The module that an import names: one of the project, or a library."""
-    first = name.partition(".")[0]
-    if not level and (first in _LIBRARIES or first in sys.stdlib_module_names):
+    if is_library(name, level):
         return Library(name)
-    beside = scope.source.path
-    for _ in range(level - 1):
-        beside = os.path.dirname(os.path.abspath(beside))
-    below = name.replace(".", "/")
-    for path in (f"{below}.py", f"{below}/__init__.py") if below else ("__init__.py",):
+    beside = named_in(scope.source.path, level)
+    for path in files_of_module(name):
         linked = find(path, beside) or (_in_folders(state, path, scope) if not level else None)
         module = _module(state, linked.path, linked.shown) if linked is not None else None
         if module is not None:
             return module
     return Unknown(Reason(Cause.NO_MODULE, (f"{'.' * level}{name}",))) if level else Library(name)
+
+
+def is_library(name: str, level: int) -> bool:
+    """Whether an import names a library, whatever files the project has."""
+    first = name.partition(".")[0]
+    return not level and (first in _LIBRARIES or first in sys.stdlib_module_names)
+
+
+def named_in(path: str, level: int) -> str:
+    """The path beside which the import of a file finds modules; `level` is the number of dots before the module's name."""
+    for _ in range(level - 1):
+        path = os.path.dirname(os.path.abspath(path))
+    return path
+
+
+def files_of_module(name: str) -> tuple[str, ...]:
+    """The files that a dotted name can mean; "" is the package of the file that imports it."""
+    below = name.replace(".", "/")
+    return (f"{below}.py", f"{below}/__init__.py") if below else ("__init__.py",)
 
 
 def _in_folders(state: State, path: str, scope: Scope) -> Linked | None:
