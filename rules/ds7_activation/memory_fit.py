@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX_SAMPLE_LENGTH = 32_768
 """The longest sample, in tokens, that `more_zero_than_needed` assumes."""
 
+LEAST_GAIN = 0.02
+"""The least share by which training must become faster for the help of `more_zero_than_needed` to name it."""
+
 LLAMA_8B = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -226,7 +229,23 @@ def more_zero_than_needed(config: Config) -> Iterator[Finding]:
         key,
         f"{what} {cost}, and this model fits {without}: it then needs at most {_gib(result.device.high)} of {in_words(memory)}, "
         f"with a micro batch size of {micro_batch}, samples of {length:,} tokens, fused attention and no activation checkpointing.",
-        help=f"{advice} Training is faster that way.",
+        help=f"{advice} {_faster(config, model, plan, cheaper)}",
         on="value",
         fix=write(config, key, value),
     )
+
+
+def _faster(config: Config, model: Model, plan: Plan, cheaper: Plan) -> str:
+    """How much faster a cheaper plan trains on the GPU of this setup, as a sentence."""
+    from dslint.speed.compare import compare
+    from dslint.speed.planned import job_of, precision_of
+    from dslint.speed.step import step
+
+    if config.facts.gpu is None or not model.blocks:
+        return "Training is faster that way."
+    first, second = (step(job_of(model, one, precision_of(config, one))) for one in (cheaper, plan))
+    found = compare(first, second)
+    if found.gain < LEAST_GAIN:
+        return "Training is hardly slower this way, by prediction, but nothing is gained by it."
+    expected, low, high = (1 + share for share in (found.gain, max(0.0, found.low), found.high))
+    return f"Without accumulation, training is then {expected:.3g} times as fast by prediction ({low:.3g} to {high:.3g})."
