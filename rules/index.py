@@ -351,4 +351,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS969", "backward-beside-the-engine", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.program_steps", "backward_beside_the_engine"),
     ("DS970", "accumulation-done-twice", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.program_steps", "accumulation_done_twice"),
     ("DS971", "clipping-beside-the-engine", "ignored", None, (), ("setup",), ("setup",), "ds9_integrations.program_steps", "clipping_beside_the_engine"),
+    ("DS972", "adapter-checkpointed-without-reentry", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_weights", "adapter_checkpointed_without_reentry"),
+    ("DS973", "local-rank-not-parsed", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.program_flags", "local_rank_not_parsed"),
+    ("DS977", "defect-of-release", "silent", None, (), (), ("zero_optimization", "optimizer.type", "scheduler.type"), "ds9_integrations.known_defects", "defect_of_release"),
 )

@@ -92,8 +92,14 @@ _NEAR = 200
 """How many characters a value may stand behind its flag to be shown as one place with it."""
 
 
-def _is_redirect(text: str) -> bool:
-    return text in ("2>&1", "&>", "&>>") or re.match(r"(\d|&)?>|<", text) is not None
+def _is_redirect(word: Word) -> bool:
+    """Whether a word redirects. One that the script quotes, or that a variable holds, is an argument."""
+    text = word.text if word.text is not None else word.raw
+    if text not in ("2>&1", "&>", "&>>") and re.match(r"(\d|&)?>|<", text) is None:
+        return False
+    first = word.parts[0] if word.parts else None
+    before = first.source.document.text[max(first.span.start - 1, 0) : first.span.start] if first is not None else ""
+    return first is None or (first.exact and before not in ("'", '"'))
 
 
 class Word(NamedTuple):
@@ -271,7 +277,7 @@ class _Reader:
         while index < len(self.words):
             word = self.words[index]
             text = word.text if word.text is not None else word.raw
-            if _is_redirect(text) or text in ("|", "&&", ";", "||"):
+            if _is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
             if text.startswith("-") and not re.fullmatch(r"-\d.*", text):
                 name, equals, value = text.lstrip("-").partition("=")
@@ -286,7 +292,7 @@ class _Reader:
                     following is None
                     or (until_program and name in _ALONE)
                     or re.match(r"--?[A-Za-z]", following.raw)
-                    or _is_redirect(following.raw)
+                    or _is_redirect(following)
                 ):
                     flags[name] = self._given(name, None, word)
                 else:
@@ -308,7 +314,7 @@ class _Reader:
         names: list[str] = []
         for word in self.words[index:]:
             text = word.text if word.text is not None else word.raw
-            if text.startswith("-") or _is_redirect(text) or text in ("|", "&&", ";", "||"):
+            if text.startswith("-") or _is_redirect(word) or text in ("|", "&&", ";", "||"):
                 break
             if word.text is None:
                 return []

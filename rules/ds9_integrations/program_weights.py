@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from dslint.config import Config
-from dslint.diagnostics import Effect
+from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
-from dslint.job.events import MODELS, Event, Events
+from dslint.job.events import MODELS, Event, Events, is_true
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.zero import STAGE
 
@@ -178,3 +179,70 @@ def partitioned_weight_used(config: Config) -> Iterator[Finding]:
             related=tuple(one.at.related("used here") for one in more[:5]),
             certain=False,
         )
+
+
+_CHECKPOINTED = (
+    "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json", gradient_checkpointing=True, '
+    'gradient_checkpointing_kwargs={"use_reentrant": %s})\n'
+    'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8))\ntrainer = Trainer(model, arguments)\n'
+)
+_NOT_REENTRANT = re.compile(r"use_reentrant[\"']?\s*[:=]\s*False")
+
+
+@rule(
+    "DS972",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=(
+        "https://github.com/huggingface/transformers/issues/47254",
+        "https://github.com/huggingface/trl/pull/6356",
+        "https://github.com/deepspeedai/DeepSpeed/issues/4332",
+    ),
+    untried="requires several ranks, and PEFT; taken from the issues",
+    setup=True,
+)
+@bad(
+    _STAGE_3,
+    at="zero_optimization.stage",
+    program=_CHECKPOINTED % "False",
+    integration="transformers",
+    message='train.py:3 sets gradient_checkpointing_kwargs to {"use_reentrant": False}, and the program trains an adapter: at ZeRO stage 3 the backward pass raises CheckpointError "Recomputed values for the following tensors have different metadata".',
+)
+@good(_STAGE_3, program=_CHECKPOINTED % "True", integration="transformers")
+@good(_STAGE_2, program=_CHECKPOINTED % "False", integration="transformers")
+def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
+    """At ZeRO stage 3 an adapter is trained with gradient checkpointing and `use_reentrant=False`.
+
+    The checkpointing of torch that is not reentrant compares the tensors that it saved with those that it computes again. The weights that PEFT
+    freezes are gathered in the forward pass, and divided again when the backward pass computes them: torch raises CheckpointError "Recomputed
+    values for the following tensors have different metadata than during the forward pass", with the shape [0]. Newer releases of TRL turn
+    reentry on themselves, with a warning.
+
+    Set `gradient_checkpointing_kwargs={"use_reentrant": True}`, or use ZeRO stage 2.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or not config.value(STAGE) >= 3:
+        return
+    events = program.events
+    trainers = list(events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer"))
+    with_adapter = any(events.of(r"peft\.(get_peft_model|PeftModel\w*\.from_pretrained)")) or any(
+        "peft_config" in one.arguments for one in trainers
+    )
+    if not with_adapter:
+        return
+    name = "gradient_checkpointing_kwargs"
+    for event in events.of(r"(transformers|trl)\.(\w+\.)*\w*(Arguments|Config)", rf"({MODELS})\.gradient_checkpointing_enable"):
+        given = event.argument(name, 0 if event.name.endswith("_enable") else None)
+        on = event.name.endswith("_enable") or is_true(event.argument("gradient_checkpointing"))
+        if given is not None and on and _NOT_REENTRANT.search(given.raw):
+            yield Finding(
+                STAGE,
+                f"{event.at.where} sets {name} to {given.raw}, and the program trains an adapter: at ZeRO stage 3 the backward pass "
+                'raises CheckpointError "Recomputed values for the following tensors have different metadata".',
+                help='Set "use_reentrant" to True.',
+                related=(event.at.related("set here"),),
+                certain=not any(one.name.startswith("trl.") for one in trainers),
+            )
+            return

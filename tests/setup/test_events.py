@@ -104,3 +104,36 @@ def test_weights_loops_and_contexts() -> None:
 def test_methods_of_classes_of_the_project() -> None:
     text = "import torch\nclass Net(torch.nn.Module):\n    pass\nnet = Net()\ntorch.save(net.state_dict(), 'x')\n"
     assert [one.name for one in events(text).of(r"torch\.nn\.Module\.state_dict")] == ["torch.nn.Module.state_dict"]
+
+
+PARSER = 'import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument("-n", "--num-steps", type=int)\n'
+
+
+def test_flags_of_a_parser() -> None:
+    _, found = one(f"{PARSER}args = parser.parse_args()\n", r"argparse\.ArgumentParser\.parse_args")
+    assert set(found.arguments) == {"-n", "--num-steps"}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "args, rest = parser.parse_known_args()\n",
+        'args = parser.parse_args(["--num-steps", "1"])\n',
+        "import lib\nlib.add_arguments(parser)\nargs = parser.parse_args()\n",
+        "parser = lib.extended(parser)\nargs = parser.parse_args()\n",
+        "other.add_arguments(parser)\nargs = parser.parse_args()\n",
+        "commands = parser.add_subparsers()\nargs = parser.parse_args()\n",
+    ],
+)
+def test_parser_that_may_know_more_flags(more: str) -> None:
+    assert not list(events(PARSER + more).of(r"argparse\.ArgumentParser\.parse_args"))
+
+
+def test_fields_of_a_class_parser() -> None:
+    text = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, TrainingArguments\n"
+        "@dataclass\nclass Own:\n    name: str = 'a'\n    size: int = 1\nown = HfArgumentParser({}).parse_args_into_dataclasses()\n"
+    )
+    _, found = one(text.format("Own"), r".*\.parse_args_into_dataclasses")
+    assert set(found.arguments) == {"--name", "--size"}
+    assert not list(events(text.format("(Own, TrainingArguments)")).of(r".*\.parse_args_into_dataclasses"))

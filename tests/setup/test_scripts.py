@@ -37,6 +37,8 @@ def reasons(folder: Folder, text: str) -> list[str]:
     "text",
     [
         f"C=ds.json\n{LAUNCH} $C\n",
+        "deepspeed train.py --prompt '<image> a' --deepspeed_config ds.json\n",
+        'deepspeed train.py --start "<s>" --end ">" --deepspeed_config ds.json > log 2>&1\n',
         f"{LAUNCH} ${{C:-ds.json}}\n",
         f"D=ds\n{LAUNCH} ${{D}}.json\n",
         f"C=ds.json.bak\n{LAUNCH} ${{C%.bak}}\n",

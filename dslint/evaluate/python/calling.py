@@ -14,7 +14,7 @@ from dslint.evaluate.python.files import json_file, method_of_file
 from dslint.evaluate.python.functions import enter, instance, library_base
 from dslint.evaluate.python.library import FUNCTIONS
 from dslint.evaluate.python.nodes import is_literal
-from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER
+from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER, leave_open
 from dslint.evaluate.python.statements import opened
 from dslint.evaluate.python.strings import method_of_string
 from dslint.evaluate.python.tables import table_of, whole
@@ -57,6 +57,7 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
         called = evaluate(state, node.func, scope)
     call = _with_arguments(state, node, scope, called.name if isinstance(called, Library) else "")
     if owner is not None and not isinstance(called, Function | Class | Library) and isinstance(node.func, ast.Attribute):
+        leave_open(call)
         return _method(state, owner, node.func.attr, call)
     if isinstance(called, Object):
         called, call = _callable(called, call)
@@ -65,6 +66,7 @@ def _call(state: State, node: ast.Call, scope: Scope) -> Value:
     if isinstance(called, Class):
         return _construct(state, called, call)
     if not isinstance(called, Library):
+        leave_open(call)
         if isinstance(called, Unknown) and called.made:
             state.note(replace(call, name=f"{called.made}.__call__"), called)
         return Unknown(called.reason) if isinstance(called, Unknown) and called.reason else COMPUTED
@@ -80,6 +82,7 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
     known = FUNCTIONS.get(call.name) or FUNCTIONS.get(_PARSERS.get(call.name.rpartition(".")[2], ""))
     if known is not None:
         return known(state, call)
+    leave_open(call)
     return state.receive(call) or Unknown(Reason(Cause.RESULT, (call.name,), call.span), call.name, call.span)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import State
@@ -35,9 +36,28 @@ TRAINER_CLASSES = frozenset(
 """TRL's classes of training arguments."""
 
 
-def argument_parser(state: State, _: CallOf) -> Value:
+PARSED = "argparse.ArgumentParser.parse_args"
+"""The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these."""
+
+
+@dataclass(slots=True)
+class Flags:
+    """The flags of a parser as written. With `open` something that is not followed may add more."""
+
+    names: set[str] = field(default_factory=set)
+    open: bool = False
+
+
+def argument_parser(state: State, call: CallOf) -> Value:
     """`argparse.ArgumentParser()`."""
-    return Object("argparse", state.journal.cells())
+    return Object("argparse", state.journal.cells(), about=Flags(open="parents" in call.keywords))
+
+
+def leave_open(call: CallOf) -> None:
+    """A call that is not followed gets a parser: it may add flags."""
+    for one in (*call.arguments, *call.keywords.values()):
+        if isinstance(one.value, Object) and isinstance(one.value.about, Flags):
+            one.value.about.open = True
 
 
 def config_arguments(state: State, call: CallOf) -> Value:
@@ -47,6 +67,8 @@ def config_arguments(state: State, call: CallOf) -> Value:
         for name in ("deepspeed_config", "deepscale_config"):
             state.journal.write(parser.cells, name, Unknown(flag(f"--{name}", call.span)))
         state.journal.write(parser.cells, "deepspeed", Constant(value=False, soft=True))
+        if isinstance(parser.about, Flags):
+            parser.about.names |= {"--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config"}
     return parser or Unknown()
 
 
@@ -55,6 +77,8 @@ def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
     flags = [name for name in names if isinstance(name, str)]
     if not flags:
         return NONE
+    if isinstance(parser.about, Flags):
+        parser.about.names |= set(flags)
     flag = next((name for name in flags if name.startswith("--")), flags[0])
     name = call.plain("dest") or flag.lstrip("-").replace("-", "_")
     state.journal.write(parser.cells, str(name), _default(call, flag))
@@ -84,10 +108,17 @@ def _parse_args(state: State, parser: Object, call: CallOf) -> Value:
     cells = state.journal.cells()
     cells.update(parser.cells)
     words = call.get("args", 0)
+    if words is None and isinstance(parser.about, Flags) and not parser.about.open and call.name != _KNOWN_ONLY:
+        _note_flags(state, call, PARSED, parser.about.names)
     given = _flags_in(words, cells) if isinstance(words, ListValue) and not words.changed else state.flags
     for name in given if isinstance(words, ListValue) else cells.keys() & given.keys():
         cells[name] = _given_flag(cells.get(name, Unknown()), given[name])
     return Object("command line", cells)
+
+
+def _note_flags(state: State, call: CallOf, name: str, flags: Iterable[str]) -> None:
+    named = {one: Argument(Constant(one), call.span, call.span) for one in sorted(flags)}
+    state.note(replace(call, name=name, arguments=[], keywords=named), None)
 
 
 def _flags_in(words: ListValue, known: Mapping[str, Value]) -> dict[str, Flag]:
@@ -131,7 +162,17 @@ def _number_or_text(given: str) -> Value:
 
 
 def _parse_known(state: State, parser: Object, call: CallOf) -> Value:
+    call = replace(call, name=_KNOWN_ONLY)
     return ListValue([Entry(_parse_args(state, parser, call), call.span, call.span), Entry(Unknown(), call.span, call.span)], call.span)
+
+
+_KNOWN_ONLY = "parse_known_args"
+
+
+def _subparsers(_: State, parser: Object, __: CallOf) -> Value:
+    if isinstance(parser.about, Flags):
+        parser.about.open = True
+    return Unknown()
 
 
 def _itself(_: State, parser: Object, __: CallOf) -> Value:
@@ -143,6 +184,7 @@ OF_PARSER: dict[str, Callable[[State, Object, CallOf], Value]] = {
     "add_argument_group": _itself,
     "add_mutually_exclusive_group": _itself,
     "set_defaults": _set_defaults,
+    "add_subparsers": _subparsers,
     "parse_args": _parse_args,
     "parse_known_args": _parse_known,
 }
@@ -157,7 +199,14 @@ def class_parser(state: State, call: CallOf) -> Value:
     return Object("classes", state.journal.cells(), about=kinds)
 
 
+CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
+"""The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
+
+
 def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
+    kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
+    if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
+        _note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
     return _parsed(state, parser, call, None)
 
 

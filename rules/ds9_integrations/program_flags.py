@@ -1,0 +1,74 @@
+"""DS9: the flags that a launcher passes to a program, and those that its parser knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.examples import BF16_ZERO_2
+
+_PROGRAM = (
+    "import argparse\nimport deepspeed\nparser = argparse.ArgumentParser()\n"
+    "%sparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
+    "engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
+)
+_LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n"
+
+
+@rule(
+    "DS973",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        'deepspeed/launcher/launch.py, main: cmd.append(f"--local_rank={local_rank}")',
+        "https://github.com/huggingface/trl/issues/596",
+    ),
+    untried="raised by the parser of the program, before the engine exists",
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_LAUNCH % "",
+    program=_PROGRAM % "",
+    integration="deepspeed",
+    message='The deepspeed launcher passes --local_rank, and the parser of train.py:5 does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0".',
+)
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM % 'parser.add_argument("--local_rank", type=int)\n', integration="deepspeed")
+@good(BF16_ZERO_2, launch=_LAUNCH % "--no_local_rank ", program=_PROGRAM % "", integration="deepspeed")
+@good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM.replace("parse_args()", "parse_known_args()[0]") % "", integration="deepspeed")
+def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
+    """DeepSpeed's launcher passes `--local_rank`, and the program's parser does not know the flag.
+
+    The launcher `deepspeed` starts each rank with `--local_rank=N` among its arguments. A parser without that flag ends each rank with
+    "error: unrecognized arguments: --local_rank=0"; transformers' HfArgumentParser raises ValueError "Some specified arguments are not used by
+    the HfArgumentParser".
+
+    Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
+    """
+    program = config.setup.program if config.setup else None
+    launch = config.setup.launch if config.setup else None
+    if program is None or launch is None or launch.launcher != "deepspeed" or "no_local_rank" in launch.flags:
+        return
+    calls = list(program.events.of(r"argparse\.ArgumentParser\.parse_args", r"transformers\.HfArgumentParser\.parse_args_into_dataclasses"))
+    if len(calls) != 1 or not calls[0].certain or calls[0].at.path != program.path:
+        return
+    (call,) = calls
+    if any(name.startswith("--local_rank") for name in call.arguments):
+        return
+    of_classes = call.name.startswith("transformers")
+    error = (
+        'ValueError "Some specified arguments are not used by the HfArgumentParser"'
+        if of_classes
+        else '"error: unrecognized arguments: --local_rank=0"'
+    )
+    yield Finding(
+        "",
+        f"The deepspeed launcher passes --local_rank, and the parser of {call.at.where} does not know it: each rank ends with {error}.",
+        help=f"Add {'a field local_rank to a dataclass of the arguments' if of_classes else 'the argument --local_rank to the parser'}, "
+        "or launch with --no_local_rank.",
+        elsewhere=call.at.related(""),
+    )
