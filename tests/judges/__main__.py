@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.judges import bash, python
+from tests.judges import bash, launchers, python
 from tests.judges.fence import missing
 from tests.judges.table import Row, table
 
@@ -17,6 +17,7 @@ _HERE = Path(__file__).parent
 JUDGES: dict[str, tuple[Callable[[int, int], Row], Callable[[int, int], str], int]] = {
     "bash": (bash.ask, bash.record, 2_000),
     "python": (python.ask, python.record, 2_000),
+    "launchers": (launchers.ask, launchers.record, 500),
 }
 """For each judge: how it is asked, how its answers are recorded, and how much it is asked if nothing else is said."""
 
