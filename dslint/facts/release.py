@@ -59,8 +59,7 @@ LAST_PATCH = {
 RELEASES = tuple(Release(*minor, patch) for minor, last in LAST_PATCH.items() for patch in range(last + 1))
 """Every supported release, the oldest first."""
 
-OLDEST = Release(0, 9, 0)
-NEWEST = Release(0, 19, 8)
+OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
 
 
 class Upgrade(NamedTuple):

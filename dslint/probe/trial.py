@@ -10,7 +10,7 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
-from dslint.facts import Release
+from dslint.facts import NEWEST, Release
 from dslint.lint.document import lint_document
 from dslint.probe import depth, sizing
 from dslint.probe.answer import Answer
@@ -24,8 +24,8 @@ from dslint.probe.search import largest
 from dslint.probe.session import Progress, ask
 from dslint.probe.variants import ALL_OFFLOADED, Variant, variants
 
-OLDEST, NEWEST = Release(0, 15, 0), Release(0, 19, 99)
-"""The DeepSpeed releases that the probe is tested with."""
+_FIRST_TRIED = Release(0, 15, 0)
+"""The first DeepSpeed release that the probe is tested with; the last are those with the minor number of the newest."""
 
 DEFAULT_SEQUENCE, LONGEST_DEFAULT = 128, 2048
 DEFAULT_MEMORY = 80 * 2**30
@@ -231,8 +231,9 @@ def _result(setup: PreparedProbe, question: Question, answer: Answer, notes: tup
     explained: tuple[Diagnostic, ...] = ()
     predicted: tuple[Predicted, ...] = ()
     release = _release(answer)
-    if release is not None and not OLDEST <= release <= NEWEST:
-        notes += (f"DeepSpeed {release} is installed, but the probe is tested with 0.15 to 0.19: figures may be wrong.",)
+    if release is not None and (release < _FIRST_TRIED or release[:2] > NEWEST[:2]):
+        tried = f"0.15 to {NEWEST.major}.{NEWEST.minor}"
+        notes += (f"DeepSpeed {release} is installed, but the probe is tested with {tried}: figures may be wrong.",)
     elif release is not None and setup.config.facts.deepspeed != release:
         notes += (f"Ran on the installed DeepSpeed {release}; the config targets {setup.config.facts.deepspeed}.",)
     config = as_run(setup.config, question, answer)

@@ -141,7 +141,7 @@ class DeepSpeedRelease:
         try:
             release = Upgrade.parse(word) if ".." in word else Release.parse(word)
         except ValueError:
-            what = "an upgrade; write it as 0.14.5..0.19.8" if ".." in word else "a DeepSpeed release; write it as 0.16.9 or 0.16"
+            what = f"an upgrade; write it as 0.14.5..{NEWEST}" if ".." in word else "a DeepSpeed release; write it as 0.16.9 or 0.16"
             raise Wrong(f"is not {what}") from None
         if (release.start if isinstance(release, Upgrade) else release) < OLDEST:
             raise Wrong(f"is older than DeepSpeed {OLDEST}, the oldest supported release; give {OLDEST} to check for that one")
