@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dslint.schemas.framework_commands import MENTIONS
+
 TELLING_KEYS = frozenset(
     {
         "train_micro_batch_size_per_gpu",
@@ -92,8 +94,7 @@ WORDS = (
     "ds_config",
     "zero_stage",
     "accelerate launch",
-    "llamafactory-cli",
-    "axolotl train",
+    *MENTIONS,
 )
 """Words, in lower case, of which every training, program or script that concerns DeepSpeed contains one."""
 

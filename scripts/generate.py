@@ -32,6 +32,7 @@ class Step(NamedTuple):
 
 STEPS = (
     Step("schemas", ("-m", "dslint.schemas.compile"), "schemas/key_table.py, schemas/ds_config.schema.json"),
+    Step("frameworks", ("scripts/framework_commands.py",), "schemas/framework_commands.py"),
     Step("rules", ("scripts/build_rule_index.py",), "rules/index.py"),
     Step("examples", ("scripts/pin_examples.py",), "the messages and fixed texts in rules/"),
     Step("rule-pages", ("scripts/docs_pages.py",), "docs/rules/README.md"),

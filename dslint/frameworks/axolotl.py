@@ -56,6 +56,7 @@ FRAMEWORK = Framework(
     Integration.TRANSFORMERS,
     packages=("axolotl",),
     commands=("axolotl",),
+    mentions=("axolotl train",),
     modules=("axolotl",),
     recognises=_recognises,
     names={"micro_batch_size": "per_device_train_batch_size", "optimizer": "optim", "lr_scheduler": "lr_scheduler_type"},

@@ -77,6 +77,8 @@ class Framework(Record):
     loader: Integration
     packages: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
+    mentions: tuple[str, ...] = ()
+    """Words, in lower case, of a script that surely starts a training with it."""
     modules: tuple[str, ...] = ()
     recognises: Callable[[frozenset[str], Uses], bool] | None = None
     rank: int = 0

@@ -17,6 +17,7 @@ FRAMEWORK = Framework(
     Integration.TRANSFORMERS,
     packages=("llamafactory",),
     commands=("llamafactory-cli", "lmf"),
+    mentions=("llamafactory-cli",),
     recognises=_recognises,
     generated="llama_factory",
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",

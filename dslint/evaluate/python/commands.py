@@ -10,13 +10,14 @@ from dslint.evaluate.python.given import quoted
 from dslint.evaluate.python.notes import Command
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.values import ListValue, text_of
+from dslint.schemas.framework_commands import COMMANDS
 from dslint.source.tree import Span
 
 RUN_COMMANDS = frozenset(
     "os.system os.popen subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.Popen".split()
 )
 """Functions that run a command: a string or a list of words."""
-_LAUNCHERS = re.compile(r"\b(deepspeed|torchrun|torch\.distributed|accelerate( launch|\.commands)|llamafactory-cli|axolotl|swift|trl)\b")
+_LAUNCHERS = re.compile(rf"\b(deepspeed|torchrun|torch\.distributed|accelerate( launch|\.commands)|{'|'.join(COMMANDS)})\b")
 
 
 def command_of(call: CallOf, sources: Sources) -> Iterator[Command]:

@@ -16,6 +16,7 @@ from dslint.evaluate.shell.pieces import key as key_of
 from dslint.evaluate.shell.state import ABSENT, DEPTH, Absence, Launched, State
 from dslint.evaluate.shell.statements import assign
 from dslint.evaluate.shell.syntax import Chunk
+from dslint.schemas.framework_commands import COMMANDS
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document
 
@@ -28,7 +29,7 @@ LAUNCHES = 64
 _WRAPPERS = frozenset({"srun", "ssh", "pdsh", "sbatch", "tmux", "screen", "docker", "singularity", "apptainer", "su", "nohup", "kubectl"})
 """Commands that can be given another one as text."""
 
-_LAUNCH = re.compile(r"deepspeed|torchrun|accelerate|python[\d.]*|llamafactory-cli|axolotl|swift|trl|(?:ba)?sh")
+_LAUNCH = re.compile(rf"deepspeed|torchrun|accelerate|python[\d.]*|{'|'.join(COMMANDS)}|(?:ba)?sh")
 
 _LAUNCH_NOTHING = frozenset(
     "echo printf mkdir rm set sleep ls mv cp which pip conda module wget git trap wait touch chmod ln ulimit date hostname".split()
