@@ -125,9 +125,9 @@ def opened(
     if name_says is Says.CONFIG and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
         loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
     if loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE) and not contexts:
-        from dslint.setups.yaml import read_tree
+        from dslint.setups.read import read_arguments
 
-        found = read_tree(loaded.document, path, shown, given, named=named)
+        found = read_arguments(loaded.document, path, shown, given, named=named)
         return Subject(path, trainings=found) if found is not None else None
     if contexts is None and loaded.kind is FileKind.DS_CONFIG:
         contexts = _contexts(path, given)

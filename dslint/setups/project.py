@@ -61,14 +61,26 @@ class Project:
         return self._texts[path]
 
     def launching(self, names: set[str]) -> Iterator[str]:
-        """The files that may launch a program, by the names of its modules: scripts, notebooks, job files, and programs that run commands.
+        """The files that may launch something, by the names of its modules or files: scripts, notebooks, job files, and programs that run
+        commands.
 
         What they launch is read in them; here they only have to hold one of the names.
         """
         word = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(names)))})(?!\w)")
+        longest = {max(_WORD.findall(name), key=len, default="") for name in names}
+        able = {path for one in longest for path in self._launching_by_word.get(one, ())}
         for path in (*self.scripts, *self._jobs, *self._running):
-            if word.search(self.text(path)):
+            if path in able and word.search(self.text(path)):
                 yield path
+
+    @cached_property
+    def _launching_by_word(self) -> dict[str, list[str]]:
+        """The files that may launch something, by each word in them: a project with many trainings searches them for each."""
+        found: dict[str, list[str]] = {}
+        for path in (*self.scripts, *self._jobs, *self._running):
+            for word in set(_WORD.findall(self.text(path))):
+                found.setdefault(word, []).append(path)
+        return found
 
     @cached_property
     def _jobs(self) -> list[str]:

@@ -6,8 +6,9 @@ import os
 
 from dslint.config.context import Context
 from dslint.setups.gather import Read
-from dslint.setups.yaml import read_yaml
+from dslint.setups.yaml import read_tree, read_yaml
 from dslint.source.store import store
+from dslint.source.tree import Document
 
 
 def read_once(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
@@ -23,7 +24,7 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     if name.endswith((".yaml", ".yml")):
         found = read_yaml(text, path, shown, given, named=named)
         if found is not None and found.setups and "determined.launch" not in text:
-            return found
+            return _launched(found, path, shown, given)
         job = _job(text, path, shown, given)
         return job if job is not None and (job.setups or found is None or not found.setups) else found
     if name.endswith(".py"):  # most runs see neither programs nor scripts
@@ -33,6 +34,18 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     from dslint.setups.launching import read_launching
 
     return read_launching(text, path, shown, given, named=named)
+
+
+def read_arguments(document: Document, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
+    """Read the tree of a training file in JSON. None for a discovered file that does not use DeepSpeed."""
+    found = read_tree(document, path, shown, given, named=named)
+    return _launched(found, path, shown, given) if found is not None else None
+
+
+def _launched(found: Read, path: str, shown: str, given: Context) -> Read:
+    from dslint.setups.launches_of_file import with_launches_of_file
+
+    return with_launches_of_file(found, path, shown, given)
 
 
 def _job(text: str, path: str, shown: str, given: Context) -> Read | None:

@@ -1,0 +1,39 @@
+"""The launches of a training file: they know ranks and flags that the file itself does not."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from dslint.config.context import Context
+from dslint.setups.gather import LoadedSetup, Read
+from dslint.setups.launching import read_launching
+from dslint.setups.project import project_of
+
+_MOST_SETUPS = 12
+
+
+def with_launches_of_file(found: Read, path: str, shown: str, given: Context) -> Read:
+    """A training file with the setups of the launches in its project that name it, in the place of its own."""
+    if not found.setups or shown.startswith("<"):
+        return found
+    project, here = project_of(path), os.path.abspath(path)
+    launched: list[LoadedSetup] = []
+    for launch in project.launching({os.path.basename(path)}):
+        if launch != here:
+            own = launch if os.path.isabs(path) else os.path.relpath(launch)
+            read = read_launching(project.text(launch), own, own.replace(os.sep, "/"), given, named=False)
+            launched += [one for one in read.setups if _uses(one, here)] if read is not None else []
+    if not launched:
+        return found
+    for setup in launched:
+        setup.documents.setdefault(shown, found.document)
+        setup.kinds.setdefault(shown, found.kind)
+    configs = {one.setup.config for one in launched}
+    kept = [one for one in found.setups if one.setup.config not in configs]
+    return replace(found, setups=[*kept, *launched[:_MOST_SETUPS]])
+
+
+def _uses(launched: LoadedSetup, here: str) -> bool:
+    """Whether a launch with a config read the file for it."""
+    return launched.config is not None and here in {os.path.abspath(name) for name in launched.documents if not name.startswith("<")}
