@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
+from dslint.evaluate.budget import Budget
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import ConfigCall
 from dslint.evaluate.python.read import PythonFile, read_python
@@ -14,7 +16,12 @@ from dslint.facts import Integration, PassedAs
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Setup
 from dslint.setups.gather import LoadedSetup, Read, follow, settle
-from dslint.source.tree import Document
+from dslint.source.tree import Document, Mapping, Node, Sequence
+
+_CONFIG_STEPS = 10_000
+"""The steps for the configs of one program: a node of a config, or a file or cell of the program, is one. A program with 20 calls in a
+notebook of 100 cells, or with 200 calls and configs of 40 keys, takes fewer. Without a limit 800 cells with a call each took 12 s.
+"""
 
 CHECK_LAUNCH = "Check the launch script, or the config itself."
 
@@ -42,9 +49,33 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
         if found.parses_arguments and not found.unread:
             not_judged.append(NotJudged("the DeepSpeed config, if any, is given at launch with --deepspeed. " + CHECK_LAUNCH))
         return _without_calls(found, not_judged)
-    setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in found.calls]
-    calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(found.calls, setups, strict=True)))
+    judged = _within_budget(found)
+    if len(judged) < len(found.calls):
+        first = found.calls[len(judged)].given
+        left_out = (
+            f"the program passes more configs than dslint judges: {len(judged)} of {len(found.calls)} calls are checked, those before"
+        )
+        not_judged.append(NotJudged(f"{left_out} {_at(first)}. Split the program, or check its configs directly.", first.range))
+    setups = [gather_call(call, found, path, shown, given, single=len(found.calls) == 1) for call in judged]
+    calls = ", ".join(dict.fromkeys(_called(call, gathered) for call, gathered in zip(judged, setups, strict=True)))
     return Read(FileKind.PYTHON, found.document, setups, f"a program: {calls}.", not_judged)
+
+
+def _within_budget(found: PythonFile) -> list[ConfigCall]:
+    """The first calls of a program, as many as one subject has steps for; each is judged with all files of the program."""
+    budget = Budget(_CONFIG_STEPS)
+    return list(takewhile(lambda call: budget.spend(len(found.documents) + _size(call.config)), found.calls))
+
+
+def _size(config: Node | None) -> int:
+    """The number of nodes of a config."""
+    count = 0
+    waiting = [config] if config is not None else []
+    while waiting:
+        node = waiting.pop()
+        count += 1
+        waiting += [one.value for one in node.members] if isinstance(node, Mapping) else node.items if isinstance(node, Sequence) else []
+    return count
 
 
 def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:

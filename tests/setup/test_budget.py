@@ -1,0 +1,83 @@
+"""No file makes a run take more than its budget: what is left out is named, with its place. Work is counted, not timed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dslint.config.context import Context
+from dslint.evaluate.shell.interpreter import Interpreter
+from dslint.setups import program
+from dslint.setups.read import read_setups
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+CALL = "deepspeed.initialize(model=m, config=ds)\n"
+
+
+def _notebook(cells: int) -> str:
+    source = "import deepspeed\nds = {'train_batch_size': 8}\n" + CALL
+    cell = {"cell_type": "code", "source": source, "metadata": {}, "outputs": [], "execution_count": None}
+    return json.dumps({"cells": [cell] * cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def _growing(calls: int) -> str:
+    return "import deepspeed\nds = {'train_batch_size': 8}\n" + "".join(f"ds['k{n}'] = {{'a': {n}}}\n{CALL}" for n in range(calls))
+
+
+@pytest.mark.parametrize(("name", "text"), [("n.ipynb", _notebook(800)), ("train.py", _growing(240))])
+def test_a_program_with_many_configs_is_judged_in_part(name: str, text: str, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    gathered = 0
+
+    def gather(*given: object, **named: object) -> object:
+        nonlocal gathered
+        gathered += 1
+        return original(*given, **named)  # type: ignore[arg-type]
+
+    original = program.gather_call
+    monkeypatch.setattr(program, "gather_call", gather)
+    folder.write({name: text})
+    found = read_setups(text, name, name, Context(), named=True)
+    assert found is not None
+    calls = text.count("deepspeed.initialize")
+    assert 5 < gathered < 130
+    (left_out,) = [one for one in found.not_judged if "more configs" in one.reason]
+    said = f"the program passes more configs than dslint judges: {gathered} of {calls} calls are checked, those before line "
+    assert left_out.reason.startswith(said)
+    assert (f" of cell {gathered + 1}." in left_out.reason) is name.endswith(".ipynb")
+    assert left_out.range is not None
+
+
+def test_a_few_configs_are_all_judged(folder: Folder) -> None:
+    found = read_setups(_notebook(20), "n.ipynb", "n.ipynb", Context(), named=True)
+    assert found is not None
+    assert len(found.setups) == 20
+    assert not found.not_judged
+
+
+SCRIPTS = {
+    "variables that double": {
+        "Makefile": "A0=x\n" + "".join(f"A{n + 1}=$(A{n})$(A{n})\n" for n in range(22)) + "train:\n\tdeepspeed train.py $(A22)\n"
+    },
+    "scripts that run each other": {"run.sh": "bash x.sh\n" * 300 + "deepspeed train.py\n", "x.sh": "source run.sh\n"},
+}
+
+
+@pytest.mark.parametrize("how", SCRIPTS)
+def test_scripts_that_multiply_end(how: str, folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = 0
+    follow = Interpreter.follow
+
+    def counted(self: Interpreter, *given: object) -> object:
+        nonlocal steps
+        steps += 1
+        return follow(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Interpreter, "follow", counted)
+    folder.write(SCRIPTS[how])
+    name = next(iter(SCRIPTS[how]))
+    found = read_setups(SCRIPTS[how][name], name, name, Context(), named=True)
+    assert found is not None
+    assert steps < 30_000
