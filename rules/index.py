@@ -354,4 +354,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS972", "adapter-checkpointed-without-reentry", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_weights", "adapter_checkpointed_without_reentry"),
     ("DS973", "local-rank-not-parsed", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.program_flags", "local_rank_not_parsed"),
     ("DS977", "defect-of-release", "silent", None, (), (), ("zero_optimization", "optimizer.type", "scheduler.type"), "ds9_integrations.known_defects", "defect_of_release"),
+    ("DS978", "arguments-lost", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.program_flags", "arguments_lost"),
 )

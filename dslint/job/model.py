@@ -50,6 +50,8 @@ class Launch:
     """The setting of PyTorch's allocator, if the launch sets it."""
     bare: SourcedValue | None = None
     """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
+    lost: SourcedValue | None = None
+    """The first flag that bash does not pass, because the command ends before it; its value says what ends the command."""
     memory: SourcedValue | None = None
     """The host memory that the job may use on a machine, if Slurm or a container limits it; its value is in bytes."""
 

@@ -20,6 +20,7 @@ from dslint.job.model import Launch
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit
+from dslint.setups.lost import lost_arguments
 from dslint.setups.ranks import COUNTS, VISIBLE, framework_launch, launch_of, number_of
 from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
@@ -174,6 +175,8 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         allocator = _variable(launched, "PYTORCH_ALLOC_CONF") or _variable(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)
+        if command.launch is not None and (lost := lost_arguments(launched)) is not None:
+            command.launch = replace(command.launch, lost=lost)
     return command
 
 

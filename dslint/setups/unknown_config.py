@@ -39,6 +39,10 @@ def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudge
     link = next((command.flags[flag] for flag in ("deepspeed", *CONFIG_FLAGS) if flag in command.flags and command.flags[flag].raw), None)
     if link is not None and link.value is UNKNOWN:
         return NotJudged(f"{name}: its DeepSpeed config is {link.raw}, which is set at run time. {what_to_pass(link.raw)}", link.range)
+    lost = command.launch.lost if command.launch is not None else None
+    if lost is not None:
+        ends = f"{lost.value} ends the command before {lost.name} in {lost.where}"
+        return NotJudged(f"{name} uses DeepSpeed and names no config: {ends}, so bash does not pass that argument.", lost.range)
     if program is None:
         return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
     return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)

@@ -282,3 +282,13 @@ def test_a_loop_that_is_not_followed_to_its_end_is_named(folder: Folder) -> None
     assert "line 2" in reason.reason
     assert reason.range is not None
     assert reason.range.start.line == 2
+
+
+CONTINUED = "deepspeed train.py \\\n  --lr 1e-5 \\{}\n  --deepspeed_config ds.json\n"
+
+
+@pytest.mark.parametrize(("between", "what"), [("\n  # --fp16 \\", "a comment line"), (" ", "a blank"), ("\n", "an empty line")])
+def test_arguments_that_bash_does_not_pass(folder: Folder, between: str, what: str) -> None:
+    (reason,) = reasons(folder, CONTINUED.format(between))
+    assert what in reason
+    assert "--deepspeed_config in run.sh" in reason
