@@ -3,7 +3,7 @@
     python scripts/newest.py
 
 It prints Markdown: a table of DeepSpeed and the libraries around it, the release that dslint knows (dslint/project.py), and the newest one;
-and the same for the actions that action.yml and the workflows pin.
+and the same for the actions that action.yml, docs/ci.md and the workflows pin.
 The exit code is 0 if nothing is newer, 1 if something is, and 2 if the index does not answer.
 """
 
@@ -58,9 +58,9 @@ def ask_for_action(action: str) -> Version:
 
 
 def pinned() -> dict[str, Version]:
-    """The release of each action that action.yml and the workflows use; of several the oldest."""
+    """The release of each action that action.yml, docs/ci.md and the workflows use; of several the oldest."""
     found: dict[str, Version] = {}
-    for file in (ROOT / "action.yml", *sorted((ROOT / ".github" / "workflows").glob("*.yml"))):
+    for file in (ROOT / "action.yml", ROOT / "docs" / "ci.md", *sorted((ROOT / ".github" / "workflows").glob("*.yml"))):
         for action, release in re.findall(r"uses: ([\w-]+/[\w-]+)@[0-9a-f]{40} # v([\d.]+)", file.read_text(encoding="utf-8")):
             found[action] = min(found.get(action, Version(release)), Version(release))
     return found
