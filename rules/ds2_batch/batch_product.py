@@ -213,7 +213,7 @@ def batch_size_never_multiplies(config: Config) -> Iterator[Finding]:
     )
 
 
-@rule("DS203", effect=Effect.ADVICE, references=(BATCH_DOCS,), watches=("train_batch_size",))
+@rule("DS203", effect=Effect.ADVICE, references=(BATCH_DOCS,), watches=("train_batch_size",), pedantic=True)
 @bad(
     '{"train_batch_size": 16, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 4}',
     at="train_batch_size",

@@ -241,6 +241,7 @@ def persistence_defeats_stage_3(config: Config) -> Iterator[Finding]:
     effect=Effect.ADVICE,
     watches=("zero_optimization.sub_group_size",),
     references=(SUB_GROUPS, "https://github.com/deepspeedai/DeepSpeed/issues/1145"),
+    pedantic=True,
 )
 @bad(
     trained('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}'),

@@ -31,6 +31,7 @@ def _takes_all(config: Config, built: str, except_for: str) -> bool:
     effect=Effect.ADVICE,
     watches=("optimizer.params.weight_decay",),
     references=(OPTIMIZER_SOURCE,),
+    pedantic=True,
 )
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "Adam", "params": {{"lr": 1e-4, "weight_decay": 0.1}}}}}}',

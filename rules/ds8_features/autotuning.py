@@ -34,11 +34,7 @@ EXIT = "deepspeed/runtime/engine.py, DeepSpeedEngine._autotuning_exit"
     at=ENABLED,
     message="autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step 21 with exit code 0 and saves nothing.",
 )
-@bad(
-    f'{{{MINIMAL}, "autotuning": {{"enabled": true, "fast": false}}}}',
-    at=ENABLED,
-    message="autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step 6 with exit code 0 and saves nothing.",
-)
+@good(f'{{{MINIMAL}, "autotuning": {{"enabled": true, "fast": false}}}}')
 @good(f'{{{MINIMAL}, "autotuning": {{"enabled": false}}}}')
 @good(f'{{{MINIMAL}, "autotuning": {{"enabled": true}}}}', launch="deepspeed --autotuning run train.py --deepspeed_config ds_config.json\n")
 def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
@@ -48,20 +44,21 @@ def autotuning_ends_the_run(config: Config) -> Iterator[Finding]:
     is saved. The flops profiler is on until then.
 
     Start this config with `deepspeed --autotuning`, then train with the config that the tuner writes to `autotuning_results`. For a normal
-    run, write `"enabled": false`. A config that leaves the ZeRO stage to the tuner, or tells it what to search, is meant for it: there the
-    finding is an info.
+    run, write `"enabled": false`. A config with settings of the search is meant for the tuner, and has no finding; one that leaves the ZeRO
+    stage to it may be, and the finding is an info.
     """
     launch = config.setup.launch if config.setup else None
     if launch is not None and "autotuning" in launch.flags:
         return
     last = config.value("autotuning.end_profile_step")
     if config.has(ENABLED) and config.value(ENABLED) is True and isinstance(last, int):
-        for_tuner = not config.has("zero_optimization.stage") or any(config.has(f"autotuning.{name}") for name in OF_THE_TUNER)
+        if any(config.has(f"autotuning.{name}") for name in OF_THE_TUNER):
+            return  # what only the tuner reads shows that the config is meant for it
         yield Finding(
             ENABLED,
             f"autotuning is enabled: unless deepspeed --autotuning started the run, training exits after step {last + 1} with exit code 0 and saves nothing.",
             help='Write "enabled": false for the real run.',
-            effect=Effect.ADVICE if for_tuner else None,
+            effect=None if config.has("zero_optimization.stage") else Effect.ADVICE,
             certain=False,
         )
 

@@ -26,6 +26,7 @@ PROF_ALL, PROF_OPS = "comms_logger.prof_all", "comms_logger.prof_ops"
     effect=Effect.SLOW,
     watches=tuple(MEASUREMENTS),
     references=("https://www.deepspeed.ai/docs/config-json/#logging", "deepspeed/runtime/config.py, DeepSpeedConfig._initialize_params"),
+    pedantic=True,
 )
 @bad(
     '{"train_micro_batch_size_per_gpu": 4, "wall_clock_breakdown": true}',

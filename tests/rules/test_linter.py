@@ -11,7 +11,7 @@ from dslint.diagnostics import Effect, Severity
 from dslint.facts import Facts, Integration
 from dslint.lint.document import lint_document, lint_text
 from dslint.lint.guard import INTERNAL_ERROR
-from dslint.registry.rules import default_rules
+from dslint.registry.rules import default_rules, loaded_rules
 from dslint.rule import Finding, Rule, rule
 from dslint.source.parse import parse
 
@@ -134,7 +134,6 @@ def test_the_severity_follows_from_effect_certainty_and_cost(effect: Effect, cer
             "DS432",
             Severity.INFO,
         ),
-        ('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}', "DS435", Severity.INFO),
         ('"fp16": {"enabled": true, "initial_scale_power": 32}', "DS302", Severity.WARNING),
         ('"tensor_parallel_size": 2', "DS103", Severity.WARNING),
         ('"my_own_switch": 2', "DS103", Severity.INFO),
@@ -155,3 +154,32 @@ def test_a_warning_means_that_something_is_lost(section: str, code: str, severit
     result = lint_text(f'{{"train_micro_batch_size_per_gpu": 4, {section}}}', "c.json", Facts(), default_rules())
     assert result is not None
     assert {d.severity for d in result.diagnostics if d.code == code} == {severity}
+
+
+@pytest.mark.parametrize(
+    ("section", "code"),
+    [
+        ('"wall_clock_breakdown": true', "DS805"),
+        ('"zero_optimization": {"stage": 3, "sub_group_size": 1e12}', "DS435"),
+        ('"optimizer": {"type": "Adam", "params": {"lr": 1e-4, "weight_decay": 0.1}}', "DS607"),
+        ('"train_batch_size": 16, "gradient_accumulation_steps": 4', "DS203"),
+    ],
+)
+def test_what_many_configs_have_on_purpose_is_said_only_if_wanted(section: str, code: str) -> None:
+    text = f'{{"train_micro_batch_size_per_gpu": 4, {section}}}'
+    for rules, expected in ((default_rules(), False), (loaded_rules(), True)):
+        result = lint_text(text, "c.json", Facts(), rules)
+        assert result is not None
+        assert (code in {found.code for found in result.diagnostics}) is expected
+
+
+def test_a_config_for_the_autotuner_is_not_warned_of_it() -> None:
+    def codes(inner: str) -> set[str]:
+        result = lint_text(
+            f'{{"train_micro_batch_size_per_gpu": 4, "autotuning": {{"enabled": true{inner}}}}}', "c.json", Facts(), default_rules()
+        )
+        assert result is not None
+        return {found.code for found in result.diagnostics}
+
+    assert "DS850" in codes("")
+    assert "DS850" not in codes(', "metric": "throughput"')

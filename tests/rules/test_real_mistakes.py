@@ -261,7 +261,6 @@ OFFLOADED = {"device": "cpu"}
         {"compile": {"deepcompile": True}, "zero_optimization": {"stage": 0}},
         {"data_efficiency": {"enabled": True}},
         {"checkpoint": {"save_interval": 100}},
-        {"wall_clock_breakdown": True},
         {"autotuning": {"enabled": True, "end_profile_step": 5}},
         {"activation_checkpointing": {"partition_activations": True, "contiguous_memory_optimization": True}},
     ],
