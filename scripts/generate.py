@@ -36,7 +36,7 @@ STEPS = (
     Step("rules", ("scripts/build_rule_index.py",), "rules/index.py"),
     Step("examples", ("scripts/pin_examples.py",), "the messages and fixed texts in rules/"),
     Step("rule-pages", ("scripts/docs_pages.py",), "docs/rules/README.md"),
-    Step("settings", ("scripts/vscode_settings.py",), "editors/vscode/package.json"),
+    Step("settings", ("scripts/vscode_settings.py",), "editors/vscode/package.json, docs/settings.schema.json"),
     Step("memory", ("scripts/memory_table.py",), "the table in docs/memory.md", quick=False),
     Step("models", ("scripts/model_defaults.py",), "dslint/memory/_generated/, which needs transformers", quick=False, checks=False),
     Step("upgrades", ("scripts/upgrade_pages.py",), "docs/upgrading/", quick=False),

@@ -1,8 +1,8 @@
-"""Write the settings of dslint into the VS Code extension.
+"""Write the settings of dslint into the VS Code extension, and the JSON Schema of dslint.toml.
 
     python scripts/vscode_settings.py [--check]
 
-`world-size` of dslint.toml is `dslint.worldSize` in VS Code. With --check nothing is written; the exit code is 1 if package.json is stale.
+`world-size` of dslint.toml is `dslint.worldSize` in VS Code. With --check nothing is written; the exit code is 1 if a file is stale.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from dslint import __version__, project  # noqa: E402 - of this repository, found through the line above
-from dslint.settings.table import SETTINGS  # noqa: E402
+from dslint.settings.table import SETTINGS, json_schema  # noqa: E402
 
 MANIFEST = ROOT / "editors" / "vscode" / "package.json"
+SCHEMA = ROOT / "docs" / "settings.schema.json"
 NOT_IN_AN_EDITOR = frozenset({"fail-on", "strict", "output-format", "baseline", "ignores", "force-exclude", "env"})
 """Settings about reports, exit codes and the command line, and those that only a file can hold well."""
 
@@ -87,15 +88,18 @@ def manifest(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the manifest, or compare it."""
-    before = MANIFEST.read_text(encoding="utf-8")
-    after = manifest(before)
-    if "--check" in arguments:
-        if before != after:
-            print(f"stale: {MANIFEST.relative_to(ROOT)}", file=sys.stderr)
-        return int(before != after)
-    MANIFEST.write_text(after, encoding="utf-8")
-    return 0
+    """Write the manifest and the schema of the settings, or compare them."""
+    written = {
+        MANIFEST: manifest(MANIFEST.read_text(encoding="utf-8")),
+        SCHEMA: json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
+    }
+    stale = [path for path, text in written.items() if path.read_text(encoding="utf-8") != text]
+    for path in stale:
+        if "--check" in arguments:
+            print(f"stale: {path.relative_to(ROOT)}", file=sys.stderr)
+        else:
+            path.write_text(written[path], encoding="utf-8")
+    return int(bool(stale) and "--check" in arguments)
 
 
 if __name__ == "__main__":
