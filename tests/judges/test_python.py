@@ -43,6 +43,10 @@ PROGRAMS = {
         "from dataclasses import dataclass, asdict\n\n@dataclass\nclass S:\n    a: int = 1\n\n    def __post_init__(self):\n        self.more = 2\n\nc = asdict(S())",
         {"a": 1},
     ),
+    "a flat copy": (
+        "import copy\nb = {'a': {'x': 1}, 'n': 1}\nc, d, e = b.copy(), copy.deepcopy(b), copy.copy(b)\nb['a']['x'] = 2\nb['n'] = 3\nc['d'], c['e'] = d['a']['x'], e['a']['x']\nc['x'] = c.pop('a')['x']",
+        {"n": 1, "d": 1, "e": 2, "x": 2},
+    ),
     "any and all": ("c = {'a': any([False, True]), 'b': all([True, False]), 'c': all([])}", {"a": True, "b": False, "c": True}),
     "parts of texts and lists": (
         "t = 'abcd'\nc = {'a': t[1:3], 'b': t[-1], 'c': [1, 2, 3][1:], 'd': len(t), 'e': t * 2}",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.evaluate import State
-from dslint.evaluate.python.tables import copied, mark_changed, merge, new_table, options_of
+from dslint.evaluate.python.tables import copied, copied_flat, mark_changed, merge, new_table, options_of
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
@@ -62,6 +62,10 @@ def _pop(state: State, table: DictValue, call: CallOf) -> Value:
 
 
 def _copy(state: State, table: DictValue, _: CallOf) -> Value:
+    return copied_flat(state, table)
+
+
+def _whole_copy(state: State, table: DictValue, _: CallOf) -> Value:
     return copied(state, table)
 
 
@@ -104,8 +108,8 @@ OF_TABLE: dict[str, Callable[[State, DictValue, CallOf], Value]] = {
     "keys": _keys,
     "values": _values,
     "items": _items,
-    "to_dict": _copy,
-    "todict": _copy,
-    "as_dict": _copy,
+    "to_dict": _whole_copy,
+    "todict": _whole_copy,
+    "as_dict": _whole_copy,
 }
 """Methods of a dict."""

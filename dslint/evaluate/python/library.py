@@ -16,7 +16,7 @@ from dslint.evaluate.python.parsers import argument_parser, class_parser, config
 from dslint.evaluate.python.repetition import items_of
 from dslint.evaluate.python.statements import set_variable
 from dslint.evaluate.python.strings import opened_file
-from dslint.evaluate.python.tables import copied, deep_merge, new_table, whole
+from dslint.evaluate.python.tables import copied, copied_flat, deep_merge, new_table, whole
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
@@ -255,7 +255,8 @@ def _range(_: State, call: CallOf) -> Value:
 
 def _copied(state: State, call: CallOf) -> Value:
     value = call.arguments[0].value if call.arguments else Unknown()
-    copies: list[Value] = [copied(state, one) for one in tables_of(value)]
+    copy = copied_flat if call.name == "copy.copy" else copied
+    copies: list[Value] = [copy(state, one) for one in tables_of(value)]
     return reduce(state.journal.joined, copies) if copies else value
 
 

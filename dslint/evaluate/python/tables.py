@@ -73,6 +73,20 @@ def copied(state: State, table: DictValue, file: Cells | None = None, depth: int
     return made
 
 
+def copied_flat(state: State, table: DictValue) -> DictValue:
+    """A copy of a dict that shares the dicts in it, as `dict.copy` and `copy.copy` make it.
+
+    Both belong to the same file: what changes a dict that they share changes what both hold.
+    """
+    _spend(state, table.cells)
+    made = new_table(state, table.span)
+    made.file, made.inner = table.file, table.inner
+    made.open.update(table.open)
+    for name, entry in table.cells.items():
+        made.cells[name] = Entry(entry.value, entry.key_span, entry.span, entry.literal, entry.perhaps)
+    return made
+
+
 def _spend(state: State, cells: Cells) -> None:
     """Count the work on a dict.
 
