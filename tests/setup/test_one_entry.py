@@ -87,6 +87,8 @@ def test_every_command_uses_the_values_of_the_launch(name: str) -> None:
     estimated = run("estimate", name, "--isolated", "--params", "7B")
     assert "8 ranks" in estimated.stdout
     assert "4 x 2 samples per rank" in estimated.stdout
+    fitted = run("fit", name, "--isolated", "--params", "7B", "--gpu", "h100")
+    assert "64 samples per step" in fitted.stdout
 
 
 def test_a_config_that_two_scripts_launch_is_shown_as_the_first_does(project: Folder) -> None:
