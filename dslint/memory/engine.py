@@ -58,7 +58,7 @@ def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = N
     ledger.hold(OPTIMIZER, _left_over(plan, layout))
     ledger.hold(PARAMETERS, frozen_copies(plan, layout))
     steady = Moment(ledger.total, ledger.held.copy())
-    later = steady.parts[OPTIMIZER] + plan.model_bytes * sum(layout.sizes[index] for index in engine.persistent)
+    later = steady.parts[OPTIMIZER] + plan.model_bytes * sum(layout.sizes[index] for index in engine.persistent) + engine.made_by_steps
     ledger.peaks[INIT] = _init(plan, layout, steady.total - later, roomy=roomy, prints=prints)
     ledger.enter(FORWARD)
     engine.retain()
@@ -98,13 +98,15 @@ def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
     """Bytes of optimizer states per trained element. Muon uses Adam for everything except the matrices of blocks.
 
     At stages 1 and 2 Muon keeps the momentum of the matrices in a rank's partition whole, in the precision of the gradients, and twice:
-    the current value and the next one. Matrices are assigned largest first.
+    the current value and the next one. Matrices are assigned largest first. At stage 3 the momentum has the precision of communication.
     """
     if plan.optimizer != "muon":
         return plan.optimizer_bytes
     matrices = [w for block in model.blocks for w in block.weights if w.trained and len(w.shape) > 1]
     total = sum(w.size for w in matrices)
     momentum = plan.optimizer_bytes * total / plan.replicas
+    if plan.stage == 3 and plan.optimizer_device is None:
+        momentum = plan.wire_bytes * total / plan.replicas
     if plan.stage in (1, 2):
         part = max(1, -(-total // plan.replicas))
         sizes = [prod(shape) for shape in sorted((w.shape for w in matrices), reverse=True)]

@@ -16,8 +16,8 @@ ALIGNMENT = 2
 class Layout:
     """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, and their offsets in the flat buffer.
 
-    `viewed` are the weights of which the forward keeps a view. `part` is the size of a rank's partition, `start` and `end` are its
-    bounds for this rank.
+    `viewed` are the weights of which the forward keeps a view, `matrices` the trained matrices of blocks, which Muon updates. `part` is the
+    size of a rank's partition, `start` and `end` are its bounds for this rank.
     """
 
     sizes: tuple[int, ...]
@@ -27,6 +27,7 @@ class Layout:
     start: int
     end: int
     viewed: frozenset[int] = frozenset()
+    matrices: tuple[int, ...] = ()
 
     @property
     def whole(self) -> int:
@@ -67,4 +68,6 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     unit = ALIGNMENT * plan.replicas
     part = max(1, -(-ends[-1] // unit)) * ALIGNMENT
     viewed = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed)
-    return Layout(sizes, trained, offsets, part, rank * part, (rank + 1) * part, viewed)
+    inside = range(len(model.first), len(model.weights) - len(model.last))
+    matrices = tuple(index for index in inside if trained[index] and len(model.weights[index].shape) > 1)
+    return Layout(sizes, trained, offsets, part, rank * part, (rank + 1) * part, viewed, matrices)

@@ -160,7 +160,7 @@ def _unmodelled(r: _Reading, stage: int) -> Iterator[tuple[str, float]]:
     differences to the real engine, for torch_autocast a guess.
     """
     if stage == 3 and str(r.config.value("optimizer.type")).lower() == "muon":
-        yield "the buffers of Muon at stage 3", 0.6
+        yield "temporary tensors of Muon at stage 3", 0.1
     if r.config.has(Z + "zenflow") and r.config.quote(Z + "zenflow") != "null":
         yield "ZenFlow's copies of important gradients", 0.2
     if stage == 3 and r.config.value("torch_autocast.enabled") is True:

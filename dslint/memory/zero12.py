@@ -31,6 +31,7 @@ class Zero12:
         """Bytes gathered, and collective operations, in one backward."""
         self.between = Moment(0, {})
         """The memory between micro batches, at the call of `engine.step` that only counts them."""
+        self.made_by_steps = 0
         self.persistent: frozenset[int] = frozenset()
         """Weights that the first step gathers for good: none, all of them are on the device."""
 

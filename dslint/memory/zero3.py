@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from dslint.memory.activations import Operations
 from dslint.memory.layout import Layout
 from dslint.memory.ledger import BUCKETS, CASTS, GATHERED, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger
+from dslint.memory.muon import cached_bytes, most_at_once
 from dslint.memory.plan import NVME, Plan
 
 NORM_CHUNK = 250_000_000
@@ -120,6 +121,21 @@ class Zero3:
             hold(GRADIENTS, plan.gradient_bytes * self.trained_part)
         if plan.contiguous:
             hold(BUCKETS, plan.wire_bytes * plan.reduce_bucket)
+        if self.muon:
+            hold(BUCKETS, cached_bytes(plan, self.layout, self.parts))
+
+    @property
+    def made_by_steps(self) -> int:
+        """The persistent bytes that are not there after initialize, beside states: Muon's buffers, less its momentum, which is."""
+        if not self.muon:
+            return 0
+        momentum = self.plan.wire_bytes * sum(self.parts[index] for index in self.layout.matrices)
+        return cached_bytes(self.plan, self.layout, self.parts) - momentum
+
+    @property
+    def muon(self) -> bool:
+        """Whether the step orthogonalizes matrices on the device."""
+        return self.plan.optimizer == "muon" and self.plan.optimizer_device is None
 
     def retain(self) -> None:
         """Nothing: gradients of earlier micro batches are already in the rank's partition."""
@@ -307,6 +323,8 @@ class Zero3:
             ledger.pass_by(GATHERED, plan.model_bytes * sum(self.parts[index] for index in self.persistent))
         if plan.optimizer_device is not None and plan.offload_ratio >= 1:
             return
+        if self.muon:
+            ledger.pass_by(BUCKETS, most_at_once(plan, self.layout, self.parts))
         largest = max((part for part, trained in zip(self.parts, self.layout.trained, strict=True) if trained), default=0)
         if plan.norm:
             ledger.pass_by(NORM, 8 * largest)

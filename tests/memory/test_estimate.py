@@ -144,9 +144,8 @@ def test_expandable_segments_waste_less() -> None:
     assert expandable.device.high < usual.device.high
 
 
-@pytest.mark.parametrize("more", [{"optimizer": {"type": "Muon", "params": {"lr": 1e-4}}}, {"torch_autocast": {"enabled": True}}])
-def test_what_is_not_modelled_is_said_and_widens_the_range(more: dict[str, Any]) -> None:
-    plain, wide = found(zero={"stage": 3}), found(zero={"stage": 3}, **more)
+def test_what_is_not_modelled_is_said_and_widens_the_range() -> None:
+    plain, wide = found(zero={"stage": 3}), found(zero={"stage": 3}, torch_autocast={"enabled": True})
     assert any(reason.startswith("not modelled") for reason in wide.reasons)
     assert wide.tensors.high / wide.tensors.expected > plain.tensors.high / plain.tensors.expected + 0.2
 
