@@ -200,6 +200,8 @@ class Setup:
     missing: tuple[SourcedValue, ...] = ()
     passed_over: SourcedValue | None = None
     config: str | None = None
+    starts_here: bool = False
+    """Whether the script does nothing before its launch that could write a file or change the directory."""
     made: bool = False
     """Whether there is no config file, and Accelerate builds the config from its own block."""
     documents: Mapping[str, Document] = field(default_factory=dict, compare=False, repr=False)

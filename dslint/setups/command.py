@@ -54,6 +54,8 @@ class Command:
     complete: bool = True
     is_module: bool = False
     folder: str = ""
+    starts_here: bool = False
+    """Whether the script does nothing before it that could write a file or change the directory."""
     environment: dict[str, SourcedValue] = field(default_factory=dict)
     """The variables of its environment that say how many ranks start, or name a config."""
     written: dict[str, Text] = field(default_factory=dict)
@@ -75,6 +77,11 @@ _RANKS = re.compile(
     r"|(?<![\w-])deepspeed(?=[ \t]+-)"
 )
 """What tells of ranks in a script: their variables, and commands that start several processes."""
+
+_BRINGS_FILES = re.compile(
+    r"(?<![\w-])(?:cp|mv|ln|cd|pushd|wget|curl|git|tar|unzip|rsync|scp|aws|gsutil|gcloud|azcopy|docker|source|\.)(?=[ \t])"
+)
+"""What brings files into a folder, or leads to another one, besides commands that are followed."""
 
 _LAUNCHERS = frozenset({"deepspeed", "torchrun", "accelerate", "python", "python3", "bash"})
 
@@ -166,6 +173,7 @@ def read_command(launched: Launched, script: Script) -> Command | None:
     command = _Reader(launched, script).command()
     if command is not None:
         command.folder = launched.folder
+        command.starts_here = len(script.launched) == 1 and not launched.folder and not _BRINGS_FILES.search(script.source.document.text)
         command.files = launched.files
         if launched.job is not None and command.launch is not None:
             command.launch = sized(command.launch, launched.job, by_platform=command.launcher == "python")

@@ -158,7 +158,8 @@ def gather_command(
     command: Command, program: PythonFile | None, document: Document, path: str, shown: str, given: Context
 ) -> LoadedSetup | None:
     """The setup of a launch command with the config that the command or a file of it names; None if they name none."""
-    gathered = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
+    setup = Setup(launch=command.launch, starts_here=command.starts_here)
+    gathered = LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
     _infer_parallel_sizes(gathered, command)
     launch_accelerate.read_file(gathered, command, path)
     _note_program(gathered, program)

@@ -13,6 +13,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import corrected_key, without
+from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
 from dslint.rules.helpers.messages import shown_value
 from dslint.rules.helpers.unknown import REFUSED_HABITS, allowed_keys, is_loss_scaling_of_bf16, is_newer_release, shared_cause, subject_of
 from dslint.rules.helpers.zero import STAGE, ZERO, ZEROPP_FEATURES, is_read
@@ -151,6 +152,19 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             continue
         fatal = _leaves_no_batch_size(config, violation)
         harmless = not newer and _is_default(config, violation)
+        if _leaves_no_zero_section(config, violation):
+            assert config.facts.integration is not None
+            yield Finding(
+                violation.path,
+                f"{subject_of(config, violation)}{config.facts.integration.label} finds no section zero_optimization and raises "
+                '"Please specify the ZeRO optimization config in the DeepSpeed config".',
+                help=_suggestion(violation),
+                on="key",
+                fix=corrected_key(config, violation),
+                effect=Effect.CRASH,
+                phase=Phase.LOAD,
+            )
+            continue
         yield Finding(
             violation.path,
             f"{subject_of(config, violation)}DeepSpeed silently ignores it{NO_BATCH_SIZE if fatal else _consequence(config, violation)}.",
@@ -191,6 +205,11 @@ def _is_default(config: Config, violation: Violation) -> bool:
 def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
     """Whether the ignored key is the only batch size, without which DeepSpeed does not start."""
     return violation.meant in ((TRAIN,), (MICRO,)) and not config.has(TRAIN) and not config.has(MICRO)
+
+
+def _leaves_no_zero_section(config: Config, violation: Violation) -> bool:
+    """Whether the ignored key was to be the section for ZeRO, which the Hugging Face loaders require."""
+    return violation.meant == (ZERO,) and is_loader_certain(config) and config.facts.integration in HUGGING_FACE and not config.has(ZERO)
 
 
 NO_BATCH_SIZE = ', and raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided"'

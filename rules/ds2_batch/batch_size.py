@@ -67,6 +67,8 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     if any(config.is_misspelt(key) or config.is_set_later(key) for key in (TRAIN, MICRO)) or wrapper_of(config.document) is not None:
         return
     setup = config.setup
+    if setup is not None and not config.document.root.members and config.facts.integration in HUGGING_FACE:
+        return  # the loader refuses an empty config before it: DS910
     open_program = setup is not None and setup.accelerate is not None and setup.program is None  # Accelerate advises to add it there
     known_loader = config.facts.integration is not None and not open_program
     hugging_face = config.facts.integration in HUGGING_FACE

@@ -157,8 +157,10 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
 def _is_of_any_trainer(config: Config) -> bool:
     """Whether the arguments are in a file of no certain framework, which a training loop of the program's own may read."""
     setup, arguments = config.setup, config.arguments
-    framework = named(arguments.framework) if arguments is not None else None
-    return setup is not None and setup.launch is None and framework is not None and not framework.has_own_loop
+    if setup is None or setup.launch is not None or arguments is None or arguments.sure:
+        return False
+    framework = named(arguments.framework)
+    return framework is not None and not framework.has_own_loop
 
 
 def _train_batch_size_last(key: str) -> tuple[bool, int]:

@@ -10,6 +10,7 @@ from dslint.diagnostics import Applicability, Cause, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe
 from dslint.rules.helpers.fixes import without, write
+from dslint.rules.helpers.loaders import is_loader_certain
 from dslint.rules.helpers.messages import raises, shown_value
 from dslint.schemas.auto import FILLED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
@@ -255,7 +256,7 @@ def auto_not_filled(config: Config) -> Iterator[Finding]:
     for violation in config.violations_of(ViolationKind.AUTO_UNFILLED):
         integration = config.facts.integration
         assert isinstance(integration, Integration)
-        inferred = "integration" in config.evidence
+        inferred = not is_loader_certain(config)
         raising = "may raise" if inferred else "raises"
         default = violation.spec.get("default")
         advice = "Write a value, or remove the key" + (f" (DeepSpeed then uses {shown_value(default)})." if default is not None else ".")

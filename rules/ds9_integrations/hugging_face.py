@@ -47,7 +47,7 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
     if config.facts.integration not in HUGGING_FACE or config.document.problems:
         return
     root = config.document.root
-    if not isinstance(root, Mapping) or not root.members or config.has("zero_optimization"):
+    if not isinstance(root, Mapping) or config.has("zero_optimization") or (not root.members and config.setup is None):
         return
     if config.is_misspelt(STAGE) or config.enabled("autotuning") is True:  # the autotuner writes the section itself
         return

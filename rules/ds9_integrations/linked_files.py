@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from dslint.config import Config
 from dslint.diagnostics import Cause, Effect, Phase
 from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
+from dslint.frameworks.accelerate import CLASHING
 from dslint.rule import Finding, bad, good, rule
-from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
@@ -58,16 +60,20 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     `ValueError: Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string`. Under
     `deepspeed.initialize` the error is mostly `binascii.Error`: DeepSpeed reads the name of a missing file as base64.
 
-    In a repository the finding is a warning. Outside one, the folder that the path is relative to may be elsewhere, and it is an info.
+    In a repository the finding is a warning. Outside one, the folder that the path is relative to may be elsewhere, and it is an info. It is
+    an error if a script launches the job beside its program or its training file, and does nothing before that could write the file.
 
     Correct the path, or start the job in the directory that the path is relative to.
     """
     for given in config.setup.missing if config.setup else ():
-        known = is_in_repository(given.path)
         hosts = given.name.endswith("hostfile")
+        certain = not hosts and _is_certain(config, str(given.value))
+        known = certain or is_in_repository(given.path)
         outcome = "the launcher prints a warning and starts on this machine only" if hosts else _outcome(config, str(given.value))
         message = (
-            f"{given.value} does not exist: not in the working directory, and not in the folder of {given.path}{' or above it' if known else ''}. "
+            f"{given.value} does not exist in the folder of the launch: {outcome.removeprefix('it ')}."
+            if certain
+            else f"{given.value} does not exist: not in the working directory, and not in the folder of {given.path}{' or above it' if known else ''}. "
             f"If the job does not find it either, {outcome}."
         )
         yield Finding(
@@ -76,16 +82,25 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             help="Correct the path. It is relative to the directory in which the job starts.",
             elsewhere=given.related(""),
             effect=(Effect.SILENT if hosts else None) if known else Effect.ADVICE,
-            certain=False,
+            certain=certain,
             cause=Cause(f"missing {given.value}", message),
         )
+
+
+def _is_certain(config: Config, path: str) -> bool:
+    """Whether the job looks for a file where it is not: in the folder of the script, the program and the training file."""
+    setup = config.setup
+    if setup is None or not setup.starts_here or not is_loader_certain(config):
+        return False
+    files = [name for name in setup.documents if not name.startswith("<")]
+    return len(files) > 1 and len({PurePosixPath(name).parent for name in files}) == 1 and len(PurePosixPath(path).parts) == 1
 
 
 @rule(
     "DS925",
     effect=Effect.IGNORED,
     watches=("setup",),
-    references=("transformers/training_args.py",),
+    references=("transformers/training_args.py", "accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks"),
     setup=True,
 )
 @bad(
@@ -93,19 +108,39 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     at=("deepspeed_config", "zero_stage"),
     training=_TRAINING,
     accelerate=_ACCELERATE + "  zero_stage: 3\n",
-    message="ZeRO stage 3 has no effect: the training arguments name ds_config.json (stage 2), and the Trainer silently uses that config.",
+    message="zero_stage is set in accelerate.yaml, and the training arguments name ds_config.json: Accelerate raises \"When using `deepspeed_config_file`, the following accelerate config variables will be ignored: ['gradient_accumulation_steps', 'gradient_clipping', 'zero_stage', 'offload_optimizer_device', 'offload_param_device', 'offload_param_nvme_path', 'offload_optimizer_nvme_path', 'zero3_save_16bit_model', 'mixed_precision']\".",
 )
-@good(_STAGE_2, training=_TRAINING, accelerate=_ACCELERATE + "  zero_stage: 2\n")
+@good(_STAGE_2, training=_TRAINING, accelerate=_ACCELERATE + "  zero3_init_flag: false\n")
 def config_passed_over(config: Config) -> Iterator[Finding]:
     """Both the training arguments and the Accelerate file set a DeepSpeed config.
 
-    The Trainer uses the config of its own argument `deepspeed`, and silently ignores the ZeRO settings of the Accelerate file.
+    `accelerate launch` tells its processes which fields its file has. If the file has `mixed_precision`, or its block a field that a config
+    has, too, such as `zero_stage`, Accelerate raises ``ValueError: When using `deepspeed_config_file`, the following accelerate config
+    variables will be ignored``, because the Trainer gives it the config of its own argument `deepspeed`. If the fields come from flags of
+    `accelerate launch`, they are silently ignored. So is a config that the block names.
 
     Keep one of them: remove `deepspeed` from the arguments, or the block from the Accelerate file.
     """
     setup = config.setup
     file = setup.accelerate if setup else None
     if setup is None or file is None or setup.arguments is None or setup.link is None or setup.link.name == "deepspeed_config_file":
+        return
+    clashing = [one for one in map(file.get, CLASHING) if one is not None and one.value is not None and one.pointer is not None]
+    if clashing and file.precision_flag is not None:
+        clashing = [one for one in clashing if one.name != "mixed_precision"]
+    if clashing and file.is_for_deepspeed:
+        yield Finding(
+            "",
+            f"{', '.join(one.name for one in clashing)} {'are' if len(clashing) > 1 else 'is'} set in {file.path}, and the training arguments "
+            f"name {setup.link.value or 'another config'}: Accelerate raises "
+            f'"When using `deepspeed_config_file`, the following accelerate config variables will be ignored: {list(CLASHING)}".',
+            help="Remove deepspeed from the training arguments, or these fields from the Accelerate file.",
+            elsewhere=clashing[0].related(""),
+            related=(setup.link.related("the training arguments name a config here"),),
+            certain=is_loader_certain(config),
+            effect=Effect.CRASH,
+            phase=Phase.LOAD,
+        )
         return
     given = file.block.get("zero_stage") or file.config_file
     stage = config.value("zero_optimization.stage")

@@ -41,6 +41,22 @@ def trainer_arguments(config: Config) -> Arguments | None:
     return config.arguments if config.facts.integration is Integration.TRANSFORMERS else None
 
 
+def is_loader_certain(config: Config) -> bool:
+    """Whether it is certain that the integration of the config loads it, and gets it as it is written.
+
+    It is where the user names the integration, where the program of the setup calls it, and where the arguments are those of a framework
+    in which no class of the user's takes part. What the file alone suggests is not certain.
+    """
+    if "integration" not in config.evidence:
+        return config.facts.integration is not None
+    setup = config.setup
+    if setup is None:
+        return False
+    if setup.program is not None and setup.program.loader is not None:
+        return setup.program.loader == config.facts.integration
+    return setup.arguments is not None and setup.arguments.sure and config.facts.integration is Integration.TRANSFORMERS
+
+
 def accelerate_file(config: Config) -> AccelerateFile | None:
     """The Accelerate file of the setup, if there is one."""
     return config.setup.accelerate if config.setup else None

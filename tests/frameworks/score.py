@@ -105,11 +105,14 @@ def compare(job: Job, said: Said) -> Verdict:
     return Verdict(job, said, named, right, equal, different, unknown, lost, extra)
 
 
+_QUOTED = re.compile(r'"([^"]{16,})"')
 _WORD = re.compile(r"[A-Za-z_][\w.]*")
 
 
 def is_about(said: str, error: str) -> bool:
-    """Whether a message is about an error: it has most of the rarer words of some line of it."""
+    """Whether a message is about an error: it quotes a part of it, or has most of the rarer words of some line of it."""
+    if any(quoted in error for quoted in _QUOTED.findall(said)):
+        return True
     words = {word.lower().rstrip(".") for word in _WORD.findall(said)}
     for line in error.splitlines():
         wanted = {word.lower().rstrip(".") for word in _WORD.findall(line) if len(word) > 3}
