@@ -3,8 +3,8 @@
     python scripts/framework_tables.py ENVIRONMENTS [--wheels FOLDER]
 
 ENVIRONMENTS is a folder with one virtual environment for each framework (`trl`, `llamafactory`, `ms-swift`, `axolotl`); each is asked in a
-process of its own. FOLDER holds wheels of older transformers releases, unpacked to `transformers-4.57.3` and so on: their source is read
-and never run.
+process of its own. FOLDER holds wheels of older releases, unpacked to `transformers-4.57.3`, `trl-0.24.0` and so on: their source is read
+and never run. With --only-older the tables keep what the installed packages said.
 """
 
 from __future__ import annotations
@@ -107,15 +107,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("environments", type=Path)
     parser.add_argument("--wheels", type=Path)
+    parser.add_argument("--only-older", action="store_true")
     given = parser.parse_args()
     TARGET.mkdir(exist_ok=True)
     for module, (environment, package, ask) in ASKS.items():
+        if given.only_older:
+            file = TARGET / f"{module}.json"
+            table = json.loads(file.read_text(encoding="utf-8"))
+            table["older"] = compared(set(table["accepted"].split()), older_names(given.wheels, package))
+            file.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+            continue
         table = asked(given.environments / environment, package, ask)
         if module in PRESETS:
             table["presets"] = presets(given.environments, *PRESETS[module])
-        older = {}
-        if module == "huggingface" and given.wheels is not None:
-            older = {found.name.partition("-")[2]: accepted_in(found) for found in sorted(given.wheels.glob("transformers-*"))}
+        older = older_names(given.wheels, package) if given.wheels is not None else {}
         (TARGET / f"{module}.json").write_text(written(table, older), encoding="utf-8")
 
 
@@ -143,12 +148,23 @@ def presets(environments: Path, environment: str, package: str, pattern: str) ->
     return {name: text for name, text in texts.items() if "DEEPSPEED" in text or "zero_optimization" in text}
 
 
-def accepted_in(wheel: Path) -> list[str]:
-    """The names of the arguments of the Trainer in the source of an unpacked wheel."""
+def older_names(wheels: Path, package: str) -> dict[str, list[str]]:
+    """The names that older releases of a package accept, by release."""
+    folders = sorted(found for found in wheels.glob(f"{package}-*") if found.is_dir())
+    return {found.name.rpartition("-")[2]: accepted_in(found, package) for found in folders}
+
+
+def accepted_in(wheel: Path, package: str) -> list[str]:
+    """The names of arguments in the source of an unpacked wheel: the Trainer's, or those of all classes, of which one is too many."""
+    if package == "transformers":
+        kinds = {"TrainingArguments", "Seq2SeqTrainingArguments"}
+        files = [wheel / "transformers" / name for name in ("training_args.py", "training_args_seq2seq.py")]
+    else:
+        kinds, files = set(), sorted(wheel.rglob("*.py"))
     names: set[str] = set()
-    for file, kind in (("training_args.py", "TrainingArguments"), ("training_args_seq2seq.py", "Seq2SeqTrainingArguments")):
-        tree = ast.parse((wheel / "transformers" / file).read_text(encoding="utf-8"))
-        classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind)
+    for file in files:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and (not kinds or node.name in kinds))
         fields = (line for node in classes for line in node.body if isinstance(line, ast.AnnAssign))
         names |= {line.target.id for line in fields if isinstance(line.target, ast.Name)}
     return sorted(names)
@@ -163,13 +179,15 @@ def written(table: dict[str, Any], older: dict[str, list[str]]) -> str:
         "defaults": {name: value for name, value in sorted(table["defaults"].items()) if name in known and value != "..."},
         "tasks": {task: _kept(values, known, table["defaults"]) for task, values in table["tasks"].items()},
         "accepted": " ".join(table["accepted"]),
-        "older": {
-            release: {"more": " ".join(sorted(set(names) - accepted)), "fewer": " ".join(sorted(accepted - set(names)))}
-            for release, names in older.items()
-        },
+        "older": compared(accepted, older),
         "presets": table.get("presets", {}),
     }
     return json.dumps(shown, indent=1) + "\n"
+
+
+def compared(accepted: set[str], older: dict[str, list[str]]) -> dict[str, dict[str, str]]:
+    """What older releases accept in addition to the newest."""
+    return {release: {"more": " ".join(sorted(set(names) - accepted))} for release, names in older.items()}
 
 
 def _kept(values: dict[str, Any], known: frozenset[str] | set[str], usual: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dslint.facts import Facts, Integration
 from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.frameworks.refusals import SET, Refusal
 from dslint.job.arguments import Arguments
 from dslint.source.tree import Path
 from dslint.source.unknown import UNKNOWN
@@ -51,6 +52,50 @@ def _adds(arguments: Arguments) -> Mapping[Path, Any]:
     return {("compile", "deepcompile"): True} if given is not None and given.value is True else {}
 
 
+def _exclusive(error: str, first: str, second: str) -> Refusal:
+    return Refusal(error, {first: SET, second: SET}, f"Remove {first} or {second}.")
+
+
+_FLASH = tuple(f"flash_{name}" for name in ("adamw", "adam", "sgd", "sgdw", "lion"))
+
+_REFUSALS = (
+    _exclusive("please set only one of gradient_accumulation_steps or batch_size", "batch_size", "gradient_accumulation_steps"),
+    _exclusive("warmup_steps and warmup_ratio are mutually exclusive", "warmup_steps", "warmup_ratio"),
+    Refusal(
+        "save_strategy and save_steps mismatch. Please set save_strategy to 'steps' or remove save_steps.",
+        {"save_strategy": ("epoch", "no", "best"), "save_steps": SET},
+        "Write save_strategy: steps, or remove save_steps.",
+    ),
+    _exclusive("save_steps and saves_per_epoch are mutually exclusive and cannot be used together.", "saves_per_epoch", "save_steps"),
+    Refusal(
+        "eval_strategy and eval_steps mismatch. Please set eval_strategy to 'steps' or remove eval_steps.",
+        {"eval_strategy": ("epoch", "no"), "eval_steps": SET},
+        "Write eval_strategy: steps, or remove eval_steps.",
+    ),
+    *(
+        Refusal(
+            "eval_steps and eval_strategy are not supported with val_set_size == 0",
+            {"val_set_size": 0, **when},
+            "Write a val_set_size above 0, or switch evaluation off.",
+            absent=("test_datasets", "eval_strategy") if "eval_steps" in when else ("test_datasets",),
+        )
+        for when in ({"eval_steps": SET}, {"eval_strategy": ("steps", "epoch")})
+    ),
+    _exclusive("eval_steps and evals_per_epoch are mutually exclusive and cannot be used together.", "evals_per_epoch", "eval_steps"),
+    Refusal("`sample_packing: true` does not work with RLHF training", {"sample_packing": True, "rl": SET}, "Remove sample_packing."),
+    Refusal(
+        "Muon optimizer is currently incompatible with DeepSpeed",
+        {"optim": "muon", "deepspeed": SET},
+        "Choose another optimizer, or let DeepSpeed make a Muon by a section optimizer of the config.",
+    ),
+    *(
+        Refusal(f"{name} optimizer is incompatible with DeepSpeed.", {"optim": name, "deepspeed": SET}, "Choose another optimizer.")
+        for name in _FLASH
+    ),
+    Refusal("deepspeed not supported with ReLoRA", {"relora": True, "deepspeed": SET}, "Remove relora or deepspeed."),
+)
+"""Source: axolotl/utils/schemas/validation.py."""
+
 FRAMEWORK = Framework(
     "axolotl",
     Integration.TRANSFORMERS,
@@ -66,6 +111,7 @@ FRAMEWORK = Framework(
     computes=frozenset({"bf16", "fp16", "warmup_steps", "warmup_ratio"}),
     completes=_completes,
     adds=_adds,
+    refusals=_REFUSALS,
     is_sure=True,
     errors={"fsdp": "deepspeed and fsdp cannot be used together"},
     workload=Workload(length=512, lora_dropout=0.0, zero_init=True, evaluates_a_share=True),

@@ -7,6 +7,7 @@ from typing import Any
 
 from dslint.evaluate.files import Linked
 from dslint.facts import Facts, Integration
+from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.tables import Table, defaults, table
 from dslint.job.arguments import DEFAULTS, Arguments, SourcedValue
 from dslint.job.model import AccelerateFile
@@ -97,7 +98,9 @@ class Framework(Record):
     adds: Callable[[Arguments], Mapping[Path, Any]] | None = None
     """The keys that it writes into the config for arguments of its own."""
     refuses_unknown: str = ""
-    """The error with which it refuses an argument that it does not know, with `{name}`; "" if it ignores the argument."""
+    """The error with which it refuses a key that it does not know, with `{name}`; "" if it ignores the key."""
+    refuses_flag: str = ""
+    """The same for a flag of its command or of a program."""
     is_sure: bool = False
     """Whether the defaults hold for sure, because no program of the user's takes part."""
     config_by_name: Callable[[str], Document | None] | None = None
@@ -122,6 +125,8 @@ class Framework(Record):
     """Whether programs of the project that call DeepSpeed cannot be what the file is for."""
     errors: Mapping[str, str] = {}
     """By argument: the error with which it refuses the argument together with DeepSpeed, if it is not the Trainer's."""
+    refusals: tuple[Refusal, ...] = ()
+    """The combinations of arguments that it refuses, in the order in which it looks at them."""
     workload: Workload = Workload()
 
     @property

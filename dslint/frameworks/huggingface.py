@@ -61,4 +61,6 @@ FRAMEWORK = Framework(
     rank=2,
     has_own_loop=False,
     generated="huggingface",
+    refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
+    refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.frameworks.refusals import SET, Refusal
 from dslint.schemas.recognition import TRAINER_KEYS
 
 
@@ -11,6 +12,90 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
     own = names & {"stage", "finetuning_type"} and names & {"model_name_or_path", "dataset", "template"}
     return bool(own) and len(names & TRAINER_KEYS) >= 2
 
+
+_WITHOUT_ADAPTERS = ("full", "freeze")
+_ONLY_LORA = ("loraplus_lr_ratio", "use_rslora", "use_dora", "pissa_init")
+
+_REFUSALS = (
+    Refusal(
+        "`reward_model` is necessary for PPO training.",
+        {"stage": "ppo"},
+        "Name the reward model in reward_model.",
+        absent=("reward_model",),
+    ),
+    *(
+        Refusal("Cannot use LoRA with GaLore, APOLLO or BAdam together.", {"finetuning_type": "lora", name: True}, f"Remove {name}.")
+        for name in ("use_galore", "use_badam")
+    ),
+    Refusal(
+        "`use_llama_pro` is only valid for Freeze or LoRA training.",
+        {"use_llama_pro": True, "finetuning_type": "full"},
+        "Write finetuning_type: freeze, or remove use_llama_pro.",
+    ),
+    *(
+        Refusal(f"`{name}` is only valid for LoRA training.", {name: SET, "finetuning_type": _WITHOUT_ADAPTERS}, f"Remove {name}.")
+        for name in _ONLY_LORA
+    ),
+    Refusal(
+        "Cannot specify `val_size` if `eval_dataset` is not None.",
+        {"eval_dataset": SET, "val_size": SET},
+        "Remove val_size or eval_dataset.",
+    ),
+    Refusal("`max_samples` is incompatible with `streaming`.", {"max_samples": SET, "streaming": True}, "Remove max_samples."),
+    *(
+        Refusal(f"`{name}` cannot be set as True except SFT.", {name: True, "stage": ("pt", "rm", "ppo", "dpo", "kto")}, f"Remove {name}.")
+        for name in ("predict_with_generate", "neat_packing")
+    ),
+    Refusal(
+        "RM and PPO stages do not support `load_best_model_at_end`.",
+        {"stage": ("rm", "ppo"), "load_best_model_at_end": True},
+        "Remove load_best_model_at_end.",
+    ),
+    Refusal("Please specify `max_steps` in streaming mode.", {"streaming": True}, "Write max_steps.", absent=("max_steps",)),
+    Refusal(
+        "Please specify dataset for training.",
+        {"do_train": True, "stage": SET},
+        "Name the data in dataset.",
+        absent=("dataset", "eval_dataset"),
+    ),
+    Refusal(
+        "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.",
+        {"predict_with_generate": True},
+        "Use ZeRO stage 2, or remove predict_with_generate and evaluate by the loss.",
+        stages=(3,),
+    ),
+    Refusal(
+        "Radio-based BAdam does not yet support distributed training, use layer-wise BAdam.",
+        {"use_badam": True, "badam_mode": "ratio"},
+        "Write badam_mode: layer, with ZeRO stage 3.",
+        stages=(0, 1, 2, 3),
+    ),
+    *(
+        Refusal("Layer-wise BAdam only supports DeepSpeed ZeRO-3 training.", when, "Use ZeRO stage 3.", stages=(0, 1, 2), absent=absent)
+        for when, absent in (({"use_badam": True, "badam_mode": "layer"}, ()), ({"use_badam": True}, ("badam_mode",)))
+    ),
+    *(
+        Refusal("GaLore and APOLLO are incompatible with DeepSpeed yet.", {name: True}, f"Remove {name} or deepspeed.", stages=(0, 1, 2, 3))
+        for name in ("use_galore", "use_apollo")
+    ),
+    Refusal("KTransformers is incompatible with DeepSpeed ZeRO-3.", {"use_kt": True}, "Use ZeRO stage 2.", stages=(3,)),
+    Refusal(
+        "Adapter is only valid for the LoRA method.",
+        {"adapter_name_or_path": SET, "finetuning_type": _WITHOUT_ADAPTERS},
+        "Write finetuning_type: lora, or merge the adapter into the model before.",
+    ),
+    Refusal(
+        "Quantization is only compatible with the LoRA or OFT method.",
+        {"quantization_bit": SET, "finetuning_type": _WITHOUT_ADAPTERS},
+        "Write finetuning_type: lora, or remove quantization_bit.",
+    ),
+    Refusal(
+        "Cannot resize embedding layers of a quantized model.", {"quantization_bit": SET, "resize_vocab": True}, "Remove resize_vocab."
+    ),
+)
+"""Sources: llamafactory/hparams/parser.py, get_train_args and _verify_model_args; finetuning_args.py and data_args.py, __post_init__. The
+releases 0.8.3 to 0.9.5 have them, those about APOLLO and KTransformers since they have the argument. DS948 reports Unsloth, PiSSA and
+`pure_bf16`."""
 
 FRAMEWORK = Framework(
     "LLaMA-Factory",
@@ -21,6 +106,8 @@ FRAMEWORK = Framework(
     recognises=_recognises,
     generated="llama_factory",
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
+    refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
+    refusals=_REFUSALS,
     is_sure=True,
     starts_ranks=True,
     starts_all=True,

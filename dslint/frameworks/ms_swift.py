@@ -9,6 +9,7 @@ from typing import Any
 from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
 from dslint.frameworks.base import Framework, Uses, Workload
+from dslint.frameworks.refusals import Refusal
 from dslint.job.arguments import Arguments
 from dslint.schemas.recognition import TRAINER_KEYS
 from dslint.source.parse import parse
@@ -62,6 +63,18 @@ def _recognises(names: frozenset[str], uses: Uses) -> bool:  # noqa: ARG001 - ot
     return "model" in names and bool(own) and len(names & TRAINER_KEYS) >= 2
 
 
+_REFUSALS = tuple(
+    Refusal(
+        f'The "{name}" feature requires a flash attention implementation.',
+        {name: True, **when},
+        "Write attn_impl: flash_attn.",
+        absent=absent,
+    )
+    for name in ("packing", "padding_free")
+    for when, absent in (({}, ("attn_impl",)), ({"attn_impl": ("sdpa", "eager", "flex_attention")}, ()))
+)
+"""Source: swift/arguments/sft_args.py, _check_padding_free; releases from 3.12 on."""
+
 FRAMEWORK = Framework(
     "ms-swift",
     Integration.TRANSFORMERS,
@@ -73,7 +86,9 @@ FRAMEWORK = Framework(
     computes=frozenset({"bf16", "fp16", "learning_rate", "gradient_accumulation_steps"}),
     completes=_completes,
     adds=_adds,
+    refusals=_REFUSALS,
     refuses_unknown="remaining_argv: ['--{name}'",
+    refuses_flag="remaining_argv: ['--{name}'",
     is_sure=True,
     starts_ranks=True,
     workload=Workload(

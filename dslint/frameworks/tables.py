@@ -8,6 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from dslint.facts import Release
 from dslint.job.arguments import DEFAULTS
 
 
@@ -23,14 +24,23 @@ class Table(NamedTuple):
     presets: Mapping[str, str]
     tasks: Mapping[str, Mapping[str, Any]]
     older: frozenset[str]
+    releases: Mapping[str, frozenset[str]] = {}
+    """What each older release accepts in addition."""
+
+    def refuses(self, name: str, release: Release) -> bool:
+        """Whether a release refuses a name that another one accepts: neither the newest known one has it, nor the last known one before."""
+        before = [known for known in self.releases if Release.parse(known) <= release]
+        nearest = max(before, key=Release.parse, default=None)
+        return name in self.older and name not in self.accepted and nearest is not None and name not in self.releases[nearest]
 
 
 @cache
 def table(name: str) -> Table:
     """The generated table of a framework's module."""
     data = json.loads((files("dslint.frameworks") / "_generated" / f"{name}.json").read_text(encoding="utf-8"))
-    older = frozenset(word for one in data["older"].values() for word in one["more"].split())
-    return Table(data["release"], data["defaults"], frozenset(data["accepted"].split()), data["presets"], data["tasks"], older)
+    releases = {release: frozenset(one["more"].split()) for release, one in data["older"].items()}
+    older = frozenset[str]().union(*releases.values())
+    return Table(data["release"], data["defaults"], frozenset(data["accepted"].split()), data["presets"], data["tasks"], older, releases)
 
 
 def defaults(name: str, names: Mapping[str, str], computed: frozenset[str], task: str = "") -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +19,7 @@ from dslint.frameworks import huggingface
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.registry import built_from, framework_of
-from dslint.frameworks.training import arguments_of, read_training
+from dslint.frameworks.training import arguments_of, read_training, unknown_flags
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
 from dslint.setups import launch_accelerate
@@ -194,10 +195,22 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     # A program with flags of the Trainer is one of the Trainer; a command of a framework takes its own.
     base = training or arguments_of(command.framework or huggingface.FRAMEWORK, shown, {}, command.task)
     started = command.started if command.started is not None and base.framework == command.started.name else None
-    is_plain = program is not None and program.program.argument_class in _PLAIN and not base.unknown
+    is_plain = program is not None and program.program.argument_class in _PLAIN
     sure = base.sure or started is not None or is_plain  # no class of the user's takes part
     defaults = started.defaults(command.task) if started is not None else base.defaults
-    return replace(base, values={**base.values, **own}, complete=base.complete and command.complete, sure=sure, defaults=defaults)
+    refuses = started or (huggingface.FRAMEWORK if program is not None and is_plain and not _takes_more(program) else None)
+    unknown = (*base.unknown, *unknown_flags(refuses, command.flags)) if refuses is not None else ()
+    values = {**base.values, **own}
+    return replace(base, values=values, complete=base.complete and command.complete, sure=sure, defaults=defaults, unknown=unknown)
+
+
+def _takes_more(program: PythonFile) -> bool:
+    """Whether a program may accept arguments that its classes do not have."""
+    return any(_MORE_ARGUMENTS.search(document.text) for document in program.documents.values())
+
+
+_MORE_ARGUMENTS = re.compile(r"return_remaining|allow_extra|parse_known|sys\.argv\s*(\[[^\]]*\]\s*)?=(?!=)|sys\.argv\.|del sys\.argv")
+"""What accepts arguments that no class has, or changes those of the command line."""
 
 
 _PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
@@ -288,6 +301,8 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
         text = text_of(linked.path) if linked else None
         document = parse_yaml(text) if text is not None else None
         framework = framework_of(document, partial(_uses, command, path)) if document else None
+        if framework is None or framework is huggingface.FRAMEWORK:
+            framework = command.started or framework  # its command reads any file
         if linked is None or document is None or framework is None:
             continue
         gathered.documents[linked.shown] = document

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Cause, Effect, Phase
+from dslint.facts import Integration
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
 from dslint.job.model import PRECISIONS
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
@@ -243,7 +244,8 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
     and gradient clipping with `float()`, which raise `ValueError`. It converts gradient accumulation steps only if all characters are
     digits, and otherwise passes the text to DeepSpeed.
 
-    Write a number. Gradient accumulation steps and gradient clipping can also be "auto".
+    Write a number. Gradient clipping can also be "auto", and so can gradient accumulation steps under the Trainer: an `Accelerator` of a
+    program's own reads them with `int()`.
     """
     file = accelerate_file(config)
     if file is None or file.config_file is not None:
@@ -263,6 +265,13 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
                 elsewhere=given.related(""),
             )
     given = file.block.get(_STEPS)
+    if given is not None and given.value == "auto" and _makes_accelerator(config):
+        yield Finding(
+            "",
+            f"{_STEPS} is auto: Accelerator() reads it with int() and raises \"invalid literal for int() with base 10: 'auto'\".",
+            help="Write a whole number. Only the Trainer replaces auto in this file.",
+            elsewhere=given.related(""),
+        )
     if given is None or given.value in (None, "auto", UNKNOWN) or str(given.value).isdigit():
         return
     yield Finding(
@@ -273,6 +282,15 @@ def accelerate_not_a_number(config: Config) -> Iterator[Finding]:
         elsewhere=given.related(""),
         phase=Phase.PARSE,
     )
+
+
+def _makes_accelerator(config: Config) -> bool:
+    """Whether the program makes an `Accelerator` that reads the accumulation steps from its environment."""
+    program = config.setup.program if config.setup else None
+    if program is None or not program.makes_accelerator or program.loader != Integration.ACCELERATE.value:
+        return False
+    document = config.setup.documents.get(program.path) if config.setup else None
+    return document is not None and "gradient_accumulation_plugin" not in document.text
 
 
 @rule(
@@ -310,6 +328,46 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         help="Write distributed_type: DEEPSPEED, or remove deepspeed_config.",
         elsewhere=kind.related(""),
         fix=unsafe("write DEEPSPEED", Set(("distributed_type",), '"DEEPSPEED"')),
+    )
+
+
+@rule(
+    "DS976",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("accelerate/commands/launch.py, _validate_launch_command",),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at=("distributed_type",),
+    accelerate="compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml train.py\n",
+    message='accelerate.yaml has no num_processes, and the launch has no --num_processes: accelerate launch raises "You need to manually pass in `--num_processes` using this config yaml.".',
+)
+@good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 2\n")
+def accelerate_without_processes(config: Config) -> Iterator[Finding]:
+    """A launch with an Accelerate file says nowhere how many processes to start.
+
+    `accelerate launch --config_file` takes the number from the file, or from `--num_processes`. Without either it raises "You need to
+    manually pass in `--num_processes` using this config yaml."
+
+    Add `num_processes` to the file.
+    """
+    file, launch = accelerate_file(config), config.setup.launch if config.setup else None
+    if file is None or launch is None or launch.launcher != "accelerate" or not launch.flags.keys() >= {"config_file"}:
+        return
+    kind = file.top.get("distributed_type")
+    if "num_processes" in file.top or "num_processes" in launch.flags or kind is None or kind.path != file.path:
+        return
+    yield Finding(
+        "",
+        f"{file.path} has no num_processes, and the launch has no --num_processes: "
+        'accelerate launch raises "You need to manually pass in `--num_processes` using this config yaml.".',
+        help="Add num_processes to the file: the number of GPUs on all machines.",
+        elsewhere=kind.related(""),
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import TRAINER
+from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import named
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
 
@@ -134,6 +137,16 @@ def fp16_with_bf16_arguments(config: Config) -> Iterator[Finding]:
         return
     for kind, where in (("", ""), ("_full_eval", " for full eval")):
         fp16, bf16 = (arguments.get(f"{name}{kind}") for name in PRECISIONS)
+        default = next((name for name in PRECISIONS if f"{name}{kind}" not in arguments and arguments.value(f"{name}{kind}") is True), None)
+        given = fp16 or bf16
+        if default is not None and given is not None and given.value is True:
+            yield Finding(
+                "",
+                f"{given.shown}, and {arguments.framework} turns {default}{kind} on by default: "
+                f'transformers raises "At most one of fp16 and bf16 can be True{where}, but not both".',
+                help=f"Write {default}{kind}: false, too, or choose the precision by torch_dtype.",
+                elsewhere=given.related(""),
+            )
         if fp16 is not None and bf16 is not None and fp16.value is True and bf16.value is True:
             yield Finding(
                 "",
@@ -278,6 +291,12 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
             )
 
 
+def _is_refused(arguments: Arguments, given: SourcedValue, stage: Any) -> bool:
+    """Whether the framework raises for an argument: DS975 reports it."""
+    framework = named(arguments.framework)
+    return framework is not None and arguments.sure and any(given in found for _, found in refused(framework.refusals, arguments, stage))
+
+
 @rule(
     "DS939",
     effect=Effect.SLOW,
@@ -288,7 +307,7 @@ def argument_gone_in_transformers_5(config: Config) -> Iterator[Finding]:
 @bad(
     _STAGE_3,
     at=("predict_with_generate",),
-    training=_GENERATION + "predict_with_generate: true\n",
+    training="output_dir: out\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\npredict_with_generate: true\n",
     message="predict_with_generate: true at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",
 )
 @bad(
@@ -319,7 +338,7 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
         ),
     ):
         given = arguments.get(name)
-        if given is not None and given.value is slow:
+        if given is not None and given.value is slow and not _is_refused(arguments, given, config.value(STAGE)):
             yield Finding(
                 "",
                 f"{given.shown} at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",

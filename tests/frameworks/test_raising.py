@@ -27,6 +27,28 @@ def trainer(config: str | None = CONFIG, launch: str = LAUNCH, **files: str) -> 
     return found if config is None else {**found, "ds.json": config}
 
 
+def llama_factory(more: str, stage: int = 2) -> dict[str, str]:
+    """The files of a job of LLaMA-Factory."""
+    keys = (
+        "stage: sft\nmodel_name_or_path: model\nfinetuning_type: lora\ndataset: data\nper_device_train_batch_size: 2\ndeepspeed: ds.json\n"
+    )
+    script = "NPROC_PER_NODE=4 llamafactory-cli train train.yaml\n"
+    return {"ds.json": CONFIG.replace("2}", f"{stage}}}"), "train.yaml": keys + more, "run.sh": script}
+
+
+def axolotl(more: str) -> dict[str, str]:
+    """The files of a job of axolotl."""
+    keys = "base_model: model\nmicro_batch_size: 2\ndatasets:\n- path: data\ndeepspeed: ds.json\n"
+    return {"ds.json": CONFIG, "train.yaml": keys + more, "run.sh": "axolotl train train.yaml\n"}
+
+
+def accelerate(file: str) -> dict[str, str]:
+    """The files of a job with a loop of its own under Accelerate."""
+    program = "import torch\nfrom accelerate import Accelerator\n\naccelerator = Accelerator()\nmodel = torch.nn.Linear(2, 2)\n"
+    program += "model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))\n"
+    return {"train.py": program, "a.yaml": file, "run.sh": "accelerate launch --config_file a.yaml train.py\n"}
+
+
 def errors(files: dict[str, str]) -> list[tuple[str, str]]:
     """The crashes that `check run.sh` calls errors."""
     said = ask_dslint(Job("job", "transformers", {}, files, [], {}, 4))
@@ -50,8 +72,21 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
             "DS904",
             "- ds bf16.enabled=False vs hf bf16|bf16_full_eval=True",
         ),
+        (trainer(launch=LAUNCH + " --gradient_acumulation_steps 4"), "DS974", "are not used by the HfArgumentParser: ['--gradient_acumulation_steps'"),
+        (
+            trainer(launch=LAUNCH + " --evaluation_strategy steps", requirements_txt="transformers==5.23.0\n"),
+            "DS974",
+            "are not used by the HfArgumentParser: ['--evaluation_strategy'",
+        ),
+        ({"ds.json": CONFIG, "train.yaml": TRL + "gradient_acumulation_steps: 4\n", "run.sh": "trl sft --config train.yaml\n"}, "DS974", "unrecognized"),
+        (llama_factory("use_apollo: true\n"), "DS975", "GaLore and APOLLO are incompatible with DeepSpeed yet."),
+        (llama_factory("predict_with_generate: true\n", 3), "DS975", "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3."),
+        (axolotl("optimizer: muon\n"), "DS975", "Muon optimizer is currently incompatible with DeepSpeed"),
+        (axolotl("saves_per_epoch: 1\nsave_steps: 10\n"), "DS975", "save_steps and saves_per_epoch are mutually exclusive"),
+        (accelerate(BLOCK + "  gradient_accumulation_steps: auto\n"), "DS916", "invalid literal for int() with base 10: 'auto'"),
+        (accelerate(BLOCK.replace("num_processes: 4\n", "") + "  zero_stage: 2\n"), "DS976", "You need to manually pass in `--num_processes`"),
     ],
-    ids=["auto", "misspelt", "empty", "missing", "block", "trl"],
+    ids=["auto", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "generate", "muon", "saves", "steps", "processes"],
 )  # fmt: skip
 def test_raises(files: dict[str, str], code: str, error: str) -> None:
     found = errors(files)
@@ -70,8 +105,16 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
             launch=LAUNCH.replace("torchrun --nproc_per_node 4", "accelerate launch --config_file a.yaml"),
             a_yaml=BLOCK + "  zero3_init_flag: false\n",
         ),
+        trainer(launch=LAUNCH + " --evaluation_strategy steps"),
+        trainer(launch=LAUNCH + " --learning 1e-4 --no_bf16"),
+        {**trainer(launch=LAUNCH + " --gradient_acumulation_steps 4"), "train.py": PROGRAM.replace("dataclasses()", "dataclasses(return_remaining_strings=True)")},
+        llama_factory("predict_with_generate: true\n"),
+        llama_factory("quantization_bit: 4\n"),
+        axolotl("gradient_acumulation_steps: 4\n"),
+        axolotl("optimizer: adamw_torch\nsaves_per_epoch: 1\n"),
+        accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config"],
-)
+    ids=["right", "written before", "copied before", "block without fields of a config", "gone perhaps", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
+)  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)

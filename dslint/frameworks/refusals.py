@@ -1,0 +1,63 @@
+"""What frameworks refuse: combinations of arguments, and arguments at a ZeRO stage, for which they raise before DeepSpeed starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dslint.job.arguments import Arguments, SourcedValue
+from dslint.record import Record
+from dslint.source.unknown import UNKNOWN
+
+SET = "set"
+"""Stands for any value but null, false and an empty text."""
+
+
+class Refusal(Record):
+    """A combination that a framework refuses with `error`.
+
+    `when` has the values of arguments, each of which must be set: one value, several, or `SET`. None of `absent` may be set. `stages` are
+    the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
+    """
+
+    error: str
+    when: Mapping[str, Any]
+    help: str
+    stages: tuple[int, ...] = ()
+    absent: tuple[str, ...] = ()
+
+    def given(self, arguments: Arguments, stage: Any) -> tuple[SourcedValue, ...]:
+        """The arguments that the framework refuses; none if it accepts them, or that is not known."""
+        if self.stages and stage not in self.stages:
+            return ()
+        if self.absent and (not arguments.complete or any(name in arguments for name in self.absent)):
+            return ()
+        found = [(arguments.get(name), wanted) for name, wanted in self.when.items()]
+        if not all(given is not None and _is_one(given, wanted) for given, wanted in found):
+            return ()
+        return tuple(given for given, _ in found if given is not None)
+
+
+def _is_one(given: SourcedValue, wanted: Any) -> bool:
+    value = given.value
+    if value is UNKNOWN or given.empty or "$" in given.raw or "{{" in given.raw:
+        return False
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        value = value.lower() == "true"
+    if wanted is SET:
+        return value not in (None, False, "", "none", "null")
+    options = wanted if isinstance(wanted, tuple) else (wanted,)
+    return any(value is option if isinstance(option, bool) else value == option and not isinstance(value, bool) for option in options)
+
+
+def refused(refusals: tuple[Refusal, ...], arguments: Arguments, stage: Any) -> Iterator[tuple[Refusal, tuple[SourcedValue, ...]]]:
+    """The refusals that arguments run into, in the order in which the framework raises, with the arguments of each."""
+    for refusal in refusals:
+        given = refusal.given(arguments, stage)
+        if given:
+            yield refusal, given
+
+
+def names_in(refusals: tuple[Refusal, ...]) -> frozenset[str]:
+    """The arguments that refusals speak of."""
+    return frozenset(name for refusal in refusals for name in (*refusal.when, *refusal.absent))

@@ -1,0 +1,130 @@
+"""DS9: arguments that a framework refuses: it does not know them, or not together with others or with DeepSpeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import UNKNOWN, Config
+from dslint.diagnostics import Effect, Phase
+from dslint.frameworks.refusals import refused as refused_by
+from dslint.frameworks.registry import named
+from dslint.frameworks.training import refused
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.source.similar import similar
+
+_STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+_STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+_LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+
+CLOSE = 0.86
+"""The similarity from which an argument counts as a misspelling, as for keys of an Accelerate file."""
+
+
+@rule(
+    "DS974",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("transformers/hf_argparser.py, parse_dict and parse_args_into_dataclasses",),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at=("gradient_acumulation_steps",),
+    training=_LLAMA_FACTORY + "gradient_acumulation_steps: 4\n",
+    message='Unknown argument "gradient_acumulation_steps": LLaMA-Factory raises "Some keys are not used by the HfArgumentParser: [\'gradient_acumulation_steps\']".',
+)
+@good(_STAGE_2, training=_LLAMA_FACTORY + "gradient_accumulation_steps: 4\n")
+def unknown_argument(config: Config) -> Iterator[Finding]:
+    """A framework does not know an argument, and refuses it.
+
+    The Trainer's `HfArgumentParser`, LLaMA-Factory, ms-swift and TRL end the job for an argument that none of their classes has. axolotl
+    ignores it. The names of all arguments come from the installed packages, and those of older releases from their wheels. A name that no
+    known release has is an error if it is a misspelling of a known one, and a warning otherwise. A name that transformers had in another
+    release is an error if the project pins the release, or it is given: `evaluation_strategy` under transformers 5.
+
+    Correct the spelling, or remove the argument.
+    """
+    arguments = config.arguments
+    framework = named(arguments.framework) if arguments is not None else None
+    if arguments is None or framework is None or framework.table is None or not arguments.sure:
+        return
+    for given in arguments.unknown:
+        name = given.name.lstrip("-").replace("-", "_")
+        meant = next(iter(similar(name, framework.table.accepted, cutoff=CLOSE)), None)
+        error = (framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown).format(name=name)
+        yield Finding(
+            "",
+            f'Unknown argument "{name}": {framework.name} {"raises" if meant else "may raise"} "{error}".',
+            help=f'Write "{meant}".' if meant else f"Remove it, unless your release of {framework.name} has it.",
+            elsewhere=given.related(""),
+            certain=meant is not None,
+        )
+    for given in refused(arguments, config.facts):
+        name = given.name.lstrip("-").replace("-", "_")
+        if name in _REPORTED_ELSEWHERE:
+            continue
+        meant = _NEW_NAMES.get(name)
+        error = (framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown).format(name=name)
+        yield Finding(
+            "",
+            f'transformers {config.facts.loader_release} has no argument "{name}": {framework.name} raises "{error}".',
+            help=f'Write "{meant}".' if meant else "Remove it.",
+            elsewhere=given.related(""),
+        )
+
+
+_NEW_NAMES = {"evaluation_strategy": "eval_strategy"}
+_REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level", "warmup_ratio")
+"""Arguments that DS924 reports."""
+
+
+@rule(
+    "DS975",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("llamafactory/hparams/parser.py, get_train_args", "axolotl/utils/schemas/validation.py"),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _STAGE_3,
+    at=("predict_with_generate",),
+    training=_LLAMA_FACTORY + "predict_with_generate: true\n",
+    message='predict_with_generate: true at ZeRO stage 3: LLaMA-Factory raises "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.".',
+)
+@bad(
+    _STAGE_2,
+    at=("quantization_bit",),
+    training=_LLAMA_FACTORY + "finetuning_type: full\nquantization_bit: 4\n",
+    message='quantization_bit: 4 with finetuning_type: full: LLaMA-Factory raises "Quantization is only compatible with the LoRA or OFT method.".',
+)
+@good(_STAGE_2, training=_LLAMA_FACTORY + "predict_with_generate: true\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY + "finetuning_type: lora\nquantization_bit: 4\n")
+def arguments_refused(config: Config) -> Iterator[Finding]:
+    """A framework refuses arguments: together with others, or at the ZeRO stage of the config.
+
+    Each framework checks its arguments before it starts DeepSpeed, and raises for those that do not go together. Its module in
+    `dslint/frameworks` lists these checks, with their sources.
+
+    Change or remove one of the arguments, or use the ZeRO stage that the message names.
+    """
+    arguments, setup = config.arguments, config.setup
+    framework = named(arguments.framework) if arguments is not None else None
+    if arguments is None or framework is None or not arguments.sure or setup is None or not (setup.link or setup.accelerate):
+        return
+    stage = config.value("zero_optimization.stage")
+    for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN):
+        more = f" with {' and '.join(one.shown for one in others)}" if others else ""
+        at = f" at ZeRO stage {stage}" if refusal.stages else ""
+        yield Finding(
+            "",
+            f'{first.shown}{more}{at}: {framework.name} raises "{refusal.error}".',
+            help=refusal.help,
+            elsewhere=first.related(""),
+            related=tuple(one.related("together with this") for one in others),
+        )
+        return
