@@ -131,6 +131,11 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     integration="accelerate",
 )
 @good(_STAGE_2, program=f"{_TWO}student = accelerator.prepare(student)\n", integration="accelerate")
+@good(
+    _AUTO,
+    program=f"{_TWO}loader = torch.utils.data.DataLoader(data)\nstudent, loader = accelerator.prepare(student, loader)\nteacher = accelerator.prepare(teacher)\n",
+    integration="accelerate",
+)
 def prepare_without_loader(config: Config) -> Iterator[Finding]:
     """The micro batch size is "auto", and the program prepares its model without a data loader.
 
@@ -146,10 +151,11 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
         return
     if any("train_micro_batch_size_per_gpu" in path for path in program.sets):
         return
-    for event in program.events.of(_PREPARE):
+    event = next(program.events.of(_PREPARE), None)  # the first one fills the micro batch size for those that follow
+    if event is not None:
         given = list(event.arguments.values())
         known = all(_MODEL.fullmatch(one.made) or _OTHERS.fullmatch(one.made) for one in given)
-        if event.certain and event.complete and _models(event) and known:
+        if event.certain and event.complete and _models(event) and known and not event.tells_setups_apart:
             yield Finding(
                 key,
                 f'{event.at.where} prepares the model without a data loader, and {key} is "auto": Accelerate raises "When using DeepSpeed, '
@@ -157,4 +163,3 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
                 help=f"Pass the data loader to the same prepare, or set {key} to a number.",
                 related=(event.at.related("prepared here"),),
             )
-            return
