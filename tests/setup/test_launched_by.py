@@ -219,7 +219,10 @@ def test_deepspeed_raises_for_a_config_that_is_passed_twice(tmp_path: Path) -> N
     pytest.importorskip("deepspeed")
     (tmp_path / "ds.json").write_text('{"train_batch_size": 1}')
     # Without the stand-in DeepSpeed compiles an extension first, and waits for ever for a lock that a killed build has left.
-    program = "import torch\nimport deepspeed.comm.torch as backend\nbackend.build_shm_op = lambda: None\nm = torch.nn.Linear(1, 1)\n" + BY_FLAG % ", config={'train_batch_size': 1}"
+    program = (
+        "import torch\nimport deepspeed.comm.torch as backend\nbackend.build_shm_op = lambda: None\nm = torch.nn.Linear(1, 1)\n"
+        + BY_FLAG % ", config={'train_batch_size': 1}"
+    )
     (tmp_path / "train.py").write_text(program)
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu"}
     command = [sys.executable, "train.py", "--deepspeed_config", "ds.json"]

@@ -114,7 +114,7 @@ def test_a_pasted_log_is_diagnosed(play: Play) -> None:
     play.page.get_by_label("The log of the job").fill(read("logs/out-of-memory.log"))
     output = play.page.locator(".terminal")
     output.wait_for()
-    assert output.inner_text().startswith("The job failed.")
+    assert output.inner_text().startswith("GPU 2 ran out of memory in the loss")
     assert output.get_by_role("link", name="DS501").first.get_attribute("href") == "../rules/DS501.html"
 
 
