@@ -38,7 +38,7 @@ class State:
     followed: set[ast.AST] = field(default_factory=set)
     """The functions that were entered."""
     missing: int = 0
-    """How many items were read that a dict certainly lacks: there the program raises."""
+    """How many items were read that a dict lacks, as far as it is known: there the program can raise."""
     active: list[ast.AST] = field(default_factory=list)
     """The functions that are being followed, from the outermost."""
     undecided: int = 0

@@ -213,7 +213,7 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
     owner = whole(state, owner)
     at = index.value if isinstance(index, Constant) else None
     if isinstance(owner, DictValue) and isinstance(at, str):
-        state.missing += at not in owner.cells and not owner.open
+        state.missing += at not in owner.cells
         return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(Reason(Cause.ITEM, (at,)))
     if isinstance(owner, DictValue):
         return options_of(owner, index.reason if isinstance(index, Unknown) and index.reason else IS_COMPUTED)
