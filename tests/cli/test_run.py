@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = """\
 import argparse, deepspeed, torch
 parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
+parser.add_argument("--local_rank", type=int)
 args = parser.parse_args()
 model = torch.nn.Linear(4, 4)
 engine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
