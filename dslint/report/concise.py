@@ -32,7 +32,7 @@ def _summary(results: Results) -> Iterator[str]:
     if results.diagnostics or not_checked:
         yield verdict(results)
     if fixes := fixable(results):
-        yield fixes
+        yield _one_line(fixes)  # names files
     yield from map(_one_line, not_checked)
 
 
