@@ -32,6 +32,9 @@ class Defect(NamedTuple):
     effect: Effect = Effect.SILENT
 
 
+_STAIR_COUNT = "scheduler.params.cycle_first_stair_count"
+
+
 def _bf16_optimizer(config: Config) -> bool:
     return uses_bf16_optimizer(config) and config.value("bf16.immediate_grad_update") is False and config.facts.world_size != 1
 
@@ -47,7 +50,8 @@ def _overlapped(config: Config) -> bool:
 
 
 def _stairs(config: Config) -> bool:
-    return bool(config.value("scheduler.type") == "OneCycle" and config.value("scheduler.params.cycle_first_stair_count") > 0)
+    stairs = config.value(_STAIR_COUNT) if config.has(_STAIR_COUNT) else 0
+    return config.value("scheduler.type") == "OneCycle" and isinstance(stairs, int | float) and stairs > 0
 
 
 DEFECTS = (
@@ -83,7 +87,7 @@ DEFECTS = (
     Defect(
         Release(0, 3, 0),
         Release(0, 19, 3),
-        "scheduler.params.cycle_first_stair_count",
+        _STAIR_COUNT,
         _stairs,
         "OneCycle does not read cycle_first_stair_count and cycle_second_stair_count, and changes the learning rate at every step",
         "Use DeepSpeed 0.19.4 or later, or remove the stair counts.",
@@ -136,6 +140,7 @@ _STAIRS = f'{{{MINIMAL}, "scheduler": {{"type": "OneCycle", "params": {{"cycle_m
 @good(_MUON, deepspeed="0.19.3")
 @good(_OVERLAP, deepspeed="0.17.5")
 @good(_STAIRS, deepspeed="0.19.4")
+@good(_STAIRS.replace(', "cycle_first_stair_count": 4', ""), deepspeed="0.16.0")
 def defect_of_release(config: Config) -> Iterator[Finding]:
     """This release of DeepSpeed has a defect that this config runs into.
 
