@@ -45,7 +45,8 @@ def axolotl(more: str) -> dict[str, str]:
 def accelerate(file: str) -> dict[str, str]:
     """The files of a job with a loop of its own under Accelerate."""
     program = "import torch\nfrom accelerate import Accelerator\n\naccelerator = Accelerator()\nmodel = torch.nn.Linear(2, 2)\n"
-    program += "model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters()))\n"
+    program += "loader = torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=2)\n"
+    program += "model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.parameters()), loader)\n"
     return {"train.py": program, "a.yaml": file, "run.sh": "accelerate launch --config_file a.yaml train.py\n"}
 
 
