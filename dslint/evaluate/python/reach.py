@@ -19,6 +19,7 @@ from dslint.evaluate.files import find
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.modules import files_of_module, is_library, named_in
 from dslint.evaluate.python.sources import Source
+from dslint.schemas.framework_commands import COMMANDS
 from dslint.source.store import store
 
 _TEXTS = re.compile(
@@ -77,9 +78,8 @@ _LOADS = re.compile(r"load|OmegaConf")
 _RUNNING = re.compile(r"\bsubprocess\s*\.|\bos\s*\.\s*(?:system|popen)\b|\bcheck_(?:call|output)\b|\bPopen\b")
 """What runs a command."""
 
-_LAUNCHER = re.compile(
-    r"[\"'](?:[^\"'\n]*[\s/=}])?(?:deepspeed|torchrun|torch\.distributed|accelerate|llamafactory-cli|axolotl|swift|trl)(?=[\"'\s{.])"
-)
+_STARTS = "|".join(("deepspeed", "torchrun", r"torch\.distributed", "accelerate", *map(re.escape, COMMANDS)))
+_LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{_STARTS})(?=[\"'\s{{.])")
 """A string that can be the beginning of a command that launches a training."""
 
 _IMPORTED = frozenset(
