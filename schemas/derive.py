@@ -24,6 +24,8 @@ class ConfigView(Protocol):
 
     def is_null(self, where: str) -> bool: ...
 
+    def is_added(self, where: str) -> bool: ...
+
 
 Derived: TypeAlias = tuple[Any, str]
 """A computed value (`UNKNOWN` if it depends on unknown values), and how it is computed, as text."""
@@ -97,8 +99,8 @@ def _formula(name: str, written: dict[str, Any], ranks: str) -> str:
 
 
 def _given(config: ConfigView, key: str) -> bool:
-    """Whether this batch key is present; a null counts as absent, as in DeepSpeed."""
-    return config.has(key) and not config.is_null(key)
+    """Whether this batch key is present, or the loader adds it; a null counts as absent, as in DeepSpeed."""
+    return (config.has(key) and not config.is_null(key)) or config.is_added(key)
 
 
 def _overlap_comm(config: ConfigView) -> Derived:

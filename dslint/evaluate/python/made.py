@@ -139,11 +139,11 @@ def of_strategy(call: Keywords, at: Span, precision: Argument | None) -> Mapping
     for section, names in (("activation_checkpointing", _ACTIVATION), ("aio", _AIO)):
         for name in sorted(names & call.keywords.keys()):
             made.take(f"{section}.{name}", call.keywords[name])
-    made.precision(precision, _LIGHTNING_PRECISION)
+    made.precision(precision, LIGHTNING_PRECISION)
     return made.root
 
 
-_LIGHTNING_PRECISION = {"16": "fp16", "16-mixed": "fp16", "16-true": "fp16", "bf16": "bf16", "bf16-mixed": "bf16", "bf16-true": "bf16"}
+LIGHTNING_PRECISION = {"16": "fp16", "16-mixed": "fp16", "16-true": "fp16", "bf16": "bf16", "bf16-mixed": "bf16", "bf16-true": "bf16"}
 
 
 def _device(switch: Argument, device: Argument | None) -> Any:
@@ -164,5 +164,5 @@ def of_name(given: Argument, precision: Argument | None) -> Mapping | None:
         made.put("zero_optimization.offload_optimizer.device", optimizer, given)
     if parameters:
         made.put("zero_optimization.offload_param.device", parameters, given)
-    made.precision(precision, _LIGHTNING_PRECISION)
+    made.precision(precision, LIGHTNING_PRECISION)
     return made.root
