@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 LONGEST = 60.0
 """Seconds that a cancelled job may take to end."""
@@ -25,11 +26,11 @@ def main() -> int:
     try:
         done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     except OSError as error:
-        print(json.dumps({"number": None, "code": 127, "output": f"{sys.argv[1]}: {error.strerror or error}"}), flush=True)
+        _say({"number": None, "code": 127, "output": f"{sys.argv[1]}: {error.strerror or error}"})
         return 1
     found = re.search(r"^(\d+)(?:;\S+)?\s*$", done.stdout, re.MULTILINE)
     number = found[1] if found and not done.returncode else None
-    print(json.dumps({"number": number, "code": done.returncode, "output": done.stdout + done.stderr}), flush=True)
+    _say({"number": number, "code": done.returncode, "output": done.stdout + done.stderr})
     if number is None:
         return 1
     while os.read(0, 1):
@@ -39,6 +40,12 @@ def main() -> int:
     while time.monotonic() < last and _is_known(number):
         time.sleep(POLL)
     return 0
+
+
+def _say(answer: dict[str, object]) -> None:
+    """Answer in a line. Nobody reads it if tune was killed while sbatch ran: the job is then still to be cancelled."""
+    with suppress(OSError):
+        os.write(1, json.dumps(answer).encode() + b"\n")
 
 
 def _is_known(number: str) -> bool:

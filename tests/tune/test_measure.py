@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from dslint.errors import UserError
+from dslint.tune import processes
 from dslint.tune.calibrate import calibrated, factor_of
 from dslint.tune.launch import CannotSet, followed, is_batch, with_arguments, with_config
 from dslint.tune.measure import Entry, Measured, Results, can_win, entries_of, measure, summary
@@ -250,3 +251,17 @@ def test_slurm_commands() -> None:
     assert is_batch(["/usr/bin/sbatch", "job.sh"])
     assert not is_batch(["srun", "train.py"])
     assert followed(["sbatch", "-N2", "job.sh"], "/log")[1:] == ["--parsable", "--output=/log", "--open-mode=truncate", "-N2", "job.sh"]
+
+
+def test_a_guard_that_nobody_listens_to_still_cancels_the_job(tmp_path: Path) -> None:
+    """Tune was killed while sbatch ran."""
+    for name, text in {"sbatch": "echo 42", "scancel": f'echo "$@" > {tmp_path}/cancelled', "squeue": "true"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    reading, writing = os.pipe()
+    os.close(reading)
+    guard = [sys.executable, "-I", str(Path(processes.__file__).with_name("guard_batch.py")), "sbatch"]
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(guard, stdin=subprocess.DEVNULL, stdout=writing, env={**os.environ, "PATH": path}, check=True, timeout=60)
+    os.close(writing)
+    assert (tmp_path / "cancelled").read_text(encoding="utf-8") == "42\n"
