@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,12 @@ class Session:
         return text, result.structured_content
 
 
+def in_a_loop(talk: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Run a coroutine in a thread of its own: while Playwright has a browser open, this thread runs Playwright's event loop."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(anyio.run, talk).result()
+
+
 def session(root: Path, talk: Callable[[Session], Awaitable[Answer]]) -> Answer:
     """Talk to a server that reads below a folder."""
 
@@ -42,4 +49,4 @@ def session(root: Path, talk: Callable[[Session], Awaitable[Answer]]) -> Answer:
             await client.list_tools()
             return await talk(Session(client))
 
-    return anyio.run(main)
+    return in_a_loop(main)

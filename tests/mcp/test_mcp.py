@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import anyio
 import click
 import pytest
 
@@ -24,7 +23,7 @@ from dslint.cli import cli
 from dslint.mcp.run import Roots
 from dslint.mcp.tools import tools
 from dslint.registry.rules import all_rules
-from tests.mcp.client import Refused, Session, session
+from tests.mcp.client import Refused, Session, in_a_loop, session
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -254,7 +253,7 @@ def test_a_slow_call_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         with pytest.raises(Failed, match="longer than 0"):
             await run(("check", "-"), Roots([str(tmp_path)]), "{}", seconds=0)
 
-    anyio.run(main)
+    in_a_loop(main)
 
 
 def test_modules_of_the_checkout_are_not_imported(tmp_path: Path) -> None:
@@ -280,7 +279,7 @@ def test_it_speaks_on_standard_input_and_output() -> None:
             found = await client.call_tool("check", {"path": "misspelt.json"})
             assert "zero_optimisation" in str(found.content)
 
-    anyio.run(main)
+    in_a_loop(main)
 
 
 def test_without_the_package_it_says_what_to_install() -> None:
