@@ -17,7 +17,7 @@ from dslint.source.tree import Span
 
 _LOGICAL = re.compile(r"(?:[^\n]*\\\r?\n)*[^\n]*\n?")
 _ASSIGNMENT = re.compile(r"[ ]*((?:(?:export|override)[ \t]+)*)([A-Za-z_]\w*)[ \t]*(\?|:{1,3}|\+|!)?=[ \t]*")
-_TARGET = re.compile(r"([^\s:=#$][^:=#$]*?)[ \t]*::?(?!=)[ \t]*")
+_TARGET = re.compile(r"([^\s:=#$](?:[^:=#$]*[^ \t:=#$])?)[ \t]*::?(?!=)[ \t]*")
 _CONDITION = re.compile(r"[ ]*(ifeq|ifneq|ifdef|ifndef|else|endif)\b[ \t]*(.*)", re.DOTALL)
 _EXPORT = re.compile(r"[ ]*(un)?export\b[ \t]*(.*)", re.DOTALL)
 _REFERENCE = re.compile(r"\$(?:\(([A-Za-z_]\w*)\)|\{([A-Za-z_]\w*)\}|(\$)|([@<^]))")
