@@ -343,7 +343,7 @@ def exit_code(files: Iterable[FileResult], *, failed: bool, forgiving: bool, str
     files = list(files)
     if failed or any(file.error or any(d.code == INTERNAL_ERROR for d in file.diagnostics) for file in files):
         return FAILED
-    fails = any(file.fails or (strict and file.not_judged) for file in files)
+    fails = any(file.fails or (strict and (file.not_judged or file.context.outside)) for file in files)
     return FINDINGS if fails and not forgiving else CLEAN
 
 

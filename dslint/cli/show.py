@@ -11,7 +11,7 @@ from dslint.cli.options import color_option, settings_options, show_page, termin
 from dslint.config import resolve
 from dslint.config.effective import as_deepspeed_sees_it, effective
 from dslint.report import show_page as page
-from dslint.report.words import inferred_fact, shown_fact
+from dslint.report.words import inferred_fact
 from dslint.settings import Finder
 from dslint.settings.table import FACTS
 
@@ -49,6 +49,6 @@ def command(path: str, finder: Finder, everything: bool, output_format: str, col
     width = terminal_width(60)
     colored = wants_color(color, sys.stdout)
     for name, evidence in config.context.evidence:
-        sentence = inferred_fact(name, shown_fact(config.facts, name), evidence)
+        sentence = inferred_fact(config.context, name, evidence)
         warn(sentence[:1].lower() + sentence[1:])
     show_page(page.table(entries, color=colored, width=width), color=colored, paged=True)

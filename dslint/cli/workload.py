@@ -208,8 +208,9 @@ def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> Opened:
     `UserError`.
     """
     loaded, arguments = open_training(path, finder)
-    facts = loaded.context.facts
-    notes = [f"{option(fact)} is {shown_fact(facts, fact)}, from {why}" for fact, why in loaded.context.evidence if fact in _INFERRED]
+    notes = [
+        f"{option(fact)} is {shown_fact(loaded.context, fact)}, from {why}" for fact, why in loaded.context.evidence if fact in _INFERRED
+    ]
     said, more, context, unmodelled = completed(said, arguments, loaded.context)
     loaded = loaded._replace(context=context)
     notes += more

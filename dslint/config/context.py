@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dslint.config.values import Value
     from dslint.facts.calibration import Calibration
     from dslint.facts.checkpoint import CheckpointFacts
+    from dslint.facts.release import Release
     from dslint.job.model import Setup
     from dslint.source.tree import Path
 
@@ -35,6 +36,8 @@ class Context(Record):
     with, `policy` is what the team requires, `checkpoint` what the run resumes from, `calibration` what was measured on its GPU,
     `environment` the variables that launch scripts see, and `project` the folder from which the release of the loader is searched upwards
     (None for no search). `kernel` is the release of this machine's kernel, if it is that of WSL and the environment has DeepSpeed.
+    `outside` is the release that will run the config where dslint does not know it: `facts.deepspeed` is then the nearest known one, and
+    no finding is certain.
     `filler` knows what the loaders fill in and add; without one nothing is filled.
     """
 
@@ -47,6 +50,7 @@ class Context(Record):
     environment: Mapping[str, str] = {}
     project: str | None = None
     kernel: str | None = None
+    outside: Release | None = None
     filler: Filler | None = None
 
     @classmethod

@@ -84,6 +84,8 @@ def _by_hand(value: Any, spec: Spec, release: Release) -> Reading:
         if value == banned and isinstance(value, bool) == isinstance(banned, bool):
             return Reading(UNKNOWN, ViolationKind.FORBIDDEN, ("raises", phase, error))
     kind = next((kind for kind in spec["types"] if is_kind(value, kind)), None)
+    if kind is None and "fraction" in spec and is_kind(value, "float"):
+        return _checked(value, spec, release)
     if kind is None:
         return _wrong_by_hand(value, spec, spec.get("wrong"))
     if kind == "int":

@@ -12,13 +12,17 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dslint.facts import NEWEST, OLDEST, RELEASES, Release
+from dslint.facts.release import ANY_PATCH
 from dslint.record import Record
 from dslint.source import toml
 from dslint.source.integers import integer
 from dslint.source.read import ReadError, read_bytes
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 LARGEST = 64 * 1024 * 1024
 """Lock files of large projects have some megabytes."""
@@ -33,7 +37,6 @@ class FoundRelease(Record):
 
 ENVIRONMENT = "this environment has deepspeed"
 NO_EVIDENCE = "no version found in this environment or project"
-TOO_OLD = f"{OLDEST} is the oldest release that dslint supports"
 NOTHING = FoundRelease(NEWEST, NO_EVIDENCE)
 
 
@@ -261,9 +264,8 @@ def _allowed(specifier: str, name: str) -> FoundRelease | None:
     except ValueError:  # no specifier, or a number of thousands of digits
         return None
     if best is None:
-        numbers = (f"0.{minor}.{patch}" for minor in range(1, OLDEST.minor) for patch in range(20))  # of all releases before
-        older = any(map(wanted.contains, numbers))
-        return _too_old(f"{name} requires deepspeed {specifier.strip()}") if older else None
+        outside = _outside(wanted)
+        return FoundRelease(outside, f"{name} requires deepspeed {specifier.strip()}") if outside is not None else None
     return FoundRelease(
         best, f"{name} requires deepspeed{specifier.strip() and ' ' + specifier.strip()}, and this is the latest supported match"
     )
@@ -274,13 +276,25 @@ def _exact(version: str, evidence: str) -> FoundRelease | None:
         release = Release.parse(re.sub(r"(\.dev|\.post|a|b|rc).*", "", version))
     except ValueError:
         return None
-    said = f"{evidence} {version}"
-    return _too_old(said) if release < OLDEST else FoundRelease(release, said)
+    return FoundRelease(release, f"{evidence} {version}")
 
 
-def _too_old(said: str) -> FoundRelease:
-    """The oldest supported release, for one that is older."""
-    return FoundRelease(OLDEST, f"{said}, and {TOO_OLD}")
+def _outside(wanted: SpecifierSet) -> Release | None:
+    """The release before or after all known ones that a specifier allows, the nearest one; None if it allows none."""
+    before = ((0, minor) for minor in reversed(range(1, OLDEST.minor)))
+    after = ((0, minor) for minor in range(NEWEST.minor, NEWEST.minor + _MINORS_AHEAD))
+    for major, minor in (*before, *after):
+        first = next((patch for patch in range(_PATCHES) if wanted.contains(f"{major}.{minor}.{patch}")), None)
+        if first is not None:
+            return Release(major, minor, first or ANY_PATCH)
+    return None
+
+
+_PATCHES = 20
+"""How many patches of an unknown minor release are tried; no minor release has had more than ten."""
+
+_MINORS_AHEAD = 20
+"""How many minor releases after the newest are tried: the last ten came out in three years."""
 
 
 FILES: tuple[tuple[str | tuple[str, ...], str | tuple[str, ...], Reader], ...] = (

@@ -14,7 +14,12 @@ class Release(NamedTuple):
     patch: int
 
     def __str__(self) -> str:
-        return f"{self.major}.{self.minor}.{self.patch}"
+        return f"{self.major}.{self.minor}" if self.patch == ANY_PATCH else f"{self.major}.{self.minor}.{self.patch}"
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether it is older or newer than every known release."""
+        return not OLDEST <= self <= NEWEST
 
     @property
     def may_exist(self) -> bool:
@@ -23,7 +28,7 @@ class Release(NamedTuple):
 
     @property
     def nearest(self) -> Release:
-        """The last known release that is not later."""
+        """The last known release that is not later; for one older than all, the oldest."""
         return max((release for release in RELEASES if release <= self), default=OLDEST)
 
     @classmethod
@@ -38,8 +43,11 @@ class Release(NamedTuple):
         if not 2 <= len(words) <= 4 or not all(word.isascii() and word.isdecimal() and len(word) < 6 for word in words[:3]):
             raise ValueError(text)
         numbers = [int(word) for word in words[:3]]
-        return cls(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else LAST_PATCH.get((numbers[0], numbers[1]), 99))
+        return cls(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else LAST_PATCH.get((numbers[0], numbers[1]), ANY_PATCH))
 
+
+ANY_PATCH = 99
+"""The patch of a minor release that is not known: `0.25` means its last one. No release has had that many."""
 
 LAST_PATCH = {
     (0, 9): 5,

@@ -70,6 +70,8 @@ def findings_of(
     """
     try:
         found = [one for one in rule.load().check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
+        if isinstance(subject, Config) and subject.context.outside is not None:
+            found = [one._replace(certain=False) for one in found]
         return [place(rule, _with_arguments(finding, subject), document, shown, others) for finding in found]
     except (UserError, CannotJudge):
         raise

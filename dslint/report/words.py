@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic, Effect, NotJudged, Phase, Severity
-from dslint.facts import Facts
-from dslint.facts.find_release import NO_EVIDENCE, TOO_OLD
+from dslint.facts.find_release import NO_EVIDENCE
 from dslint.lint.results import FileResult, Results, Suppressed, SuppressedBy
 from dslint.project import rule_url
 
@@ -83,11 +83,13 @@ def option(fact: str) -> str:
     return "--integration" if fact == "loader_release" else "--" + fact.replace("_", "-")
 
 
-def shown_fact(facts: Facts, fact: str) -> str:
-    """The value of a fact as the flag reads it."""
-    value = getattr(facts, fact)
+def shown_fact(context: Context, fact: str) -> str:
+    """The value of a fact as the flag reads it; of an unknown release also the known one that stands for it."""
+    value = getattr(context.facts, fact)
     if fact == "loader_release":
-        return f"{facts.integration}=={value}"
+        return f"{context.facts.integration}=={value}"
+    if fact == "deepspeed" and context.outside is not None:
+        return f"{value} in place of {context.outside}"
     if not fact.endswith("_memory") or value is None:
         return str(value)
     from dslint.facts.gpus import in_words
@@ -202,40 +204,34 @@ def _skipped(results: Results) -> int:
 
 def inferred_facts(results: Results) -> Iterator[str]:
     """A sentence for each fact that was inferred for some file, with its first evidence."""
-    for (fact, value), evidence in _inferred(results).items():
-        yield inferred_fact(fact, value, evidence)
+    for (fact, _), (context, evidence) in _inferred(results).items():
+        yield inferred_fact(context, fact, evidence)
 
 
 def in_short(results: Results) -> str | None:
     """What was inferred, in one short line; None for nothing. Skipped rules are left to -v: most are about facts that the reader lacks."""
-    given = [_briefly(fact, value, evidence) for (fact, value), evidence in _inferred(results).items()]
+    given = [f"DeepSpeed {value}" if fact == "deepspeed" else f"{option(fact)} {value}" for fact, value in _inferred(results)]
     given = [one for one in given if not any(other.startswith(f"{one}==") for other in given)]
     inferred = listed(given) if 0 < len(given) <= SHORT else f"{len(given)} inferred facts" if given else ""
     return f"Assuming {inferred}. Use -v for details." if inferred else None
 
 
-def _briefly(fact: str, value: str, evidence: str) -> str:
-    """An inferred fact in few words; they say if a release stands for one that is too old."""
-    if fact != "deepspeed":
-        return f"{option(fact)} {value}"
-    return f"DeepSpeed {value}{' in place of an older release' if evidence.endswith(TOO_OLD) else ''}"
-
-
-def inferred_fact(fact: str, value: str, evidence: str) -> str:
+def inferred_fact(context: Context, fact: str, evidence: str) -> str:
     """An inferred fact and its evidence, as a sentence without its full stop."""
+    value = shown_fact(context, fact)
     if evidence == NO_EVIDENCE:
         return f"Assuming DeepSpeed {value} (latest supported): {evidence}"
-    if evidence.endswith(TOO_OLD):
-        return f"Assuming {_briefly(fact, value, evidence)}: {evidence}"
+    if fact == "deepspeed" and context.outside is not None:
+        return f"Assuming DeepSpeed {value}: {evidence}"
     return f"Detected DeepSpeed {value}: {evidence}" if fact == "deepspeed" else f"Inferred {option(fact)} {value}: {evidence}"
 
 
-def _inferred(results: Results) -> dict[tuple[str, str], str]:
-    """The facts that were inferred for some file, with the first evidence for each."""
-    inferred: dict[tuple[str, str], str] = {}
+def _inferred(results: Results) -> dict[tuple[str, str], tuple[Context, str]]:
+    """The facts that were inferred for some file: the first context that holds each, and its evidence."""
+    inferred: dict[tuple[str, str], tuple[Context, str]] = {}
     for file in results.files:
         for fact, evidence in file.context.evidence:
-            inferred.setdefault((fact, shown_fact(file.context.facts, fact)), evidence)
+            inferred.setdefault((fact, shown_fact(file.context, fact)), (file.context, evidence))
     return inferred
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslint.config.context import Context
 from dslint.diagnostics import Severity
-from dslint.facts import Facts, Integration, Release, Upgrade
+from dslint.facts import NEWEST, OLDEST, Facts, Integration, Release, Upgrade
 from dslint.facts.find_release import NOTHING, FoundRelease, find, wsl_kernel
 from dslint.frameworks.loader import LOADERS
 from dslint.record import Record
@@ -81,13 +81,14 @@ class Settings:
     @cached_property
     def facts(self) -> Facts:
         """The facts as given, with the detected release if none is given; raises `UserError` for a file that cannot be read."""
+        release = self._release
         given = self["deepspeed"]
         loader, _, loader_release = (self["integration"] or "").partition("==")
         return Facts(
             world_size=self["world-size"],
             integration=Integration(loader) if loader else None,
             loader_release=Release.parse(loader_release) if loader_release else None,
-            deepspeed=given.to if isinstance(given, Upgrade) else given,
+            deepspeed=release.nearest if release.is_outside else release,
             upgrade_from=given.start if isinstance(given, Upgrade) else None,
             nodes=self["nodes"],
             tensor_parallel=self["tensor-parallel"],
@@ -99,11 +100,21 @@ class Settings:
             model=self._once("model", self._model),
         )
 
+    @property
+    def _release(self) -> Release:
+        """The release that will run the config, as given or as detected."""
+        given: Release | Upgrade = self["deepspeed"]
+        return given.to if isinstance(given, Upgrade) else given
+
     @cached_property
     def context(self) -> Context:
         """The facts, the policy, the checkpoint and the calibration; raises `UserError` for a file that cannot be read."""
-        given = any("deepspeed" in layer.values for layer in self.layers)
-        evidence = () if given else (("deepspeed", self._found.evidence),)
+        given = next((layer.origin("deepspeed") for layer in reversed(self.layers) if "deepspeed" in layer.values), None)
+        release = self._release
+        evidence: tuple[tuple[str, str], ...] = () if given else (("deepspeed", self._found.evidence),)
+        if release.is_outside:
+            why = f"{given} is {release}" if given else self._found.evidence
+            evidence = (("deepspeed", f"{why}; dslint knows {OLDEST} to {NEWEST}, so no finding is certain"),)
         return Context(
             self.facts,
             evidence,
@@ -113,6 +124,7 @@ class Settings:
             environment=self["env"],
             project=self._folder,
             kernel=wsl_kernel() if self._folder is not None else None,
+            outside=release if release.is_outside else None,
             filler=LOADERS,
         ).with_loader_release()
 

@@ -143,10 +143,10 @@ class DeepSpeedRelease:
         except ValueError:
             what = f"an upgrade; write it as 0.14.5..{NEWEST}" if ".." in word else "a DeepSpeed release; write it as 0.16.9 or 0.16"
             raise Wrong(f"is not {what}") from None
-        if (release.start if isinstance(release, Upgrade) else release) < OLDEST:
-            raise Wrong(f"is older than DeepSpeed {OLDEST}, the oldest supported release; give {OLDEST} to check for that one")
+        if isinstance(release, Upgrade) and release.start < OLDEST:
+            raise Wrong(f"starts before DeepSpeed {OLDEST}, the oldest supported release; give {OLDEST}..{release.to}")
         for one in release if isinstance(release, Upgrade) else (release,):
-            if "+" not in word and ".dev" not in word and not one.may_exist:
+            if "+" not in word and ".dev" not in word and not one.is_outside and not one.may_exist:
                 raise Wrong(f"names a release that DeepSpeed does not have; the nearest one is {one.nearest}")
         return release
 

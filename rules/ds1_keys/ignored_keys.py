@@ -13,7 +13,7 @@ from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.foreign_keys import owner_of
 from dslint.rules.helpers.messages import PIPELINE
-from dslint.rules.helpers.unknown import allowed_keys, is_newer_release, shared_cause, subject_of
+from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.change import Move, Remove, Rename, Replace, Set
@@ -80,7 +80,6 @@ def unknown_key_ignored(config: Config) -> Iterator[Finding]:
                 on="key",
                 fix=None if of_program else _correction(config, violation),
                 effect=None if _is_meant_for_training(config, violation) else Effect.ADVICE,
-                certain=not is_newer_release(config),
                 cause=_cause_of_program() if of_program else _cause_of_name(violation),
             )
 

@@ -69,7 +69,6 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
     """
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
         if violation.raises:
-            newer = is_newer_release(config)
             before = config.facts.upgrade_from
             yield Finding(
                 violation.path,
@@ -78,7 +77,6 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
                 or (f"Remove it: DeepSpeed {before} ignores it." if before else allowed_keys(violation) or "Remove it."),
                 on="key",
                 fix=_accepted(config, violation) if before is None else _as_before(config, violation),
-                certain=not newer,
                 cause=shared_cause(violation, 'rejects them and raises "Extra inputs are not permitted"'),
             )
 
@@ -143,7 +141,6 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
 
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
-    newer = is_newer_release(config)
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
         if violation.raises or violation.meant is None:
             continue
@@ -151,7 +148,7 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             yield _unread_anywhere(config, violation)
             continue
         fatal = _leaves_no_batch_size(config, violation)
-        harmless = not newer and _is_default(config, violation)
+        harmless = not is_newer_release(config) and _is_default(config, violation)
         if _leaves_no_zero_section(config, violation):
             assert config.facts.integration is not None
             yield Finding(
@@ -173,7 +170,6 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             fix=corrected_key(config, violation),
             effect=Effect.CRASH if fatal else Effect.ADVICE if harmless else None,
             phase=Phase.PARSE if fatal else None,
-            certain=not newer,
             cause=None if harmless else shared_cause(violation, "silently ignores them"),
         )
 
@@ -191,7 +187,6 @@ def _unread_anywhere(config: Config, violation: Violation) -> Finding:
         on="key",
         fix=None if is_feature else without(config, violation.path),
         effect=Effect.IGNORED if is_feature else Effect.ADVICE,
-        certain=not is_newer_release(config),
     )
 
 

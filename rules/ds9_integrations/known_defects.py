@@ -8,9 +8,9 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.facts import Release
-from dslint.facts.find_release import ENVIRONMENT, NO_EVIDENCE
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.loaders import names_its_release
 from dslint.rules.helpers.optimizer import lower_type
 from dslint.rules.helpers.precision import uses_bf16_optimizer
 from dslint.rules.helpers.zero import STAGE
@@ -152,7 +152,7 @@ def defect_of_release(config: Config) -> Iterator[Finding]:
 
     Use another release, or the setting that the message names.
     """
-    if config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE)):
+    if not names_its_release(config):
         return
     for defect in DEFECTS:
         if defect.first <= config.facts.deepspeed <= defect.last and defect.shows(config):

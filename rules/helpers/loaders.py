@@ -26,14 +26,17 @@ RAISED_BY_LIGHTNING = "raised by Lightning, not by DeepSpeed"
 """Why the tests of DeepSpeed cannot try a crash of Lightning."""
 
 
+def names_its_release(config: Config) -> bool:
+    """Whether the DeepSpeed release is given, or pinned by the project, and is one that dslint knows."""
+    return config.context.outside is None and not config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE))
+
+
 def releases_belong_together(config: Config) -> bool:
     """Whether the releases of DeepSpeed and of the loader are those of one installation.
 
     A project that pins its loader does not necessarily run the DeepSpeed of dslint's environment, or the newest one.
     """
-    if "loader_release" not in config.evidence:
-        return True
-    return not config.evidence.get("deepspeed", "").startswith((ENVIRONMENT, NO_EVIDENCE))
+    return "loader_release" not in config.evidence or names_its_release(config)
 
 
 def trainer_arguments(config: Config) -> Arguments | None:

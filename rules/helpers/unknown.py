@@ -31,13 +31,13 @@ def subject_of(config: Config, violation: Violation) -> str:
     name = violation.path[-1]
     subject = f'Unknown key "{name}" in {section_of(violation)}' if len(violation.path) > 1 else f'Unknown top-level key "{name}"'
     if is_newer_release(config):
-        return f"{subject} as of DeepSpeed {NEWEST}; if {config.release} does not know it either, "
+        return f"{subject} as of DeepSpeed {NEWEST}; if {config.context.outside} does not know it either, "
     return f"{subject}: "
 
 
 def is_newer_release(config: Config) -> bool:
     """Whether the target release is newer than all that dslint supports, and so may know the key."""
-    return config.release > NEWEST
+    return config.context.outside is not None and config.context.outside > NEWEST
 
 
 def allowed_keys(violation: Violation) -> str:

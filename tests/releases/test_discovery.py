@@ -26,9 +26,10 @@ FILES = [
     ("requirements.txt", "git+https://example.invalid/x/DeepSpeed.git@v0.14.2\n", "0.14.2", "the git tag"),
     ("requirements.txt", "deepspeed==0.16.9+cu121\n", "0.16.9", "0.16.9"),
     ("requirements.txt", "deepspeed==0.25.0\n", "0.25.0", "0.25.0"),
-    ("requirements.txt", "deepspeed==0.6.1\n", str(OLDEST), "oldest release that dslint supports"),
-    ("requirements.txt", "deepspeed<0.9\n", str(OLDEST), "requires deepspeed <0.9, and 0.9.0 is the oldest release that dslint supports"),
-    ("requirements.txt", "deepspeed==0.7.*\n", str(OLDEST), "oldest release that dslint supports"),
+    ("requirements.txt", "deepspeed==0.6.1\n", "0.6.1", "requirements.txt requires deepspeed 0.6.1"),
+    ("requirements.txt", "deepspeed<0.9\n", "0.8", "requires deepspeed <0.9"),
+    ("requirements.txt", "deepspeed==0.7.*\n", "0.7", "requires deepspeed ==0.7.*"),
+    ("requirements.txt", "deepspeed>=0.30\n", "0.30", "requires deepspeed >=0.30"),
     ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["deepspeed==0.16.4"]\n', "0.16.4", "pyproject.toml"),
     ("pyproject.toml", '[project.optional-dependencies]\ntrain = ["deepspeed<0.15"]\n', "0.14.5", "<0.15"),
     ("pyproject.toml", '[dependency-groups]\ntrain = ["deepspeed==0.15.1", {include-group = "y"}]\n', "0.15.1", "pyproject.toml"),
@@ -122,7 +123,7 @@ def test_the_summary_says_which_and_why(tmp_path: Path) -> None:
     assert "DS109" not in run()
     assert "Assuming DeepSpeed" not in run("--deepspeed", "0.19.8")
     (tmp_path / "uv.lock").write_text(LOCK.format("0.8.3"), encoding="utf-8")
-    assert "Assuming DeepSpeed 0.9.0 in place of an older release: uv.lock locks deepspeed 0.8.3" in " ".join(run().split())
+    assert "Assuming DeepSpeed 0.9.0 in place of 0.8.3: uv.lock locks deepspeed 0.8.3; dslint knows 0.9.0 to" in " ".join(run().split())
     (tmp_path / "dslint.toml").write_text('deepspeed = "0.19"\n', encoding="utf-8")
     assert "DS109" in run()
     assert "DS109" in run("--isolated")
@@ -150,3 +151,27 @@ def test_what_a_release_newer_than_the_newest_known_refuses_is_only_warned_of(tm
     done = dslint("check", "ds.json", "--deepspeed", "0.25.0", "--output-format", "json", cwd=tmp_path)
     found = {d["code"]: d["severity"] for d in json.loads(done.stdout)["diagnostics"]}
     assert found == {"DS101": "warning", "DS102": "warning"}
+
+
+UNKNOWN = [("0.6.1", "0.9.0 in place of 0.6.1"), ("0.99", f"{NEWEST} in place of 0.99"), ("1.2.0", f"{NEWEST} in place of 1.2.0")]
+
+
+@pytest.mark.parametrize(("release", "said"), UNKNOWN)
+def test_a_release_outside_of_the_known_ones_makes_nothing_certain(tmp_path: Path, release: str, said: str) -> None:
+    (tmp_path / "ds.json").write_text('{"train_batch_size": 8, "train_micro_batch_size_per_gpu": -1}', encoding="utf-8")
+    known = dslint("check", "ds.json", "--deepspeed", str(OLDEST if "0.9.0" in said else NEWEST), cwd=tmp_path)
+    done = dslint("check", "ds.json", "--deepspeed", release, cwd=tmp_path)
+    assert known.stdout.startswith("error[")
+    assert done.stdout.startswith("warning[")
+    assert f"Assuming DeepSpeed {said}." in " ".join(done.stdout.split())
+    assert "DeepSpeed crashes" not in done.stdout
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    assert dslint("check", "ds.json", "--deepspeed", release, cwd=tmp_path).returncode == 0
+    assert dslint("check", "ds.json", "--deepspeed", release, "--strict", cwd=tmp_path).returncode == 1
+
+
+def test_no_defect_of_a_release_is_reported_for_an_unknown_one(tmp_path: Path) -> None:
+    text = '{"train_micro_batch_size_per_gpu": 1, "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 1e-5, "cycle_max_lr": 1e-3, "cycle_first_stair_count": 4}}}'
+    (tmp_path / "ds.json").write_text(text, encoding="utf-8")
+    assert "DS977" in dslint("check", "ds.json", "--deepspeed", "0.9.0", cwd=tmp_path).stdout
+    assert "DS977" not in dslint("check", "ds.json", "--deepspeed", "0.8.3", cwd=tmp_path).stdout

@@ -95,7 +95,7 @@ def test_the_more_precise_word_counts() -> None:
         ("world-size = true", "true must be a positive integer"),
         ("world-size = 0", "0 must be a positive integer"),
         ("deepspeed = 0.16", 'write "0.16"'),
-        ('deepspeed = "0.8"', "older than DeepSpeed 0.9.0"),
+        ('deepspeed = "0.8..0.16.0"', "starts before DeepSpeed 0.9.0"),
         ('deepspeed = "new"', "is not a DeepSpeed release"),
         ('integration = "transformer"', 'Did you mean "transformers"?'),
         ('select = "DS5"', "must be a list of strings"),
