@@ -18,6 +18,7 @@ name for the items of a list of sections) to its entry:
     no_bool      the release from which true and false are not valid as numbers
     exact_int    the release from which a whole float (1000.0) is not valid as an integer
     default      in the newest release; `defaults`: ((release, value), ...), the oldest first, "0" for the oldest release
+    fraction     True if a release that reads it without a model uses a fraction as written
     required     True
     hand         True if its section is read without a model. Only such keys, and those that some release reads so, have these:
     wrong        the consequence of another type or an invalid choice: ("truthy",) | ("raises", phase, error) | ("passes", note)
@@ -133,6 +134,7 @@ FLAGS = {
     marks.IsPath: "path",
     marks.AutoDropped: "auto_dropped",
     marks.AutoIsReal: "auto",
+    marks.FractionByHand: "fraction",
 }
 """Marks without a value, and their entries."""
 

@@ -31,7 +31,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "fp16.loss_scale_window": {"types": ("int",), "no_bool": "0.19.3", "default": 1000},
     "fp16.hysteresis": {"types": ("int",), "default": 2},
     "fp16.consecutive_hysteresis": {"types": ("bool",), "default": False, "wrong": ("truthy",), "since": "0.9.3"},
-    "fp16.min_loss_scale": {"types": ("int",), "no_bool": "0.19.3", "default": 1},
+    "fp16.min_loss_scale": {"types": ("int",), "fraction": True, "no_bool": "0.19.3", "default": 1},
     "fp16.fp16_master_weights_and_grads": {"types": ("bool",), "default": False, "wrong": ("truthy",), "read_with": "enabled"},
     "bf16": {"types": ("section", "null"), "default": None, "hand": True, "wrong": ("raises", "parse", "TypeError: deepspeed.runtime.precision_config.DeepSpeedBF16Config() argument after ** must be a mapping, not {type}"), "null": ("raises", "parse", "AttributeError: 'NoneType' object has no attribute 'get'"), "null_until": "0.17.0", "unknown": "raise", "forbids_since": "0.17.1"},
     "bf16.enabled": {"types": ("bool",), "default": False, "wrong": ("truthy",)},

@@ -103,6 +103,11 @@ class ExactInt:
 
 
 @dataclass(frozen=True, slots=True)
+class FractionByHand:
+    """An integer of the model that earlier releases, without one, used as written: a fraction counts exactly there."""
+
+
+@dataclass(frozen=True, slots=True)
 class Truthy:
     """Read as a condition without a model: any non-empty string is true (also "false" and "auto"), null and 0 are false. It never raises."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from dslint.schemas.base import HandReadSection, PydanticSection
-from dslint.schemas.marks import AutoIsReal, Bounds, Default, NoBool, NullRaises, Raises, ReadWith, Since, Truthy
+from dslint.schemas.marks import AutoIsReal, Bounds, Default, FractionByHand, NoBool, NullRaises, Raises, ReadWith, Since, Truthy
 
 DTYPES = Literal[
     "fp16", "float16", "half", "torch.float16",
@@ -53,7 +53,7 @@ class Fp16(PydanticSection):
     consecutive_hysteresis: Annotated[bool, Since("0.9.3"), Truthy()] = False
     """Count only consecutive overflows for `hysteresis`: a step without one resets the count. Read at ZeRO stage 1 and above."""
 
-    min_loss_scale: Annotated[int, NoBool("0.19.3")] = 1
+    min_loss_scale: Annotated[int, NoBool("0.19.3"), FractionByHand()] = 1
     """The dynamic loss scale never falls below this. Must be above 0 for a dynamic scale."""
 
     fp16_master_weights_and_grads: Annotated[bool, Truthy(), ReadWith("enabled")] = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dslint.config import Config, Origin
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Release
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import switched, without
@@ -113,16 +114,18 @@ def _enable(config: Config, section: str, other: str) -> FixPlan | None:
 )
 @good(trained('"fp16": {"enabled": true, "auto_cast": true}'))
 @good(trained('"fp16": {"enabled": false, "auto_cast": false}, "bf16": {"enabled": true}'))
+@good(trained('"fp16": {"enabled": false, "auto_cast": true}'), deepspeed="0.17.0")
 def auto_cast_without_fp16(config: Config) -> Iterator[Finding]:
     """The model's inputs are cast to fp16, although fp16 is disabled.
 
-    DeepSpeed applies `fp16.auto_cast` whether or not the section is enabled: it casts every floating-point input of the model to fp16. A
+    Since 0.17.1, DeepSpeed applies `fp16.auto_cast` whether or not the section is enabled: it casts every floating-point input of the model to fp16. A
     model in bf16 or fp32 then raises `RuntimeError: mat1 and mat2 must have the same dtype` at the first layer, or loses range if it casts
     the input back. Token ids are integers and stay as they are.
 
     Remove `auto_cast`, or enable fp16.
     """
-    if config.value("fp16.auto_cast") is True and config.enabled("fp16") is False:
+    applies = config.release >= Release(0, 17, 1)  # earlier releases read it only from an enabled section
+    if applies and config.value("fp16.auto_cast") is True and config.enabled("fp16") is False:
         yield Finding(
             "fp16.auto_cast",
             "auto_cast applies although fp16 is disabled: DeepSpeed casts every floating-point input of the model to fp16, and a layer in another type may raise RuntimeError at the first step.",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dslint.diagnostics import Applicability, Diagnostic, Effect, Severity
-from dslint.facts import Facts, Integration
+from dslint.facts import NEWEST, Facts, Integration, Release
 from dslint.facts.model_config import describe
 from dslint.fixes.apply import fix
 from dslint.lint.document import lint_text
@@ -23,9 +23,9 @@ BATCH = {"train_micro_batch_size_per_gpu": 4}
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-4}}
 
 
-def lint(config: dict[str, Any] | str, integration: Integration | None = None) -> FileResult:
+def lint(config: dict[str, Any] | str, integration: Integration | None = None, deepspeed: Release = NEWEST) -> FileResult:
     text = config if isinstance(config, str) else json.dumps(config, indent=2)
-    result = lint_text(text, "ds.json", Facts(None, integration), default_rules())
+    result = lint_text(text, "ds.json", Facts(None, integration, deepspeed), default_rules())
     assert result is not None
     return result
 
@@ -220,6 +220,11 @@ def test_a_fraction_of_the_smallest_loss_scale_becomes_the_smallest_integer() ->
     scale = {"fp16": {"enabled": True, "min_loss_scale": 0.5}}
     assert fixed(scale, Applicability.SAFE) == BATCH | scale
     assert fixed(scale, Applicability.SAFE, Applicability.UNSAFE) == BATCH | {"fp16": {"enabled": True, "min_loss_scale": 1}}
+
+
+def test_releases_without_a_model_use_a_fraction_of_the_smallest_loss_scale() -> None:
+    scale = {"fp16": {"enabled": True, "min_loss_scale": 0.5}}
+    assert not any(found.code == "DS105" for found in lint(BATCH | scale, deepspeed=Release(0, 17, 0)).diagnostics)
 
 
 def test_every_wrong_type_that_is_misread_has_a_help() -> None:
