@@ -103,12 +103,17 @@ def _backward(
 
     The gradient of a weight that is used twice is `waiting` after the backward of its second use, and `combined` with that of the first.
     """
-    engine.fetch(operation.weights, forward=False)
+    weights = operation.weights
+    engine.fetch(weights, forward=False)
     ledger.hold(ACTIVATIONS, operation.grads)
-    engine.allocate(operation.weights)
+    if not weights:  # most operations are functions
+        ledger.drop(ACTIVATIONS, operation.kept + operation.grads)
+        return
+    engine.allocate(weights)
     ledger.drop(ACTIVATIONS, operation.kept + operation.grads - operation.left)
-    engine.combine(tuple(index for index in operation.weights if index in combined))
-    engine.reduce(tuple(index for index in operation.weights if index not in waiting))
+    if combined:
+        engine.combine(tuple(index for index in weights if index in combined))
+    engine.reduce(tuple(index for index in weights if index not in waiting) if waiting else weights)
     ledger.drop(ACTIVATIONS, operation.left)
     if not first:
-        engine.release(operation.weights, forward=False)
+        engine.release(weights, forward=False)

@@ -78,6 +78,8 @@ class Zero3:
         self.views: dict[int, int] = {}
         """Released weights that the forward keeps a view of, with their bytes."""
         self.flying: dict[int, _Gather] = {}
+        self.live = 0
+        """Elements of the weights that are available or on their way."""
         self.secondary: set[int] = set()
         self.queue = deque((index, place) for place, use in enumerate(self.trace.uses) for index in use)
         self.fetched_for = dict.fromkeys(range(len(layout.sizes)), -1)
@@ -144,13 +146,15 @@ class Zero3:
         """Gather missing weights, then prefetch the next ones."""
         if not self.gathers:
             return
-        missing = [index for index in weights if not self._there(index) and index not in self.flying]
-        if missing:
-            self._gather(missing)
-        for index in weights:
-            if index in self.flying:
-                self._wait(index)
-        self._prefetch(weights)
+        if weights:
+            missing = [index for index in weights if not self._there(index) and index not in self.flying]
+            if missing:
+                self._gather(missing)
+            for index in weights:
+                if index in self.flying:
+                    self._wait(index)
+        if weights or self.queue:
+            self._prefetch(weights)
         self.place += bool(weights)
 
     def release(self, weights: tuple[int, ...], *, forward: bool, saved: bool = True) -> None:
@@ -171,6 +175,7 @@ class Zero3:
             later = trace.next[here - 1].get(index)
             if later is None or trace.before[later] - trace.before[here] >= self.plan.max_reuse:
                 size = self.available.pop(index)
+                self.live -= self.layout.sizes[index]
                 if forward and saved and index in self.layout.viewed:
                     self.views[index] = size
                 else:
@@ -201,6 +206,7 @@ class Zero3:
             gather.copied = True
         for index in indices:
             self.flying[index] = gather
+            self.live += self.layout.sizes[index]
 
     def _wait(self, index: int) -> None:
         gather = self.flying.pop(index)
@@ -214,14 +220,13 @@ class Zero3:
             self.ledger.drop(GATHERED, gather.buffer)
 
     def _prefetch(self, weights: tuple[int, ...]) -> None:
-        due = sum(1 for index in weights if self.fetched_for[index] < self.place)
+        due = sum(1 for index in weights if self.fetched_for[index] < self.place) if weights else 0
         for _ in range(min(due, len(self.queue))):
             index, place = self.queue.popleft()
             self.fetched_for[index] = place
-        if self.plan.prefetch_bucket <= 0:
+        room = min(self.plan.max_live - self.live, self.plan.prefetch_bucket)
+        if room <= 0:
             return
-        live = sum(self.layout.sizes[index] for index in (*self.available, *self.flying))
-        room = min(self.plan.max_live - live, self.plan.prefetch_bucket)
         wanted: list[int] = []
         amount = 0
         while self.queue and amount < room:

@@ -64,8 +64,9 @@ def losses(
                 yield Loss(f"micro batch size {sizes[0]:,}", needs=estimate(choice).device.high)
 
 
-def _lean(choice: Choice) -> tuple[bool, bool, bool, int, bool, int]:
+def _lean(choice: Choice) -> tuple[int, bool, bool, bool, int, bool, int]:
     return (
+        -choice.stage,
         choice.optimizer_device is None,
         choice.parameter_device is None,
         not choice.checkpoint_every,

@@ -94,19 +94,30 @@ class Search:
         tried = [self.candidate(choice) for choice in choices(self.config, self.base, self.model, free_batch=free_batch)]
         tried.sort(key=lambda candidate: candidate.seconds * (1 + EFFORT * len(candidate.choice.differs(now.choice))))
         best: list[Tuned] = []
-        ended = False
-        for candidate in tried:
-            if len(best) == SHOWN or (best and candidate.seconds > TOO_SLOW * best[0].candidate.seconds):
-                break
-            if len(self.known) >= MOST_ESTIMATES:
-                ended = True
-                break
-            if progress is not None:
-                progress(len(self.known), MOST_ESTIMATES)
-            if not any(candidate.choice.kind == one.candidate.choice.kind for one in best):
-                best += self._tuned(candidate, now, best)
+        ended = self._collect(tried, now, best, progress, _kind) or self._collect(tried, now, best, progress, _kind_and_batch)
+        best.sort(key=lambda one: tried.index(one.candidate))
         lost = tuple(losses(self.fits, self.estimate, tried, [one.candidate for one in best], now))
         return Result(now, self.estimate(now.choice), self.goal, tuple(best), lost, len(tried), len(self.known), ended)
+
+    def _collect(
+        self,
+        tried: list[Candidate],
+        now: Candidate,
+        best: list[Tuned],
+        progress: Progress | None,
+        same: Callable[[Choice], tuple[Any, ...]],
+    ) -> bool:
+        """Add the fastest configs that surely fit to `best`, at most one of those that are the `same`. Whether the search was cut off."""
+        for candidate in tried:
+            if len(best) == SHOWN or (best and candidate.seconds > TOO_SLOW * best[0].candidate.seconds):
+                return False
+            if len(self.known) >= MOST_ESTIMATES:
+                return True
+            if progress is not None:
+                progress(len(self.known), MOST_ESTIMATES)
+            if not any(same(candidate.choice) == same(one.candidate.choice) for one in best):
+                best += self._tuned(candidate, now, best)
+        return False
 
     def candidate(self, choice: Choice) -> Candidate:
         """A choice with its step."""
@@ -145,8 +156,23 @@ class Search:
         more = _burdens(candidate.choice) > _burdens(one.candidate.choice)
         return more and one.found.device.expected - peak < LITTLE * self.goal.device
 
+    def _offloads_little(self, choice: Choice) -> bool:
+        """Whether offload saves nothing worth reporting at stage 3: the same config without it fits, or does not fit by far, and all that
+        the rank would move to the host is little.
+        """
+        without = choice._replace(optimizer_device=None, offload_ratio=1.0, parameter_device=None)
+        if choice.stage != 3 or choice == without:
+            return False
+        moved = most_offloaded(self.model, choice.plan(self.base))
+        if moved >= LITTLE * self.goal.device:
+            return False
+        if self.fits(without):
+            return True
+        smaller = without if without in self.known else without._replace(secondary=1)
+        return self.estimate(smaller).device.high - moved > self.goal.device
+
     def _tuned(self, candidate: Candidate, now: Candidate, best: list[Tuned]) -> Iterator[Tuned]:
-        if not self.fits(candidate.choice):
+        if self._offloads_little(candidate.choice) or not self.fits(candidate.choice):
             return
         peak = self.estimate(candidate.choice).device.expected
         if any(self._dominated(candidate, peak, one) for one in best):
@@ -160,6 +186,15 @@ class Search:
             return
         if present(plan) == candidate.choice and self.checked(config):
             yield Tuned(candidate, self.estimate(candidate.choice), written, compare(candidate.step, now.step))
+
+
+def _kind(choice: Choice) -> tuple[Any, ...]:
+    return choice.kind
+
+
+def _kind_and_batch(choice: Choice) -> tuple[Any, ...]:
+    """What a reader tells apart: all but the overlap."""
+    return (*choice.kind, choice.micro_batch, choice.accumulation, choice.checkpoint_every)
 
 
 def _but_micro_batch(choice: Choice) -> tuple[Any, ...]:
@@ -189,6 +224,18 @@ LITTLE = 0.05
 
 def _burdens(choice: Choice) -> int:
     return bool(choice.optimizer_device) + bool(choice.parameter_device) + (choice.secondary > 1) + bool(choice.quantized_weights)
+
+
+def most_offloaded(model: Model, plan: Plan) -> float:
+    """The most bytes of a rank that offload keeps off the GPU at stage 3: weights, master weights, optimizer states, gradients, and what
+    the step computes with them, which has at most three more numbers of 4 bytes for each element.
+    """
+    each = plan.model_bytes + plan.master_bytes + plan.optimizer_bytes + plan.gradient_bytes + 12
+    return model.size / plan.tensor / plan.replicas * each * OVERHEAD
+
+
+OVERHEAD = 1.3
+"""An allocator's reserve and the doubt of an estimate, as a multiple of the tensors."""
 
 
 def least_states(model: Model, plan: Plan) -> float:

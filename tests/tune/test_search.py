@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dslint.memory.estimate import estimate
-from dslint.tune.search import TOO_SLOW
+from dslint.tune.search import TOO_SLOW, most_offloaded
 from dslint.tune.space import choices, present
 from tests.tune.setups import CONFIG, search
 
@@ -146,3 +146,32 @@ def test_progress_counts_up_to_the_estimates() -> None:
     search(CONFIG).run(progress=lambda done, most: seen.append((done, most)))
     assert seen == sorted(seen)
     assert all(done <= most for done, most in seen)
+
+
+@pytest.mark.parametrize(("model", "gpu", "world", "nodes"), [("llama-3-70b", "h100", 1024, 128), ("llama-3-8b", "a100", 16, 2)])
+def test_offload_saves_no_more_than_the_bound(model: str, gpu: str, world: int, nodes: int) -> None:
+    found = search({**CONFIG, "gradient_accumulation_steps": 2}, model=model, gpu=gpu, world=world, nodes=nodes)
+    every = [choice for choice in choices(found.config, found.base, found.model, free_batch=False) if choice.stage == 3]
+    offloaded = [choice for choice in every if choice.optimizer_device or choice.parameter_device]
+    for choice in random.Random(1).sample(offloaded, 12):
+        without = choice._replace(optimizer_device=None, offload_ratio=1.0, parameter_device=None)
+        saved = found.estimate(without).device.high - found.estimate(choice).device.high
+        assert saved <= most_offloaded(found.model, choice.plan(found.base)), choice
+
+
+def test_offload_that_saves_little_is_not_named() -> None:
+    """A rank of 1,024 has less than 1 GiB to offload; smaller micro batches save more, and are named instead."""
+    result = search(
+        {**CONFIG, "gradient_accumulation_steps": 4}, model="llama-3-70b", gpu="h100", world=1024, nodes=128, zero_init=True
+    ).run()
+    assert len(result.best) >= 3
+    assert all(one.candidate.choice.optimizer_device is None for one in result.best)
+    assert len({one.candidate.choice.micro_batch for one in result.best}) > 1
+    lost = {loss.name: loss for loss in result.lost}
+    assert lost["optimizer offload to the CPU"].slower is not None
+    assert result.estimated <= 25
+
+
+def test_the_best_are_listed_by_speed() -> None:
+    seconds = [one.candidate.seconds for one in search(CONFIG).run().best]
+    assert seconds == pytest.approx(sorted(seconds), rel=0.03)  # fewer changes count a little
