@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from dslint.source import edit_yaml
-from dslint.source.change import Change, Insert, Remove, Rename, Replace, Set
+from dslint.source.change import Change, Insert, Move, Remove, Rename, Replace, Set
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Sequence, Span
 from dslint.source.unknown import UNKNOWN
 
@@ -28,7 +28,14 @@ def edits_for(document: Document, changes: Iterable[Change]) -> list[Edit]:
     Raises:
         CannotChange: a change cannot be applied, or two changes affect the same text.
     """
-    edits = sorted(edit for change in changes for edit in _edits(document, change))
+    changes = list(changes)
+    removed = [change.path for change in changes if isinstance(change, Remove)]
+    edits = sorted(
+        [
+            *(edit for change in changes if not isinstance(change, Remove) for edit in _edits(document, change)),
+            *(edit for parent in dict.fromkeys(path[:-1] for path in removed) for edit in _remove(document, parent, removed)),
+        ]
+    )
     for (_, end, _), (start, _, _) in pairwise(edits):
         if start < end:
             raise CannotChange("two changes affect the same text")
@@ -45,7 +52,7 @@ def apply(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _edits(document: Document, change: Change) -> Iterator[Edit]:
+def _edits(document: Document, change: Set | Rename | Insert | Move | Replace) -> Iterator[Edit]:
     if isinstance(change, Replace):
         yield (*change.span, change.text)
     elif isinstance(change, Set):
@@ -59,15 +66,13 @@ def _edits(document: Document, change: Change) -> Iterator[Edit]:
     elif isinstance(change, Rename):
         member = _member(document, change.path)
         yield (*member.key.span, _key(document, member, change.name))
-    elif isinstance(change, Remove):
-        yield from _remove(document, change.path)
     elif isinstance(change, Insert):
         yield from _insert(document, change.path, change.name, change.literal)
     else:
         value = _member(document, change.path).value
         if not isinstance(value, Scalar) and edit_yaml.is_block(document, value):
             raise CannotChange("a YAML block section cannot be moved")
-        yield from _remove(document, change.path)
+        yield from _remove(document, change.path[:-1], [change.path])
         yield from _put(document, change.to[:-1], str(change.to[-1]), document.text[slice(*value.span)])
 
 
@@ -117,36 +122,57 @@ def _key(document: Document, member: Member, name: str) -> str:
 # ---------------------------------------------------------------------- removing
 
 
-def _remove(document: Document, path: Path) -> Iterator[Edit]:
-    parent = _value(document, path[:-1])
+def _remove(document: Document, parent_path: Path, paths: Iterable[Path]) -> Iterator[Edit]:
+    """The edits that remove all members or items of one section that are among the paths."""
+    parent = _value(document, parent_path)
+    paths = list(dict.fromkeys(path for path in paths if path[:-1] == parent_path))
     siblings: list[Member | Node]
     if isinstance(parent, Mapping):
-        member = _member(document, path)
+        members = [_member(document, path) for path in paths]
         siblings = list(parent.members)
-        index = next(number for number, sibling in enumerate(siblings) if sibling is member)
+        indices = sorted(next(number for number, sibling in enumerate(siblings) if sibling is member) for member in members)
         if edit_yaml.is_block(document, parent):
-            start, end = edit_yaml.line_of(document, member)
-            if len(siblings) == 1 or end < 0:
+            lines = [edit_yaml.line_of(document, member) for member in members]
+            if len(siblings) == len(members) or any(end < 0 for _, end in lines):
                 raise CannotChange("the section would be empty")
-            yield (start, end, "")
+            yield from ((start, end, "") for start, end in lines)
             return
-    elif isinstance(parent, Sequence) and isinstance(path[-1], int) and path[-1] < len(parent.items):
-        siblings, index = list(parent.items), path[-1]
+    elif isinstance(parent, Sequence) and all(isinstance(path[-1], int) and path[-1] < len(parent.items) for path in paths):
+        siblings, indices = list(parent.items), sorted(int(path[-1]) for path in paths)
     else:
-        raise CannotChange(f"there is no member at {path}")
-    yield from remove_at(document, siblings, index)
+        raise CannotChange(f"there is no member at {paths[0]}")
+    yield from remove_at(document, siblings, indices)
 
 
-def remove_at(document: Document, siblings: list[Member] | list[Member | Node], index: int) -> Iterator[Edit]:
-    """The edits that remove a member or item of a section, with a comma."""
-    text, span = document.text, siblings[index].span
-    comma = _comma_behind(document, span)
-    end = comma + 1 if comma is not None else span.end
-    yield (*_with_its_line(text, span.start, end, alone=len(siblings) == 1), "")
-    if comma is None and index > 0:  # the last one: also remove the comma before it
-        before = _comma_after(document, siblings[index - 1].span.end)
+def remove_at(document: Document, siblings: list[Member] | list[Member | Node], indices: list[int]) -> Iterator[Edit]:
+    """The edits that remove members or items of a section, with their commas. `indices` are in rising order."""
+    spans: list[Span] = []
+    for first, last in _runs(document, siblings, indices):
+        comma = _comma_behind(document, siblings[last].span)
+        end = comma + 1 if comma is not None else siblings[last].span.end
+        spans.append(Span(*_with_its_line(document.text, siblings[first].span.start, end, alone=len(siblings) == len(indices))))
+    kept = len(siblings) - 1
+    while kept in indices:
+        kept -= 1
+    if 0 <= kept < len(siblings) - 1 and comma is None:  # the end goes: also remove the comma before it
+        before = _comma_after(document, siblings[kept].span.end)
         if before is not None:
-            yield (before, before + 1, "")
+            spans.append(Span(before, before + 1))
+    yield from ((start, end, "") for start, end in _united(spans))
+
+
+def _runs(document: Document, siblings: list[Member] | list[Member | Node], indices: list[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of those removed ones that are removed as one text: neighbours with only blanks and a comma between them."""
+    first = last = indices[0]
+    for index in indices[1:]:
+        _comma_behind(document, siblings[last].span)  # raises for a part of an expression
+        between = document.text[siblings[last].span.end : siblings[index].span.start]
+        if index == last + 1 and between.strip() in ("", ","):
+            last = index
+        else:
+            yield first, last
+            first = last = index
+    yield first, last
 
 
 def _comma_behind(document: Document, span: Span) -> int | None:

@@ -95,7 +95,7 @@ def _keep_last(config: Config, node: Mapping, first: int, last: int) -> FixPlan:
     from dslint.source.edit import remove_at
 
     text = config.document.text
-    changes = [Replace(Span(start, end), content) for start, end, content in remove_at(config.document, node.members, first)]
+    changes = [Replace(Span(start, end), content) for start, end, content in remove_at(config.document, node.members, [first])]
     same = text[slice(*node.members[first].value.span)] == text[slice(*node.members[last].value.span)]
     by_json = config.facts.integration in STRICT_JSON_LOADERS
     return (safe if by_json or same else unsafe)(f'remove the first "{node.members[last].key.value}"', *changes)

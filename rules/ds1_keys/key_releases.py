@@ -185,6 +185,7 @@ def _use_instead(config: Config, violation: Violation) -> FixPlan | None:
     fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
 )
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "offload_optimizer": {{"device": "cpu"}}}}}}')
+@good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 2, "cpu_offload": false}}}}')
 def deprecated_key(config: Config) -> Iterator[Finding]:
     """A deprecated key.
 
@@ -196,6 +197,8 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
         if _has_replacement_too(config, violation):
             continue  # DS114 reports it
         deprecated = violation.spec["deprecated"]
+        if config.literal(violation.path) is False is violation.spec.get("default"):
+            continue  # it is off, and stays so without the key
         use, mapped = deprecated.get("use"), deprecated.get("mapped", True)
         if not mapped:
             outcome = "DeepSpeed logs a warning and ignores it"

@@ -49,6 +49,10 @@ def beyond(config: Config) -> int:
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "initial_scale_power": 16}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}', deepspeed="0.17.1")
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "initial_scale_power": 32}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": "auto", "fp16": {"enabled": "auto", "initial_scale_power": 32}, "zero_optimization": {"stage": 1}}',
+    integration="transformers",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 128, "initial_scale_power": 32}}')
 def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     """The dynamic loss scale starts so high that the first steps all overflow.
@@ -58,12 +62,12 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     is wasted, and the learning rate schedule loses them. 32 was the default until DeepSpeed 0.8.0, and many guides still show it. Up to 0.17.0, ZeRO still starts at
     2**32 if `fp16` has no setting of the dynamic loss scale at all, although the default of the key is 16.
 
-    The finding is a warning if fp16 is enabled and the key is written. Where only the run decides, such as with `"enabled": "auto"`, it is an info.
+    The finding is a warning if the key is written. Where only the run decides whether fp16 is on, such as with `"enabled": "auto"`, there is none.
 
     Write 16, the current default, or remove the key. With a static `loss_scale` DeepSpeed does not read the key.
     """
     power = config.value(POWER)
-    if config.enabled("fp16") is False or not HIGH_POWER < power < beyond(config):
+    if config.enabled("fp16") is not True or not HIGH_POWER < power < beyond(config):
         return
     if not config.has(POWER) and config.resolved(POWER).origin is not Origin.DERIVED:
         return
@@ -71,7 +75,6 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
         return
     hysteresis = config.value("fp16.hysteresis")
     steps = skipped_steps(power, hysteresis if isinstance(hysteresis, int) else 2)
-    when = "" if config.enabled("fp16") is True else ", once fp16 is enabled,"
     scale = f"2**{power}" + (f" = {2**power:,}" if power <= 64 else "")
     name = (
         f"initial_scale_power {config.quote(POWER)}"
@@ -80,11 +83,11 @@ def initial_scale_power_too_high(config: Config) -> Iterator[Finding]:
     )
     yield Finding(
         POWER,
-        f"{name} starts at a loss scale of {scale}{when} and wastes about {steps} optimizer steps: "
+        f"{name} starts at a loss scale of {scale} and wastes about {steps} optimizer steps: "
         f"each one overflows and is skipped, until the scale is down to 2**{DEFAULT_SCALE_POWER}.",
         help="Write 16, the default, or remove the key." if config.has(POWER) else 'Write "initial_scale_power": 16.',
         fix=write(config, POWER, "16"),
-        costly=config.enabled("fp16") is True and config.has(POWER),
+        costly=config.has(POWER),
     )
 
 

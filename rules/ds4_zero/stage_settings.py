@@ -8,7 +8,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import trained
-from dslint.rules.helpers.fixes import without
+from dslint.rules.helpers.fixes import without, without_all
 from dslint.rules.helpers.keys import in_file_order, is_on, is_set
 from dslint.rules.helpers.zero import (
     BELOW_STAGE_3_KEYS,
@@ -16,7 +16,7 @@ from dslint.rules.helpers.zero import (
     STAGE,
     STAGE_3_KEYS,
     ZERO,
-    ZEROPP_FEATURES,
+    is_feature,
     is_stage_written,
     related_stage,
 )
@@ -35,6 +35,7 @@ def _related_unread(keys: list[str]) -> tuple[tuple[str, str], ...]:
 @rule(
     "DS403",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=STAGE_3_KEYS,
     references=(f"{ENGINE}._configure_zero_optimizer",),
 )
@@ -42,43 +43,36 @@ def _related_unread(keys: list[str]) -> tuple[tuple[str, str], ...]:
     '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "stage3_prefetch_bucket_size": 5e7, "sub_group_size": 1e9}}',
     at="zero_optimization.stage3_prefetch_bucket_size",
     message="ZeRO stage 2 does not read stage3_prefetch_bucket_size, sub_group_size: DeepSpeed uses them only at stage 3.",
-    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "sub_group_size": 1e9}}',
-)
-@bad(
-    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "sub_group_size": 1e9, "zero_quantized_weights": true}}',
-    at="zero_optimization.zero_quantized_weights",
-    message="ZeRO stage 2 does not read zero_quantized_weights, sub_group_size: DeepSpeed uses them only at stage 3.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7}}')
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}')
 def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
-    """Settings of ZeRO stage 3 do nothing at stages 1 and 2.
+    """Settings of stage 3 do nothing at stage 1 or 2.
 
-    Only the stage 3 optimizer reads the keys that begin with `stage3_`, `sub_group_size`, and the partitions and quantization of ZeRO++. At stages 1 and 2
-    DeepSpeed ignores them. A leftover size changes nothing and is an info. A feature of ZeRO++ that is switched on and never runs is a warning.
+    These keys are about parameters that stage 3 partitions, and about its optimizer step. The optimizer of stages 1 and 2 does not read them. Configs that were
+    copied from stage 3 have them, and lose nothing. Features of ZeRO++ below stage 3 are DS445.
 
     Set `"stage": 3`, or remove them.
     """
     stage = config.value(STAGE)
-    if stage not in (1, 2):
+    if stage not in (1, 2) or not is_stage_written(config):
         return
-    unread = [key for key in in_file_order(config, STAGE_3_KEYS) if is_on(config, key)]
-    features = [key for key in unread if key in ZEROPP_FEATURES and config.value(key) != ZEROPP_FEATURES[key]]
-    unread = [*features, *(key for key in unread if key not in features and is_stage_written(config))]
+    unread = [key for key in in_file_order(config, STAGE_3_KEYS) if is_on(config, key) and not is_feature(config, key)]
     if unread:
         yield Finding(
             unread[0],
             f"ZeRO stage {stage} does not read {_names(config, unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stage 3.",
             help=f"Set {config.assignment(STAGE, '3')}, or remove {'it' if len(unread) == 1 else 'them'}.",
-            fix=None if features else without(config, unread[0]),
+            fix=without_all(config, unread),
             related=(*related_stage(config), *_related_unread(unread[1:])),
-            effect=Effect.IGNORED if features else None,
         )
 
 
 @rule(
     "DS405",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=tuple(BELOW_STAGE_3_KEYS),
     references=(f"{ENGINE}._configure_zero_optimizer",),
 )
@@ -92,7 +86,7 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
     trained('"zero_optimization": {"stage": 3, "round_robin_gradients": true, "ignore_unused_parameters": false}'),
     at="zero_optimization.round_robin_gradients",
     message="ZeRO stage 3 does not read round_robin_gradients, ignore_unused_parameters: DeepSpeed uses them only at stages 1 and 2.",
-    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3, "ignore_unused_parameters": false}}',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 3}}',
 )
 @good(trained('"zero_optimization": {"stage": 2, "allgather_bucket_size": 5e8, "round_robin_gradients": true}'))
 @good(trained('"zero_optimization": {"stage": 3, "ignore_unused_parameters": true, "round_robin_gradients": false}'))
@@ -115,7 +109,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
             unread[0],
             f"ZeRO stage 3 does not read {_names(config, unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stages 1 and 2.",
             help=f"Remove {'it' if len(unread) == 1 else 'them'}.",
-            fix=without(config, unread[0]),
+            fix=without_all(config, unread),
             related=(*related_stage(config), *_related_unread(unread[1:])),
         )
 
@@ -123,6 +117,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
 @rule(
     "DS406",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("zero_optimization.stage",),
     references=(f"{ENGINE}.zero_optimization",),
 )
@@ -130,7 +125,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
     trained('"zero_optimization": {"stage": 0, "overlap_comm": true, "reduce_bucket_size": 5e8}'),
     at="zero_optimization.overlap_comm",
     message="ZeRO is off at stage 0: DeepSpeed does not read overlap_comm, reduce_bucket_size.",
-    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 0, "reduce_bucket_size": 5e8}}',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 0}}',
 )
 @good(trained('"zero_optimization": {"stage": 1, "overlap_comm": true, "reduce_bucket_size": 5e8}'))
 @good(trained('"zero_optimization": {"stage": 0}'))
@@ -148,14 +143,14 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
     unread = [
         key
         for key in in_file_order(config, (*EVERY_STAGE_KEYS, *BELOW_STAGE_3_KEYS, *STAGE_3_KEYS))
-        if is_on(config, key) and not (key == ignores_unused and config.literal(key) is True)
+        if is_on(config, key) and not (key == ignores_unused and config.literal(key) is True) and not is_feature(config, key)
     ]
     if unread:
         yield Finding(
             unread[0],
             f"ZeRO is off at stage 0: DeepSpeed does not read {_names(config, unread)}.",
             help=f"Set the stage to 1, 2 or 3, or remove {'it' if len(unread) == 1 else 'them'}.",
-            fix=without(config, unread[0]),
+            fix=without_all(config, unread),
             related=(*related_stage(config), *_related_unread(unread[1:])),
         )
 

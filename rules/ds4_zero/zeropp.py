@@ -9,7 +9,8 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.zero import STAGE, ZERO, local_ranks
+from dslint.rules.helpers.keys import in_file_order
+from dslint.rules.helpers.zero import STAGE, ZERO, ZEROPP_FEATURES, is_feature, is_stage_written, local_ranks, related_stage
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zeropp/"
 STAGE_3 = "deepspeed/runtime/zero/stage3.py, DeepSpeedZeroOptimizer_Stage3"
@@ -23,6 +24,44 @@ def _secondary_size_of_a_node(config: Config) -> FixPlan | None:
     if local is None or local < 2:
         return None
     return without(config, SECONDARY, Applicability.UNSAFE) if config.facts.nodes == 1 else write(config, SECONDARY, str(local))
+
+
+@rule(
+    "DS445",
+    effect=Effect.IGNORED,
+    watches=tuple(ZEROPP_FEATURES),
+    references=("deepspeed/runtime/engine.py, DeepSpeedEngine._configure_zero_optimizer", TUTORIAL),
+)
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "zero_quantized_weights": true, "zero_quantized_gradients": true}}',
+    at="zero_optimization.zero_quantized_weights",
+    message="ZeRO stage 2 does not read zero_quantized_weights, zero_quantized_gradients: DeepSpeed uses them only at stage 3.",
+)
+@good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "zero_quantized_weights": true}}')
+@good(
+    '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2, "zero_quantized_weights": false, "zero_hpz_partition_size": 1}}'
+)
+def zeropp_below_stage_3(config: Config) -> Iterator[Finding]:
+    """The features of ZeRO++ do nothing below ZeRO stage 3.
+
+    ZeRO++ quantizes what stage 3 communicates, and keeps a second partition of its parameters within a node. The other stages do not read these keys: the training
+    communicates as much as without them.
+
+    Set the stage to 3, or remove them.
+    """
+    stage = config.value(STAGE)
+    if not is_stage_written(config):
+        return
+    unread = [key for key in in_file_order(config, ZEROPP_FEATURES) if stage in (0, 1, 2) and is_feature(config, key)]
+    if unread:
+        names = ", ".join(config.name_of(key).removeprefix(f"{ZERO}.") for key in unread)
+        them = "it" if len(unread) == 1 else "them"
+        yield Finding(
+            unread[0],
+            f"ZeRO stage {stage} does not read {names}: DeepSpeed uses {them} only at stage 3.",
+            help=f"Set {config.assignment(STAGE, '3')}, or remove {them}.",
+            related=(*related_stage(config), *((key, "also not read") for key in unread[1:])),
+        )
 
 
 @rule(

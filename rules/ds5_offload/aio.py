@@ -16,6 +16,7 @@ from dslint.rules.helpers.zero import STAGE, related_stage
 @rule(
     "DS512",
     effect=Effect.ADVICE,
+    pedantic=True,
     watches=("aio",),
     references=("deepspeed/runtime/swap_tensor/aio_config.py, get_aio_config", OFFLOAD_DOCS),
 )

@@ -99,6 +99,12 @@ def without(config: Config, where: Where, kind: Applicability = Applicability.SA
     return FixPlan(f'remove "{path[-1]}"', (Remove(path),), kind)
 
 
+def without_all(config: Config, keys: Iterable[str]) -> FixPlan:
+    """Remove several written keys that DeepSpeed does not read. Their section keeps at least one other key."""
+    paths = [path_of(key) for key in keys]
+    return FixPlan("remove " + ", ".join(f'"{path[-1]}"' for path in paths), tuple(Remove(path) for path in paths), Applicability.SAFE)
+
+
 def switched(config: Config, *, on: str = "", off: str = "") -> FixPlan | None:
     """Enable a section, disable another, or both. Unsafe: training changes."""
     switches = [(name, value) for name, value in ((on, "true"), (off, "false")) if name]

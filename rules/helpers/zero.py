@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
+from dslint.rules.helpers.keys import is_set
 from dslint.source.tree import Scalar
 
 ZERO = "zero_optimization"
@@ -69,6 +70,11 @@ def is_stage_written(config: Config) -> bool:
     """Whether the stage is a literal. A stage that a program computes may be another one in the next run, with the same other keys."""
     node = config.node(STAGE)
     return isinstance(node, Scalar) and node.style != "computed"
+
+
+def is_feature(config: Config, key: str) -> bool:
+    """Whether a key switches on a feature of ZeRO++."""
+    return key in ZEROPP_FEATURES and is_set(config, key) and config.value(key) not in (ZEROPP_FEATURES[key], UNKNOWN)
 
 
 def is_read(config: Config, key: str) -> bool:

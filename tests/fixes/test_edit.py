@@ -304,3 +304,37 @@ def test_a_change_of_a_python_dict(change: Change, after: str | None) -> None:
         changed_text = apply(document.text, edits_for(document, [change]))
         assert changed_text == document.text.replace(ODD, after)
         ast.parse(changed_text)
+
+
+LAYOUTS = ("{%s}", "{\n  %s\n}", "{ %s }", "{\n%s}\n", "{%s,}", "{\n  %s,\n}\n", "[{%s}]")
+SEPARATORS = (", ", ",", ",\n  ", "\n  , ", ", // note\n  ", ",\n  # note\n  ", " /* note */ , ", "\n  ")
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(LAYOUTS), st.lists(st.sampled_from(SEPARATORS), min_size=5, max_size=5), st.sets(st.integers(0, 5), min_size=1))
+def test_several_neighbours_are_taken_out_at_once(layout: str, separators: list[str], gone: set[int]) -> None:
+    members = [f'"k{number}": {[1, "true", chr(34) + "w" + chr(34), "[1, 2]", "{}", "null"][number]}' for number in range(6)]
+    text = layout % "".join(member + separator for member, separator in zip(members, [*separators, ""], strict=True))
+    document = parse(text)
+    root = document.root
+    assert root is not None
+    here = (0,) if layout.startswith("[") else ()
+    if document.problems:
+        return
+    edits = edits_for(document, [Remove((*here, f"k{number}")) for number in sorted(gone)])
+    after = parse(apply(text, edits))
+    assert not after.problems, (text, apply(text, edits))
+    data = plain(root)
+    for number in gone:
+        data = without(data, (*here, f"k{number}"))
+    assert after.root is not None
+    assert plain(after.root) == data
+    assert text.count("note") == apply(text, edits).count("note") or any("note" in text[start:end] for start, end, _ in edits)
+
+
+@given(st.sets(st.integers(0, 4), min_size=1, max_size=4))
+def test_several_neighbours_of_yaml_are_taken_out_at_once(gone: set[int]) -> None:
+    lines = ["a: 1", "b: {x: 1}", "c:\n  - 1\n  - 2", "d: w  # note", "e: null"]
+    text = "\n".join(lines) + "\n"
+    after = apply(text, edits_for(parse_yaml(text), [Remove(("abcde"[number],)) for number in sorted(gone)]))
+    assert yaml.safe_load(after) == {key: value for number, (key, value) in enumerate(yaml.safe_load(text).items()) if number not in gone}

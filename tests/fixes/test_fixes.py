@@ -148,8 +148,9 @@ LEFTOVERS |= {"DS103", "DS110", "DS112", "DS115", "DS811", "DS855", "DS901", "DS
 def spoken_of(fixed: tuple[Diagnostic, ...]) -> set[str]:
     """The keys that DeepSpeed may hold otherwise after these fixes: what it ignored is gone, what it refuses later is mended."""
     return {
-        (d.pointer or "").rpartition("/")[2].removesuffix("_ckpt")
+        (place.pointer or "").rpartition("/")[2].removesuffix("_ckpt")
         for d in fixed
+        for place in (d, *d.related)
         if d.effect is Effect.IGNORED or d.code in SAID_OTHERWISE | LEFTOVERS or (d.phase is not None and d.phase is not Phase.PARSE)
     }
 

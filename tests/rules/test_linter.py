@@ -122,8 +122,7 @@ def test_the_severity_follows_from_effect_certainty_and_cost(effect: Effect, cer
 @pytest.mark.parametrize(
     ("section", "code", "severity"),
     [
-        ('"zero_optimization": {"stage": 2, "sub_group_size": 1e9}', "DS403", Severity.INFO),
-        ('"zero_optimization": {"stage": 2, "zero_quantized_weights": true}', "DS403", Severity.WARNING),
+        ('"zero_optimization": {"stage": 2, "zero_quantized_weights": true}', "DS445", Severity.WARNING),
         (
             '"zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1000, "stage3_prefetch_bucket_size": 5e6}',
             "DS432",
