@@ -197,7 +197,7 @@ def deprecated_key(config: Config) -> Iterator[Finding]:
         if _has_replacement_too(config, violation):
             continue  # DS114 reports it
         deprecated = violation.spec["deprecated"]
-        if config.literal(violation.path) is False is violation.spec.get("default"):
+        if config.literal(violation.path) is False and not violation.spec.get("default"):
             continue  # it is off, and stays so without the key
         use, mapped = deprecated.get("use"), deprecated.get("mapped", True)
         if not mapped:

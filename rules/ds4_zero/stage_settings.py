@@ -64,7 +64,7 @@ def stage_3_keys_below_stage_3(config: Config) -> Iterator[Finding]:
             unread[0],
             f"ZeRO stage {stage} does not read {_names(config, unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stage 3.",
             help=f"Set {config.assignment(STAGE, '3')}, or remove {'it' if len(unread) == 1 else 'them'}.",
-            fix=without_all(config, unread),
+            fix=without_all(unread),
             related=(*related_stage(config), *_related_unread(unread[1:])),
         )
 
@@ -109,7 +109,7 @@ def stage_2_keys_at_stage_3(config: Config) -> Iterator[Finding]:
             unread[0],
             f"ZeRO stage 3 does not read {_names(config, unread)}: DeepSpeed uses {'it' if len(unread) == 1 else 'them'} only at stages 1 and 2.",
             help=f"Remove {'it' if len(unread) == 1 else 'them'}.",
-            fix=without_all(config, unread),
+            fix=without_all(unread),
             related=(*related_stage(config), *_related_unread(unread[1:])),
         )
 
@@ -150,7 +150,7 @@ def zero_settings_at_stage_0(config: Config) -> Iterator[Finding]:
             unread[0],
             f"ZeRO is off at stage 0: DeepSpeed does not read {_names(config, unread)}.",
             help=f"Set the stage to 1, 2 or 3, or remove {'it' if len(unread) == 1 else 'them'}.",
-            fix=without_all(config, unread),
+            fix=without_all(unread),
             related=(*related_stage(config), *_related_unread(unread[1:])),
         )
 

@@ -99,7 +99,7 @@ def without(config: Config, where: Where, kind: Applicability = Applicability.SA
     return FixPlan(f'remove "{path[-1]}"', (Remove(path),), kind)
 
 
-def without_all(config: Config, keys: Iterable[str]) -> FixPlan:
+def without_all(keys: Iterable[str]) -> FixPlan:
     """Remove several written keys that DeepSpeed does not read. Their section keeps at least one other key."""
     paths = [path_of(key) for key in keys]
     return FixPlan("remove " + ", ".join(f'"{path[-1]}"' for path in paths), tuple(Remove(path) for path in paths), Applicability.SAFE)
