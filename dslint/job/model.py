@@ -52,6 +52,8 @@ class Launch:
     """The program, if the script starts it by itself: as one process, with no ranks in its environment."""
     lost: SourcedValue | None = None
     """The first flag that bash does not pass, because the command ends before it; its value says what ends the command."""
+    unasserted: SourcedValue | None = None
+    """The flag -O of Python, or the variable PYTHONOPTIMIZE, with which the ranks run without assertions."""
     memory: SourcedValue | None = None
     """The host memory that the job may use on a machine, if Slurm or a container limits it; its value is in bytes."""
 

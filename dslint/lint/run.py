@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping as Table
+from functools import cache
 from typing import TYPE_CHECKING
 
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
-from dslint.diagnostics import Diagnostic, NotJudged
+from dslint.diagnostics import Diagnostic, Effect, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
 from dslint.lint.guard import REPORT_IT, described, internal_error
 from dslint.lint.place import place
@@ -72,7 +73,8 @@ def findings_of(
         found = [one for one in rule.load().check(subject) if "setup" in rule.watches or not _is_replaced(one, subject)]
         if isinstance(subject, Config) and subject.context.outside is not None:
             found = [one._replace(certain=False) for one in found]
-        return [place(rule, _with_arguments(finding, subject), document, shown, others) for finding in found]
+        told = [_without_assertions(rule, _with_arguments(finding, subject), subject) for finding in found]
+        return [place(rule, finding, document, shown, others) for finding in told]
     except (UserError, CannotJudge):
         raise
     except NotInstalled as error:
@@ -103,6 +105,36 @@ def _with_arguments(finding: Finding, subject: Config | IgnoreComments) -> Findi
     filled = {key: _fillers(key, subject) for key in keys}
     places = [given.related(f"fills {key}") for key, givens in filled.items() for given in givens]
     return finding._replace(related=(*finding.related, *places), fix=None if filled[next(iter(keys))] else finding.fix)
+
+
+def _without_assertions(rule: RuleInfo, finding: Finding, subject: Config | IgnoreComments) -> Finding:
+    """The finding where the launch runs Python without assertions: an assertion of DeepSpeed that fails is not noticed."""
+    launch = subject.setup.launch if isinstance(subject, Config) and subject.setup else None
+    given = launch.unasserted if launch is not None else None
+    if given is None or (finding.effect or rule.effect) is not Effect.CRASH or rule.code not in _asserted():
+        return finding
+    is_parsed = (finding.phase or rule.phase) is Phase.PARSE
+    return finding._replace(
+        message=f"{finding.message} Here {given.name} removes the assertion: DeepSpeed does not notice the mistake, and goes on.",
+        effect=Effect.SILENT,
+        phase=None,
+        certain=finding.certain and is_parsed,
+        related=(*finding.related, given.related("removes the assertions")),
+    )
+
+
+@cache
+def _asserted() -> frozenset[str]:
+    """The rules whose bad examples raise nothing but AssertionError in DeepSpeed, as the real one was asked."""
+    import json
+    from importlib import resources
+
+    raised: dict[str, set[str]] = {}
+    for error, _, code, phase, *_ in json.loads(resources.files("dslint.rules").joinpath("errors.json").read_text(encoding="utf-8"))[
+        "errors"
+    ]:
+        raised.setdefault(code, set()).add(error if phase != Phase.LOAD else phase)
+    return frozenset(code for code, errors in raised.items() if errors - {""} == {"AssertionError"})
 
 
 def _fillers(key: str, config: Config) -> tuple[SourcedValue, ...]:

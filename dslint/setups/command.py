@@ -22,6 +22,7 @@ from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit
 from dslint.setups.lost import lost_arguments
 from dslint.setups.ranks import COUNTS, VISIBLE, framework_launch, launch_of, number_of
+from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
 
@@ -96,6 +97,9 @@ _OTHER_TASKS = frozenset(
 )
 """What the commands of the frameworks do besides training."""
 
+_OF_PYTHON = r"-[uOBsEIPvqbd]+"
+"""Flags of Python without a value."""
+
 _NEAR = 200
 """How many characters a value may stand behind its flag to be shown as one place with it."""
 
@@ -151,6 +155,13 @@ def _variable(launched: Launched, name: str) -> SourcedValue | None:
     return SourcedValue(UNKNOWN if value is None else value, name, raw, source.shown, range_of(source.document, span))
 
 
+def _optimized(variable: SourcedValue | None) -> SourcedValue | None:
+    """PYTHONOPTIMIZE, if it is on: Python takes any text but an empty one and a number below 1."""
+    number = None if variable is None else integer(str(variable.value))
+    is_on = variable is not None and variable.value is not UNKNOWN and variable.value != "" and (number is None or number >= 1)
+    return variable if is_on else None
+
+
 def _after(text: Text, characters: int) -> Text:
     """A text without its first characters, which are known."""
     found: list[Piece] = []
@@ -183,6 +194,8 @@ def read_command(launched: Launched, script: Script) -> Command | None:
         allocator = _variable(launched, "PYTORCH_ALLOC_CONF") or _variable(launched, "PYTORCH_CUDA_ALLOC_CONF")
         if command.launch is not None and allocator is not None:
             command.launch = replace(command.launch, allocator=allocator)
+        if command.launch is not None and command.launch.unasserted is None:
+            command.launch = replace(command.launch, unasserted=_optimized(_variable(launched, "PYTHONOPTIMIZE")))
         if command.launch is not None and (lost := lost_arguments(launched)) is not None:
             command.launch = replace(command.launch, lost=lost)
     return command
@@ -260,7 +273,7 @@ class _Reader:
 
     def _module(self, index: int) -> tuple[str, int]:
         """The module of `python -u -m MODULE`, and the index of the word after it."""
-        while index < len(self.words) and (self.words[index].text or "") in ("-u", "-O", "-B", "-s", "-E", "-I"):
+        while index < len(self.words) and re.fullmatch(_OF_PYTHON, self.words[index].text or ""):
             index += 1
         if index + 1 < len(self.words) and self.words[index].text == "-m":
             return self.words[index + 1].text or "", index + 2
@@ -344,7 +357,7 @@ class _Reader:
         return command
 
     def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:
-        while launcher == "python" and index < len(self.words) and re.fullmatch(r"-[uOBsEI]+", self.words[index].text or ""):
+        while launcher == "python" and index < len(self.words) and re.fullmatch(_OF_PYTHON, self.words[index].text or ""):
             index += 1
         if index >= len(self.words):
             return None
@@ -356,9 +369,19 @@ class _Reader:
         command.is_module = module
         if launcher == "python":
             command.launch = launch_of("srun" if self.srun else "python", {}, self.script, self.visible, self.memory)
+            command.launch = replace(command.launch, unasserted=self._without_assertions(index))
             if self._is_bare(index):
                 command.launch = replace(command.launch, bare=command.program)
         return command
+
+    def _without_assertions(self, index: int) -> SourcedValue | None:
+        """The flag -O of Python before a program, its word at an index. Launchers do not hand it on to the ranks that they start."""
+        for word in reversed(self.words[:index]):
+            if re.fullmatch(_OF_PYTHON, word.text or "") and "O" in (word.text or ""):
+                return self._given("", None, word)
+            if not (word.text or "").startswith("-"):
+                break
+        return None
 
     def _is_bare(self, index: int) -> bool:
         """Whether the command starts the program, its word at an index, as a single process: nothing in the script tells of ranks."""

@@ -122,3 +122,43 @@ def _help(launch: Launch, name: str, given: SourcedValue) -> str:
         return f"Remove {given.name}."
     value = f" {given.raw}" if given.raw else ""
     return f"Write {'-' if len(meant) == 1 else '--'}{meant}{value} instead of {given.name}."
+
+
+@rule(
+    "DS940",
+    effect=Effect.ADVICE,
+    watches=("setup",),
+    references=("https://github.com/deepspeedai/DeepSpeed/issues/8572", "deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion"),
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="PYTHONOPTIMIZE=1 torchrun --nproc_per_node 8 " + _TRAIN,
+    message="PYTHONOPTIMIZE runs Python without assertions, with which DeepSpeed checks batch sizes and precision: a batch size that does not match passes unnoticed.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="srun python -O " + _TRAIN,
+    message="-O runs Python without assertions, with which DeepSpeed checks batch sizes and precision: a batch size that does not match passes unnoticed.",
+)
+@good(BF16_ZERO_2, launch="torchrun --nproc_per_node 8 " + _TRAIN)
+@good(BF16_ZERO_2, launch="python -O -m torch.distributed.run --nproc_per_node 8 " + _TRAIN)
+def assertions_removed(config: Config) -> Iterator[Finding]:
+    """The launch runs Python with `-O` or PYTHONOPTIMIZE, which removes DeepSpeed's assertions.
+
+    DeepSpeed checks batch sizes, precision and sizes of groups with `assert`. Without assertions a config with `train_batch_size` 32 trains with 4 x 2 x 8 = 64
+    samples per step, and nothing says so. `-O` before a launcher such as `python -m torch.distributed.run` does not reach the ranks; PYTHONOPTIMIZE does.
+
+    Remove `-O` or PYTHONOPTIMIZE.
+    """
+    launch = config.setup.launch if config.setup else None
+    if launch is not None and launch.unasserted is not None:
+        name = launch.unasserted.name
+        yield Finding(
+            "",
+            f"{name} runs Python without assertions, with which DeepSpeed checks batch sizes and precision: a batch size that does not match passes unnoticed.",
+            help=f"Remove {name}.",
+            elsewhere=launch.unasserted.related(""),
+        )
