@@ -8,6 +8,7 @@ a loader, so that one cause gives one finding.
 from __future__ import annotations
 
 from collections.abc import Mapping as Table
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from dslint.config.context import Context
@@ -23,6 +24,7 @@ from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Wh
 
 if TYPE_CHECKING:
     from dslint.config.policy import Policy
+    from dslint.diagnostics import Diagnostic
     from dslint.facts.checkpoint import CheckpointFacts
     from dslint.job.arguments import Arguments
     from dslint.job.model import Setup
@@ -48,6 +50,8 @@ class Config:
         self._set_later = context.setup.program.sets if context.setup is not None and context.setup.program is not None else frozenset()
         self.mapped = _mapped(validator)
         """The values of deprecated keys, under their new keys."""
+        self.crashes: Table[Path, Diagnostic] = {}
+        """By misspelt key: the crash that follows, because DeepSpeed does not read the key."""
 
     @property
     def setup(self) -> Setup | None:
@@ -175,6 +179,19 @@ class Config:
         """Whether the program sets a key, or a section with it, in the config that its launch gives."""
         path = path_of(where)
         return any(path[: len(key)] == key for key in self._set_later)
+
+    @property
+    def as_read(self) -> Config | None:
+        """The config as DeepSpeed reads it, without the keys that misspelt ones were meant to be; None if no key is misspelt."""
+        if not self._doubtful:
+            return None
+        read = copy(self)
+        read._doubtful, read._derived, read._added = set(), {}, None  # noqa: SLF001 - the copy's own
+        return read
+
+    def is_meant(self, where: Where) -> bool:
+        """Whether a misspelt key was meant to be this one, and it is open whether that counts."""
+        return path_of(where) in self._doubtful
 
     def is_misspelt(self, where: Where) -> bool:
         """Whether a misspelt key stands for a key that is not written."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping as Table
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
 from dslint.config import Config, Origin
 from dslint.config.context import NEEDS, Context
+from dslint.config.violations import ViolationKind
 from dslint.diagnostics import Diagnostic, Effect, NotJudged, Phase
 from dslint.errors import NotInstalled, UserError
 from dslint.lint.guard import REPORT_IT, described, internal_error
@@ -17,7 +19,7 @@ from dslint.lint.results import Skipped
 from dslint.registry.watches import can_run, signals_of
 from dslint.rule import CannotJudge, Finding, RuleInfo
 from dslint.source.ignores import IgnoreComments
-from dslint.source.tree import Document, Span, dotted, path_of
+from dslint.source.tree import Document, Path, Span, dotted, path_of
 
 if TYPE_CHECKING:
     from dslint.job.arguments import SourcedValue
@@ -45,13 +47,49 @@ def run_rules(rules: Iterable[RuleInfo], config: Config, shown: str) -> tuple[li
     others = config.setup.documents if config.setup else None
     found: list[Diagnostic] = []
     reasons: list[str] = []
-    for rule in rules:
-        if can_run(rule.watches, signals):
-            try:
-                found += findings_of(rule, config, config.document, shown, others)
-            except CannotJudge as reason:
-                reasons.append(str(reason))
+    able = [rule for rule in rules if can_run(rule.watches, signals)]
+    read = config.as_read
+    if read is not None:
+        config.crashes = _crashes_of_misspelt(able, config, read, shown, others)
+    for rule in able:
+        try:
+            found += findings_of(rule, config, config.document, shown, others)
+        except CannotJudge as reason:
+            reasons.append(str(reason))
     return found, [NotJudged(reason) for reason in dict.fromkeys(reasons)]
+
+
+def _crashes_of_misspelt(
+    rules: Iterable[RuleInfo], config: Config, read: Config, shown: str, others: Table[str, Document] | None
+) -> dict[Path, Diagnostic]:
+    """By misspelt key: the first crash that it leads to, because DeepSpeed goes on without the key that was meant.
+
+    Args:
+        rules: the rules that run.
+        config: the config in which a misspelt key leaves open what was meant.
+        read: the config in which it stands for nothing.
+        shown: the name of the file in diagnostics.
+        others: the other files of its setup, by name.
+    """
+    misspelt = [
+        violation
+        for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY)
+        if not violation.raises and violation.meant is not None
+    ]
+    crashes: list[Diagnostic] = []
+    for rule in rules if misspelt else ():
+        if rule.effect is not Effect.CRASH or "violation:unknown-key" in rule.watches:
+            continue
+        with suppress(CannotJudge):
+            known = {(d.code, d.pointer) for d in findings_of(rule, config, config.document, shown, others)}
+            fresh = findings_of(rule, read, config.document, shown, others)
+            crashes += [d for d in fresh if d.certain and d.effect is Effect.CRASH and (d.code, d.pointer) not in known]
+    found: dict[Path, Diagnostic] = {}
+    for crash in sorted(crashes, key=lambda d: list(Phase).index(d.phase or Phase.RESUME)):
+        section = (crash.pointer or "/").split("/")[1]
+        at = next((one for one in misspelt if one.meant is not None and one.meant[0] == section), misspelt[0])
+        found.setdefault(at.path, crash)
+    return found
 
 
 def findings_of(

@@ -11,7 +11,7 @@ from dslint.config import UNKNOWN, Config, Violation, ViolationKind
 from dslint.config.sections import default_of
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
-from dslint.rules.helpers.examples import MINIMAL
+from dslint.rules.helpers.examples import MINIMAL, trained
 from dslint.rules.helpers.fixes import corrected_key, without
 from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
 from dslint.rules.helpers.messages import shown_value
@@ -128,6 +128,20 @@ def _as_before(config: Config, violation: Violation) -> FixPlan | None:
     message='Unknown top-level key "stage3_max_live_parameters": DeepSpeed silently ignores it and uses 1e9, the default of stage3_max_live_parameters.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_max_live_parameters": 1e8}}',
 )
+@bad(
+    trained('"scheduler": {"type": "WarmupLR", "prams": {"warmup_num_steps": 10}}'),
+    at="scheduler.prams",
+    message='Unknown key "prams" in `scheduler`: DeepSpeed ignores it. WarmupLR has no "params": DeepSpeed raises TypeError "argument after ** must be a mapping, not NoneType" in deepspeed.initialize.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}}',
+)
+@bad(
+    trained(
+        '"bf16": {"enabled": true}, "zero_optimizations": {"stage": 2}, "fp16": {"enabled": false, "fp16_master_weights_and_grads": true}'
+    ),
+    at="zero_optimizations",
+    message='Unknown top-level key "zero_optimizations": DeepSpeed ignores it. The stage is 0, but only ZeRO stages 1 to 3 support fp16_master_weights_and_grads: DeepSpeed raises an AssertionError while parsing.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "fp16": {"enabled": false, "fp16_master_weights_and_grads": true}}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
@@ -160,6 +174,18 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
                 fix=corrected_key(config, violation),
                 effect=Effect.CRASH,
                 phase=Phase.LOAD,
+            )
+            continue
+        crash = config.crashes.get(violation.path)
+        if crash is not None and not fatal:
+            yield Finding(
+                violation.path,
+                f"{subject_of(config, violation)}DeepSpeed ignores it. {crash.message}",
+                help=_suggestion(violation),
+                on="key",
+                fix=corrected_key(config, violation),
+                effect=Effect.CRASH,
+                phase=crash.phase,
             )
             continue
         yield Finding(

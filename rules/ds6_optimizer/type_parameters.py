@@ -153,7 +153,7 @@ def missing_parameter(config: Config) -> Iterator[Finding]:
         if entry is None or not isinstance(params, Mapping):
             continue
         missing = [name for name, spec in entry["params"].items() if spec.get("required") and not config.has(f"{section}.params.{name}")]
-        if missing and not any(violation.section == f"{section}.params" and violation.meant for violation in config.violations):
+        if missing and not any(config.is_meant((section, "params", name)) for name in missing):
             names = ", ".join(f'"{name}"' for name in missing)
             yield Finding(
                 f"{section}.params",

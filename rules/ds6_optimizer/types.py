@@ -198,7 +198,7 @@ def section_without_type(config: Config) -> Iterator[Finding]:
         key = f"{section}.type"
         if not isinstance(node, Mapping) or not node.members or (config.has(key) and not config.is_null(key)):
             continue
-        if any(violation.meant == (section, "type") for violation in config.violations):
+        if config.is_meant((section, "type")):
             continue
         yield Finding(
             section,

@@ -36,7 +36,7 @@ def parameter(config: Config, section: str, name: str) -> Any:
     key = f"{section}.params"
     if config.has(f"{key}.{name}"):
         return config.value(f"{key}.{name}")
-    if any(violation.meant == (section, "params", name) for violation in config.violations):
+    if config.is_meant((section, "params", name)):
         return UNKNOWN
     params = config.node(key)
     if config.has(key) and not isinstance(params, Mapping) and not config.is_null(key):
