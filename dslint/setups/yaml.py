@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -32,6 +33,11 @@ from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import below, parse_yaml
 
+_NAMES_DEEPSPEED = re.compile(
+    r"(?im)^[ \t-]*+(?:(?=\w*?deepspeed)\w++|zero_stage|zero_optimization)[ \t]*+:|^[ \t-]*+\w++[ \t]*+:[ \t]*+[\"']?deepspeed"
+).search
+"""A key or a value of a YAML file that is about DeepSpeed: `distributed_type: DEEPSPEED`, `deepspeed_config:`, `zero_stage:`."""
+
 _DEEPEST = 4
 """How deep a section with a config may stand in a file."""
 
@@ -48,11 +54,13 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     found = next((read for reader in readers if (read := reader(document, path, shown, given)) is not None), None)
     if found is not None:
         return found if named or found.setups else None
+    problem = document.problems[0] if document.root is None and document.problems else None
+    why = f"line {document.position(problem.span.start).line}: {problem.message}" if problem is not None else ""
     if not named:
-        return None
-    if document.problems and document.root is None:
-        problem = document.problems[0]
-        return Read(FileKind.UNREADABLE, document, note=f"line {document.position(problem.span.start).line}: {problem.message}")
+        # A template of another tool is no valid YAML either: only one that speaks of DeepSpeed as a config does is reported.
+        return Read(FileKind.UNRELATED, document, not_judged=[NotJudged(why)]) if why and _NAMES_DEEPSPEED(document.text) else None
+    if why:
+        return Read(FileKind.UNREADABLE, document, note=why)
     foreign = _of_unknown_framework(document, path)
     if foreign is not None:
         return Read(FileKind.UNRELATED, document, note=f"not checked: {foreign.reason}", not_judged=[foreign])

@@ -147,6 +147,20 @@ def test_what_looks_like_a_config_and_was_not_checked_fails_with_strict(tmp_path
     assert "ds_config.json" in done.stdout + done.stderr
 
 
+BROKEN_YAML = ["distributed_type: DEEPSPEED\na: [b: c\n", "deepspeed_config:\n  zero_stage: 3\n x: [\n", "deepspeed: ds.json\nbf16: true: x\n"]
+
+
+@pytest.mark.parametrize("text", BROKEN_YAML)
+def test_a_yaml_that_cannot_be_read_is_named_where_it_is_about_deepspeed(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1}', encoding="utf-8")
+    (tmp_path / "accelerate.yaml").write_text(text, encoding="utf-8")
+    done = dslint("check", ".", "--strict", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Not checked: accelerate.yaml: line " in done.stdout
+    (tmp_path / "accelerate.yaml").write_text("# for deepspeed\nx: {{ .Values }}\n  y\n", encoding="utf-8")
+    assert dslint("check", ".", "--strict", cwd=tmp_path).returncode == 0
+
+
 def test_the_headline_of_the_readme_is_found_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "ds_config.json").write_text('{"train_batch_size": 8, "zero_optimisation": {"stage": 2}}', encoding="utf-8")
     (tmp_path / "ds_good.json").write_text(json.dumps(GOOD), encoding="utf-8")
