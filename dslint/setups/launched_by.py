@@ -32,11 +32,12 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     setups = list(_launched(project, launching, here, given))
     if not setups and any(_is_argument(one.reason) for one in found.not_judged):
         setups = list(_imported(project, leading[1:], here, given))
+    without_config = [setup for setup in setups if setup.config is None]
     setups = [setup for setup in setups if setup.config is not None][:_MOST_SETUPS]
     if found.setups:
         return _completed(found, setups, here, shown)
     if not setups:
-        reasons = [_without_launch(one, project, leading[1:], here) for one in found.not_judged]
+        reasons = [_without_launch(one, project, leading[1:], here, without_config) for one in found.not_judged]
         return replace(found, note=reasons[0].reason if reasons else found.note, not_judged=reasons)
     starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
     left = [one for one in found.not_judged if not _is_answered(one.reason)]
@@ -92,10 +93,12 @@ def _range(gathered: LoadedSetup) -> Range | None:
     return gathered.setup.link.range if gathered.setup.link is not None else None
 
 
-def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str) -> NotJudged:
-    """A reason that a launch would answer, where no script launches the program: what a program that imports it says of it."""
+def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str, without_config: list[LoadedSetup]) -> NotJudged:
+    """A reason that a launch would answer, where none has a config: what its launches, or programs that import it, say of it."""
     if reason.reason.endswith(CHECK_LAUNCH):
-        what = "No launch of the program was found in this project: check the config itself, or the launch with --command."
+        told = ((setup.setup.link, setup.not_judged) for setup in without_config)
+        why = next((f"{link.where} launches it: {one.reason}" for link, one in told if link is not None and one is not None), None)
+        what = why or "No launch of the program was found in this project: check the config itself, or the launch with --command."
         return reason._replace(reason=reason.reason.removesuffix(CHECK_LAUNCH) + what)
     if not _is_argument(reason.reason):
         return reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -11,8 +12,10 @@ from dslint.diagnostics import Cause, Effect, Phase
 from dslint.evaluate.files import is_in_repository
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import CLASHING
+from dslint.job.arguments import SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, is_loader_certain
+from dslint.setups.project import project_of
 
 _STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
 _TRAINING = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
@@ -79,12 +82,21 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             message,
-            help="Correct the path. It is relative to the directory in which the job starts.",
+            help=_correction(given),
             elsewhere=given.related(""),
             effect=(Effect.SILENT if hosts else None) if known else Effect.ADVICE,
             certain=certain,
             cause=Cause(f"missing {given.value}", message),
         )
+
+
+def _correction(given: SourcedValue) -> str:
+    """What to write instead of the path of a missing file: the one file of its name in the project, if there is one."""
+    found = project_of(given.path).configs_named(PurePosixPath(str(given.value)).name)
+    where = "It is relative to the directory in which the job starts."
+    if len(found) == 1:
+        return f"Did you mean {os.path.relpath(found[0]).replace(os.sep, '/')}? Correct the path. {where}"
+    return f"Correct the path. {where}"
 
 
 def _is_certain(config: Config, path: str) -> bool:

@@ -147,7 +147,11 @@ def test_what_looks_like_a_config_and_was_not_checked_fails_with_strict(tmp_path
     assert "ds_config.json" in done.stdout + done.stderr
 
 
-BROKEN_YAML = ["distributed_type: DEEPSPEED\na: [b: c\n", "deepspeed_config:\n  zero_stage: 3\n x: [\n", "deepspeed: ds.json\nbf16: true: x\n"]
+BROKEN_YAML = [
+    "distributed_type: DEEPSPEED\na: [b: c\n",
+    "deepspeed_config:\n  zero_stage: 3\n x: [\n",
+    "deepspeed: ds.json\nbf16: true: x\n",
+]
 
 
 @pytest.mark.parametrize("text", BROKEN_YAML)
