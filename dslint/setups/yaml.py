@@ -57,7 +57,7 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
     problem = document.problems[0] if document.root is None and document.problems else None
     why = f"line {document.position(problem.span.start).line}: {problem.message}" if problem is not None else ""
     if not named:
-        # A template of another tool is no valid YAML either: only one that speaks of DeepSpeed as a config does is reported.
+        # Templates of other tools are not valid YAML either: report only a file with a key or value about DeepSpeed.
         return Read(FileKind.UNRELATED, document, not_judged=[NotJudged(why)]) if why and _NAMES_DEEPSPEED(document.text) else None
     if why:
         return Read(FileKind.UNREADABLE, document, note=why)
