@@ -137,3 +137,57 @@ def test_fields_of_a_class_parser() -> None:
     _, found = one(text.format("Own"), r".*\.parse_args_into_dataclasses")
     assert set(found.arguments) == {"--name", "--size"}
     assert not list(events(text.format("(Own, TrainingArguments)")).of(r".*\.parse_args_into_dataclasses"))
+
+
+LOOPS = {
+    "a counter": ("step = 0", "for batch in loader:", "step += 1", "step % 10 == 0"),
+    "a counter that is assigned": ("step = 0", "for batch in loader:", "step = step + 1", "step % 10 == 0"),
+    "a counter of a while loop": ("step = 0", "while step < total:", "step += 1", "step == 500"),
+    "a counter at the end of the body": ("step = 0", "for batch in loader:", "pass", "step > 0", "step += 1"),
+    "a flag": ("done = False", "while not done:", "pass", "done", "done = finished(step)"),
+    "the best value so far": ("best = None", "for batch in loader:", "pass", "best is not None", "best = loss"),
+    "an attribute": ("state.step = 0", "for batch in loader:", "state.step += 1", "state.step % 10 == 0"),
+    "a loop with a break": ("step = 0", "for batch in [1, 2, 3]:", "step += 1", "step == 2", "if stop(): break"),
+    "a loop in a loop": ("step = 0", "for epoch in range(epochs):", "for batch in loader: step += 1", "step % 10 == 0"),
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_later_turn_of_a_loop_takes_another_branch(loop: str) -> None:
+    before, head, first, test, *last = LOOPS[loop]
+    body = [first, f"if {test}:", "    if rank == 0:", '        engine.save_checkpoint("out")', *last]
+    text = "\n".join(["class State: pass", "state = State()", before, head, *(f"    {line}" for line in body)])
+    table, found = one(ENGINE + text, "deepspeed.initialize.save_checkpoint")
+    assert table.on_some_ranks(found) is not None
+
+
+COUNTING = """
+class Training:
+    def __init__(self, engine):
+        self.engine, self.steps, self.every = engine, 0, 10
+    def run(self, loader):
+        for batch in loader:
+            self.step(batch)
+    def step(self, batch):
+        self.steps += 1
+        if self.steps % self.every == 0 and rank == 0:
+            self.engine.save_checkpoint("out")
+Training(engine).run(loader)
+"""
+
+
+def test_a_method_that_a_loop_calls_counts_up() -> None:
+    table, found = one(ENGINE + COUNTING, "deepspeed.initialize.save_checkpoint")
+    assert table.on_some_ranks(found) is not None
+
+
+KNOWN = [
+    "every = 10\nfor batch in loader:\n    if every == 3 and rank == 0:\n        {}",  # which the loop does not set
+    "for batch in loader:\n    step = 0\n    step += 1\n    if step == 5 and rank == 0:\n        {}",  # set anew in each turn
+    "step = 0\nfor batch in [1, 2]:\n    step += 1\n    if step == 5 and rank == 0:\n        {}",  # followed turn by turn
+]
+
+
+@pytest.mark.parametrize("text", KNOWN)
+def test_a_branch_that_no_turn_takes_is_not_entered(text: str) -> None:
+    assert not list(events(ENGINE + text.format('engine.save_checkpoint("out")')).of("deepspeed.initialize.save_checkpoint"))

@@ -51,6 +51,10 @@ class State:
     """The context managers of libraries around the statement."""
     loops: int = 0
     """How many loops are around the statement."""
+    repeated: int = 0
+    """How many of them are followed by one turn that stands for all."""
+    counters: dict[ast.AST, list[ast.Attribute]] = field(default_factory=dict)
+    """The attributes that a function counts up, for each that was entered in such a loop."""
     note: Callable[[CallOf, Value | None], None] = lambda _, __: None
     """Called with each call of a method of an object that a library made, and with that object."""
     at: tuple[Source, ast.stmt] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.carried import forget_counters
 from dslint.evaluate.python.evaluate import State, block, evaluate
 from dslint.evaluate.python.nodes import is_decorated
 from dslint.evaluate.python.sources import Source
@@ -51,6 +52,8 @@ def enter(
         return evaluate(state, node.body, scope)
     if any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield | ast.YieldFrom) for one in node.body):
         return Unknown(Reason(Cause.GENERATOR))
+    if state.repeated:
+        forget_counters(state, node, scope)
     state.active.append(node)
     try:
         ends = block(state, node.body, scope)

@@ -16,6 +16,13 @@ def is_literal(node: ast.expr) -> bool:
     return isinstance(node, ast.Dict | ast.List | ast.Tuple)
 
 
+def is_dotted(node: ast.expr) -> bool:
+    """Whether an expression is a name with attributes: `self.state.step`."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
 def is_main(test: ast.expr) -> bool:
     """Whether a condition is `__name__ == "__main__"`."""
     return isinstance(test, ast.Compare) and isinstance(test.left, ast.Name) and test.left.id == "__name__"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from dslint.evaluate.python.carried import forget_carried
 from dslint.evaluate.python.evaluate import State, block, evaluate, expression, statement
 from dslint.evaluate.python.nodes import is_literal, leaves_loop
 from dslint.evaluate.python.statements import assign
@@ -42,9 +43,12 @@ def _while(state: State, node: ast.While, scope: Scope) -> None:
 
 
 def _any_turns(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> None:
-    """Follow the body of a loop once: it may run, or not."""
+    """Follow the body of a loop once, for a turn that may be any of them, or none."""
     mark = state.journal.mark
+    forget_carried(state, node.body, scope)
+    state.repeated += 1
     block(state, node.body, scope)
+    state.repeated -= 1
     after = state.journal.undo(mark)
     state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(node.test if isinstance(node, ast.While) else node.iter))
     state.journal.join(after, {})
