@@ -166,22 +166,25 @@ def room(limit: int, facts: Facts) -> str:
 
 
 def _answer(found: Estimate, facts: Facts, limit: int | None, style: Style) -> list[str]:
-    """What most people want to know, first: whether it fits, or how much it needs if there is nothing to compare with."""
+    """What most people want to know, first."""
+    is_bad = limit is not None and found.verdict(limit) not in (Verdict.FITS, Verdict.LIKELY)
+    hues = ["red", "bold"] if is_bad else ["bold"]
+    device, *host = _answers(found, facts, limit)
+    lines = [style.paint(line, *hues) for line in wrap(device, style.width)]
+    return [*lines, *(style.paint(line, "bold") for words in host for line in wrap(words, style.width)), ""]
+
+
+def _answers(found: Estimate, facts: Facts, limit: int | None) -> list[str]:
+    """Whether it fits, or how much it needs if there is nothing to compare with; then the host memory, if it may not suffice."""
     device = found.device
     if limit is None:
-        words, hues = f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)}).", ["bold"]
+        answers = [f"Needs {gib(device.expected)} GiB per GPU ({gib(device.low)} to {gib(device.high)})."]
     else:
-        words = verdict(found, facts, limit)
-        hues = ["bold"] if found.verdict(limit) in (Verdict.FITS, Verdict.LIKELY) else ["red", "bold"]
-    return [*(style.paint(line, *hues) for line in wrap(words, style.width)), *_host_answer(found, facts, style), ""]
-
-
-def _host_answer(found: Estimate, facts: Facts, style: Style) -> list[str]:
-    """Host memory, if it may not suffice."""
-    if facts.host_memory is None or found.host_verdict(facts.host_memory) is Verdict.FITS:
-        return []
-    words = f"Host memory of a machine, {in_words(facts.host_memory)}: {HOST_MEANING[found.host_verdict(facts.host_memory)]}."
-    return [style.paint(line, "bold") for line in wrap(words, style.width)]
+        answers = [verdict(found, facts, limit)]
+    if facts.host_memory is not None and found.host_verdict(facts.host_memory) is not Verdict.FITS:
+        meaning = HOST_MEANING[found.host_verdict(facts.host_memory)]
+        answers.append(f"Host memory of a machine, {in_words(facts.host_memory)}: {meaning}.")
+    return answers
 
 
 def _evaluation(found: Estimate, limit: int | None, style: Style) -> list[str]:
@@ -282,6 +285,7 @@ def as_json(results: Estimate | Sweep, facts: Facts, limit: int | None, time: St
 def _payload(found: Estimate, facts: Facts, limit: int | None) -> dict[str, Any]:
     plan, model = found.plan, found.model
     return {
+        "answer": " ".join(_answers(found, facts, limit)),
         "model": {
             "name": model.name,
             "family": model.family,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from difflib import unified_diff
 from typing import Any
@@ -29,18 +30,10 @@ def page(fit: Fit, facts: Facts, speeds: Speeds, path: str, style: Style) -> str
     ]
     name = style.paint(base.model.name, "bold")
     lines.append(f"{name}: {base.model.size:,} parameters, {base.plan.samples:,} samples per step (unchanged below)")
-    if fit.adapters and not fit.goal.sure(base):
-        lines += ["", *wrap(_adapters(fit), style.width)]
-    for sentence in _not_needed(fit):
+    for sentence in _advice(fit):
         lines += ["", *wrap(sentence, style.width)]
-    if fit.room is not None:
-        lines += ["", *wrap(_room(fit.room, fit), style.width)]
-    if fit.fits and fit.ways:
-        lines += ["", *wrap("With each of the following it surely fits.", style.width)]
     for number, way in enumerate(fit.ways[:SHOWN], 1):
         lines += ["", *_way(number, way, fit, speeds, path, style)]
-    if not fit.fits and not fit.ways:
-        lines += ["", *_nothing(fit, style)]
     lines += ["", *_table(fit, style), "", *_small_print(fit, speeds, style)]
     return "\n".join(lines)
 
@@ -68,6 +61,19 @@ def _loading(found: Estimate, host: int) -> str:
         f"{gib(found.loading_of_node)} GiB (the whole model in fp32, each): load in 16 bits, one rank after the other, or at stage 3 under "
         "zero.Init."
     )
+
+
+def _advice(fit: Fit) -> Iterator[str]:
+    """What to know before the ways, a sentence or two each."""
+    if fit.adapters and not fit.goal.sure(fit.base.found):
+        yield _adapters(fit)
+    yield from _not_needed(fit)
+    if fit.room is not None:
+        yield _room(fit.room, fit)
+    if fit.fits and fit.ways:
+        yield "With each of the following it surely fits."
+    if not fit.fits and not fit.ways:
+        yield _nothing(fit)
 
 
 def _adapters(fit: Fit) -> str:
@@ -167,7 +173,7 @@ def _painted(lines: list[str], style: Style) -> list[str]:
     return [style.paint(line, colors[line[0]]) if line[:1] in colors else line for line in lines]
 
 
-def _nothing(fit: Fit, style: Style) -> list[str]:
+def _nothing(fit: Fit) -> str:
     least = fit.least
     names = ", ".join(change.name for change in least.changes) or "the config as it is"
     words = f"No change that dslint tried makes it fit. Closest is {gib(least.peak)} GiB"
@@ -179,7 +185,7 @@ def _nothing(fit: Fit, style: Style) -> list[str]:
     if not fit.goal.met(least.found) and least.found.full > fit.goal.device:
         words += ", shorter samples"
     adapters = ", adapters (--lora-rank)" if least.found.model.trained == least.found.model.size else ""
-    return wrap(f"{words}{adapters}, or a smaller model.", style.width)
+    return f"{words}{adapters}, or a smaller model."
 
 
 def _table(fit: Fit, style: Style) -> list[str]:
@@ -223,6 +229,8 @@ def as_json(fit: Fit, facts: Facts, speeds: Speeds) -> str:
         "limit": fit.goal.device,
         "host_limit": fit.goal.host,
         "fits": fit.fits,
+        "answer": _verdict(fit, facts),
+        "advice": list(_advice(fit)),
         "speeds": speeds._asdict(),
         "now": _variant(fit.base, fit, speeds),
         "ways": [_variant(way, fit, speeds) for way in fit.ways],
@@ -254,6 +262,7 @@ def _variant(way: Variant, fit: Fit, speeds: Speeds) -> dict[str, Any]:
         "host_node": found.host_of_node,
         "host_machine": host_range(found.plan, found.host, loading=False)._asdict(),
         "step": way.lasts._asdict(),
+        "slower": way.lasts.total / fit.base.lasts.total - 1,
         "costs": _costs(way, fit, speeds),
         "diff": "\n".join(diff(fit, way, "config")),
     }

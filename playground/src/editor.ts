@@ -128,6 +128,13 @@ export class Editor {
     this.view.dispatch({ selection: { anchor: Math.min(from, end), head: Math.min(to, end) }, effects: EditorView.scrollIntoView(Math.min(from, end), { y: "center" }) });
     this.view.focus();
   }
+
+  /** Put the cursor at a line and column, counted from 1. */
+  goToPlace(line: number, column: number): void {
+    const { doc } = this.view.state;
+    const offset = doc.line(Math.min(line, doc.lines)).from + column - 1;
+    this.goTo(offset, offset);
+  }
 }
 
 /** Whether all of the text is selected, so that a paste replaces it. */

@@ -9,7 +9,8 @@ import { factsForm } from "./facts";
 import { nameOf } from "./detect";
 import { fileList, freeName, isLog } from "./files";
 import { columnsOf } from "./output";
-import { controls, type PanelActions, results } from "./panels";
+import { patched } from "./memory";
+import { answer as answerAbove, controls, type PanelActions, results } from "./panels";
 import { decode, encode, MOST_CHARACTERS } from "./permalink";
 import { fixRequest, hoverRequest, requestOf } from "./requests";
 import { addFile, readState, safeName, type State, type Tab } from "./state";
@@ -41,7 +42,7 @@ const editor = new Editor(
   aboutKey,
 );
 const tabs = new TabList(byId("tabs"), panel, selectTab);
-const actions: PanelActions = { goTo, fix: fixOne, fixAll: () => void fixAll(), changed };
+const actions: PanelActions = { goTo, fix: fixOne, fixAll: () => void fixAll(), changed, goToPlace: (line, column) => editor.goToPlace(line, column), apply };
 
 /** Lint again soon; the link in the address bar, if there is one, no longer says what is on the page. */
 function changed(): void {
@@ -91,7 +92,9 @@ async function refresh(): Promise<void> {
 }
 
 function showResults(): void {
-  if (answered) byId("results").replaceChildren(...results(state, answered, actions));
+  if (!answered) return;
+  byId("answer").replaceChildren(...answerAbove(state, answered.output));
+  byId("results").replaceChildren(...results(state, answered, actions));
 }
 
 function announce(check: Check): void {
@@ -99,10 +102,15 @@ function announce(check: Check): void {
   if (live.textContent !== sentence) live.textContent = sentence;
 }
 
+/** Show the controls of the tab, with room above them for a short answer, and below for the results. */
+function showControls(): void {
+  panel.replaceChildren(h("div", { id: "answer" }), ...controls(state, actions), h("div", { id: "results" }));
+}
+
 function selectTab(tab: Tab): void {
   state.tab = tab;
   tabs.select(tab);
-  panel.replaceChildren(...controls(state, actions), h("div", { id: "results" }));
+  showControls();
   changed();
 }
 
@@ -114,7 +122,7 @@ function open(given: State): void {
   fileList(byId("file-bar"), state, filesChanged);
   openFile();
   tabs.select(state.tab);
-  panel.replaceChildren(...controls(state, actions), h("div", { id: "results" }));
+  showControls();
   void refresh();
 }
 
@@ -146,6 +154,14 @@ function goTo(finding: Finding): void {
 function fixOne(finding: Finding): void {
   const current = [answered?.check.findings, answered?.check.marks, answered?.upgrade?.findings].some((found) => found?.includes(finding));
   if (current && !busy && timer === 0 && finding.fix && selectFile(finding.path)) editor.change(finding.fix.changes);
+}
+
+/** Apply a change of the config that `fit` found, if the config is still the one that it was found for. */
+function apply(diff: string): void {
+  const text = busy || timer !== 0 ? null : patched(editor.text, diff);
+  if (text === null) return;
+  editor.replace(text);
+  changed();
 }
 
 /** What there is to say of the key at a place of the editor; nothing while Python is loading. */

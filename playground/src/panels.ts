@@ -4,12 +4,18 @@ import menus from "menus";
 import type { Answer, Output } from "./answers";
 import { field, h, menu, numberField } from "./dom";
 import { type FindingActions, findingsView } from "./findings";
-import { chart, commandLine, terminal } from "./output";
+import { effectiveView } from "./effective";
+import { answerOf, estimateView, fitView, sweepView } from "./memory";
+import { commandLine, terminal } from "./output";
+import type { EstimateReport, FitReport, ShowReport, SweepReport } from "./reports";
 import { commandOf, upgradeOf } from "./requests";
 import type { State } from "./state";
 
 export interface PanelActions extends FindingActions {
   fixAll(): void;
+  goToPlace(line: number, column: number): void;
+  /** Apply a unified diff to the file in the editor. */
+  apply(diff: string): void;
   changed(): void;
 }
 
@@ -31,9 +37,8 @@ export function controls(state: State, actions: PanelActions): Node[] {
     case "estimate":
     case "fit":
       return [
-        h(
-          "form",
-          { class: "fields", "aria-label": "Workload", onsubmit: (event) => event.preventDefault() },
+        foldable(
+          "Workload",
           numberField("Sequence length", workload("sequence-length"), set("sequence-length")),
           numberField("Micro batch", workload("micro-batch"), set("micro-batch")),
           menu("Checkpointing", workload("activation-checkpointing"), [["", "none"], ["1", "every layer"], ["2", "every 2nd layer"]], set("activation-checkpointing")),
@@ -78,12 +83,32 @@ function logField(state: State, actions: PanelActions): HTMLElement {
   return field("The log of the job", area, "wide");
 }
 
+/** Controls that are folded on a phone, where the answer comes first. */
+function foldable(title: string, ...fields: (Node | false)[]): HTMLElement {
+  const open = !matchMedia("(max-width: 800px)").matches;
+  const form = h("form", { class: "fields", "aria-label": title, onsubmit: (event) => event.preventDefault() }, ...fields);
+  return h("details", { class: "foldable", open }, h("summary", {}, title), form);
+}
+
 /** The results of the tab. */
 export function results(state: State, answer: Answer, actions: PanelActions): Node[] {
   const words = commandOf(state);
   const command = words && commandLine(words);
-  const view = state.tab === "check" ? checked(answer, actions) : state.tab === "upgrade" ? upgraded(answer, actions) : printed(answer.output);
+  const view = viewOf(state, answer, actions);
   return command ? [...view, command] : view;
+}
+
+function viewOf(state: State, answer: Answer, actions: PanelActions): Node[] {
+  switch (state.tab) {
+    case "check":
+      return checked(answer, actions);
+    case "upgrade":
+      return upgraded(answer, actions);
+    case "diagnose":
+      return printed(answer.output);
+    default:
+      return reported(state, answer.output, actions);
+  }
 }
 
 function checked(answer: Answer, actions: PanelActions): Node[] {
@@ -93,27 +118,39 @@ function checked(answer: Answer, actions: PanelActions): Node[] {
   return [h("div", { class: "summary" }, verdict, safe > 0 && fixAll), ...rest];
 }
 
-/** The first paragraph of an estimate, which says whether the training fits; empty for other outputs. */
-function verdictOf(text: string): string {
-  const [first = ""] = text.replaceAll(/\x1b\[[\d;]*m/g, "").split("\n\n");
-  return /^(?:Fits|Likely fits|Unlikely to fit|Does not fit)\b/.test(first) ? first.replaceAll(/\s+/g, " ") : "";
-}
-
-function kindOf(verdict: string): string {
-  return verdict.startsWith("Fits") ? "good" : verdict.startsWith("Does not fit") ? "bad" : "unsure";
-}
-
 function upgraded(answer: Answer, actions: PanelActions): Node[] {
   return answer.upgrade ? findingsView(answer.upgrade, actions) : [];
 }
 
+/** A report of a command as a page; what it could not do otherwise. */
+function reported(state: State, output: Output | undefined, actions: PanelActions): Node[] {
+  if (!output) return [];
+  if (output.text === "") return [problem(output)];
+  const report: unknown = JSON.parse(output.text);
+  const remark = output.errors === "" ? [] : [h("p", { class: "remark" }, wordsOf(output.errors))];
+  if (state.tab === "show") return [...effectiveView(report as ShowReport, actions.goToPlace), ...remark];
+  if (state.tab === "fit") return [...fitView(report as FitReport, actions.apply), ...remark];
+  const estimate = report as EstimateReport | SweepReport;
+  return [...("points" in estimate ? sweepView(estimate, output.chart) : estimateView(estimate, output.chart)), ...remark];
+}
+
+/** What comes above the controls: the answer of an estimate. */
+export function answer(state: State, output: Output | undefined): Node[] {
+  if ((state.tab !== "estimate" && state.tab !== "fit") || !output?.text) return [];
+  const found = answerOf(JSON.parse(output.text) as EstimateReport | SweepReport | FitReport);
+  return found ? [found] : [];
+}
+
 function printed(output: Output | undefined): Node[] {
   if (!output) return [];
-  const parts: Node[] = [];
-  const verdict = verdictOf(output.text);
-  if (verdict !== "") parts.push(h("p", { class: `answer ${kindOf(verdict)}` }, verdict));
-  if (output.chart !== null) parts.push(chart(output.chart));
-  if (output.errors !== "") parts.push(h("p", { class: output.text === "" ? "problem" : "remark" }, output.errors.replaceAll(/^dslint: /gm, "").trim()));
-  if (output.text !== "") parts.push(terminal(output.text));
-  return parts;
+  if (output.text === "") return [problem(output)];
+  return [...(output.errors === "" ? [] : [h("p", { class: "remark" }, wordsOf(output.errors))]), terminal(output.text)];
+}
+
+function problem(output: Output): HTMLElement {
+  return h("p", { class: "problem" }, wordsOf(output.errors));
+}
+
+function wordsOf(errors: string): string {
+  return errors.replaceAll(/^dslint: /gm, "").trim();
 }

@@ -43,7 +43,8 @@ export function requestOf(state: State, columns: number): Request {
   if (words === null) return request;
   const drawn = state.tab === "estimate" ? ["--plot", CHART] : [];
   const input: Record<string, string> = state.tab === "diagnose" ? { [LOG]: state.log } : {};
-  return { ...request, run: [...words, ...drawn, "--color", "always"], input };
+  const form = state.tab === "diagnose" ? ["--color", "always"] : ["--output-format", "json"];
+  return { ...request, run: [...words, ...drawn, ...form], input };
 }
 
 /** The request to apply all safe fixes. */

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,21 +80,62 @@ def test_a_shared_link_brings_everything_back(play: Play) -> None:
     assert play.page.evaluate("location.hash") == "", "the link is no longer that of the input"
 
 
-@pytest.mark.parametrize("words", [["show"], ["estimate", "--sequence-length", "1024"], ["fit"]], ids=lambda words: words[0])
-def test_a_view_prints_what_the_command_prints(play: Play, tmp_path: Path, words: list[str]) -> None:
-    (tmp_path / "ds_config.json").write_text(ZERO3["ds_config.json"], encoding="utf-8")
+def reported(tmp_path: Path, *words: str, files: dict[str, str] = ZERO3) -> Any:
+    """What a command reports about a config, with the facts of the page."""
+    (tmp_path / "ds_config.json").write_text(files["ds_config.json"], encoding="utf-8")
     options = [word for name, value in FACTS.items() for word in (f"--{name}", value)]
-    environment = {"DSLINT_DEEPSPEED": "0.19.8"}
-    printed = dslint(words[0], "ds_config.json", *options, *words[1:], cwd=tmp_path, env=environment).stdout
-    workload = {"sequence-length": "1024"} if len(words) > 1 else {}
-    play.open(fragment(ZERO3, FACTS, tab=words[0], workload=workload))
-    play.page.locator(".terminal").wait_for()
-    assert words_of(play.page.locator(".terminal").inner_text()) == words_of(printed)
+    command = (words[0], "ds_config.json", *options, *words[1:], "--output-format", "json")
+    return json.loads(dslint(*command, cwd=tmp_path, env={"DSLINT_DEEPSPEED": "0.19.8"}).stdout)
 
 
-def words_of(text: str) -> list[str]:
-    """The words of an output, without bars, which are as long as there is room."""
-    return [word for word in text.split() if not re.search(r"\+\+|\^|\|", word)]
+def rows_of(play: Play, caption: str) -> list[list[str]]:
+    """The cells of a table of the page."""
+    table = play.page.get_by_role("table", name=caption)
+    table.wait_for()
+    return [row.locator("td").all_inner_texts() for row in table.locator("tbody tr").all()]
+
+
+def test_the_effective_config_is_filtered_and_leads_to_the_text(play: Play, tmp_path: Path) -> None:
+    keys = reported(tmp_path, "show")["keys"]
+    play.open(fragment(ZERO3, FACTS, tab="show"))
+    rows = rows_of(play, "The config that DeepSpeed uses")
+    assert [row[0] for row in rows] == [".".join(key["path"]) for key in keys]
+    assert [row[2].split()[0] for row in rows] == [key["origin"] for key in keys]
+    play.page.get_by_role("button", name="Inferred").click()
+    assert [row[:2] for row in rows_of(play, "The config that DeepSpeed uses")] == [["train_batch_size", "256"]]
+    play.page.get_by_role("button", name="All").click()
+    play.page.get_by_label("Find a key").fill("zero_optimization.stage")
+    play.page.get_by_role("button", name="zero_optimization.stage", exact=True).click()
+    assert play.page.locator(".cm-activeLine").inner_text().strip() == '"stage": 3,'
+    play.page.get_by_label("Find a key").fill("")
+
+
+def test_an_estimate_gives_the_figures_of_the_command(play: Play, tmp_path: Path) -> None:
+    report = reported(tmp_path, "estimate", "--sequence-length", "1024")
+    play.open(fragment(ZERO3, FACTS, tab="estimate", workload={"sequence-length": "1024"}))
+    assert play.page.locator(".answer").inner_text() == report["answer"]
+    rows = {name: sizes for name, *sizes in rows_of(play, "Memory of a GPU by part, in GiB")}
+    for name, size in report["steady"]["parts"].items():
+        assert float(rows[name][0]) == pytest.approx(size / 2**30, abs=0.06)
+    assert all(words in play.page.locator("#results").inner_text() for words in report["assumed"])
+
+
+def test_fit_lists_ways_to_apply_and_a_table_to_sort(play: Play, tmp_path: Path) -> None:
+    stage2 = {
+        "ds_config.json": '{\n  "train_micro_batch_size_per_gpu": 1,\n  "bf16": {"enabled": true},\n  "zero_optimization": {"stage": 2}\n}\n'
+    }
+    report = reported(tmp_path, "fit", files=stage2)
+    play.open(fragment(stage2, FACTS, tab="fit"))
+    assert play.page.locator(".answer.bad").inner_text() == report["answer"]
+    assert play.page.locator(".way h3").first.inner_text().split("\n")[0] == ", ".join(report["ways"][0]["changes"])
+    changes = [row[0].removesuffix(" *") for row in rows_of(play, "Each change on its own")]
+    assert changes == [", ".join(way["changes"]) for way in report["singles"]]
+    for _ in range(2):
+        play.page.get_by_role("columnheader", name="Change").get_by_role("button").click()
+    assert [row[0].removesuffix(" *") for row in rows_of(play, "Each change on its own")] == sorted(changes, key=str.lower, reverse=True)
+    play.page.get_by_role("button", name="Apply to the config").first.click()
+    play.settled()
+    assert '"stage": 3' in play.text()
 
 
 def test_an_estimate_is_drawn_for_what_the_menus_say(play: Play) -> None:
