@@ -155,10 +155,24 @@ def verdicts(jobs: Iterable[Job], workers: int = 2) -> list[Verdict]:
 def _asked(jobs: list[Job], workers: int, ask: Callable[[Job], Said]) -> Iterator[tuple[Job, Said]]:
     from multiprocessing import get_context
 
-    import dslint.cli  # noqa: F401 - imported once, before the forks
-
+    _warm_up(jobs)
     with get_context("fork").Pool(workers) as pool:
         yield from zip(jobs, pool.imap(ask, jobs, chunksize=4), strict=True)
+
+
+def _warm_up(jobs: list[Job]) -> None:
+    """Judge some jobs in this process: the forks inherit what dslint imports on the way, which is most of the time that a job takes."""
+    from dslint.cli import cli
+
+    here = Path.cwd()
+    for job in {job.framework: job for job in jobs}.values():
+        with tempfile.TemporaryDirectory() as scratch, open(os.devnull, "w", encoding="utf-8") as nowhere:
+            lay_out(job, Path(scratch))
+            os.chdir(scratch)
+            for command in ("check", "show"):
+                with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere), contextlib.suppress(SystemExit):
+                    cli([command, "run.sh", "--output-format", "json"])
+            os.chdir(here)
 
 
 def table(found: list[Verdict]) -> str:
