@@ -25,7 +25,7 @@ MODEL = {
 class Job(NamedTuple):
     """A job: the texts of its files by name, its command and environment, and the number of GPUs.
 
-    `outcome` is "initialize" if the framework reached `deepspeed.initialize` with `config`, "raises" if it raised `error`, "finished" if it
+    `outcome` is "initialize" if the framework reached `deepspeed.initialize` with `config`, "raises" if it raised `error` of `type`, "finished" if it
     trained without DeepSpeed. `refused` is what DeepSpeed itself raises for `config`, or None.
     """
 
@@ -41,6 +41,7 @@ class Job(NamedTuple):
     config: dict[str, Any] | None = None
     refused: str | None = None
     world_size: int | None = None
+    type: str | None = None
 
     @property
     def raises(self) -> bool:

@@ -82,7 +82,7 @@ def compare(job: Job, said: Said) -> Verdict:
     hints = [one for one in said.findings if one["effect"] == "crash" or (one["code"].startswith("DS9") and "raise" in one["message"])]
     named = "error" if errors else "hint" if hints else ""
     real = job.error if job.outcome == "raises" else job.refused
-    right = bool(errors) and real is not None and is_about(errors[0]["message"] + " " + (errors[0].get("help") or ""), real)
+    right = bool(errors) and real is not None and is_about(errors[0]["message"] + " " + (errors[0].get("help") or ""), real, job.type)
     if job.config is None or job.raises:
         return Verdict(job, said, named, right, [], [], [], [], [])
     shown = {".".join(map(str, path)): (value, known, origin) for path, value, known, origin in said.keys or []}
@@ -105,20 +105,26 @@ def compare(job: Job, said: Said) -> Verdict:
     return Verdict(job, said, named, right, equal, different, unknown, lost, extra)
 
 
-_QUOTED = re.compile(r'"([^"]{16,})"')
-_WORD = re.compile(r"[A-Za-z_][\w.]*")
+_QUOTED = re.compile(r'"([^"]*)"')
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_TELLING = {"JSONDecodeError": "JSONDecodeError", "SystemExit": "unrecognized arguments"}
+"""By error type: what a message says that is about such an error. argparse prints what it refuses, and only exits."""
 
 
-def is_about(said: str, error: str) -> bool:
-    """Whether a message is about an error: it quotes a part of it, or has most of the rarer words of some line of it."""
-    if any(quoted in error for quoted in _QUOTED.findall(said)):
+def is_about(said: str, error: str, kind: str | None = None) -> bool:
+    """Whether a message is about an error of a type: it quotes a part of it, names the key, or has most of the rarer words of some line."""
+    if any(len(quoted) >= 16 and quoted in error for quoted in _QUOTED.findall(said)) or _TELLING.get(kind or "", "?") in said:
         return True
-    words = {word.lower().rstrip(".") for word in _WORD.findall(said)}
+    words = _words(said)
     for line in error.splitlines():
-        wanted = {word.lower().rstrip(".") for word in _WORD.findall(line) if len(word) > 3}
+        wanted = {word for word in _words(line) if len(word) > 3}
         if (wanted and len(wanted & words) >= max(2, 0.5 * len(wanted))) or (len(wanted) == 1 and wanted & words):
             return True
     return False
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}
 
 
 def _changes_nothing(value: Any) -> bool:
@@ -166,7 +172,7 @@ def _warm_up(jobs: list[Job]) -> None:
 
     here = Path.cwd()
     for job in {job.framework: job for job in jobs}.values():
-        with tempfile.TemporaryDirectory() as scratch, open(os.devnull, "w", encoding="utf-8") as nowhere:
+        with tempfile.TemporaryDirectory() as scratch, Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             lay_out(job, Path(scratch))
             os.chdir(scratch)
             for command in ("check", "show"):

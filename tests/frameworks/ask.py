@@ -1,0 +1,104 @@
+"""Ask a real framework about drawn jobs, and compare dslint with it.
+
+    python -m tests.frameworks.ask transformers --count 300 --seed 7 [--python ENV/bin/python] [--list] [--record]
+
+The environment needs the framework, deepspeed and a CPU build of torch, in the releases that the jobs of `tests/frameworks/drawn/` pin, and
+neither torchvision nor torchaudio. Without `--python` it is this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.frameworks.drawn import FRAMEWORKS, draw
+from tests.frameworks.jobs import Job
+from tests.frameworks.score import listing, table, verdicts
+
+RECORDS = Path(__file__).parent / "records"
+
+
+def answers(framework: str, jobs: list[Job], python: str = sys.executable) -> Iterator[Job]:
+    """The jobs with what the framework did. A job that died is left out: it says nothing."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        command = [python, "-W", "ignore", str(Path(__file__).parent / "run_jobs.py"), framework, str(folder)]
+        with (folder / "errors").open("w+") as errors:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=scratch)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if process.stdout.readline() != "ready\n":
+                errors.seek(0)
+                raise RuntimeError(f"{framework} did not start: {errors.read()[-3000:]}")
+            for job in jobs:
+                place = folder / job.id
+                _lay_out(job, folder, place)
+                print(json.dumps({**job._asdict(), "folder": str(place)}), file=process.stdin, flush=True)
+                line = (
+                    process.stdout.readline()
+                    .replace(f"{place}/", "")
+                    .replace(str(place), ".")
+                    .replace(str(Path(python).parent.parent), "ENV")
+                )
+                answer = json.loads(line)
+                shutil.rmtree(place)
+                if answer.pop("outcome") != "died":
+                    yield job._replace(**json.loads(line))
+            process.stdin.close()
+            process.wait(60)
+
+
+def _lay_out(job: Job, fixtures: Path, place: Path) -> None:
+    for name in ("model", "data"):
+        shutil.copytree(fixtures / name, place / name)
+    for name, text in job.files.items():
+        (place / name).write_text(text, encoding="utf-8")
+
+
+def record(framework: str, jobs: list[Job]) -> None:
+    """Write jobs with their answers, for `pytest` to replay."""
+    RECORDS.mkdir(exist_ok=True)
+    text = "".join(json.dumps(job._asdict(), separators=(",", ":")) + "\n" for job in jobs)
+    (RECORDS / f"{framework}.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def recorded(framework: str) -> list[Job]:
+    """The jobs whose answers are in the repository."""
+    text = gzip.decompress((RECORDS / f"{framework}.jsonl.gz").read_bytes()).decode()
+    return [Job(**json.loads(line)) for line in text.splitlines()]
+
+
+def main() -> None:
+    """Print the comparison as a table, with `--list` every disagreement."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("framework", choices=sorted(FRAMEWORKS))
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6, 10**9))
+    parser.add_argument("--python", type=Path, default=Path(sys.executable), help="the interpreter of the framework's environment")
+    parser.add_argument("--list", action="store_true", help="list the disagreements")
+    parser.add_argument("--record", action="store_true", help="record the answers that plain pytest replays")
+    parser.add_argument("--out", type=Path, help="write the jobs with their answers as JSON lines")
+    given = parser.parse_args()
+    jobs = [draw(given.framework, number) for number in range(given.seed, given.seed + given.count)]
+    done = list(answers(given.framework, jobs, str(given.python.absolute())))
+    if given.record:
+        record(given.framework, done)
+    if given.out:
+        given.out.write_text("".join(json.dumps(job._asdict()) + "\n" for job in done), encoding="utf-8")
+    found = verdicts(done)
+    if given.list:
+        print("\n".join(sorted(listing(found))))
+    print(f"seeds {given.seed} to {given.seed + given.count - 1}, {len(jobs) - len(done)} of {len(jobs)} jobs without an answer")
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()
