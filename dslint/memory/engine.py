@@ -7,7 +7,7 @@ from math import prod
 from typing import NamedTuple
 
 from dslint.memory.activations import Operations, operations
-from dslint.memory.layout import Layout, lay_out
+from dslint.memory.layout import Layout, lay_out, sub_groups
 from dslint.memory.ledger import (
     ACTIVATIONS,
     CASTS,
@@ -179,21 +179,24 @@ def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -
     Source: DeepSpeed 0.19.8, runtime/zero/stage3.py, `create_reduce_and_remove_grad_hooks`.
     """
     b, whole, largest = plan.model_bytes, layout.whole, max(layout.sizes)
-    part = sum(-(-size // plan.replicas) for size in layout.sizes)  # frozen weights are partitioned, too
+    parts = [-(-size // plan.replicas) for size in layout.sizes]
+    part = sum(parts)  # frozen weights are partitioned, too
     flat_part = max(layout.part, part if all(layout.trained) else 0)
     master = plan.master_bytes if plan.optimizer_device is None else 0
+    groups = sub_groups((index for index, trained in enumerate(layout.trained) if trained), parts, plan.sub_group)
+    masters = master * (layout.part + max((sum(parts[index] for index in group) for group in groups), default=0))  # cast, then copied
     bucket = plan.wire_bytes * plan.reduce_bucket if plan.contiguous else 0
     learned = max((size for size, trained in zip(layout.sizes, layout.trained, strict=True) if trained), default=0)
     hooks = after + b * learned
+    offloaded = b * (largest + -(-largest // plan.replicas))
     if plan.workload.zero_init:
         # With parameter offload, a weight is whole while it is created; its part is made on the device, too, then moves to the host.
-        held = b * max(flat_part, part) if plan.parameter_device is None else b * (largest + -(-largest // plan.replicas))
-        if plan.replicas == 1 and plan.parameter_device is not None:
-            return _moment(held, b * largest + bucket)  # nothing is partitioned: the weight is copied once more
-        return _moment(held, max(2 * master * layout.part, bucket, hooks - held))
+        held = b * max(flat_part, part) if plan.parameter_device is None else offloaded
+        return _moment(held, max(masters, bucket, hooks - held))
     printed = 4 * largest if prints and plan.half else 0
-    flat = b * layout.part + max(bucket, 2 * master * layout.part)
-    copies = max(printed, b * largest // plan.replicas, flat - b * whole, hooks - b * whole)
+    flat = b * layout.part + max(bucket, masters)
+    divided = b * largest // plan.replicas if plan.parameter_device is None else offloaded + bucket - b * whole
+    copies = max(printed, divided, flat - b * whole if plan.parameter_device is None else 0, hooks - b * whole)
     return _moment(b * whole, copies + _left_over(plan, layout))
 
 

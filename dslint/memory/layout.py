@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -56,6 +57,18 @@ class Layout:
         """The first and the last rank with a partition that a weight overlaps."""
         begin = self.offsets[index]
         return begin // self.part, (begin + self.sizes[index] - 1) // self.part
+
+
+def sub_groups(indices: Iterable[int], parts: Sequence[int], size: int) -> Iterator[list[int]]:
+    """The weights that stage 3 updates together: a group ends with the one that fills it. `parts` are the sizes on one rank."""
+    group: list[int] = []
+    for index in indices:
+        group.append(index)
+        if sum(parts[other] for other in group) >= size:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:

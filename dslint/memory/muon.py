@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from dslint.memory.layout import Layout
+from dslint.memory.layout import Layout, sub_groups
 from dslint.memory.plan import Plan
 
 MOST_CACHED = 256 * 2**20
@@ -18,7 +18,7 @@ MOST_CACHED = 256 * 2**20
 
 def chunks(plan: Plan, layout: Layout, parts: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """The matrices that are gathered together: of one sub group, as many as fit into the reduce bucket."""
-    for group in _sub_groups(plan, layout, parts):
+    for group in sub_groups(layout.matrices, parts, plan.sub_group):
         taken: list[int] = []
         elements = 0
         for index in group:
@@ -28,17 +28,6 @@ def chunks(plan: Plan, layout: Layout, parts: tuple[int, ...]) -> Iterator[tuple
             taken.append(index)
             elements += layout.sizes[index]
         yield tuple(taken)
-
-
-def _sub_groups(plan: Plan, layout: Layout, parts: tuple[int, ...]) -> Iterator[list[int]]:
-    group: list[int] = []
-    for index in layout.matrices:
-        group.append(index)
-        if sum(parts[other] for other in group) >= plan.sub_group:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def cached_bytes(plan: Plan, layout: Layout, parts: tuple[int, ...]) -> int:

@@ -123,9 +123,9 @@ class Zero12:
         if plan.stage == 0:
             self._step_without_zero()
             return
+        ledger.peaks[STEP] = max(ledger.peaks[STEP], self.between, key=lambda moment: moment.total)
         if not self.device:
             ledger.set(GRADIENTS, 0)
-            ledger.peaks[STEP] = max(ledger.peaks[STEP], self.between, key=lambda moment: moment.total)
             return
         largest = max((layout.fragment(index) for index in layout.owned()), default=0)
         if plan.keeps_full_gradients:
@@ -216,6 +216,7 @@ class Zero12:
             if not self.partition:
                 self.partition = 4 * self.layout.part
                 ledger.hold(GRADIENTS, self.partition)
+            ledger.pass_by(CASTS, 4 * self.layout.fragment(index))
             ledger.drop(GRADIENTS, own)
         elif mine and not self.device:
             fragment = self.layout.fragment(index)

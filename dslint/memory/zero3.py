@@ -321,11 +321,20 @@ class Zero3:
         """The gradient norm, then the optimizer step, one sub group at a time."""
         plan, ledger = self.plan, self.ledger
         ledger.set(GATHERED, sum(map(self._bytes, range(len(self.parts)))) // self.ranks if plan.secondary > 1 else 0)
+        whole = plan.model_bytes * sum(self.layout.sizes[index] for index in self.persistent)
+        ledger.drop(PARAMETERS, whole)  # small parameters are partitioned for the step, too, and gathered again after it
         ledger.enter(STEP)
+        self._update()
+        parts = plan.model_bytes * sum(self.parts[index] for index in self.persistent)
+        ledger.hold(PARAMETERS, whole)
+        if plan.parameter_device is not None and plan.replicas > 1:  # their parts come from the host
+            ledger.pass_by(GATHERED, parts)
+
+    def _update(self) -> None:
+        """The step of the optimizer."""
+        plan, ledger = self.plan, self.ledger
         if plan.optimizer_device == NVME:  # DeepSpeed 0.19.8 makes the fp32 gradients of a sub group on the device
             ledger.pass_by(CASTS, plan.master_bytes * min(self.trained_part, plan.sub_group))
-        if plan.parameter_device is not None:  # weights that stay whole are gathered anew from their parts, which come from the host
-            ledger.pass_by(GATHERED, plan.model_bytes * sum(self.parts[index] for index in self.persistent))
         if plan.optimizer_device is not None and plan.offload_ratio >= 1:
             return
         if self.muon:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dslint.config import Config, resolve
@@ -76,6 +77,8 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
     batch = {"micro_batch": answer.engine["micro_batch"], "accumulation": answer.engine["accumulation"]}
     try:
         model = read_shape(data, answer.model)
+        if built_in:
+            model = replace(model, returns_logits=False)
         if built_in and shape.adapters:
             model = with_adapters(model, shape.adapters)
         plan = make_plan(config, workload, model.hidden, **batch)

@@ -62,6 +62,8 @@ def test_the_phase_that_peaks() -> None:
 @pytest.mark.parametrize(("phase", "ours", "worst"), [("fwd", "forward", 9.0), ("bwd", "backward", 6.0), ("step", "step", 4.0)])
 def test_peaks_of_phases(phase: str, ours: str, worst: float) -> None:
     rows = [row for row in ROWS if phase in row.data["phase_peak_dev"]]
+    if phase == "step":  # here without the calls of step between micro batches, where stage 1 still has all gradients
+        rows = [row for row in rows if row.plan.stage != 1 or row.plan.accumulation == 1 or row.plan.optimizer_device]
     errors = [row.error(row.run.peaks[ours].total, row.data["phase_peak_dev"][phase]) for row in rows]
     assert max(map(abs, errors)) < worst
     assert statistics.mean(map(abs, errors)) < 0.5

@@ -94,3 +94,73 @@ def test_muon_keeps_its_buffers_at_stage_3() -> None:
     assert found.peaks[INIT].total == pytest.approx(22_401_795, abs=200)
     assert found.peaks[BACKWARD].total == pytest.approx(53_511_323, rel=0.001)
     assert 0.95 < found.peaks[STEP].total / 39_837_963 < 1
+
+
+SMALL = {"hidden_size": 384, "intermediate_size": 1152, "num_attention_heads": 4, "vocab_size": 32000}
+LARGE_PERSISTENT = {"stage": 3, "stage3_param_persistence_threshold": 100_000, "stage3_max_reuse_distance": 1_000_000}
+OFFLOADED = {"stage": 3, "offload_optimizer": CPU, "offload_param": CPU, "stage3_prefetch_bucket_size": 0}
+PROBED: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int, dict[str, int]]] = [
+    (
+        "the master weights of a sub group are cast and copied at a time",
+        {**SMALL, "model_type": "llama", "num_hidden_layers": 5},
+        {"stage": 3, "sub_group_size": 1_000_000, "stage3_prefetch_bucket_size": 0, "stage3_param_persistence_threshold": 3840},
+        {"world": 2, "optimizer": "SGD", "kind": "fp16", "zero_init": False},
+        32,
+        {INIT: 163_235_457, STEP: 187_811_553},
+    ),
+    (
+        "weights that stay whole are partitioned during the step",
+        {**SMALL, "model_type": "gemma", "num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 32, "tie_word_embeddings": False},
+        {**LARGE_PERSISTENT, "stage3_prefetch_bucket_size": 0},
+        {"world": 64, "optimizer": "AdamW", "kind": "fp16"},
+        128,
+        {INIT: 30_201_363, STEP: 11_969_663},
+    ),
+    (
+        "one rank copies an offloaded weight once",
+        {**SMALL, "model_type": "smollm3", "intermediate_size": 768, "num_hidden_layers": 6, "num_key_value_heads": 2},
+        {**OFFLOADED, "stage3_param_persistence_threshold": 100_000, "sub_group_size": 100_000},
+        {"world": 1, "optimizer": "AdamW", "kind": "bf16"},
+        64,
+        {INIT: 51_152_096},
+    ),
+    (
+        "stage 1 has all gradients and its buckets between micro batches",
+        {
+            "model_type": "gpt_neox",
+            "hidden_size": 256,
+            "intermediate_size": 1024,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "vocab_size": 8000,
+            "tie_word_embeddings": True,
+        },
+        {"stage": 1, "reduce_bucket_size": 20_000_000, "overlap_comm": False},
+        {"world": 1, "optimizer": "Lion", "kind": "fp32", "accumulation": 2},
+        256,
+        {STEP: 150_684_740},
+    ),
+]
+"""What a case shows, the model, the section zero_optimization, options, the length, and peaks as `dslint probe --device fake` of DeepSpeed
+0.19.8 measures them.
+"""
+
+
+@pytest.mark.parametrize(("data", "zero", "how", "length", "peaks"), [case[1:] for case in PROBED], ids=[case[0] for case in PROBED])
+def test_peaks_are_those_of_the_probe(
+    data: dict[str, Any], zero: dict[str, Any], how: dict[str, Any], length: int, peaks: dict[str, int]
+) -> None:
+    config = {
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": how.get("accumulation", 1),
+        "optimizer": {"type": how["optimizer"], "params": {"lr": 1e-4}},
+        "zero_allow_untested_optimizer": True,
+        "zero_optimization": {"reduce_bucket_size": 1_000_000, **zero},
+        **({how["kind"]: {"enabled": True}} if how["kind"] != "fp32" else {}),
+    }
+    model = read_shape(data, "m")
+    facts = Facts(world_size=how["world"], integration=Integration.DEEPSPEED)
+    workload = Workload(length, zero_init=how.get("zero_init", True))
+    found = run(model, make_plan(resolve(parse(json.dumps(config)), facts), workload, model.hidden), roomy=True, prints=False)
+    for phase, measured in peaks.items():
+        assert found.peaks[phase].total == pytest.approx(measured, rel=0.001), phase
