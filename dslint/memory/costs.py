@@ -71,8 +71,9 @@ def work(found: Estimate) -> Work:
     pcie = nvme = adam = 0
     if plan.optimizer_device:
         down = plan.master_bytes * (times if plan.stage == 3 else 1) + (2 * b * (times - 1) if plan.stage < 3 else 0)
-        pcie += (down + b) * part
-        adam = 28 * part
+        on_host = round(part * plan.offload_ratio)
+        pcie += (down + b) * on_host
+        adam = 28 * on_host
     if plan.optimizer_device == NVME:
         nvme += 2 * round((plan.master_bytes + plan.optimizer_bytes) * part)
     if plan.parameter_device in (HOST, NVME):

@@ -58,7 +58,8 @@ def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = N
     ledger.hold(OPTIMIZER, _left_over(plan, layout))
     ledger.hold(PARAMETERS, frozen_copies(plan, layout))
     steady = Moment(ledger.total, ledger.held.copy())
-    later = steady.parts[OPTIMIZER] + plan.model_bytes * sum(layout.sizes[index] for index in engine.persistent) + engine.made_by_steps
+    states_later = 0 if plan.stage == 3 and plan.optimizer == "adagrad" else steady.parts[OPTIMIZER]  # torch's Adagrad has them at once
+    later = states_later + plan.model_bytes * sum(layout.sizes[index] for index in engine.persistent) + engine.made_by_steps
     ledger.peaks[INIT] = _init(plan, layout, steady.total - later, roomy=roomy, prints=prints)
     ledger.enter(FORWARD)
     engine.retain()
@@ -165,7 +166,7 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
         if not plan.half and plan.optimizer == "adagrad":
             copies = round(plan.optimizer_bytes * flat)  # torch's Adagrad creates its states at once
     else:
-        copies = max(b * flat if roomy else 0, 2 * master * part)
+        copies = max(b * flat if roomy else 0, 2 * master * part) + (b * flat if plan.zenflow else 0)  # ZenFlow transposes matrices
         if plan.keeps_full_gradients:
             copies = (plan.gradient_bytes * flat) + master * part
         if plan.optimizer == "adagrad" and plan.optimizer_device is None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dslint.facts.gpus import GIB
 from dslint.memory.activations import Operations
-from dslint.memory.layout import Layout
+from dslint.memory.layout import Layout, on_device
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.surroundings import Bounds
 
@@ -70,11 +70,15 @@ def host_memory(plan: Plan, layout: Layout, states: float, operations: Operation
     parts: dict[str, int] = {}
     disk = 0
     if plan.optimizer_device == HOST:
-        share = plan.offload_ratio
-        parts["master weights"] = round(share * m * trained)
-        parts["gradients"] = round(share * m * trained)
-        parts["optimizer states"] = round(share * states * trained)
+        updated = trained - (on_device(layout, plan)[0] if plan.stage == 3 else 0)
+        parts["master weights"] = m * updated
+        parts["gradients"] = m * updated
+        parts["optimizer states"] = round(states * updated)
         parts["buffers"] = b * trained + (b * max(layout.sizes) if plan.stage < 3 else 0)
+        if plan.super_offload:  # its process has a buffer for the gradients of a sub group
+            parts["buffers"] += m * min(trained, plan.sub_group + max(layout.sizes) // plan.replicas)
+        if plan.zenflow:
+            parts["buffers"] += b * trained
         if plan.stage == 2 and plan.accumulation > 1 and m != 2:
             parts["buffers"] += b * sum(layout.sizes[index] for index in layout.owned())
     elif plan.optimizer_device == NVME:

@@ -71,6 +71,19 @@ def sub_groups(indices: Iterable[int], parts: Sequence[int], size: int) -> Itera
         yield group
 
 
+def on_device(layout: Layout, plan: Plan) -> tuple[int, int]:
+    """Elements of a rank's partition that stage 3 updates on the device, and those of the largest sub group of these.
+
+    With a `ratio` below 1 (Twin-Flow), the first sub groups stay on the device, whole. Source: DeepSpeed 0.19.8, runtime/zero/stage3.py,
+    `subgroup_to_device`.
+    """
+    parts = [-(-size // plan.replicas) for size in layout.sizes]
+    trained = (index for index, counts in enumerate(layout.trained) if counts)
+    groups = [sum(parts[index] for index in group) for group in sub_groups(trained, parts, plan.sub_group)]
+    kept = groups if plan.optimizer_device is None else groups[: int((1 - plan.offload_ratio) * len(groups))]
+    return sum(kept), max(kept, default=0)
+
+
 def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     """The layout of a model for a data-parallel rank."""
     stored = (weight.stored(plan.model_bytes) for weight in model.weights)

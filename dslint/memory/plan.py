@@ -71,10 +71,12 @@ class Plan:
 
     `replicas` is the number of data-parallel ranks; `local` the ranks of one machine. `optimizer_bytes` are the optimizer states per
     trained element (`torch_adam`: those of torch's Adam, as the config requests). A step allocates and frees `step_bytes` per element, and
-    possibly `doubtful_step_bytes` more. `host_parameters` are the NVMe-offloaded elements that stay on the host. `host_memory` and
-    `host_used` are the memory of a machine and what it uses before the job, `elsewhere` what another engine, such as vLLM, reserves on
-    the GPU, in bytes; it `sleeps` while the model is trained. `unmodelled` names features that the estimate leaves out, with the share by
-    which the peak may be higher. `assumed` lists assumptions as sentences.
+    possibly `doubtful_step_bytes` more. `offload_ratio` is the share of an offloaded optimizer that runs on the host; with `super_offload`
+    it runs beside the backward, unless the step `clips` gradients. `zenflow` is the share of the gradients that ZenFlow updates on the
+    device, with states that may be `zenflow_on_host`. `host_parameters` are the NVMe-offloaded elements that stay on the host.
+    `host_memory` and `host_used` are the memory of a machine and what it uses before the job, `elsewhere` what another engine, such as
+    vLLM, reserves on the GPU, in bytes; it `sleeps` while the model is trained. `unmodelled` names features that the estimate leaves out,
+    with the share by which the peak may be higher. `assumed` lists assumptions as sentences.
     """
 
     workload: Workload
@@ -98,6 +100,10 @@ class Plan:
     optimizer_device: str | None = None
     parameter_device: str | None = None
     offload_ratio: float = 1.0
+    super_offload: bool = False
+    clips: bool = False
+    zenflow: float = 0.0
+    zenflow_on_host: bool = False
     swap_buffers: int = 4
     parameter_buffers: int = 0
     host_parameters: int = 1_000_000_000

@@ -70,7 +70,7 @@ def make_plan(config: Config, workload: Workload, hidden: int, *, micro_batch: i
         **types,
         **_optimizer(r, types, offloaded["optimizer_device"]),
         **offloaded,
-        **_buffers(r, stage),
+        **_buffers(r, stage, offloads=offloaded["optimizer_device"] is not None),
         partitions_activations=r.config.value("activation_checkpointing.partition_activations") is True,
         activations_on_host=r.config.value("activation_checkpointing.cpu_checkpointing") is True,
         gpu=facts.gpu,
@@ -127,7 +127,10 @@ def _offload(r: _Reading, stage: int) -> dict[str, Any]:
     return {
         "optimizer_device": optimizer,
         "parameter_device": parameters,
-        "offload_ratio": float(r.config.value(Z + "offload_optimizer.ratio") or 1.0) if optimizer and stage == 3 else 1.0,
+        "offload_ratio": _ratio(r.config.value(Z + "offload_optimizer.ratio")) if optimizer and stage == 3 else 1.0,
+        "super_offload": optimizer == HOST and stage == 3 and r.config.value(Z + "offload_optimizer.super_offload") is True,
+        "clips": r.config.value("gradient_clipping") not in (0, None),
+        **_zenflow(r, stage, optimizer),
         "swap_buffers": int(r.config.value(Z + "offload_optimizer.buffer_count") or 4),
         "parameter_buffers": _swap_elements(r) if parameters == NVME else 0,
         "host_parameters": r.number(Z + "offload_param.max_in_cpu", 10**9) if parameters == NVME else 0,
@@ -135,11 +138,31 @@ def _offload(r: _Reading, stage: int) -> dict[str, Any]:
     }
 
 
-def _buffers(r: _Reading, stage: int) -> dict[str, Any]:
-    """Buckets, and what stage 3 gathers."""
+def _has_zenflow(r: _Reading) -> bool:
+    return r.config.has(Z + "zenflow") and r.config.quote(Z + "zenflow") != "null"
+
+
+def _zenflow(r: _Reading, stage: int, optimizer: str | None) -> dict[str, Any]:
+    """What ZenFlow keeps on the device at stages 1 and 2. DeepSpeed has no ZenFlow without an offloaded optimizer."""
+    if optimizer is None or stage > 2 or not _has_zenflow(r):
+        return {}
+    share = r.config.value(Z + "zenflow.topk_ratio")
+    return {
+        "zenflow": float(share) if isinstance(share, int | float) else 0.1,
+        "zenflow_on_host": r.config.value(Z + "zenflow.offload") is True,
+    }
+
+
+def _ratio(value: Any) -> float:
+    """The share of the optimizer that runs on the host; 1 if it is unknown."""
+    return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else 1.0
+
+
+def _buffers(r: _Reading, stage: int, *, offloads: bool) -> dict[str, Any]:
+    """Buckets, and what stage 3 gathers. Stages 1 and 2 with an offloaded optimizer always have a contiguous bucket."""
     overlap = r.config.value(Z + "overlap_comm")
     return {
-        "contiguous": bool(r.get(Z + "contiguous_gradients", assumed=True)),
+        "contiguous": bool(r.get(Z + "contiguous_gradients", assumed=True)) or (stage in (1, 2) and offloads),
         "overlap": (stage == 3) if overlap is None or overlap is UNKNOWN else bool(overlap),
         "reduce_scatter": bool(r.get(Z + "reduce_scatter", assumed=True)),
         "reduce_bucket": r.number(Z + "reduce_bucket_size", 500_000_000, 1.0, 2),
@@ -161,7 +184,7 @@ def _unmodelled(r: _Reading, stage: int) -> Iterator[tuple[str, float]]:
     """
     if stage == 3 and str(r.config.value("optimizer.type")).lower() == "muon":
         yield "temporary tensors of Muon at stage 3", 0.1
-    if r.config.has(Z + "zenflow") and r.config.quote(Z + "zenflow") != "null":
+    if stage == 3 and _has_zenflow(r):
         yield "ZenFlow's copies of important gradients", 0.2
     if stage == 3 and r.config.value("torch_autocast.enabled") is True:
         yield "the casts of torch_autocast at stage 3", 0.3

@@ -47,6 +47,8 @@ class Zero12:
             hold(OPTIMIZER, round(self.optimizer_bytes * layout.part))
         else:
             hold(BUCKETS, plan.model_bytes * max(self._trained(), default=0))
+        if not plan.zenflow_on_host:
+            hold(OPTIMIZER, round(2 * plan.model_bytes * self._selected()))
         if plan.keeps_full_gradients:
             hold(GRADIENTS, plan.gradient_bytes * layout.flat)
 
@@ -126,6 +128,8 @@ class Zero12:
         ledger.peaks[STEP] = max(ledger.peaks[STEP], self.between, key=lambda moment: moment.total)
         if not self.device:
             ledger.set(GRADIENTS, 0)
+            states = 2 * plan.model_bytes if plan.zenflow_on_host else 0
+            ledger.pass_by(CASTS, round((states + 4 * plan.model_bytes) * self._selected()))
             return
         largest = max((layout.fragment(index) for index in layout.owned()), default=0)
         if plan.keeps_full_gradients:
@@ -156,8 +160,14 @@ class Zero12:
         ledger.set(CASTS, 0)
         ledger.set(GRADIENTS, 0)
 
+    def _selected(self) -> float:
+        """Elements whose gradients ZenFlow selects: every rank has those of the whole model."""
+        return self.plan.zenflow * self.layout.flat
+
     def _optimizer_work(self, elements: int) -> int:
-        """Temporary memory of the optimizer."""
+        """Temporary memory of the optimizer. Without ZeRO, Muon orthogonalizes one matrix after the other, in three fp32 copies of it."""
+        if self.plan.optimizer == "muon" and self.plan.stage == 0:
+            return 3 * self.plan.master_bytes * max((self.layout.sizes[index] for index in self.layout.matrices), default=0)
         return self.plan.step_bytes * elements
 
     def _trained_of(self, weights: tuple[int, ...]) -> list[int]:
@@ -173,8 +183,9 @@ class Zero12:
         return self.plan.model_bytes * sum(self.layout.sizes[index] for index in self.layout.owned())
 
     def _set_up(self) -> None:
-        """The buffers into which gradients are copied contiguously."""
+        """The buffers into which gradients are copied contiguously, and those of ZenFlow: the selected columns, once more joined."""
         self.ready_for_gradients = True
+        self.ledger.hold(GRADIENTS, round(2 * self.plan.model_bytes * self._selected()))
         if self.plan.contiguous:
             each = self.plan.gradient_bytes if self.plan.stage == 1 and self.plan.compact else self.plan.model_bytes
             self.ledger.hold(BUCKETS, (2 if self.plan.overlap else 1) * each * self.plan.reduce_bucket)

@@ -10,10 +10,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from dslint.memory.activations import Operations
-from dslint.memory.layout import Layout
+from dslint.memory.layout import Layout, on_device
 from dslint.memory.ledger import BUCKETS, CASTS, GATHERED, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger
 from dslint.memory.muon import cached_bytes, most_at_once
-from dslint.memory.plan import NVME, Plan
+from dslint.memory.plan import NVME, UNFUSED, Plan
 
 NORM_CHUNK = 250_000_000
 """Elements per chunk of the gradient norm with an offloaded optimizer."""
@@ -115,12 +115,13 @@ class Zero3:
         if plan.parameter_device is None:
             hold(PARAMETERS, b * self.part)
         hold(PARAMETERS, b * sum(self.layout.sizes[index] for index in self.persistent))
-        if plan.optimizer_device is None or plan.offload_ratio < 1:
-            share = 1.0 if plan.optimizer_device is None else 1 - plan.offload_ratio
-            hold(MASTER, round(share * plan.master_bytes * self.trained_part))
-            hold(OPTIMIZER, round(share * self.optimizer_bytes * self.trained_part))
+        updated, _ = on_device(self.layout, plan)
+        hold(MASTER, plan.master_bytes * updated)
+        hold(OPTIMIZER, round(self.optimizer_bytes * updated))
         if plan.optimizer_device is None:
             hold(GRADIENTS, plan.gradient_bytes * self.trained_part)
+        else:
+            hold(GRADIENTS, plan.master_bytes * updated)
         if plan.contiguous:
             hold(BUCKETS, plan.wire_bytes * plan.reduce_bucket)
         if self.muon:
@@ -335,7 +336,8 @@ class Zero3:
         plan, ledger = self.plan, self.ledger
         if plan.optimizer_device == NVME:  # DeepSpeed 0.19.8 makes the fp32 gradients of a sub group on the device
             ledger.pass_by(CASTS, plan.master_bytes * min(self.trained_part, plan.sub_group))
-        if plan.optimizer_device is not None and plan.offload_ratio >= 1:
+        if plan.optimizer_device is not None:
+            ledger.pass_by(CASTS, UNFUSED * on_device(self.layout, plan)[1])  # torch's AdamW updates what stays on the device
             return
         if self.muon:
             ledger.pass_by(BUCKETS, most_at_once(plan, self.layout, self.parts))

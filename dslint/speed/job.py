@@ -17,7 +17,8 @@ class Job(Record):
     a GPU to the others of its machine, `pcie` that to the host, `nvme` that of a machine's disks. `recomputed` is the share of the blocks
     that is computed again in the backward. `flash`: attention never writes its scores. `fused`: norms and gates are fused kernels.
     `copies` is the number of further, frozen models that compute a forward.
-    `optimizer_on` and `parameters_on` are "cpu" or "nvme" where they are offloaded, `offloaded` the share of the optimizer that is.
+    `optimizer_on` and `parameters_on` are "cpu" or "nvme" where they are offloaded, `offloaded` the share of the optimizer that is; with
+    SuperOffload it runs `beside_backward`.
     `secondary` is the size of hpZ's groups. `optimizer_bytes` are moved for each parameter of the optimizer's step. `host_rate` is the CPU
     optimizer's rate in bytes per second of a machine, if it was measured. `given` names the bandwidths that were given or measured; of
     others only a share is reached.
@@ -54,6 +55,7 @@ class Job(Record):
     parameters_on: str | None = None
     activations_on_host: bool = False
     offloaded: float = 1.0
+    beside_backward: bool = False
     pinned: bool = True
     overlap: bool = True
     secondary: int = 1

@@ -80,6 +80,7 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, **
         parameters_on=plan.parameter_device,
         activations_on_host=plan.activations_on_host,
         offloaded=plan.offload_ratio,
+        beside_backward=plan.super_offload and not plan.clips,
         pinned=plan.pinned,
         overlap=plan.overlap,
         secondary=plan.secondary,

@@ -136,7 +136,7 @@ def step(job: Job, constants: Constants = FITTED) -> Step:
         UPDATED: updated(job, c),
         COPIES: moved.once + moved.each * (times - 1),
         FETCHED: moved.fetched * times,
-        HOST: moved.cpu,
+        HOST: max(0.0, moved.cpu - done.backward) if job.beside_backward else moved.cpu,
         DISK: moved.nvme,
         OPTIMIZER: moved.device,
         REST: c.step,

@@ -164,3 +164,19 @@ def test_peaks_are_those_of_the_probe(
     found = run(model, make_plan(resolve(parse(json.dumps(config)), facts), workload, model.hidden), roomy=True, prints=False)
     for phase, measured in peaks.items():
         assert found.peaks[phase].total == pytest.approx(measured, rel=0.001), phase
+
+
+def test_twin_flow_keeps_the_first_sub_groups_on_the_device() -> None:
+    """`dslint probe --device fake`: 16 bytes for each of their elements, for master weights, gradients and states."""
+    groups = {"stage": 3, "sub_group_size": 100_000, "reduce_bucket_size": 65536}
+    whole, half = (ran({**groups, "offload_optimizer": {**CPU, "ratio": ratio}}) for ratio in (1.0, 0.5))
+    kept = (half.steady.total - whole.steady.total) // 16
+    assert 0.3 < kept / (PARAMETERS / 8) < 0.5  # of an odd number of groups the smaller half, without the one with the embedding
+
+
+def test_zenflow_keeps_states_of_the_selected_columns() -> None:
+    """`dslint probe --device fake` of a model with 26,286,592 parameters on 2 ranks: these bytes per parameter more with ZenFlow."""
+    zero = {"stage": 2, "offload_optimizer": CPU, "overlap_comm": False}
+    without, with_it = ran(zero), ran({**zero, "zenflow": {"topk_ratio": 0.1, "select_interval": 4, "update_interval": 2}})
+    more = {phase: (with_it.peaks[phase].total - without.peaks[phase].total) / PARAMETERS for phase in (INIT, BACKWARD, STEP)}
+    assert more == pytest.approx({INIT: 2.0, BACKWARD: 0.8, STEP: 1.2}, rel=0.01)
