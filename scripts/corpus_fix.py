@@ -16,7 +16,6 @@ from pathlib import Path
 
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Applicability
-from dslint.evaluate.files import is_setup
 from dslint.facts import Facts, Integration
 from dslint.fixes.apply import fix
 from dslint.lint.discovery import discover
@@ -39,7 +38,7 @@ def main() -> int:
     arguments = parser.parse_args()
     facts = Facts(arguments.world_size, Integration(arguments.integration) if arguments.integration else None)
     targets = discover([str(arguments.folder)], Finder(only="")).targets
-    texts = [text for target in targets if not is_setup(target.path) and (text := _text(target.path))]
+    texts = [text for target in targets if not target.leads and (text := _text(target.path))]
     return max(_fix_all(name, texts, facts, allowed) for name, allowed in KINDS.items())
 
 

@@ -103,16 +103,6 @@ def _folders_above(folder: str, here: str) -> tuple[str, ...]:
     return tuple(above)
 
 
-SETUPS = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
-"""The endings of files that are not configs themselves, and lead to some."""
-
-
-def is_setup(path: str) -> bool:
-    """Whether a file, by its name, is one that leads to a config: a training, a program, a script."""
-    name = os.path.basename(path).lower()
-    return name.endswith(SETUPS) or name in ("makefile", "gnumakefile")
-
-
 def concerns_deepspeed(text: str) -> bool:
     """Whether a training, a program or a script can have to do with DeepSpeed, by the words in it."""
     lower = text.lower()

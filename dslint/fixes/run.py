@@ -11,7 +11,6 @@ from os.path import normpath
 from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.errors import UserError
-from dslint.evaluate.files import is_setup
 from dslint.fixes.apply import fix
 from dslint.fixes.atomic_write import write_whole
 from dslint.lint.discovery import Target, shown, with_mentions
@@ -94,8 +93,8 @@ def fix_files(targets: Sequence[Target], finder: Finder, options: FixOptions) ->
         The files that could be fixed, in the order of fixing, and the results of linting all targets as they are on disk now.
     """
     targets = with_mentions(targets)
-    leading = [target for target in targets if is_setup(target.path)]
-    others = [target for target in targets if not is_setup(target.path)]
+    leading = [target for target in targets if target.leads]
+    others = [target for target in targets if not target.leads]
     files = {target: _fix_file(target, finder, options, {}) for target in leading}
     led = _led(leading, finder)
     files |= {target: _fix_file(target, finder, options, led) for target in others}

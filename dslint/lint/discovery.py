@@ -7,11 +7,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dslint.evaluate.files import SKIPPED_DIRECTORIES, is_setup, may_concern_deepspeed
+from dslint.evaluate.files import SKIPPED_DIRECTORIES, may_concern_deepspeed
 from dslint.lint.patterns import matches
 from dslint.record import Record
 from dslint.settings import Finder, Settings
-from dslint.setups.open import CONFIGS
+from dslint.setups.names import CONFIGS, leads
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, read_bytes
 
@@ -30,6 +30,11 @@ class Target(Record):
     named: bool
     outside: str | None = None
     mentioned: bool = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether the file, by its name, leads to configs, and is none itself."""
+        return leads(self.path)
 
 
 class NothingFound(Exception):
@@ -120,7 +125,7 @@ def _is_included(path: str, settings: Settings) -> bool:
     name = os.path.basename(path).lower()
     if name.endswith(".py"):
         return not name.startswith(TESTS) and not name.endswith("_test.py")
-    return name.endswith(CONFIGS) or is_setup(name)
+    return name.endswith(CONFIGS) or leads(name)
 
 
 def with_mentions(targets: Sequence[Target]) -> Sequence[Target]:
@@ -130,7 +135,7 @@ def with_mentions(targets: Sequence[Target]) -> Sequence[Target]:
         return targets
     names: set[str] = set()
     for target in targets:
-        if is_setup(target.path) and target.outside is None:
+        if target.leads and target.outside is None:
             with contextlib.suppress(ReadError):
                 data = read_bytes(target.path)
                 if may_concern_deepspeed(data):

@@ -10,7 +10,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import take
 from dslint.diagnostics import Applicability, NotJudged
-from dslint.evaluate.files import is_setup, may_concern_deepspeed
+from dslint.evaluate.files import may_concern_deepspeed
 from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.document import lint_loaded, lint_opened
 from dslint.lint.guard import guarded
@@ -41,18 +41,18 @@ def lint_target(target: Target, settings: Settings) -> list[FileResult]:
 
 def _lint_target(target: Target, settings: Settings) -> list[FileResult]:
     # A hook names every file of a type: skip those that are not about DeepSpeed.
-    named = target.named and not (is_setup(target.path) and settings["force-exclude"])
+    named = target.named and not (target.leads and settings["force-exclude"])
     if target.outside is not None:
         note = f"this link leads out of the project, to {shown(target.outside)}; name it to check it."
         return [with_severities(FileResult(shown(target.path), FileKind.UNREADABLE, note=note, not_judged=(NotJudged(note),)), settings)]
     try:
         data = read_bytes(target.path)
-        if not named and is_setup(target.path) and not may_concern_deepspeed(data):
+        if not named and target.leads and not may_concern_deepspeed(data):
             return []
         text = decode(data, target.path)
     except ReadError as error:
         result = FileResult(shown(target.path), FileKind.UNREADABLE, context=settings.context)
-        if is_setup(target.path) and not named:
+        if target.leads and not named:
             return [with_severities(result._replace(not_judged=(NotJudged(str(error)),)), settings)]
         return [with_severities(result._replace(error=str(error)), settings)]
     return _linted(opened(text, target.path, settings.context, named=named, hinted=target.mentioned), settings)

@@ -9,7 +9,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import load_text
 from dslint.errors import UserError
-from dslint.evaluate.files import concerns_deepspeed, is_setup
+from dslint.evaluate.files import concerns_deepspeed
 from dslint.lint.discovery import Target, is_excluded, shown
 from dslint.lint.files import combined, lint_given
 from dslint.lint.guard import failed, guarded
@@ -19,7 +19,6 @@ from dslint.server.files import OpenFile
 from dslint.server.workspace import Workspace
 from dslint.settings import Finder, Settings
 from dslint.setups.names import Says, says
-from dslint.setups.open import FOREIGN
 from dslint.source.read import ReadError, read
 from dslint.suppress.run import suppress
 
@@ -70,11 +69,12 @@ def _lint(file: OpenFile, path: str, workspace: Workspace, settings: Settings) -
 
 def is_ours(path: str, text: str) -> bool:
     """Whether a file concerns DeepSpeed: by its name, or by what is in it. Of an editor's other files nothing is said."""
-    if is_setup(path):
+    name_says = says(path)
+    if name_says is Says.LEADS:
         return concerns_deepspeed(text)
-    if path.lower().endswith(FOREIGN):
+    if name_says is Says.FOREIGN:
         return False
-    return says(path) is not Says.NOTHING or load_text(text, Context(), named=False).kind is not FileKind.UNRELATED
+    return name_says is not Says.NOTHING or load_text(text, Context(), named=False).kind is not FileKind.UNRELATED
 
 
 def _without_known(result: FileResult, finder: Finder) -> FileResult:

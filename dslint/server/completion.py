@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from lsprotocol import types
 
 from dslint.config import Config
-from dslint.evaluate.files import is_setup
 from dslint.facts import NEWEST, Release
 from dslint.record import Record
 from dslint.registry.rules import all_rules
@@ -19,6 +18,7 @@ from dslint.server.cursor import Cursor, json_cursor, yaml_cursor
 from dslint.server.inside import Training
 from dslint.server.keys import Known, gone_keys, keys_of, known, status
 from dslint.server.writing import Writer
+from dslint.setups.names import leads
 from dslint.source.tree import Mapping, Member, Path, dotted
 
 _OPENING = re.compile(r"(?:[=(,:]|^)[ \t]*(\{)", re.MULTILINE)
@@ -69,7 +69,7 @@ def _cursor(checked: Checked, offset: int, config: Config | None) -> tuple[Curso
     if path.endswith((".yaml", ".yml")):
         cursor = yaml_cursor(text, offset)
         return None if cursor is None else (cursor, "json" if cursor.is_flow else "yaml")
-    if not is_setup(path):
+    if not leads(path):
         cursor = json_cursor(text, offset)
         return None if cursor is None else (cursor, "json")
     language, comments = ("python", ("#",)) if path.endswith(".py") else ("json", ("//", "#"))

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dslint.config.context import Context
-from dslint.evaluate.files import is_setup
 from dslint.facts.find_loader import forget_loaders
 from dslint.facts.find_release import forget_releases, names_release
 from dslint.server.files import OpenFile
@@ -18,6 +17,7 @@ from dslint.settings.kinds import Wrong
 from dslint.settings.sources import FILES as SETTINGS_FILES
 from dslint.settings.table import FACTS, SETTINGS
 from dslint.setups.graph import contexts_of
+from dslint.setups.names import leads
 from dslint.source.store import Store, a_run
 
 EDITOR = "the editor"
@@ -80,7 +80,7 @@ class Workspace:
 
     def edited(self, path: str) -> bool:
         """Note that the text of an open file has changed. Returns whether checks of other open files depend on it."""
-        if not is_setup(path):
+        if not leads(path):
             return False
         self.generation += 1
         self._evidence = {}
@@ -88,7 +88,7 @@ class Workspace:
 
     def _is_evidence(self, path: str) -> bool:
         """Whether checks of other files depend on a file: a program, settings, a lock file, the policy, the model."""
-        if is_setup(path) or os.path.basename(path) in SETTINGS_FILES or names_release(path):
+        if leads(path) or os.path.basename(path) in SETTINGS_FILES or names_release(path):
             return True
         found = (settings for finder in tuple(self._finders.values()) for settings in tuple(finder.found))
         named = {file for settings in found for file in settings.named_files}
@@ -102,7 +102,7 @@ class Workspace:
             path: its path as the check names it.
             given: the context of its settings.
         """
-        if is_setup(path):
+        if leads(path):
             return ()
         known = self._evidence
         key = file.path, os.path.exists(file.path)  # no training leads to a file before it is saved

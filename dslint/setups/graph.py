@@ -9,7 +9,8 @@ from functools import partial
 from typing import TypeAlias
 
 from dslint.config.context import Context
-from dslint.evaluate.files import folders_above, is_setup, may_concern_deepspeed
+from dslint.evaluate.files import folders_above, may_concern_deepspeed
+from dslint.setups.names import leads
 from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import store
@@ -77,7 +78,7 @@ def links_of(text: str, path: str, shown: str, given: Context) -> Iterator[Link]
 def _near(folder: str) -> list[tuple[str, bytes]]:
     """The files in a folder that can lead to a config, with what is in them."""
     try:
-        names = sorted(name for name in os.listdir(folder or ".") if is_setup(name))[:MOST_FILES]
+        names = sorted(name for name in os.listdir(folder or ".") if leads(name))[:MOST_FILES]
     except OSError:
         return []
     found: list[tuple[str, bytes]] = []

@@ -1,24 +1,28 @@
-"""What the name of a file says: whether it is that of a DeepSpeed config."""
+"""What the name of a file says: a config, a file that leads to configs, or neither."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 import re
-from enum import IntEnum
+from enum import Enum
 from functools import cache
 
 from dslint.schemas.catalog import FILE_NAMES
 
 
-class Says(IntEnum):
-    """How surely a name is that of a config."""
+class Says(Enum):
+    """What the name of a file says. The text in it decides only where the name leaves it open."""
 
-    NOTHING = 0
-    MAYBE = 1
-    """a name that the pre-commit hook accepts: `ds_new.json`, `stage2.json`"""
-    CONFIG = 2
+    CONFIG = "config"
     """a name of the schema catalog, which in public repositories no other file has: `ds_config.json`"""
+    MAYBE = "maybe a config"
+    """a name that the pre-commit hook accepts: `ds_new.json`, `stage2.json`"""
+    LEADS = "leads to configs"
+    """a training file in YAML, a program, a notebook, a script, a makefile"""
+    FOREIGN = "no config"
+    """the ending of another format: such a file is not a config, even if it is named"""
+    NOTHING = "nothing"
 
 
 MAYBE = r"""
@@ -32,15 +36,32 @@ MAYBE = r"""
 """
 """Names without their ending: those that the hook accepts, and `ds.json`."""
 
-ENDINGS = (".json", ".jsonc", ".json5", ".hjson")
+CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
+"""The endings of configs that are found in directories; a named file may have any name."""
+
+_LEADING = (".yaml", ".yml", ".py", ".ipynb", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
+_FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".lock")
 
 
 def says(path: str) -> Says:
-    """What the name of a file says. Only the last three folders count: the name of a project may be DeepSpeed, too."""
+    """What the name of a file says."""
+    name = os.path.basename(path).lower()
+    if name.endswith(_LEADING) or name in ("makefile", "gnumakefile"):
+        return Says.LEADS
+    if os.path.splitext(name)[1] in CONFIGS:
+        return _says_of_config(path)
+    return Says.FOREIGN if name.endswith(_FOREIGN) else Says.NOTHING
+
+
+def leads(path: str) -> bool:
+    """Whether a file, by its name, leads to configs, and is none itself."""
+    return says(path) is Says.LEADS
+
+
+def _says_of_config(path: str) -> Says:
+    """How surely a name is that of a config. Only the last three folders count: the name of a project may be DeepSpeed, too."""
     near = "/".join(path.replace(os.sep, "/").lower().split("/")[-3:])
-    stem, ending = os.path.splitext(near)
-    if ending not in ENDINGS:
-        return Says.NOTHING
+    stem = os.path.splitext(near)[0]
     sure, maybe = _patterns()
     return Says.CONFIG if sure.search(f"{stem}.json") else Says.MAYBE if maybe.search(stem) else Says.NOTHING
 

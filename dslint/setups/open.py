@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import Loaded, load_text, take
-from dslint.evaluate.files import concerns_deepspeed, is_setup
+from dslint.evaluate.files import concerns_deepspeed
 from dslint.record import Record
 from dslint.setups.graph import contexts_of
-from dslint.setups.names import Says, says
+from dslint.setups.names import CONFIGS, Says, says
 from dslint.source.store import a_run, store
 from dslint.source.tree import Document, Mapping
 
@@ -20,12 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dslint.job.arguments import Arguments
     from dslint.setups.gather import Read
-
-CONFIGS = (".json", ".jsonc", ".json5", ".hjson")
-"""Extensions of configs in directories, where trainings, programs and scripts are found, too; a named file may have any name."""
-
-FOREIGN = (".toml", ".ini", ".cfg", ".md", ".rst", ".xml", ".html", ".csv", ".lock")
-"""Endings of files that are not configs, even if they are named."""
 
 
 class UsedConfig(Record):
@@ -108,7 +102,8 @@ def opened(
 ) -> Subject | None:
     """Open a text that was read from its file, as `open_text` does."""
     shown = path.replace(os.sep, "/")
-    if is_setup(path):
+    name_says = says(path)
+    if name_says is Says.LEADS:
         if not named and not concerns_deepspeed(text):
             return None
         from dslint.setups.read import read_once  # most runs see neither programs nor scripts
@@ -117,12 +112,12 @@ def opened(
         return Subject(path, trainings=found) if found is not None else None
     if named and contexts is None:
         contexts = _contexts(path, given)
-    if not contexts and (path.lower().endswith(FOREIGN) or (named and _is_plain_text(text, path))):
+    if not contexts and (name_says is Says.FOREIGN or (named and _is_plain_text(text, path))):
         loaded = Loaded(Document(text, None, language="text"), FileKind.UNRELATED, given, _NO_JSON)
         return Subject(path, loaded) if named else None
-    name_says = Says.NOTHING if named else says(path)
-    loaded = load_text(text, given, named=named or name_says is Says.CONFIG, hinted=hinted or name_says is Says.MAYBE)
-    if name_says is Says.CONFIG and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
+    sure = name_says is Says.CONFIG
+    loaded = load_text(text, given, named=named or sure, hinted=hinted or (name_says is Says.MAYBE and not named))
+    if sure and not named and loaded.kind is FileKind.DS_CONFIG and _holds_other_data(loaded.document):
         loaded = loaded._replace(kind=FileKind.UNRELATED, note="not checked: a config is an object, and this is another JSON value.")
     if loaded.kind in (FileKind.TRAINING, FileKind.ACCELERATE) and not contexts:
         from dslint.setups.read import read_arguments
@@ -133,7 +128,7 @@ def opened(
         contexts = _contexts(path, given)
     if contexts:
         loaded = load_text(text, contexts[0])
-    return Subject(path, loaded, tuple(contexts or ()), named=named or name_says is Says.CONFIG)
+    return Subject(path, loaded, tuple(contexts or ()), named=named or sure)
 
 
 _NO_JSON = "not a DeepSpeed config: a config is a JSON file."
