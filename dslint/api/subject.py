@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 from dslint.api.given import Given, Source, files
 from dslint.config.context import Context
-from dslint.config.load import Loaded, load_data
-from dslint.config.load import load as load_config
+from dslint.config.load import Loaded
 from dslint.errors import UserError
 from dslint.facts import Integration
 from dslint.settings import Finder, Settings
-from dslint.setups.open import open_text
+from dslint.setups.open import open_passed, open_text
 from dslint.source.read import ReadError, read
 
 
@@ -39,9 +38,9 @@ class Subject(NamedTuple):
             ReadError: the file cannot be read.
         """
         if isinstance(self.source, Mapping):
-            return load_data(self.source, self.context)
+            return open_passed(self.source, self.context)
         with named(self.source):
-            return load_config(os.fspath(self.source), self.context)
+            return open_passed(os.fspath(self.source), self.context)
 
     def open_training(self) -> Loaded:
         """Open the config, or that of the first training in a training file, a script or a program, with its setup.

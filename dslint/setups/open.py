@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping as Table
 from collections.abc import Sequence
+from typing import Any
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.config.load import Loaded, load_text, take
+from dslint.config.load import Loaded, load, load_data, load_text, take
 from dslint.evaluate.files import concerns_deepspeed
 from dslint.record import Record
 from dslint.setups.graph import contexts_of
@@ -129,6 +131,17 @@ def opened(
     if contexts:
         loaded = load_text(text, contexts[0])
     return Subject(path, loaded, tuple(contexts or ()), named=named or sure)
+
+
+def open_passed(config: Table[str, Any] | str, given: Context) -> Loaded:
+    """Open what a running program passes to DeepSpeed: data, or the path of a file. It is a config, whatever its name and its keys are,
+    and `given` has all that is known of its use: no file near it is searched.
+
+    Raises:
+        TypeError: the data holds something that JSON has no form for.
+        dslint.source.read.ReadError: the file cannot be read.
+    """
+    return load(config, given) if isinstance(config, str) else load_data(config, given)
 
 
 _NO_JSON = "not a DeepSpeed config: a config is a JSON file."

@@ -214,7 +214,7 @@ AUTO = {
     "train_batch_size": "auto",
     "train_micro_batch_size_per_gpu": "auto",
     "gradient_accumulation_steps": "auto",
-    "zero_optimization": {"stage": 2, "cpu_offload": False},
+    "zero_optimization": {"stage": 2, "cpu_offload": True},
 }
 MODEL = {"params": 7e9, "hidden": 4096, "layers": 32, "vocabulary": 32000}
 
