@@ -173,12 +173,34 @@ class Diagnostic(Record):
     cause: Cause | None = None
 
 
-class NotJudged(Record):
-    """Why a file, or a part of it, was not judged: a sentence that says what the user can do, and the place of the part.
+class Answer(StrEnum):
+    """What would say which config a program uses, if it were known."""
 
-    `at_launch` says that the command which launches the program gives what is missing.
+    FLAG = "a flag of its launch names it"
+    REST = "a flag of its launch names the rest of it"
+    LAUNCH = "its launch gives it"
+    CALLER = "another file passes it to a function"
+    CALL = "no call that dslint knows takes it"
+
+
+class NotJudged(Record):
+    """Why a file, or a part of it, was not judged: what is missing, what the user can do, and the place of the part.
+
+    `answer` says what would give the config that is missing; None if nothing in the project can.
     """
 
-    reason: str
+    what: str
     range: Range | None = None
-    at_launch: bool = False
+    answer: Answer | None = None
+    advice: str = ""
+    """What the user can do, where that changes with what else is found; otherwise `what` ends with it."""
+
+    @property
+    def at_launch(self) -> bool:
+        """Whether a launch of the program with its flags makes the reason void."""
+        return self.answer in (Answer.FLAG, Answer.REST)
+
+    @property
+    def reason(self) -> str:
+        """The whole text."""
+        return f"{self.what} {self.advice}".rstrip()

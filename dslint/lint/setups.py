@@ -50,7 +50,7 @@ def _once_for_each_place(reasons: Iterable[NotJudged]) -> Iterator[NotJudged]:
     for reason in dict.fromkeys(reasons):
         by_place.setdefault(reason.range or reason, []).append(reason)
     for first, *others in by_place.values():
-        yield first._replace(reason=f"{first.reason} {_more(others)}") if others else first
+        yield first._replace(what=f"{first.reason} {_more(others)}", advice="") if others else first
 
 
 def _without_repetition(result: FileResult) -> FileResult:

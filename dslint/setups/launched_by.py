@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import NotJudged, Range
+from dslint.diagnostics import Answer, NotJudged, Range
 from dslint.evaluate.python.reach import may_take_config
 from dslint.evaluate.python.read import read_python
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import read_launching
-from dslint.setups.program import CHECK_LAUNCH, gather_call
+from dslint.setups.program import gather_call
 from dslint.setups.project import Project, project_of
 from dslint.source.tree import Mapping, Node, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
@@ -30,7 +30,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     leading = [_as_named(one, path) for one in leading]
     launching = [_as_named(one, path) for one in project.launching({_name_in_launches(one) for one in leading}) if one != here]
     setups = list(_launched(project, launching, here, given))
-    if not setups and any(_is_argument(one.reason) for one in found.not_judged):
+    if not setups and any(one.answer is Answer.CALLER for one in found.not_judged):
         setups = list(_imported(project, leading[1:], here, given))
     without_config = [setup for setup in setups if setup.config is None]
     setups = [setup for setup in setups if setup.config is not None][:_MOST_SETUPS]
@@ -40,7 +40,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
         reasons = [_without_launch(one, project, leading[1:], here, without_config) for one in found.not_judged]
         return replace(found, note=reasons[0].reason if reasons else found.note, not_judged=reasons)
     starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
-    left = [one for one in found.not_judged if not _is_answered(one.reason)]
+    left = [one for one in found.not_judged if one.answer in (None, Answer.REST)]
     kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
     for setup in setups:
         setup.documents.setdefault(shown, found.document)
@@ -95,12 +95,12 @@ def _range(gathered: LoadedSetup) -> Range | None:
 
 def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str, without_config: list[LoadedSetup]) -> NotJudged:
     """A reason that a launch would answer, where none has a config: what its launches, or programs that import it, say of it."""
-    if reason.reason.endswith(CHECK_LAUNCH):
+    if reason.answer in (Answer.FLAG, Answer.LAUNCH):
         told = ((setup.setup.link, setup.not_judged) for setup in without_config)
         why = next((f"{link.where} launches it: {one.reason}" for link, one in told if link is not None and one is not None), None)
-        what = why or "No launch of the program was found in this project: check the config itself, or the launch with --command."
-        return reason._replace(reason=reason.reason.removesuffix(CHECK_LAUNCH) + what)
-    if not _is_argument(reason.reason):
+        none = "No launch of the program was found in this project: check the config itself, or the launch with --command."
+        return reason._replace(advice=why or none)
+    if reason.answer is not Answer.CALLER:
         return reason
     for path in importers:
         if not may_take_config(project.text(path), path):
@@ -109,17 +109,8 @@ def _without_launch(reason: NotJudged, project: Project, importers: list[str], h
         passed = [one.reason for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
         known = [one.text for one in passed if one is not None and not one.is_parameter]
         if known:
-            return reason._replace(reason=f"{reason.reason} {path.replace(os.sep, '/')} passes it, and takes it from {known[0]}.")
+            return reason._replace(what=f"{reason.reason} {path.replace(os.sep, '/')} passes it, and takes it from {known[0]}.")
     return reason
-
-
-def _is_argument(reason: str) -> bool:
-    return "is an argument of" in reason
-
-
-def _is_answered(reason: str) -> bool:
-    """Whether a launch answers why a program was not judged: it gives the config, or calls the function that takes it."""
-    return _is_argument(reason) or "is given at launch" in reason or "concerns DeepSpeed, but" in reason
 
 
 def _leading_to(project: Project, here: str) -> list[str]:

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import NotJudged
+from dslint.diagnostics import Answer, NotJudged, Range
 from dslint.evaluate.budget import Budget
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import ConfigCall
@@ -23,8 +23,6 @@ _CONFIG_STEPS = 10_000
 notebook of 100 cells, or with 200 calls and configs of 40 keys, takes fewer. Without a limit 800 cells with a call each took 12 s.
 """
 
-CHECK_LAUNCH = "Check the launch script, or the config itself."
-
 
 def read_program(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a Python text or a notebook. None for a discovered file that passes no config to DeepSpeed."""
@@ -36,7 +34,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     if found is None:
         document = Document(text, None, language="text")
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
-    not_judged = [NotJudged(_why(unread), unread.given.range, bool(unread.flag)) for unread in found.unread]
+    not_judged = [_why(unread) for unread in found.unread]
     not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
     if found.cut_off:
         last = (
@@ -47,7 +45,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
         if not not_judged and not named:
             return None
         if found.parses_arguments and not found.unread:
-            not_judged.append(NotJudged("the DeepSpeed config, if any, is given at launch with --deepspeed. " + CHECK_LAUNCH))
+            not_judged.append(_at_launch("the DeepSpeed config, if any,", "--deepspeed"))
         return _without_calls(found, not_judged)
     judged = _within_budget(found)
     if len(judged) < len(found.calls):
@@ -88,25 +86,33 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
             return Read(FileKind.UNRELATED, found.document, note=note, without_deepspeed=True)
         at = found.place(source, source.span(mention))
         if found.program.loader == Integration.ACCELERATE:
-            reason = f"the DeepSpeed config for Accelerate is given at launch with accelerate launch --config_file. {CHECK_LAUNCH}"
+            not_judged = [_at_launch("the DeepSpeed config for Accelerate", "accelerate launch --config_file", at.range)]
         else:
             reason = f"{at.raw} concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
-        not_judged = [NotJudged(reason, at.range)]
+            not_judged = [NotJudged(reason, at.range, Answer.CALL)]
     first = not_judged[0].reason if not_judged else None
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
 
-def _why(unread: ConfigCall) -> str:
+def _why(unread: ConfigCall) -> NotJudged:
     """Why the config of a call is not judged, and what the user can do."""
     assert unread.reason is not None
-    integration, raw = Integration(unread.integration), unread.given.raw
+    integration, raw, place = Integration(unread.integration), unread.given.raw, unread.given.range
     label = "deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label
     source = f"{raw} is computed at run time" if unread.reason.is_computed else unread.reason.text
     if unread.is_part:
-        return f"a part of the DeepSpeed config for {label} is not in this program: {source}. Only what the program sets is checked."
+        answer = Answer.REST if unread.flag else Answer.CALLER if unread.reason.is_parameter else None
+        part = f"a part of the DeepSpeed config for {label} is not in this program: {source}. Only what the program sets is checked."
+        return NotJudged(part, place, answer)
     if unread.flag:
-        return f"the DeepSpeed config for {label} is given at launch with {source}. {CHECK_LAUNCH}"
-    return f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly."
+        return _at_launch(f"the DeepSpeed config for {label}", source, place, Answer.FLAG)
+    answer = Answer.CALLER if unread.reason.is_parameter else None
+    return NotJudged(f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly.", place, answer)
+
+
+def _at_launch(what: str, source: str, place: Range | None = None, answer: Answer = Answer.LAUNCH) -> NotJudged:
+    advice = "Check the launch script, or the config itself."
+    return NotJudged(f"{what} is given at launch with {source}.", place, answer, advice)
 
 
 def _at(line: SourcedValue) -> str:

@@ -201,7 +201,7 @@ def _sections(document: Document, path: str, shown: str, given: Context) -> Read
         setups.append(settle(gathered))
     setups += _hydra_groups(document, path, shown, given)
     foreign = _of_unknown_framework(document, path) if setups else None
-    unknown += [foreign._replace(reason=f"its training arguments: {foreign.reason}")] if foreign is not None else []
+    unknown += [foreign._replace(what=f"its training arguments: {foreign.reason}")] if foreign is not None else []
     return Read(FileKind.TRAINING, document, setups, _said(setups[0], "a config of a program"), unknown) if setups else None
 
 
