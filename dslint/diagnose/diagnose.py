@@ -21,7 +21,7 @@ from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import Job
 from dslint.diagnose.memory import Way, Workshop, estimated, measured, measured_only, ways_to_fit
-from dslint.diagnose.outcome import outcome_of
+from dslint.diagnose.outcome import LOG_ENDS, outcome_of
 from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.reading import Source
 from dslint.diagnose.rules import findings_of, survived_by
@@ -42,6 +42,8 @@ MOST_TEXTS = 16
 """The logs without a line of a job that are searched for an error."""
 
 TEXT_FAILED = "The text reports an error; no line tells how the job ended."
+
+NEXT_BEGINS = "The next job of the log begins while this one runs"
 
 GENERAL = ("dslint fit", "raise gradient_accumulation_steps")
 """Words of general advice, which changes for this job replace."""
@@ -73,6 +75,9 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
         one.unread = tuple(reader.kept.damaged)
+    for one in found[:-1]:
+        if one.outcome.end is End.UNFINISHED:
+            one.outcome = one.outcome._replace(sentence=one.outcome.sentence.replace(LOG_ENDS, NEXT_BEGINS))
     return found
 
 

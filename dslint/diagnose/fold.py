@@ -15,6 +15,9 @@ MOST_EVENTS, MOST_STEPS, MOST_MOMENTS = 500, 4000, 4000
 BEGINS = frozenset({"release", "trainer", "ranks", "mesh", "argument", "process_started"})
 """Lines that a run prints before its first step."""
 
+TRAINS = frozenset({"step", "throughput"})
+"""Lines that only a run in its steps prints. A progress bar may be one of a tokenizer, before the first step."""
+
 OF_LAUNCHER = frozenset({"ranks", "nodes", "hosts", "spawned", "config_path", "gpu", "gpu_memory", "torch", "release"})
 """What stays the same when a launcher, or a program, trains again."""
 
@@ -26,22 +29,26 @@ class Fold:
         self.jobs = [Job()]
         self._labels: dict[str, str] = {}
         self._restarts = False
+        self._trained: Event | None = None
 
     def take(self, event: Event) -> None:
         """Take the next event."""
         job = self.jobs[-1]
-        if (event.kind == "launch" and job.has_run()) or (event.kind in BEGINS and self._begins_again(job, event)):
+        if (event.kind == "launch" and job.has_run()) or (event.kind in BEGINS and self._begins_again(event)):
             self.jobs.append(Job() if event.kind == "launch" else _next_of(job))
             self._labels.clear()
             self._restarts = False
+            self._trained = None
         self._restarts |= event.kind == "restart"
+        if event.kind in TRAINS:
+            self._trained = event
         _take(self.jobs[-1], event, self._labels)
 
-    def _begins_again(self, job: Job, event: Event) -> bool:
+    def _begins_again(self, event: Event) -> bool:
         """Whether a line that a run prints at its start begins another one, under the same launcher."""
         if self._restarts:
             return True
-        if not job.steps or event.rank not in (None, 0) or job.steps[-1].place.file != event.place.file:
+        if self._trained is None or event.rank not in (None, 0) or self._trained.place.file != event.place.file:
             return False
         return event.kind != "trainer" or "Running training" in event.text
 

@@ -32,6 +32,8 @@ ALIVE = (
 )
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 
+LOG_ENDS = "The log ends while the job runs"
+
 
 def is_fatal(event: Event) -> bool:
     """Whether an event says that a process ended badly."""
@@ -49,7 +51,7 @@ def outcome_of(job: Job) -> Outcome:
     after = job.events[job.events.index(ends[-1]) + 1 :] if ends else job.events
     fatal = [event for event in after if is_fatal(event)]
     late = [event for event in after if is_error(event) and level_of(event) == CAUSE] if ends else []
-    if late and not fatal:
+    if late and (not fatal or ends[-1].kind == "finished"):
         return Outcome(End.FAILED, f"The training finished{_progress(job)}, and the job failed afterwards.", evidence(late[0]))
     if ends and not fatal:
         return Outcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(ends[-1]))
@@ -62,7 +64,7 @@ def outcome_of(job: Job) -> Outcome:
     if left:
         return Outcome(End.FINISHED, f"The processes ended by themselves, without an error{_progress(job)}.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):
-        return Outcome(End.UNFINISHED, f"The log ends while the job runs{_progress(job)}; no line says why.", _last(job))
+        return Outcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; no line says why.", _last(job))
     return Outcome(End.UNKNOWN, "The log holds nothing of a DeepSpeed job.")
 
 

@@ -56,6 +56,8 @@ def test_a_failure_after_the_last_step_is_a_failure(error: str) -> None:
     found = diagnosed(STARTED, "Iteration 10/10: loss=2.0", "{'train_runtime': 12.3}", traceback(error))
     assert found.outcome.end is End.FAILED
     assert "finished" in found.outcome.sentence
+    ended = diagnosed(STARTED, "Iteration 10/10: loss=2.0", "{'train_runtime': 12.3}", traceback(error), RETURNED.format(code=1))
+    assert "finished" in ended.outcome.sentence
     assert found.causes[0].title == error
 
 
@@ -72,6 +74,19 @@ def test_runs_under_one_launcher_are_told_apart() -> None:
     found = all_diagnosed(STARTED, *runs)
     assert [one.job.get("micro_batch") for one in found] == [1, 2, 4]
     assert {one.job.get("ranks") for one in found} == {4}
+
+
+def test_what_is_printed_before_the_first_step_begins_no_further_job() -> None:
+    tokenizer = "Running tokenizer on dataset:  37%|###7      | 37/100 [02:48<02:07,  2.02s/ examples]\rMap: 50%|##  | 5/10 [00:01<00:01,  3.1it/s]"
+    initialized = "[2026-05-04 09:12:09,530] [INFO] [logging.py:107:log_dist] [Rank 0] step=0, skipped=0, lr=[0.0], mom=[(0.9, 0.999)]"
+    found = all_diagnosed(STARTED, tokenizer, initialized, "***** Running training *****", traceback("ValueError: no"))
+    assert [[cause.title for cause in one.causes] for one in found] == [["ValueError: no"]]
+
+
+def test_a_job_that_another_one_follows_does_not_end_the_log() -> None:
+    first, second = all_diagnosed(STARTED, steps([2.0]), STARTED, steps([2.0]))
+    assert first.outcome.sentence.startswith("The next job of the log begins while this one runs")
+    assert second.outcome.sentence.startswith("The log ends while the job runs")
 
 
 def test_attempts_of_an_elastic_agent_are_told_apart() -> None:

@@ -7,7 +7,8 @@ from dslint.diagnose.signs.sign import DECIMAL, sign
 LOSS = r"(?P<loss>-?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|nan|inf|NaN|Infinity))"
 
 SIGNS = (
-    sign("step", "skipped=", r"step=(?P<step>\d+), skipped=(?P<skipped>\d+), lr=\[(?P<rate>[^\],]*)"),
+    # Not step 0, which DeepSpeed prints while it initializes
+    sign("step", "skipped=", r"\bstep=(?P<step>[1-9]\d*), skipped=(?P<skipped>\d+), lr=\[(?P<rate>[^\],]*)"),
     sign(
         "step",
         "elapsed time per iteration",
