@@ -17,12 +17,15 @@ from dslint.diagnose.context import NOTHING, Given, config_file, config_of, cont
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
+from dslint.diagnose.fitting import fitted, situation_of
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import Job
 from dslint.diagnose.memory import Way, Workshop, estimated, measured, measured_only, ways_to_fit
 from dslint.diagnose.outcome import LOG_ENDS, outcome_of
 from dslint.diagnose.pace import slow_steps
+from dslint.diagnose.places import frames_in
+from dslint.diagnose.prefixes import Line
 from dslint.diagnose.reading import Source
 from dslint.diagnose.rules import findings_of, survived_by
 from dslint.diagnostics import Diagnostic, Phase
@@ -40,6 +43,9 @@ COMPARABLE = Release(0, 9, 0)
 
 MOST_TEXTS = 16
 """The logs without a line of a job that are searched for an error."""
+
+MOST_LINES = 1000
+"""The last lines of such a log that are searched for what else it tells, such as its launcher."""
 
 TEXT_FAILED = "The text reports an error; no line tells how the job ended."
 
@@ -98,13 +104,22 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[Job], reader: Event
         lines = [line for line in reader.kept.lines(name) if first <= line.place.line <= last and line.text.strip()]
         if not lines and found.outcome.end is End.UNKNOWN:
             found.outcome = Outcome(End.UNKNOWN, f"{name} is empty.")
-        causes = [cause for cause in paste.causes_of(lines) if cause.evidence[0].place not in known] if lines else []
+        causes = [cause for cause in _fitted(job, lines) if cause.evidence[0].place not in known]
         named = any(cause.kind != "exit" for cause in found.causes)
         if causes and (causes[0].certain if named else causes[0].kind != "unknown" or not found.causes):
             if found.outcome.end is End.UNKNOWN:
                 found.outcome = Outcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
             found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
             return
+
+
+def _fitted(job: Job, lines: list[Line]) -> list[Cause]:
+    """The causes that a text tells, as far as they fit what it tells besides."""
+    if not lines:
+        return []
+    texts = [line.text for line in lines[-MOST_LINES:]]
+    situation = situation_of(job, frames_in(texts), "\n".join(texts))
+    return [fitted(cause, situation) for cause in paste.causes_of(lines)]
 
 
 def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosis:

@@ -13,7 +13,15 @@ FEWEST_WORDS = 8
 """The fewest words of a message that is compared with similar records."""
 
 UNSPECIFIC = frozenset(
-    {"", "list index out of range", "division by zero", "float division by zero", "integer modulo by zero", "# is not divisible by #"}
+    {
+        "",
+        "list index out of range",
+        "division by zero",
+        "float division by zero",
+        "integer modulo by zero",
+        "# is not divisible by #",
+        "expected str, bytes or os.PathLike object, not NoneType",
+    }
 )
 """Messages of Python, and of many libraries, that are recorded for rules: they say nothing where a traceback leads elsewhere."""
 
@@ -48,7 +56,7 @@ def explain(text: str) -> Explanation:
     frames = places.frames_in(lines)
     place = places.place_of(frames)
     read = errors_in(text)
-    known = _first_of_each(texts.ranked(texts.match(lines)))
+    known = _first_of_each(texts.ranked(texts.match(lines, [frame.file for frame in frames])))
     found = {raised: tuple(search.find(raised)) for raised in read}
     named = [match for match in known if match.entry.rank == texts.CAUSE and match.entry.kind != texts.GENERAL]
     causes = [_of_text(match, lines, found, frames, place) for match in named]

@@ -75,7 +75,7 @@ def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
     progress = _progress(job)
     cancelled = next((event for event in fatal if event.kind == "cancelled"), None)
     own = [event for event in errors if event.kind != "watchdog"]
-    if cancelled and not own:
+    if cancelled and not own and not ("host_kill" in signs and not cancelled.values.get("reason")):
         limit = "TIME LIMIT" in cancelled.values.get("reason", "")
         how = "Slurm stopped the job at its time limit" if limit else "Slurm cancelled the job"
         return Outcome(End.KILLED, f"{how}{progress}.", evidence(cancelled))

@@ -15,13 +15,16 @@ from dslint.diagnose.explain import Explained, codes, explain
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import Line
 from dslint.diagnose.search import SIMILAR
-from dslint.diagnose.texts import CAUSE, GENERAL
+from dslint.diagnose.texts import CAUSE, GENERAL, filled, match_line
 
 MOST = 2
 """The most causes that are told."""
 
 LONGEST = 300
 """The most characters of a line in a title."""
+
+VALIDATION = "ValidationError: "
+"""How a recorded error of pydantic begins: key, section and message follow."""
 
 NAMES = (
     re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b"),
@@ -42,7 +45,7 @@ def causes_of(lines: Sequence[Line]) -> list[Cause]:
     """The causes that a text tells, the most likely first; none for a text without an error."""
     text = "\n".join(line.text for line in lines)
     found = explain(text)
-    causes = [_explained(one, lines) for one in found.causes[:MOST]]
+    causes = [_explained(one, lines) for one in _joined(found.causes)[:MOST]]
     if causes:
         return causes
     line = _worst(lines)
@@ -54,6 +57,27 @@ def causes_of(lines: Sequence[Line]) -> list[Cause]:
     return [Cause("unknown", line.text.strip()[:LONGEST], why, advice, (_evidence(line),), line.rank, line.host, certain=False)]
 
 
+def _joined(found: Sequence[Explained]) -> list[Explained]:
+    """The errors without those that are part of another one: pydantic prints an error for each key, in lines of their own."""
+    kept: list[Explained] = []
+    for one in found:
+        if one.known is None and one.rules and one.printed.startswith(VALIDATION):
+            said = _said(one.printed)
+            same = (k for k, other in enumerate(kept) if said in other.printed or other.printed.startswith(VALIDATION))
+            first = next(same, None)
+            if first is not None:
+                if kept[first].known is not None:
+                    kept[first] = kept[first]._replace(printed=one.printed)
+                continue
+        kept.append(one)
+    return kept
+
+
+def _said(printed: str) -> str:
+    """What a recorded error of pydantic says, without key, section and kind."""
+    return printed.rpartition(": ")[2].partition(" (")[0]
+
+
 def _explained(found: Explained, lines: Sequence[Line]) -> Cause:
     """A cause from what the tables say about an error."""
     known, place = found.known, found.place
@@ -63,7 +87,10 @@ def _explained(found: Explained, lines: Sequence[Line]) -> Cause:
     if place is not None:
         why, advice = [*why, place.cause], [*advice, place.advice]
     rules = tuple(codes(found))
-    if not known and not place:
+    similar = match_line(found.printed) if not known and not place else None
+    if similar is not None:
+        why, advice = [filled(similar[0].cause, similar[1])], [filled(similar[0].advice, similar[1])]
+    elif not known and not place:
         why = ["Rules of dslint record this error." if found.rules[0].fit > SIMILAR else "An error that rules of dslint record is similar."]
     if rules:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(rules[:3])}.")
@@ -75,7 +102,8 @@ def _explained(found: Explained, lines: Sequence[Line]) -> Cause:
 def _line_with(printed: str, lines: Sequence[Line]) -> Line:
     """The line that an error was read from, which has placeholders for what varies."""
     head = re.split(r"[<#]", printed)[0].strip()[:60]
-    return next((line for line in lines if head and head in line.text), lines[-1])
+    key = printed.removeprefix(VALIDATION).partition(": ")[0] if printed.startswith(VALIDATION) else ""
+    return next((line for line in lines if (head and head in line.text) or (key and line.text.strip() == key)), lines[-1])
 
 
 def _worst(lines: Iterable[Line]) -> Line | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
@@ -53,7 +53,8 @@ class Entry(NamedTuple):
 
     `texts` are its wordings, as templates. `cause` and `advice` are sentences with `{name}` for the values of places; a clause in square
     brackets is left out if the message does not have its values. `rules` are the codes of rules that report the mistake in a config.
-    `sources` say where the text comes from: a file of a library, or a public thread.
+    `sources` say where the text comes from: a file of a library, or a public thread. `where` are paths in libraries: without a
+    frame there, the text tells something else.
     """
 
     id: str
@@ -64,6 +65,11 @@ class Entry(NamedTuple):
     advice: str
     rules: tuple[str, ...]
     sources: tuple[str, ...]
+    where: tuple[str, ...] = ()
+
+    def fits(self, files: Sequence[str]) -> bool:
+        """Whether a traceback through these files may be about this entry."""
+        return not self.where or any(part in file.replace("\\", "/") for file in files for part in self.where)
 
 
 class Match(NamedTuple):
@@ -113,10 +119,11 @@ def _entry(row: dict[str, Any]) -> Entry:
         row["advice"],
         tuple(row.get("rules", ())),
         tuple(row["sources"]),
+        tuple(row.get("where", ())),
     )
 
 
-def match(lines: Iterable[str]) -> list[Match]:
+def match(lines: Iterable[str], files: Sequence[str] = ()) -> list[Match]:
     """The texts found in lines, by line; at most one per line, and of equal matches the first.
 
     A message of several lines is one match with the values of all its lines. The error at the end of a traceback that Python ignores does
@@ -126,7 +133,7 @@ def match(lines: Iterable[str]) -> list[Match]:
     ignored_until = 0
     seen: dict[str, set[tuple[tuple[str, str], ...]]] = {}
     for number, line in enumerate(lines, 1):
-        hit = match_line(line)
+        hit = match_line(line, files)
         if hit is None:
             continue
         entry, values = hit
@@ -147,8 +154,11 @@ def match(lines: Iterable[str]) -> list[Match]:
     return found
 
 
-def match_line(line: str) -> tuple[Entry, dict[str, str]] | None:
-    """The entry with the most specific text in a line, and the values of its places; None for a line without a known text."""
+def match_line(line: str, files: Sequence[str] = ()) -> tuple[Entry, dict[str, str]] | None:
+    """The entry with the most specific text in a line, and the values of its places; None for a line without a known text.
+
+    `files` are those of the traceback above the line.
+    """
     index = _index()
     words = template.words(line)
     if index.keys().isdisjoint(words):
@@ -156,7 +166,7 @@ def match_line(line: str) -> tuple[Entry, dict[str, str]] | None:
     present = set(words)
     candidates = [text for word in present & index.keys() for text in index[word] if text.words <= present]
     for text in sorted(candidates, key=lambda text: (_is_weak(text.entry), -text.specific, text.entry.id)):
-        if hit := text.pattern.search(line):
+        if text.entry.fits(files) and (hit := text.pattern.search(line)):
             return text.entry, {name: value.strip() for name, value in hit.groupdict().items() if value and value.strip()}
     return None
 

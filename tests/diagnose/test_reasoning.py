@@ -77,7 +77,7 @@ def test_runs_under_one_launcher_are_told_apart() -> None:
 
 
 def test_what_is_printed_before_the_first_step_begins_no_further_job() -> None:
-    tokenizer = "Running tokenizer on dataset:  37%|###7      | 37/100 [02:48<02:07,  2.02s/ examples]\rMap: 50%|##  | 5/10 [00:01<00:01,  3.1it/s]"
+    tokenizer = "Map:  37%|###7      | 37/100 [02:48<02:07,  2.02s/ examples]\rMap: 50%|##  | 5/10 [00:01<00:01,  3.1it/s]"
     initialized = "[2026-05-04 09:12:09,530] [INFO] [logging.py:107:log_dist] [Rank 0] step=0, skipped=0, lr=[0.0], mom=[(0.9, 0.999)]"
     found = all_diagnosed(STARTED, tokenizer, initialized, "***** Running training *****", traceback("ValueError: no"))
     assert [[cause.title for cause in one.causes] for one in found] == [["ValueError: no"]]

@@ -31,7 +31,7 @@ def example(text: str) -> tuple[str, dict[str, str]]:
 def test_every_wording_leads_to_its_entry_with_its_values(entry: Entry) -> None:
     for text in entry.texts:
         line, values = example(text)
-        assert match_line(line) == (entry, values)
+        assert match_line(line, [f"{part}x.py" for part in entry.where]) == (entry, values)
         first = template.parse(text)[0]
         assert isinstance(first, str) or first.kind != "text"  # a text that begins anywhere cannot be searched in linear time
 
@@ -42,7 +42,7 @@ def test_an_entry_is_complete(entry: Entry) -> None:
     assert set(entry.rules) <= {rule.code for rule in all_rules()}
     assert entry.sources
     for text in entry.texts:
-        (found,) = match([example(text)[0]])
+        (found,) = match([example(text)[0]], entry.where)
         for sentence in (found.cause, found.advice):
             assert not re.search(r"[\[\]]|\?|  | [.,:](?=\s|$)", sentence), sentence
             assert sentence.endswith(".")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dslint.diagnose.diagnosis import Cause, evidence
 from dslint.diagnose.events import Event
+from dslint.diagnose.explain import UNSPECIFIC
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import Job
-from dslint.diagnose.parse_log import read_error
+from dslint.diagnose.parse_log import normal, read_error
 from dslint.diagnose.places import is_library, place_of
 from dslint.diagnose.search import PART, find
 from dslint.diagnose.texts import ABOUT_TENSORS, GENERAL, filled, match_line
@@ -30,7 +31,7 @@ def crash(job: Job, event: Event) -> Cause:
     if event.kind == "hardware" and machine:
         named = [one.replace("--exclude=HOST", f"--exclude={machine}") for one in advice]
         advice = named if named != advice else [*advice, f"Run without {machine} until it is repaired (Slurm: sbatch --exclude={machine})."]
-    codes = codes or _rules(kind, message)
+    codes = () if _is_of_others(event, message) else codes or _rules(kind, message)
     if codes:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
     return Cause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
@@ -50,7 +51,7 @@ def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str,
     failed = [event.frames[-1].code] if event.frames and not message.strip() else []
     place = place_of(event.frames)
     for text in (f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
-        hit = match_line(text)
+        hit = match_line(text, [frame.file for frame in event.frames])
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit
             where = [place] if place and entry.kind in ABOUT_TENSORS else []
@@ -58,6 +59,11 @@ def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str,
             advice = [filled(entry.advice, values), *(known.advice for known in where)]
             return why, advice, entry.rules, entry.kind
     return ([place.cause], [place.advice], (), "crash") if place else ([], [], (), "crash")
+
+
+def _is_of_others(event: Event, message: str) -> bool:
+    """Whether a message of Python, which rules record for DeepSpeed, was raised elsewhere."""
+    return bool(event.frames) and normal(" ".join(message.split())) in UNSPECIFIC and "/deepspeed/" not in f"/{event.frames[-1].file}"
 
 
 def _rules(kind: str, message: str) -> tuple[str, ...]:

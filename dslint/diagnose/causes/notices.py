@@ -165,15 +165,17 @@ def _schedule(job: Job) -> Cause | None:
 
 
 def _accumulation(job: Job) -> Cause | None:
-    """Accelerate and DeepSpeed with different accumulation."""
+    """Accelerate and DeepSpeed with different accumulation. The Trainer always gives Accelerate 1, and accumulates itself."""
     event = job.first_of("accumulation_differs")
     if event is None:
         return None
     plugin, config = event.values["plugin"], event.values["config"]
+    if plugin == "1" and job.get("integration") == "transformers":
+        return None
     return Cause(
         "batch",
         f"Accelerate accumulates {plugin} micro batches, the DeepSpeed config {config}",
-        ("The loss is divided by one number, and the optimizer steps after the other.",),
+        ("Accelerate takes the number of the DeepSpeed config: the optimizer steps after as many micro batches.",),
         ('Set gradient_accumulation_steps to "auto" in the DeepSpeed config, or both to the same number.',),
         (evidence(event),),
     )

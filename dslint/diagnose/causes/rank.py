@@ -13,10 +13,11 @@ from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_me
 from dslint.diagnose.causes.stopped import cancelled, exited, interrupted, killed, unread
 from dslint.diagnose.diagnosis import Cause, End, Outcome
 from dslint.diagnose.events import Event
+from dslint.diagnose.fitting import fitted, situation_of
 from dslint.diagnose.job import Job
 from dslint.diagnose.parse_log import normal
 from dslint.diagnose.prefixes import Place
-from dslint.diagnose.texts import CAUSE, FOLLOW_UP, NOISE, SYMPTOM, match_line
+from dslint.diagnose.texts import CAUSE, FOLLOW_UP, GENERAL, NOISE, SYMPTOM, match_line
 
 MOST = 3
 """The most causes that are reported."""
@@ -39,6 +40,10 @@ ONCE = ("oom", "host-memory", "hang", "exit", "killed", "cancelled", "time-limit
 """Kinds of causes that ranks report with other figures each: the first one stands for all."""
 
 
+LONGEST_LINK = 160
+"""The most characters of an exception that followed from another one."""
+
+
 class Suspect(NamedTuple):
     """An event that may be the cause: how close to a cause its kind is (0: a cause, 2: a consequence), and its position."""
 
@@ -53,6 +58,7 @@ def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
         return []
     suspects = sorted(_suspects(job))
     figures = {event.place: event for event in reversed(job.of("oom", "host_allocation"))}
+    chains = _chains(job)
     causes: dict[tuple[str, str], Cause] = {}
     explained: set[Place] = set()
     messages: set[tuple[str, str]] = set()
@@ -62,15 +68,45 @@ def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
         message = (suspect.event.kind, normal(_line(suspect.event)))
         if suspect.event.place in explained or (suspect.event.kind in ("raised", "error") and message in messages):
             continue
-        messages.add(message)
-        cause = _cause(job, suspect.event, figures)
+        chain = chains.get(suspect.event.place, [suspect.event])
+        messages |= {(event.kind, normal(_line(event))) for event in chain}
+        event = _teller(chain, suspect.event)
+        cause = _cause(job, event, figures)
         if cause is None:
             continue
-        explained.add(suspect.event.place)
+        explained |= {event.place for event in chain}
+        cause = fitted(_with_chain(cause, chain, event), situation_of(job, event.frames))
         key = (cause.kind, "" if cause.kind in ONCE else normal(cause.title))
         if key not in causes:
             causes[key] = cause
     return [_with_company(job, cause) for cause in causes.values()]
+
+
+def _chains(job: Job) -> dict[Place, list[Event]]:
+    """The exceptions that were raised while others were handled, or because of them: each with all of its chain."""
+    chains: dict[Place, list[Event]] = {}
+    last: dict[str, list[Event]] = {}
+    for event in job.of("raised"):
+        chain = last.get(event.source, []) if "follows" in event.values else []
+        chain.append(event)
+        chains[event.place] = last[event.source] = chain
+    return chains
+
+
+def _teller(chain: list[Event], first: Event) -> Event:
+    """The exception of a chain that says most: the last one with a known text of its own, or else the first."""
+    known = [event for event in chain if level_of(event) == CAUSE and (hit := match_line(_line(event))) and hit[0].kind != GENERAL]
+    return known[-1] if known else first
+
+
+def _with_chain(cause: Cause, chain: list[Event], event: Event) -> Cause:
+    """The cause, with the last exception that followed from it."""
+    last = chain[-1]
+    if last is event or normal(_line(last)) == normal(_line(event)):
+        return cause
+    kind = last.values.get("kind", "").rpartition(".")[2]
+    message = last.values.get("message", "").split("\n")[0][:LONGEST_LINK].strip()
+    return replace(cause, why=(*cause.why, f"It led to {kind}: {message.rstrip('.')} (line {last.place.line})."))
 
 
 def follows(job: Job, cause: Cause) -> bool:
@@ -91,6 +127,8 @@ def _suspects(job: Job) -> Iterator[Suspect]:
         if level is None or (event.kind == "error" and event.place in figures):
             continue
         if position < started and event.rank is None:
+            level = FOLLOW_UP
+        if event.kind == "cancelled" and "host_kill" in job.counts and not event.values.get("reason"):
             level = FOLLOW_UP
         if event.kind in ("raised", "error", "oom", "host_allocation", "hardware") and job.survived(event):
             level = NOISE
@@ -137,7 +175,7 @@ def _level_of_error(event: Event) -> int:
         return FOLLOW_UP
     if not kind and event.frames and event.frames[-1].file.replace("\\", "/").endswith(OF_LAUNCHERS):
         return NOISE  # cut before its error, which names the process that failed
-    known = match_line(_line(event))
+    known = match_line(_line(event), [frame.file for frame in event.frames])
     if known is not None:
         return min(known[0].rank, FOLLOW_UP)
     if kind in OF_PEERS:
@@ -191,7 +229,7 @@ def _with_company(job: Job, cause: Cause) -> Cause:
     if len(ranks) > 1:
         why.append(f"{len(ranks)} ranks report this error; rank {cause.rank} is the first in the log.")
     if len(hosts) == 1 and first.host and (job.get("nodes") or 1) > 1:
-        why.append(f"Only ranks on {first.host} report it: this machine differs from the others.")
+        why.append(f"Only ranks on {first.host} report it: look first at what differs on this machine.")
         if first.values["kind"] in ("FileNotFoundError", "ModuleNotFoundError", "ImportError", "PermissionError"):
             advice = f"Put what is missing on {first.host}, too, or on a file system that all machines share."
             return replace(cause, why=tuple(why), advice=(advice, *cause.advice))

@@ -1,0 +1,140 @@
+"""Every sentence of the tables meets the facts of the job: none advises what is in force, or contradicts what the log tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from dslint.diagnose.causes.requests import MESSAGES, OFFLOAD, PLACES
+from dslint.diagnose.diagnosis import Cause
+from dslint.diagnose.fitting import CHECKS, Situation, fitted
+from dslint.diagnose.places import known_places
+from dslint.diagnose.texts import entries
+from tests.diagnose.logs import OOM, RETURNED, STARTED, diagnosed, traceback
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Every sentence that a cause may have, with where it is from."""
+    for entry in entries():
+        yield entry.id, entry.cause
+        yield entry.id, entry.advice
+    for known in known_places():
+        yield known.id, known.cause
+        yield known.id, known.advice
+    for place in PLACES:
+        yield place.what, place.advice
+    yield "messages", MESSAGES
+    yield "offload", OFFLOAD
+
+
+ALL = [(name, text) for name, text in sentences() if text]
+
+WRONG = {
+    "stage 3": (Situation(stage=3), r"\b[Uu]se (?:a |ZeRO )*stage 3\b|raise the (?:ZeRO )?stage|stage [123] or higher"),
+    "stage 1": (Situation(stage=1), r"\b[Uu]se (?:a |ZeRO )*stage 1\b|stage 1 or (?:higher|lower|less)"),
+    "pipeline": (Situation(pipeline=True), r"\b[Uu]se (?:a |ZeRO )*stage [23]\b"),
+    "accelerate": (Situation(launcher="accelerate"), r"or `accelerate launch`|start with `accelerate launch`(?! --)|plain `python`"),
+    "torchrun": (Situation(launcher="torchrun"), r"plain `python`"),
+    "bf16": (Situation(dtype="bfloat16"), r"\b(?:[Tt]rain in|[Uu]se) bf16\b"),
+    "V100": (Situation(gpu="Tesla V100-SXM2-32GB"), r"\b(?:[Tt]rain in|[Uu]se|[Ee]nable) bf16\b"),
+    "checkpointing": (Situation(checkpointing=True), r"[Tt]urn on (?:activation|gradient) checkpointing"),
+    "offload": (Situation(offloads_optimizer=True), r"[Oo]ffload the optimizer\b"),
+    "micro batch": (Situation(micro_batch=1), r"[Ll]ower the micro batch\b"),
+    "inference": (Situation(inference=True), r"gradient_accumulation|learning rate|activation checkpointing|[Tt]rain in bf16"),
+    "offline": (Situation(offline=True), r"and set HF_HUB_OFFLINE"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_no_sentence_contradicts_a_fact(name: str) -> None:
+    situation, words = WRONG[name]
+    meant = [text for _, text in ALL if re.search(words, text)]
+    assert meant or name in ("stage 1", "checkpointing"), "no sentence is meant"
+    for text in meant:
+        held = fitted(Cause("crash", "x", (text,), (text,)), situation)
+        assert not [kept for kept in (*held.why, *held.advice) if re.search(words, kept)], text
+
+
+def test_without_facts_every_sentence_stays() -> None:
+    for name, text in ALL:
+        cause = Cause("crash", name, (text,), (text,))
+        assert fitted(cause, Situation()) == cause
+
+
+@pytest.mark.parametrize("situation", [situation for situation, _ in WRONG.values()], ids=list(WRONG))
+def test_what_stays_is_a_whole_sentence(situation: Situation) -> None:
+    for name, text in ALL:
+        for kept in fitted(Cause("crash", name, (text,), (text,)), situation).advice:
+            assert kept.endswith((".", ":")), kept
+            assert not re.search(r"  |[,;:]\.|^[,;. ]", kept), kept
+
+
+def test_every_check_concerns_a_sentence() -> None:
+    own = [
+        "Raise the ZeRO stage.",
+        "Update DeepSpeed to 0.16.6 or later.",
+        "Turn on activation checkpointing.",
+        "Lower the micro batch size.",
+    ]
+    for check in CHECKS:
+        assert any(check.words.search(text) for text in [*(text for _, text in ALL), *own]), check.words.pattern
+
+
+def test_the_launcher_that_started_the_process_is_not_advised_again() -> None:
+    error = traceback(
+        "ModuleNotFoundError: No module named 'mpi4py'", ("/env/site-packages/deepspeed/comm/comm.py", 700, "mpi_discovery", "x")
+    )
+    launcher = traceback(
+        "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.",
+        ("/env/site-packages/accelerate/commands/launch.py", 1017, "simple_launcher", "raise x"),
+    )
+    assert "`deepspeed`, `torchrun`" in diagnosed(error).causes[0].advice[0]
+    (cause,) = diagnosed(error, launcher).causes
+    assert cause.advice[0].startswith("Start it with `accelerate launch --use_deepspeed`")
+    assert "plain" not in " ".join(cause.why)
+
+
+def test_a_chain_of_exceptions_is_one_cause() -> None:
+    first = traceback("OSError: We couldn't connect to 'https://huggingface.co' to load the files", ("a.py", 1, "a", "f()"))
+    then = "\nDuring handling of the above exception, another exception occurred:\n"
+    second = traceback("ValueError: the tokenizer is away", ("b.py", 2, "b", "g()"))
+    (cause,) = diagnosed(STARTED, first, then, second, RETURNED.format(code=1)).causes
+    assert cause.title.startswith("OSError")
+    assert any("It led to ValueError: the tokenizer is away" in sentence for sentence in cause.why)
+
+
+def test_a_text_of_one_library_is_not_told_of_another() -> None:
+    error = "TypeError: expected str, bytes or os.PathLike object, not NoneType"
+    swapper = traceback(error, ("/env/site-packages/deepspeed/runtime/swap_tensor/utils.py", 3, "f", "x"))
+    tokenizer = traceback(error, ("/env/site-packages/transformers/models/qwen2/tokenization_qwen2.py", 3, "f", "x"))
+    assert "nvme_path" in str(diagnosed(swapper).causes[0].advice)
+    (cause,) = diagnosed(tokenizer).causes
+    assert "nvme" not in str((cause.why, cause.advice, cause.rules)).lower()
+    assert not cause.rules
+
+
+def test_memory_that_ran_out_before_a_cancellation_is_the_cause() -> None:
+    cancelled = "slurmstepd: error: *** JOB 9176 ON node-1 CANCELLED AT 2026-05-04T09:13:00 ***"
+    killed = "slurmstepd: error: Detected 1 oom_kill event in StepId=9176.batch. Some of the step tasks have been OOM Killed."
+    found = diagnosed(STARTED, cancelled, killed)
+    assert [cause.kind for cause in found.causes] == ["host-memory"]
+    assert found.outcome.sentence.startswith("The job was killed")
+
+
+def test_the_trainer_gives_accelerate_one_micro_batch_by_itself() -> None:
+    differs = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, DeepSpeed config has 8. Using DeepSpeed's value."
+    assert diagnosed(STARTED, differs, RETURNED.format(code=1)).notices
+    assert not diagnosed(STARTED, differs, "***** Running training *****", RETURNED.format(code=1)).notices
+
+
+def test_an_error_of_pydantic_names_the_keys() -> None:
+    text = "1 validation error for DeepSpeedBF16Config\nloss_scale_window\n  Extra inputs are not permitted [type=extra_forbidden, input_value=100, input_type=int]"
+    (cause,) = diagnosed(STARTED, traceback(f"pydantic_core._pydantic_core.ValidationError: {text}"), RETURNED.format(code=1)).causes
+    assert cause.title.startswith("ValidationError: loss_scale_window: DeepSpeedBF16Config: Extra inputs are not permitted")
+    assert "does not know the key" in cause.why[0]
+
+
+def test_pieces_of_an_oom_stay_one_cause() -> None:
+    assert len(diagnosed(STARTED, traceback(OOM)).causes) == 1
