@@ -12,9 +12,6 @@ from collections.abc import Iterable
 COMMON = " .ea-tonsir0ld1pcm:_2u['/h,g3f6b9]y4v578w=("
 """Characters of logs, the most frequent first. All others are rare."""
 
-LEAST = 4
-"""The least characters of a literal that are searched for."""
-
 FULL, EVERY = 40_000, 50
 """How many lines about progress are read completely; after these, every how many-th."""
 
@@ -39,8 +36,7 @@ class Scanner:
 
 def anchor(literal: str) -> bytes:
     """The part of a literal to search for: from its rarest character on."""
-    starts = range(max(1, len(literal) - LEAST + 1))
-    return literal[min(starts, key=lambda i: -COMMON.find(literal[i]) if literal[i] in COMMON else -len(COMMON)) :].encode()
+    return literal[min(range(len(literal)), key=lambda i: -COMMON.find(literal[i]) if literal[i] in COMMON else -len(COMMON)) :].encode()
 
 
 def joined(literals: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -59,7 +59,7 @@ def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
     suspects = sorted(_suspects(job))
     figures = {event.place: event for event in reversed(job.of("oom", "host_allocation"))}
     chains = _chains(job)
-    causes: dict[tuple[str, str], Cause] = {}
+    causes: dict[tuple[str, str], tuple[Cause, Event]] = {}
     explained: set[Place] = set()
     messages: set[tuple[str, str]] = set()
     for suspect in suspects:
@@ -75,11 +75,10 @@ def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
         if cause is None:
             continue
         explained |= {event.place for event in chain}
-        cause = fitted(_with_chain(cause, chain, event), situation_of(job, event.frames))
         key = (cause.kind, "" if cause.kind in ONCE else normal(cause.title))
         if key not in causes:
-            causes[key] = cause
-    return [_with_company(job, cause) for cause in causes.values()]
+            causes[key] = (_with_chain(cause, chain, event), event)
+    return [fitted(_with_company(job, cause), situation_of(job, event.frames)) for cause, event in causes.values()]
 
 
 def _chains(job: Job) -> dict[Place, list[Event]]:
