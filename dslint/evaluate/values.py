@@ -41,7 +41,8 @@ class Unknown:
     """A value that is not known. `reason` says where it comes from; `made` is the function or class of a library that made it.
 
     `options` are values that it can have, as far as they are known: a condition selects one of them. With `closed` it has one of them or is
-    None, and with `or_none` it may be None. `text` is what is known of a string, with `HOLE` for each part that is not.
+    None, with `or_none` it may be None, and with `shared` something else may hold
+    the one that it does not have. `text` is what is known of a string, with `HOLE` for each part that is not.
     """
 
     reason: Reason | None = None
@@ -51,6 +52,7 @@ class Unknown:
     text: str = ""
     closed: bool = False
     or_none: bool = False
+    shared: bool = False
 
 
 @dataclass(slots=True)
@@ -69,7 +71,8 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class DictValue:
-    """A dict. With "more" in `open` it may have more keys; "reason" in `open` says where those come from, if they all have one source.
+    """A dict. With "more" in `open` it may have more keys; "reason" in `open` says where those come from, if they all have one source,
+    and "why" at which place the program added the first of them.
 
     `file` is shared by the dicts of one JSON file: "path" names the file, and "changed" is there once the program changes one of them.
     `inner` is true of a dict in another one.
@@ -87,13 +90,32 @@ class DictValue:
         return None if self.file is None or self.inner or "changed" in self.file else self.file["path"]
 
 
-@dataclass(slots=True, eq=False)
 class ListValue:
-    """A list or a tuple. With `changed` its items are not known, because the program changed it."""
+    """A list, or with `fixed` a tuple. The journal holds its items, which are None once they are not known; `reason` then says why."""
 
-    items: list[Entry]
-    span: Span
-    changed: bool = False
+    __slots__ = ("cells", "fixed", "span")
+
+    def __init__(self, items: list[Entry], span: Span, *, changed: bool = False, fixed: bool = False) -> None:
+        self.fixed = fixed
+        self.cells = Cells(0)
+        self.cells["items"] = None if changed else items
+        self.span = span
+
+    @property
+    def items(self) -> list[Entry]:
+        """The items, [] if they are not known."""
+        return self.cells["items"] or []
+
+    @property
+    def changed(self) -> bool:
+        """Whether the items are not known."""
+        return self.cells["items"] is None
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the items are not known."""
+        found: Reason | None = self.cells.get("reason")
+        return found
 
     def pairs_with(self, other: ListValue) -> bool:
         """Whether the items of both are known, and as many."""
@@ -104,7 +126,8 @@ class ListValue:
 class Function:
     """A function of the project; `this` is the object of a bound method, `owner` the class that defines it.
 
-    `given` are the arguments that a decorator passes: those of Hydra and click.
+    `given` are the arguments that a decorator passes: those of Hydra and click. `defaults` are those of its parameters, which Python
+    evaluates once.
     """
 
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -113,10 +136,11 @@ class Function:
     this: Value | None = None
     owner: Class | None = None
     given: dict[str, Value] = field(default_factory=dict)
+    defaults: dict[str, Value] = field(default_factory=dict)
 
     def bound(self, this: Value) -> Function:
         """The method of an object or a class."""
-        return Function(self.node, self.source, self.scope, this, self.owner, self.given)
+        return Function(self.node, self.source, self.scope, this, self.owner, self.given, self.defaults)
 
 
 @dataclass(slots=True, eq=False)
@@ -172,6 +196,8 @@ class Scope:
     returns: list[Value] | None = None
     function: Function | None = None
     outer: dict[str, Cells] = field(default_factory=dict)
+    is_turn: bool = False
+    """Whether these are the variables of a comprehension."""
 
 
 Value: TypeAlias = Constant | Unknown | DictValue | ListValue | Function | Class | Object | Library | Module
@@ -201,6 +227,11 @@ def tables_of(value: Value) -> tuple[DictValue, ...]:
     return tables if len(tables) == len(options) else ()
 
 
+def is_one_of(value: Value) -> bool:
+    """Whether a value is one of several dicts that something else may hold: what changes it changes only one of them."""
+    return isinstance(value, Unknown) and value.shared and len(tables_of(value)) > 1
+
+
 def soften(value: Value) -> Value:
     """A value as the default of a flag. Without one, or with None, the flag decides."""
     return Constant(value.value, soft=True) if isinstance(value, Constant) else value
@@ -217,15 +248,24 @@ def converted(value: Constant, kind: str) -> Value:
         return COMPUTED
 
 
-def member(owner: Class | None, name: str, depth: int = 0) -> Value | None:
+def member(owner: Class | None, name: str) -> Value | None:
     """What a class of the project, or one that it inherits from, defines under a name."""
-    if owner is None or depth > 10:
+    if owner is None:
         return None
-    if name in owner.cells:
-        found: Value = owner.cells[name]
-        return found
-    above = (member(base, name, depth + 1) for base in owner.bases if isinstance(base, Class))
-    return next((value for value in above if value is not None), None)
+    found: Value | None = owner.cells.get(name)
+    return found if found is not None else next((one.cells[name] for one in resolution(owner) if name in one.cells), None)
+
+
+def resolution(owner: Class, depth: int = 0) -> list[Class]:
+    """A class of the project and those that it inherits from, in the order in which Python looks for a name."""
+    bases = [one for one in owner.bases if isinstance(one, Class)] if depth < 10 else []
+    waiting = [*(resolution(one, depth + 1) for one in bases), list(bases)]
+    order = [owner]
+    while waiting := [one for one in waiting if one]:
+        first = next((row[0] for row in waiting if not any(row[0] in other[1:] for other in waiting)), waiting[0][0])
+        order.append(first)
+        waiting = [[one for one in row if one is not first] for row in waiting]
+    return order
 
 
 def truth(value: Value) -> bool | None:

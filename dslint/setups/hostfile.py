@@ -81,7 +81,33 @@ def _with_slots(setup: Setup, given: SourcedValue, text: str, *, decides: bool) 
         launch = replace(launch, world_size=sum(slots.values()), nodes=len(slots), given=given)
     elif launch.launcher == "deepspeed" and launch.flags.keys().isdisjoint(("include", "exclude")):
         return replace(setup, launch=_trimmed(replace(launch, gpus_given=given, hosts=slots)))
+    elif launch.launcher == "deepspeed":
+        launch = _selected(launch, slots)
     return replace(setup, launch=replace(launch, gpus=sum(slots.values()), gpus_given=given, hosts=slots))
+
+
+def _selected(launch: Launch, slots: dict[str, int]) -> Launch:
+    """A launch on the machines and GPUs that `--include` and `--exclude` select; as it is, if they name others than the hostfile.
+
+    Source: deepspeed/launcher/runner.py, parse_resource_filter.
+    """
+    given = launch.flags.get("include") or launch.flags["exclude"]
+    if not isinstance(given.value, str) or not launch.flags.keys().isdisjoint(("num_gpus", "num_nodes")):
+        return launch
+    named: dict[str, set[int] | None] = {}
+    for part in given.value.split("@"):
+        host, colon, numbers = part.strip().partition(":")
+        indices = [integer(one) for one in numbers.split(",")] if colon else []
+        if host not in slots or any(one is None or one >= slots[host] for one in indices):
+            return launch
+        named[host] = {one for one in indices if one is not None} if colon else None
+    if "include" in launch.flags:
+        left = {host: slots[host] if numbers is None else len(numbers) for host, numbers in named.items()}
+    else:
+        gone = {host: slots[host] if numbers is None else len(numbers) for host, numbers in named.items()}
+        left = {host: count - gone.get(host, 0) for host, count in slots.items()}
+    used = [count for count in left.values() if count > 0]
+    return replace(launch, world_size=sum(used) or None, nodes=len(used) or None, given=given)
 
 
 def _trimmed(launch: Launch) -> Launch:

@@ -59,6 +59,7 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
     if launcher == "torchrun":
         each, nodes = number_of(flags, "nproc_per_node"), number_of(flags, "nnodes")
         nodes = 1 if "nnodes" not in flags else nodes
+        each = 1 if "nproc_per_node" not in flags else each
         given = flags.get("nproc_per_node")
         return Launch(launcher, each * nodes if each and nodes else None, nodes, given, *_gpus(slurm, script))
     if launcher == "accelerate":
@@ -68,7 +69,7 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
         given = flags.get("include")
         if given is not None and isinstance(given.value, str):
             each = None if "hostfile" in flags else gpus_per_node(slurm)
-            return Launch(launcher, _included(given.value), None, given, hosts={"localhost": each} if each else {})
+            return Launch(launcher, _included(given.value), len(given.value.split("@")), given, hosts={"localhost": each} if each else {})
         gpus, nodes = number_of(flags, "num_gpus"), number_of(flags, "num_nodes")
         if gpus and ("num_nodes" in flags or "hostfile" not in flags):
             return Launch(launcher, gpus * (nodes or 1), nodes or 1, flags["num_gpus"])

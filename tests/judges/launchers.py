@@ -63,7 +63,10 @@ def claim(one: Case) -> Claim:
             setups = subject.trainings.setups if subject is not None and subject.trainings is not None else []
             launch = setups[0].setup.launch if setups else command.launch
             assert launch is not None
-            return Claim(launch.world_size, launch.nodes, words[words.index(command.program.value) :])
+            file = setups[0].setup.accelerate if setups else None
+            ranks = launch.world_size or (file.number("num_processes") if file is not None else None)
+            machines = launch.nodes or (file.number("num_machines") if file is not None else None)
+            return Claim(ranks, machines, words[words.index(command.program.value) :])
         finally:
             os.chdir(before)
 

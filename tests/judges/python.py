@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +17,14 @@ from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Sources
-from dslint.evaluate.values import Constant, DictValue, ListValue, Unknown, Value
+from dslint.evaluate.python.tables import why_open
+from dslint.evaluate.shell.script import read_script
+from dslint.evaluate.values import Constant, DictValue, Flag, ListValue, Unknown, Value
+from dslint.setups.command import read_command
+from dslint.setups.launches import flags_of
 from tests.judges import programs
 from tests.judges.fence import fenced
+from tests.judges.programs import Made
 from tests.judges.table import Row
 
 DRIVER = Path(__file__).parent / "run_programs.py"
@@ -101,10 +107,10 @@ def _leaves(claim: Claim, path: Path_, value: Value, *, perhaps: bool) -> None:
         for name, entry in value.cells.items():
             _leaves(claim, (*path, name), entry.value, perhaps=perhaps or entry.perhaps)
         if value.open:
-            claim.open[path] = Open(is_placed=value.open.get("reason") is not None and value.open["reason"].place is not None)
+            claim.open[path] = Open(is_placed=why_open(value).place is not None)
     elif isinstance(value, ListValue):
         if value.changed:
-            claim.open[path] = Open(is_placed=False)
+            claim.open[path] = Open(is_placed=value.reason is not None and value.reason.place is not None)
         elif not value.items:
             claim.leaves[path] = Leaf([], is_known=True, perhaps=perhaps)
         for index, item in enumerate(value.items if not value.changed else ()):
@@ -116,8 +122,9 @@ def _leaves(claim: Claim, path: Path_, value: Value, *, perhaps: bool) -> None:
         claim.leaves[path] = Leaf(is_placed=reason is not None and reason.place is not None, perhaps=perhaps)
 
 
-def claims(files: dict[str, str]) -> list[Claim]:
+def claims(program: Made) -> list[Claim]:
     """The calls that are evaluated of a program in a folder with its other files."""
+    files = program.files
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
@@ -131,10 +138,19 @@ def claims(files: dict[str, str]) -> list[Claim]:
             source = sources.all[0]
             assert source.parsed.tree is not None
             hearing = _Hearing(sources)
-            follow([(source, source.parsed.tree)], sources, hearing, {})
+            follow([(source, source.parsed.tree)], sources, hearing, _flags(program.argv))
         finally:
             os.chdir(before)
     return hearing.heard
+
+
+def _flags(argv: Sequence[str]) -> dict[str, Flag]:
+    """The flags of a command line as they are read of the command that starts the program."""
+    text = shlex.join(["deepspeed", "train.py", *argv]) + "\n"
+    script = read_script(text, "run.sh", "run.sh", {})
+    command = read_command(script.launched[0], script)
+    assert command is not None
+    return flags_of(command)
 
 
 def _flat(path: Path_, value: Any) -> Iterator[tuple[Path_, Any]]:
@@ -153,12 +169,12 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or one != one)
 
 
-def compare(files: dict[str, str], answer: dict[str, Any]) -> Verdict:
+def compare(program: Made, answer: dict[str, Any]) -> Verdict:
     """Compare the evaluated calls with those that Python ran."""
     verdict = Verdict()
     if answer["error"]:
         return verdict
-    made = claims(files)
+    made = claims(program)
     ran: set[tuple[str, int]] = set()
     for name, file, line, _, keywords in answer["calls"]:
         ran.add((file, line))
@@ -208,10 +224,10 @@ def _is_object(path: Path_, truth: dict[Path_, Any]) -> bool:
 # ---------------------------------------------------------------------- asking
 
 
-def answers(made: list[dict[str, str]]) -> list[dict[str, Any]]:
+def answers(made: list[Made]) -> list[dict[str, Any]]:
     """What Python does with programs."""
     folder = str(Path(yaml.__file__).parent.parent)
-    return list(fenced(DRIVER, {"yaml": folder, "programs": [{"files": files} for files in made]}, 600))
+    return list(fenced(DRIVER, {"yaml": folder, "programs": [one._asdict() for one in made]}, 600))
 
 
 def ask(count: int, seed: int) -> Row:
@@ -222,8 +238,8 @@ def ask(count: int, seed: int) -> Row:
     for start in range(seed, seed + count, _BATCH):
         numbers = range(start, min(start + _BATCH, seed + count))
         made = [programs.program(number) for number in numbers]
-        for number, files, answer in zip(numbers, made, answers(made), strict=True):
-            verdict = compare(files, answer)
+        for number, program, answer in zip(numbers, made, answers(made), strict=True):
+            verdict = compare(program, answer)
             raises += bool(answer["error"])
             wrong += [(number, one) for one in verdict.wrong]
             for name in ("values", "known", "placed", "perhaps", "unseen"):

@@ -38,7 +38,7 @@ PROGRAMS = {
         "import functools\n\n@functools.lru_cache(maxsize=None)\ndef make():\n    return {'a': 1}\n\nc = make()",
         {"a": 1},
     ),
-    "a key that is not there": ("c = {'a': 1}\ntry:\n    c['a'] = c['b']\nexcept KeyError:\n    c['a'] = 2", {"a": None}),
+    "a key that is not there": ("c = {'a': 1}\ntry:\n    c['a'] = c['b']\nexcept KeyError:\n    c['a'] = 2", {"a": 2}),
     "the fields of a dataclass": (
         "from dataclasses import dataclass, asdict\n\n@dataclass\nclass S:\n    a: int = 1\n\n    def __post_init__(self):\n        self.more = 2\n\nc = asdict(S())",
         {"a": 1},
@@ -60,7 +60,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_as_python_runs_it(name: str) -> None:
     text, expected = PROGRAMS[name]
-    files = {"train.py": text + "\n" + CALL.format(config="c")}
+    files = programs.Made({"train.py": text + "\n" + CALL.format(config="c")})
     (claim,) = python.claims(files)
     found = {path[1:]: leaf.value for path, leaf in claim.leaves.items() if path[0] == "config"}
     assert found == {path: value for key, given in expected.items() for path, value in _paths((key,), given)}
@@ -76,7 +76,7 @@ def _paths(path: tuple[str | int, ...], given: object) -> list[tuple[tuple[str |
 
 
 def test_an_unknown_value_names_its_place() -> None:
-    (claim,) = python.claims({"train.py": "import random\nn = random.random()\n" + CALL.format(config="{'a': n}")})
+    (claim,) = python.claims(programs.Made({"train.py": "import random\nn = random.random()\n" + CALL.format(config="{'a': n}")}))
     leaf = claim.leaves["config", "a"]
     assert not leaf.is_known
     assert leaf.is_placed
@@ -84,6 +84,6 @@ def test_an_unknown_value_names_its_place() -> None:
 
 @pytest.mark.skipif(bool(missing()), reason=missing())
 def test_a_call_that_is_never_reached_is_no_claim() -> None:
-    files = {"train.py": "import sys\nif True:\n    sys.exit()\n" + CALL.format(config="{'a': 1}")}
+    files = programs.Made({"train.py": "import sys\nif True:\n    sys.exit()\n" + CALL.format(config="{'a': 1}")})
     (answer,) = python.answers([files])
     assert answer == {"calls": [], "error": ""}

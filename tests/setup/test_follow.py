@@ -47,7 +47,7 @@ BUILT = {
     },
     "p = argparse.ArgumentParser()\np.add_argument('--bs', type=int, default=4)\na = vars(p.parse_args())\nds = {'b': a['bs']}": {"b": 4},
     "p = argparse.ArgumentParser()\np.add_argument('--bs', type=int)\np.set_defaults(bs=8)\nds = {'b': p.parse_args().bs}": {"b": 8},
-    "p = argparse.ArgumentParser()\np.add_argument('--bs', type=int)\nds = {'b': p.parse_args(['--bs', '8']).bs}": {"b": "?"},
+    "p = argparse.ArgumentParser()\np.add_argument('--bs', type=int)\nds = {'b': p.parse_args(['--bs', '8']).bs}": {"b": 8},
     "a = argparse.Namespace(n=1)\nsetattr(a, 'm', 2)\nds = {'n': a.n, 'm': getattr(a, 'm')}": {"n": 1, "m": 2},
     "ds = {}\nfor k in ('a', 'b'):\n    ds[k] = {'on': True}": {"a": {"on": True}, "b": {"on": True}},
     "ds = {}\nfor k in ('a', 'b'):\n    if compute():\n        break\n    ds[k] = 1": {},
@@ -55,7 +55,7 @@ BUILT = {
     "ds = {'a': [n * 2 for n in range(3)]}": {"a": [0, 2, 4]},
     "def merge(a, b):\n    for k, v in b.items():\n        if isinstance(v, dict) and k in a:\n            merge(a[k], v)\n        else:\n"
     "            a[k] = v\n    return a\nds = merge({'z': {'s': 1}, 'x': 1}, {'z': {'t': 2}})": {"z": {"s": 1, "t": 2}, "x": 1},
-    "l = [1]\nl.append(2)\nds = {'a': l}": {"a": "?"},
+    "l = [1]\nl.append(2)\nds = {'a': l}": {"a": [1, 2]},
     "ds = None\ndef setup():\n    global ds\n    ds = {'a': 1}\nsetup()": {"a": 1},
     "def outer():\n    c = {'a': 0}\n    def inner():\n        nonlocal c\n        c = {'a': 1}\n    inner()\n    return c\nds = outer()": {
         "a": 1

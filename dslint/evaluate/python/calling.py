@@ -7,17 +7,18 @@ from dataclasses import replace
 from functools import reduce
 
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
-from dslint.evaluate.python.dicts import OF_TABLE
+from dslint.evaluate.python.dicts import CHANGES_TABLE, OF_TABLE
 from dslint.evaluate.python.evaluate import State, evaluate, expression
 from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.files import json_file, method_of_file
-from dslint.evaluate.python.functions import enter, instance, library_base
-from dslint.evaluate.python.library import FUNCTIONS
+from dslint.evaluate.python.functions import GENERATOR, collected, enter, instance, library_base
+from dslint.evaluate.python.library import CONSUMES, FUNCTIONS
 from dslint.evaluate.python.nodes import is_literal
 from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER, leave_open
+from dslint.evaluate.python.rows import method_of_row, method_of_set
 from dslint.evaluate.python.statements import opened
 from dslint.evaluate.python.strings import method_of_string
-from dslint.evaluate.python.tables import table_of, whole
+from dslint.evaluate.python.tables import SET, certain_items, forget_all, table_of, whole
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
@@ -33,14 +34,15 @@ from dslint.evaluate.values import (
     Scope,
     Unknown,
     Value,
+    is_one_of,
     member,
     tables_of,
 )
 from dslint.source.tree import Span
 
 _PARSERS = {"HfArgumentParser": "transformers.HfArgumentParser", "TrlParser": "trl.TrlParser", "H4ArgumentParser": "trl.TrlParser"}
-_OF_ROW = frozenset("append extend insert remove pop clear sort reverse".split())
 _PASSED_ON = frozenset({"prepare", "unwrap_model"})
+_TAKES_ITEMS = frozenset({"update", "extend", "join"})
 _NEW = frozenset({"state_dict", "get_state_dict", "parameters", "named_parameters", "tokenizer"})
 """Methods whose result is not the object itself, or a part of it."""
 
@@ -79,11 +81,19 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
         call.name = call.name.removesuffix(".__init__")
         state.receive(call)
         return NONE
+    if call.name in CONSUMES:
+        _collect(state, call)
     known = FUNCTIONS.get(call.name) or FUNCTIONS.get(_PARSERS.get(call.name.rpartition(".")[2], ""))
     if known is not None:
         return known(state, call)
     leave_open(call)
     return state.receive(call) or Unknown(Reason(Cause.RESULT, (call.name,), call.span), call.name, call.span)
+
+
+def _collect(state: State, call: CallOf) -> None:
+    """Replace the generators among the arguments of a call by the lists of what they yield."""
+    for one in call.arguments:
+        one.value = collected(state, one.value, one.span)
 
 
 def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> CallOf:
@@ -94,8 +104,10 @@ def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> Ca
         span = scope.source.span(one)
         if isinstance(one, ast.Starred):
             found = evaluate(state, one.value, scope)
-            call.complete = call.complete and isinstance(found, ListValue) and not found.changed
-            items = found.items if isinstance(found, ListValue) else []
+            found = collected(state, found, span)
+            known = certain_items(found)
+            call.complete = call.complete and known is not None
+            items = known or []
             call.arguments += [Argument(item.value, item.span if item.span.end else span, span, item.literal) for item in items]
         else:
             call.arguments.append(Argument(evaluate(state, one, scope), span, span, is_literal(one), one))
@@ -146,23 +158,22 @@ def _construct(state: State, made: Class, call: CallOf) -> Value:
 
 def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
     """A method of a value that dslint knows, or knows nothing about."""
+    if name in _TAKES_ITEMS:
+        _collect(state, call)
     if tables := tables_of(owner):
         method = OF_TABLE.get(name)
+        if is_one_of(owner) and name in CHANGES_TABLE:
+            for one in tables:
+                forget_all(state, one, call.span)
+            return Unknown(Reason(Cause.CONDITION, (), call.span))
         results = [method(state, one, call) for one in tables] if method else [COMPUTED]
         return reduce(state.journal.joined, results)
-    if isinstance(owner, ListValue) and name in _OF_ROW:
-        owner.items, owner.changed = [], True
-        return COMPUTED
+    if isinstance(owner, ListValue) and (result := method_of_row(state, owner, name, call)) is not None:
+        return result
     if isinstance(owner, Constant) and isinstance(owner.value, str):
         return _of_path(state, owner, name, call) or method_of_string(owner, name, call)
-    if isinstance(owner, Object):
-        table = {"argparse": OF_PARSER, "classes": OF_CLASSES}.get(owner.kind, {})
-        if name in table:
-            return table[name](state, owner, call)
-        if owner.kind == "file":
-            return method_of_file(state, owner, name, call)
-        if name in _AS_DICT and owner.type is not None and owner.type.dataclass:
-            return table_of(state, owner, call.span)
+    if isinstance(owner, Object) and (found := _of_object(state, owner, name, call)) is not None:
+        return found
     if isinstance(owner, Unknown):
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
@@ -172,7 +183,23 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
         return Unknown(owner.reason, owner.made if name not in _NEW else f"{owner.made}.{name}", owner.span)
     if isinstance(owner, Object) and owner.type is not None and (base := library_base(owner.type)):
         state.note(replace(call, name=f"{base}.{name}"), owner)
-    return Unknown(Reason(Cause.METHOD, (name,)))
+    return Unknown(Reason(Cause.METHOD, (name,), call.span))
+
+
+def _of_object(state: State, owner: Object, name: str, call: CallOf) -> Value | None:
+    """A method of an object of a kind that dslint knows."""
+    table = {"argparse": OF_PARSER, "classes": OF_CLASSES}.get(owner.kind, {})
+    if name in table:
+        return table[name](state, owner, call)
+    if owner.kind == "file":
+        return method_of_file(state, owner, name, call)
+    if owner.kind == SET:
+        return method_of_set(owner)
+    if owner.kind == GENERATOR:
+        collected(state, owner, call.span)
+    if name in _AS_DICT and owner.type is not None and owner.type.dataclass:
+        return table_of(state, owner, call.span)
+    return None
 
 
 def _passed_on(call: CallOf) -> Value | None:

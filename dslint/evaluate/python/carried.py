@@ -1,8 +1,8 @@
 """What one turn of a loop leaves to the next.
 
-A loop of unknown length is followed by one turn, which stands for all. A number, a boolean or None that the loop sets is not known at
-the start of this turn: `if step % 100 == 0` is decided otherwise in turn 100 than in the first. Texts, dicts and objects keep the value
-of the first turn: a config that crashes in that turn crashes.
+A loop of unknown length is followed by one turn, which stands for all. A plain value or a list that the loop sets is not known at the
+start of this turn: `if step % 100 == 0` is decided otherwise in turn 100 than in the first. Dicts and objects keep the value of the first
+turn: a config that crashes in that turn crashes.
 """
 
 from __future__ import annotations
@@ -10,20 +10,46 @@ from __future__ import annotations
 import ast
 
 from dslint.evaluate.python.evaluate import State, evaluate
-from dslint.evaluate.python.nodes import is_dotted
+from dslint.evaluate.python.nodes import is_dotted, own_nodes
+from dslint.evaluate.python.tables import set_items
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import Cells, Class, Constant, Object, Scope, Unknown
+from dslint.evaluate.values import Cells, Class, Constant, Entry, ListValue, Object, Scope, Unknown, tables_of
+
+CHANGES_ROW = frozenset("append extend insert remove pop clear sort reverse".split())
+"""Methods that change a list."""
 
 
 def forget_carried(state: State, body: list[ast.stmt], scope: Scope) -> None:
     """Forget the values before a loop of all that its body sets, outside of functions and classes in it."""
-    waiting: list[ast.AST] = list(body)
-    while waiting:
-        node = waiting.pop()
+    for node in own_nodes(body):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
             _forget(state, node, scope)
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            waiting += ast.iter_child_nodes(node)
+        elif isinstance(node, ast.AugAssign) and is_dotted(node.target):
+            owner = evaluate(state, node.target, scope)
+            if isinstance(owner, ListValue):
+                set_items(state, owner, None, scope.source.span(node))
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and is_dotted(node.value):
+            _forget_item(state, node, scope)
+        elif isinstance(node, ast.Attribute) and node.attr in CHANGES_ROW and is_dotted(node.value):
+            owner = evaluate(state, node.value, scope)
+            if isinstance(owner, ListValue):
+                set_items(state, owner, None, scope.source.span(node))
+
+
+def _forget_item(state: State, node: ast.Subscript, scope: Scope) -> None:
+    """Forget the item of a dict or a list that a loop sets."""
+    owner = evaluate(state, node.value, scope)
+    if isinstance(owner, ListValue):
+        set_items(state, owner, None, scope.source.span(node))
+    name = node.slice.value if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str) else None
+    for table in tables_of(owner) if name is not None else ():
+        assert name is not None
+        before = table.cells.get(name)
+        if before is None or isinstance(before.value, Constant):
+            place = scope.source.span(node)
+            options = (before.value,) if before is not None and isinstance(before.value.value, str) else ()
+            unknown = Unknown(Reason(Cause.LOOP, (), place), options=options)
+            state.journal.write(table.cells, name, Entry(unknown, place, place, perhaps=before is None or before.perhaps))
 
 
 def forget_counters(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
@@ -45,5 +71,8 @@ def _forget(state: State, target: ast.Name | ast.Attribute, scope: Scope) -> Non
             return
         cells, name = owner.cells, target.attr
     before = cells.get(name)
-    if isinstance(before, Constant) and not isinstance(before.value, str):
+    if isinstance(before, Constant):
+        options = (before,) if isinstance(before.value, str) else ()
+        state.journal.write(cells, name, Unknown(Reason(Cause.LOOP, (), scope.source.span(target)), options=options))
+    elif isinstance(before, ListValue):
         state.journal.write(cells, name, Unknown(Reason(Cause.LOOP, (), scope.source.span(target))))

@@ -6,8 +6,8 @@ import ast
 
 from dslint.evaluate.python.decorators import given_by
 from dslint.evaluate.python.evaluate import State, block, evaluate, statement
-from dslint.evaluate.python.expressions import attribute_of
-from dslint.evaluate.python.functions import enter
+from dslint.evaluate.python.expressions import attribute_of, defaults_of
+from dslint.evaluate.python.functions import enter, instance
 from dslint.evaluate.python.modules import module_named
 from dslint.evaluate.python.nodes import annotated_names, is_dataclass
 from dslint.evaluate.reasons import Cause, Reason
@@ -18,7 +18,7 @@ _LIKE_DATACLASSES = ("BaseModel", "BaseSettings", "NamedTuple")
 
 @statement(ast.FunctionDef, ast.AsyncFunctionDef)
 def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> None:
-    function = Function(node, scope.source, scope)
+    function = Function(node, scope.source, scope, defaults=defaults_of(state, node, scope))
     decorators: list[Value] = []
     for decorator in node.decorator_list:
         function.given.update(given_by(state, decorator, node, scope))
@@ -28,13 +28,16 @@ def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope:
     for one in reversed(decorators):
         if isinstance(one, Function):  # those of libraries are taken to call the function as it is called
             made = enter(state, one, [made], {})
-    state.journal.write(scope.cells, node.name, made)
+        elif isinstance(one, Class):
+            made = instance(state, one, [made], {})
+    setter = any(isinstance(one, ast.Attribute) and one.attr in ("setter", "deleter") for one in node.decorator_list)
+    name = f"{node.name}.{node.decorator_list[0].attr}" if setter else node.name  # type: ignore[attr-defined]
+    state.journal.write(scope.cells, name, made)
 
 
 @statement(ast.ClassDef)
 def _class(state: State, node: ast.ClassDef, scope: Scope) -> None:
-    for decorator in node.decorator_list:
-        evaluate(state, decorator, scope)
+    decorators = [evaluate(state, decorator, scope) for decorator in node.decorator_list]
     bases = [evaluate(state, base, scope) for base in node.bases]
     inside = Scope(state.journal.cells(), scope.source, scope)
     made = Class(node.name, inside.cells, bases, annotated_names(node), is_dataclass(node))
@@ -46,6 +49,9 @@ def _class(state: State, node: ast.ClassDef, scope: Scope) -> None:
     for function in state.functions[first:]:
         function.scope = scope
         function.this = function.owner = made
+    for one in reversed(decorators):
+        if isinstance(one, Function):
+            state.journal.write(scope.cells, node.name, enter(state, one, [made], {}))
 
 
 def _is_like_dataclass(base: Value) -> bool:

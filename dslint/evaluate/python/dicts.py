@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State
-from dslint.evaluate.python.tables import copied, copied_flat, mark_changed, merge, new_table, options_of
+from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.python.evaluate import KEY_ERROR, State, raise_certainly
+from dslint.evaluate.python.tables import copied, copied_flat, leave_open, mark_changed, merge, new_table, options_of, why_open
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, NONE, Constant, DictValue, Entry, ListValue, Unknown, Value
 
@@ -15,50 +15,69 @@ def new_dict(state: State, call: CallOf) -> Value:
     """A dict of the arguments of a call."""
     made = new_table(state, call.span)
     for argument in call.arguments:
-        merge(state, made, argument.value)
+        merge(state, made, argument.value, place=argument.span)
     for name, argument in call.keywords.items():
         made.cells[name] = Entry(argument.value, argument.key, argument.span, argument.literal)
     if not call.complete:
-        made.open["more"] = True
+        leave_open(state, made, Reason(Cause.COMPUTED, (), call.span))
     return made
 
 
 def _update(state: State, table: DictValue, call: CallOf) -> Value:
-    merge(state, table, new_dict(state, call))
+    merge(state, table, new_dict(state, call), place=call.span)
     return NONE
 
 
-def _get(_: State, table: DictValue, call: CallOf) -> Value:
-    name = call.plain("key", 0)
+def _get(state: State, table: DictValue, call: CallOf) -> Value:
+    name, default = call.plain("key", 0), call.get("default", 1) or NONE
     if isinstance(name, str) and name in table.cells:
-        return _entry(table, name).value
+        entry = _entry(table, name)
+        return state.journal.joined(entry.value, default) if entry.perhaps else entry.value
     key = call.get("key", 0)
     if isinstance(key, Unknown):
         return options_of(table, key.reason or IS_COMPUTED)
-    return COMPUTED if table.open or not isinstance(name, str) else call.get("default", 1) or NONE
+    return Unknown(why_open(table)) if table.open else COMPUTED if not isinstance(name, str) else default
 
 
 def _setdefault(state: State, table: DictValue, call: CallOf) -> Value:
     name, default = call.plain("key", 0), call.argument("default", 1)
-    if name in table.cells:
+    if name in table.cells and not _entry(table, name).perhaps:
         return _entry(table, name).value
-    if not isinstance(name, str) or default is None:
-        return COMPUTED
+    if not isinstance(name, str):
+        merge(state, table, Unknown(), Reason(Cause.COMPUTED_KEY, (), call.span))
+        return options_of(table, Reason(Cause.COMPUTED_KEY, (), call.span))
+    given = default or Argument(NONE, call.span, call.span)
+    value = Unknown(Reason(Cause.SET_BEFORE, (), call.span)) if table.open else given.value
+    if name in table.cells:
+        value = state.journal.joined(_entry(table, name).value, given.value)
     mark_changed(state, table)
-    value = Unknown(Reason(Cause.SET_BEFORE)) if table.open else default.value
-    state.journal.write(table.cells, name, Entry(value, call.arguments[0].span, default.span, default.literal))
+    state.journal.write(table.cells, name, Entry(value, call.arguments[0].span, given.span, given.literal))
     return value
 
 
 def _pop(state: State, table: DictValue, call: CallOf) -> Value:
     name = call.plain("key", 0)
     if not isinstance(name, str):
-        merge(state, table, Unknown())
+        merge(state, table, Unknown(), place=call.span)
         return COMPUTED
+    if name not in table.cells and not table.open and len(call.arguments) < 2:
+        raise_certainly(state, KEY_ERROR)
     value = _get(state, table, call)
     mark_changed(state, table)
     state.journal.erase(table.cells, name)
     return value
+
+
+def _popitem(state: State, table: DictValue, call: CallOf) -> Value:
+    """Take the last key, which is known if the dict has no unknown ones."""
+    if table.open or not table.cells or any(one.perhaps for one in table.cells.values()) or call.arguments or call.keywords:
+        merge(state, table, Unknown(), place=call.span)
+        return COMPUTED
+    name = next(reversed(table.cells))
+    entry = _entry(table, name)
+    mark_changed(state, table)
+    state.journal.erase(table.cells, name)
+    return ListValue([Entry(Constant(name), entry.key_span, entry.key_span), entry], call.span)
 
 
 def _copy(state: State, table: DictValue, _: CallOf) -> Value:
@@ -77,7 +96,8 @@ def _clear(state: State, table: DictValue, _: CallOf) -> Value:
 
 
 def _keys(_: State, table: DictValue, call: CallOf) -> Value:
-    return _row(table, [Entry(Constant(name), entry.key_span, entry.key_span) for name, entry in table.cells.items()], call)
+    keys = [Entry(Constant(name), entry.key_span, entry.key_span, perhaps=entry.perhaps) for name, entry in table.cells.items()]
+    return _row(table, keys, call)
 
 
 def _values(_: State, table: DictValue, call: CallOf) -> Value:
@@ -86,11 +106,14 @@ def _values(_: State, table: DictValue, call: CallOf) -> Value:
 
 def _items(_: State, table: DictValue, call: CallOf) -> Value:
     pairs = [([Entry(Constant(name), one.key_span, one.key_span), one], one.span) for name, one in table.cells.items()]
-    return _row(table, [Entry(ListValue(pair, span), span, span) for pair, span in pairs], call)
+    return _row(table, [Entry(ListValue(pair, span), span, span, perhaps=pair[1].perhaps) for pair, span in pairs], call)
 
 
 def _row(table: DictValue, items: list[Entry], call: CallOf) -> ListValue:
-    return ListValue(items, call.span, changed=bool(table.open))
+    made = ListValue(items, call.span, changed=bool(table.open))
+    if table.open:
+        made.cells["reason"] = why_open(table)
+    return made
 
 
 def _entry(table: DictValue, name: str) -> Entry:
@@ -103,6 +126,7 @@ OF_TABLE: dict[str, Callable[[State, DictValue, CallOf], Value]] = {
     "get": _get,
     "setdefault": _setdefault,
     "pop": _pop,
+    "popitem": _popitem,
     "copy": _copy,
     "clear": _clear,
     "keys": _keys,
@@ -113,3 +137,6 @@ OF_TABLE: dict[str, Callable[[State, DictValue, CallOf], Value]] = {
     "as_dict": _whole_copy,
 }
 """Methods of a dict."""
+
+CHANGES_TABLE = frozenset({"update", "setdefault", "pop", "popitem", "clear"})
+"""Those that change it."""

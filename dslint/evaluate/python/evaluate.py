@@ -14,13 +14,36 @@ from typing import Any, TypeAlias, TypeVar
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.journal import Journal
 from dslint.evaluate.python.sources import Source, Sources
-from dslint.evaluate.values import COMPUTED, NONE, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
+from dslint.evaluate.reasons import IS_COMPUTED
+from dslint.evaluate.values import COMPUTED, NONE, Cells, DictValue, Flag, Function, Module, Object, Scope, Unknown, Value
 from dslint.job.events import Condition
 from dslint.source.tree import Span
 
 
 class Exhausted(Exception):
     """The program is too large to be followed to its end."""
+
+
+class Raised(Exception):
+    """The program raises for certain, in a `try` statement that handles it."""
+
+    def __init__(self, kinds: tuple[str, ...], value: Value) -> None:
+        super().__init__(kinds)
+        self.kinds = kinds
+        """The names of the class that is raised and of those that it inherits from."""
+        self.value = value
+
+
+@dataclass(slots=True)
+class Trying:
+    """A `try` statement: the names of what it handles, and how many conditions and loops are around it."""
+
+    handles: frozenset[str]
+    undecided: int
+    repeated: int
+    partial: int
+    may_raise: bool = False
+    """Whether its body raises on a condition that only the run knows."""
 
 
 @dataclass(slots=True)
@@ -37,8 +60,10 @@ class State:
     functions: list[Function] = field(default_factory=list)
     followed: set[ast.AST] = field(default_factory=set)
     """The functions that were entered."""
+    partial: int = 0
+    """How many blocks are around the statement of which a statement before may have left."""
     missing: int = 0
-    """How many items were read that a dict lacks, as far as it is known: there the program can raise."""
+    """How many items were read that an open dict may lack: there the program can raise."""
     active: list[ast.AST] = field(default_factory=list)
     """The functions that are being followed, from the outermost."""
     undecided: int = 0
@@ -51,6 +76,14 @@ class State:
     """The context managers of libraries around the statement."""
     loops: int = 0
     """How many loops are around the statement."""
+    left: str = ""
+    """How the statements that were left last are left: by "return", by "break" or "continue", or by "raise"."""
+    perhaps_left: set[str] = field(default_factory=set)
+    """How the statements that are followed may have been left before: on a condition that only the run knows."""
+    trying: list[Trying] = field(default_factory=list)
+    """The `try` statements around the statement."""
+    consumers: list[Callable[[Value], None]] = field(default_factory=list)
+    """What gets the values that the generators yield which are being followed, from the outermost."""
     repeated: int = 0
     """How many of them are followed by one turn that stands for all."""
     counters: dict[ast.AST, list[ast.Attribute]] = field(default_factory=dict)
@@ -66,7 +99,7 @@ class State:
     """The folders that the program adds to `sys.path`."""
     written: dict[str, DictValue] = field(default_factory=dict)
     """The JSON files that the program writes."""
-    environment: dict[str, Value] = field(default_factory=dict)
+    environment: Cells = field(default_factory=lambda: Cells(0, optional=True))
     """The environment variables that the program sets."""
     parsed: list[Value] = field(default_factory=list)
     """The classes that the program parses the command line into."""
@@ -128,20 +161,62 @@ def evaluate(state: State, node: ast.expr | None, scope: Scope) -> Value:
 
 def _placed(found: Unknown, node: ast.expr, scope: Scope) -> Unknown:
     """A value that is not known, with the first expression that makes it so as the place of the reason."""
-    if found.reason is None or found.reason.place is not None:
-        return found
-    return replace(found, reason=found.reason._replace(place=scope.source.span(node)))
+    reason = found.reason or IS_COMPUTED
+    return found if reason.place is not None else replace(found, reason=reason._replace(place=scope.source.span(node)))
+
+
+def placed(found: Value, node: ast.expr, scope: Scope) -> Value:
+    """A value that is assigned, with the expression that makes it unknown as the place of the reason."""
+    return _placed(found, node, scope) if type(found) is Unknown else found
+
+
+KEY_ERROR = ("KeyError", "LookupError", "Exception", "BaseException")
+INDEX_ERROR = ("IndexError", *KEY_ERROR[1:])
+ATTRIBUTE_ERROR = ("AttributeError", "Exception", "BaseException")
+TYPE_ERROR = ("TypeError", "Exception", "BaseException")
+VALUE_ERROR = ("ValueError", "Exception", "BaseException")
+DIVISION_ERROR = ("ZeroDivisionError", "ArithmeticError", "Exception", "BaseException")
+
+
+def raise_certainly(state: State, kinds: tuple[str, ...], value: Value = COMPUTED) -> None:
+    """What raises: an exception, if the program raises it for certain in a `try` statement that handles it.
+
+    Raises:
+        Raised: it does.
+    """
+    for one in reversed(state.trying):
+        if not one.handles.isdisjoint(kinds):
+            if (state.undecided, state.repeated, state.partial) == (one.undecided, one.repeated, one.partial):
+                raise Raised(kinds, value)
+            one.may_raise = True
+            return
 
 
 def block(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:
     """Follow statements. Returns whether the statement behind them is reached."""
     around = len(state.conditions)
     try:
-        for node in body:
+        for number, node in enumerate(body):
             state.at = (scope.source, node)
             known = _STATEMENTS.get(type(node))
             if known is not None and known(state, node, scope) is False:
                 return False
+            if state.perhaps_left and number + 1 < len(body):
+                return _rest(state, body[number + 1 :], scope)
         return True
     finally:
         del state.conditions[around:]
+
+
+def _rest(state: State, body: Sequence[ast.stmt], scope: Scope) -> bool:
+    """Follow the statements behind one that may leave their block: what they do is done perhaps."""
+    before, state.perhaps_left = state.perhaps_left, set()
+    condition, mark = state.journal.condition, state.journal.mark
+    state.partial += 1
+    goes_on = block(state, body, scope)
+    state.partial -= 1
+    after = state.journal.undo(mark)
+    state.journal.condition = condition
+    state.journal.join(after, {})
+    state.perhaps_left |= before
+    return goes_on

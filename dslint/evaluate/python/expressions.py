@@ -5,21 +5,34 @@ from __future__ import annotations
 import ast
 import posixpath
 from itertools import pairwise
+from typing import Any
 
 from dslint.evaluate.python.calls import CallOf
-from dslint.evaluate.python.evaluate import State, evaluate, expression
+from dslint.evaluate.python.evaluate import (
+    ATTRIBUTE_ERROR,
+    DIVISION_ERROR,
+    INDEX_ERROR,
+    KEY_ERROR,
+    TYPE_ERROR,
+    State,
+    evaluate,
+    expression,
+    placed,
+    raise_certainly,
+)
 from dslint.evaluate.python.events import part_of_model
-from dslint.evaluate.python.functions import above, enter
+from dslint.evaluate.python.functions import above, collected, enter
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.strings import as_text
-from dslint.evaluate.python.tables import copied, merge, new_table, options_of, table_of, whole
+from dslint.evaluate.python.tables import SET, certain_items, copied, merge, new_table, options_of, table_of, whole
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason, flag
 from dslint.evaluate.values import (
     COMPUTED,
     HOLE,
     NONE,
+    Cells,
     Class,
     Constant,
     DictValue,
@@ -112,6 +125,8 @@ def attribute_of(state: State, owner: Value, name: str) -> Value:
     if isinstance(owner, DictValue) and name in owner.cells:
         return _entry(owner, name).value
     if isinstance(owner, Constant):
+        if owner.value is None and not owner.soft:
+            raise_certainly(state, ATTRIBUTE_ERROR)
         return _of_plain(owner, name)
     reason = owner.reason if isinstance(owner, Unknown) else None
     if isinstance(owner, Unknown) and part_of_model(owner, name):
@@ -160,28 +175,39 @@ def _dict(state: State, node: ast.Dict, scope: Scope) -> Value:
     for key, given in zip(node.keys, node.values, strict=True):
         found = evaluate(state, given, scope)
         if key is None:
-            merge(state, made, found)
+            merge(state, made, found, place=scope.source.span(given))
             continue
         name = evaluate(state, key, scope)
         if isinstance(name, Constant) and isinstance(name.value, str):
             made.cells[name.value] = Entry(found, scope.source.span(key), scope.source.span(given), is_literal(given))
         else:
-            made.open["more"] = True
+            merge(state, made, Unknown(), Reason(Cause.COMPUTED_KEY, (), scope.source.span(key)))
     return made
 
 
 @expression(ast.List, ast.Tuple, ast.Set)
 def _row(state: State, node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Value:
     items: list[Entry] = []
-    is_known = not isinstance(node, ast.Set)
+    is_known = True
     for one in node.elts:
         if isinstance(one, ast.Starred):
-            inner = evaluate(state, one.value, scope)
-            is_known = is_known and isinstance(inner, ListValue) and not inner.changed
-            items += inner.items if isinstance(inner, ListValue) else []
+            inner = collected(state, evaluate(state, one.value, scope), scope.source.span(one))
+            known = certain_items(inner)
+            is_known = is_known and known is not None
+            items += known or []
         else:
             items.append(Entry(evaluate(state, one, scope), Span(0, 0), scope.source.span(one), is_literal(one)))
-    return ListValue(items, scope.source.span(node)) if is_known else COMPUTED
+    if is_known and not isinstance(node, ast.Set):
+        return ListValue(items, scope.source.span(node), fixed=isinstance(node, ast.Tuple))
+    return as_set(items, scope.source.span(node)) if is_known else COMPUTED
+
+
+def as_set(items: list[Entry], span: Span) -> Value:
+    """A set of texts or numbers that are all known: their order is not."""
+    values = {one.value.value: one for one in items if isinstance(one.value, Constant)}
+    if len([one for one in items if isinstance(one.value, Constant)]) < len(items):
+        return COMPUTED
+    return Object(SET, Cells(0), about=ListValue(list(values.values()), span))
 
 
 @expression(ast.Subscript)
@@ -213,19 +239,24 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
     owner = whole(state, owner)
     at = index.value if isinstance(index, Constant) else None
     if isinstance(owner, DictValue) and isinstance(at, str):
-        state.missing += at not in owner.cells
+        if at not in owner.cells and not owner.open:
+            raise_certainly(state, KEY_ERROR)
+        state.missing += at not in owner.cells or _entry(owner, at).perhaps
         return _tinted(_entry(owner, at).value, soft=is_soft(index)) if at in owner.cells else Unknown(Reason(Cause.ITEM, (at,)))
     if isinstance(owner, DictValue):
         return options_of(owner, index.reason if isinstance(index, Unknown) and index.reason else IS_COMPUTED)
     if isinstance(owner, Constant) and isinstance(owner.value, str) and isinstance(at, int):
         fits = -len(owner.value) <= at < len(owner.value)
         return Constant(owner.value[at], owner.soft or is_soft(index)) if fits else Unknown()
-    if isinstance(owner, ListValue) and isinstance(at, int) and not owner.changed:
-        return owner.items[at].value if -len(owner.items) <= at < len(owner.items) else Unknown()
+    if isinstance(owner, ListValue) and (isinstance(at, int) or owner.changed):
+        return _item_of_row(state, owner, at)
+    if isinstance(owner, Object) and isinstance(method := member(owner.type, "__getitem__"), Function):
+        return enter(state, method.bound(owner), [index], {})
     if isinstance(owner, Object) and isinstance(at, str):
         return attribute_of(state, owner, at)
     if isinstance(owner, Library) and owner.name == "os.environ" and isinstance(at, str):
-        return state.environment.get(at, Unknown(Reason(Cause.VARIABLE, (at,))))
+        known: Value = state.environment.get(at, Unknown(Reason(Cause.VARIABLE, (at,))))
+        return known
     if isinstance(owner, Library) and owner.name == "sys.argv":
         return Unknown(Reason(Cause.ARGV))
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
@@ -233,6 +264,16 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
     if isinstance(owner, Unknown) and at == 1 and owner.made == ENGINE:
         return Unknown(owner.reason or IS_COMPUTED, f"{ENGINE}.optimizer", owner.span)
     return Unknown(owner.reason if isinstance(owner, Unknown) and owner.reason else IS_COMPUTED)
+
+
+def _item_of_row(state: State, row: ListValue, at: Any) -> Value:
+    if row.changed:
+        return Unknown(row.reason)
+    if not -len(row.items) <= at < len(row.items):
+        raise_certainly(state, INDEX_ERROR)
+        return Unknown()
+    found: Value = row.items[at].value
+    return Unknown() if row.items[at].perhaps else found
 
 
 def _entry(table: DictValue, name: str) -> Entry:
@@ -248,10 +289,11 @@ def _conditional(state: State, node: ast.IfExp, scope: Scope) -> Value:
     """`a if c else b`: the one that the condition selects, or both joined."""
     test = evaluate(state, node.test, scope)
     holds = truth(test)
+    since = state.journal.mark[1]
     left, right = evaluate(state, node.body, scope), evaluate(state, node.orelse, scope)
     chosen = left if holds else right
     if holds is None or (is_soft(test) and chosen == NONE):  # a flag that is not given leaves None; the other one is what it is for
-        state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(node.test))
+        state.journal.since, state.journal.condition = since, Reason(Cause.CONDITION, (), scope.source.span(node.test))
         return state.journal.joined(left, right)
     return _tinted(chosen, soft=is_soft(test))
 
@@ -261,15 +303,27 @@ def _unary(state: State, node: ast.UnaryOp, scope: Scope) -> Value:
     found = evaluate(state, node.operand, scope)
     if isinstance(node.op, ast.Not):
         holds = truth(found)
-        return COMPUTED if holds is None else Constant(not holds, is_soft(found))
+        return Unknown(found.reason if isinstance(found, Unknown) else None) if holds is None else Constant(not holds, is_soft(found))
     if isinstance(node.op, ast.USub) and isinstance(found, Constant) and isinstance(found.value, int | float):
         return Constant(-found.value, found.soft)
-    return COMPUTED
+    if isinstance(node.op, ast.Invert) and isinstance(found, Constant) and isinstance(found.value, int):
+        return Constant(~found.value, found.soft)
+    return Unknown(found.reason) if isinstance(found, Unknown) else COMPUTED
 
 
 @expression(ast.BinOp)
 def _binary(state: State, node: ast.BinOp, scope: Scope) -> Value:
     return operate(state, node.op, evaluate(state, node.left, scope), evaluate(state, node.right, scope))
+
+
+_SPECIAL: dict[type[ast.operator], str] = {
+    ast.Add: "__add__",
+    ast.Sub: "__sub__",
+    ast.Mult: "__mul__",
+    ast.Div: "__truediv__",
+    ast.BitOr: "__or__",
+}
+"""The methods with which a class says what an operator does."""
 
 
 def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
@@ -281,12 +335,19 @@ def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
         return made
     if isinstance(left, ListValue):
         return _joined_rows(op, left, right)
+    kind = left.type if isinstance(left, Object) else None
+    if isinstance(left, Object) and isinstance(method := member(kind, _SPECIAL.get(type(op), "")), Function):
+        return enter(state, method.bound(left), [right], {})
     if isinstance(op, ast.Mod) and isinstance(left, Constant) and isinstance(left.value, str):
         return as_text(left, right)
     if not isinstance(left, Constant) or not isinstance(right, Constant):
         known = next((one for one in (left, right) if isinstance(one, Unknown) and one.reason), COMPUTED)
         text = (text_of(left) + text_of(right))[:LONGEST] if isinstance(op, ast.Add) else ""
         return Unknown(known.reason, text=text if text.strip(HOLE) else "")
+    if isinstance(op, ast.Div | ast.FloorDiv | ast.Mod) and right.value == 0 and isinstance(left.value, int | float):
+        raise_certainly(state, DIVISION_ERROR)
+    if isinstance(left.value, str) is not isinstance(right.value, str) and isinstance(op, ast.Add):
+        raise_certainly(state, TYPE_ERROR)
     result = operated(op, left.value, right.value)
     return COMPUTED if result is None else Constant(result, left.soft or right.soft)
 
@@ -295,7 +356,7 @@ def _joined_rows(op: ast.operator, left: ListValue, right: Value) -> Value:
     if left.changed or (isinstance(right, ListValue) and right.changed):
         return COMPUTED
     if isinstance(op, ast.Add) and isinstance(right, ListValue) and len(left.items) + len(right.items) <= LONGEST:
-        return ListValue([*left.items, *right.items], left.span)
+        return ListValue([*left.items, *right.items], left.span, fixed=left.fixed)
     times = right.value if isinstance(op, ast.Mult) and isinstance(right, Constant) else None
     return ListValue(left.items * times, left.span) if isinstance(times, int) and 0 <= times * len(left.items) <= LONGEST else COMPUTED
 
@@ -322,11 +383,25 @@ def _boolean(state: State, node: ast.BoolOp, scope: Scope) -> Value:
 @expression(ast.Compare)
 def _comparison(state: State, node: ast.Compare, scope: Scope) -> Value:
     values = [evaluate(state, one, scope) for one in (node.left, *node.comparators)]
-    answers = [compared(op, *pair) for op, pair in zip(node.ops, pairwise(values), strict=True)]
+    answers = [_compared(state, op, *pair) for op, pair in zip(node.ops, pairwise(values), strict=True)]
     holds = [truth(one) for one in answers]
     if False in holds:
         return answers[holds.index(False)]
-    return Constant(value=True, soft=any(map(is_soft, answers))) if None not in holds else COMPUTED
+    if None not in holds:
+        return Constant(value=True, soft=any(map(is_soft, answers)))
+    return Unknown(next((one.reason for one in values if isinstance(one, Unknown) and one.reason), IS_COMPUTED))
+
+
+def _compared(state: State, op: ast.cmpop, left: Value, right: Value) -> Value:
+    """The result of a comparison; a class of the project can say what `in` and `==` mean."""
+    contains = member(right.type, "__contains__") if isinstance(right, Object) and isinstance(op, ast.In) else None
+    if isinstance(right, Object) and isinstance(contains, Function):
+        return enter(state, contains.bound(right), [left], {})
+    if isinstance(op, ast.In | ast.NotIn) and isinstance(right, Library) and right.name == "os.environ":
+        known = isinstance(left, Constant) and type(state.environment.get(str(left.value))) is Constant
+        return Constant(isinstance(op, ast.In)) if known else COMPUTED
+    right = right.about if isinstance(right, Object) and right.kind == SET else right
+    return compared(op, left, right)
 
 
 @expression(ast.JoinedStr)
@@ -336,7 +411,8 @@ def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
         found = evaluate(state, part.value if isinstance(part, ast.FormattedValue) else part, scope)
         if isinstance(part, ast.FormattedValue) and (part.format_spec or part.conversion != -1):
             spec = evaluate(state, part.format_spec, scope)
-            pattern = f"{{:{spec.value or ''}}}" if isinstance(spec, Constant) and part.conversion in (-1, ord("s")) else ""
+            conversion = "" if part.conversion == -1 else f"!{chr(part.conversion)}"
+            pattern = f"{{{conversion}:{spec.value or ''}}}" if isinstance(spec, Constant) else ""
             found = as_text(Constant(pattern), found, braces=True) if pattern else COMPUTED
         parts.append(found)
     text = "".join(map(text_of, parts))
@@ -350,13 +426,24 @@ def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
 @expression(ast.NamedExpr)
 def _named(state: State, node: ast.NamedExpr, scope: Scope) -> Value:
     found = evaluate(state, node.value, scope)
-    state.journal.write(scope.cells, node.target.id, found)
+    while scope.is_turn and scope.above is not None:
+        scope = scope.above
+    state.journal.write(scope.outer.get(node.target.id, scope.cells), node.target.id, placed(found, node.value, scope))
     return found
 
 
 @expression(ast.Lambda)
-def _lambda(_: State, node: ast.Lambda, scope: Scope) -> Value:
-    return Function(node, scope.source, scope)
+def _lambda(state: State, node: ast.Lambda, scope: Scope) -> Value:
+    return Function(node, scope.source, scope, defaults=defaults_of(state, node, scope))
+
+
+def defaults_of(state: State, node: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> dict[str, Value]:
+    """The defaults of the parameters of a function, which are evaluated where it is defined."""
+    given = node.args
+    names = [one.arg for one in (*given.posonlyargs, *given.args)]
+    pairs = [*zip(names[len(names) - len(given.defaults) :], given.defaults, strict=True)]
+    pairs += [(one.arg, default) for one, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is not None]
+    return {name: evaluate(state, default, scope) for name, default in pairs}
 
 
 @expression(ast.Await)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.carried import forget_counters
 from dslint.evaluate.python.evaluate import State, block, evaluate
-from dslint.evaluate.python.nodes import is_decorated
+from dslint.evaluate.python.nodes import is_decorated, yields
 from dslint.evaluate.python.sources import Source
-from dslint.evaluate.python.tables import copied, new_table
+from dslint.evaluate.python.tables import copied, forget_all, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     NONE,
@@ -24,11 +25,14 @@ from dslint.evaluate.values import (
     Unknown,
     Value,
     member,
+    resolution,
     soften,
 )
 from dslint.source.tree import Span
 
 _DEEPEST_CALL = 15
+_DEEPEST_RECURSION = 5
+_MOST_YIELDED = 40
 _NOWHERE = Span(0, 0)
 
 
@@ -43,28 +47,74 @@ def enter(
 ) -> Value:
     """Follow a call of a function of the project. With `complete` False there are more arguments than are known."""
     node = function.node
-    if state.active.count(node) > 2 or (node in state.active and not complete) or len(state.active) >= _DEEPEST_CALL:
+    if state.active.count(node) > _DEEPEST_RECURSION or (node in state.active and not complete) or len(state.active) >= _DEEPEST_CALL:
+        for one in (*arguments, *keywords.values()):
+            forget_all(state, one, call.span if call is not None else _NOWHERE)
         return Unknown(Reason(Cause.RECURSION))
     scope = Scope(state.journal.cells(), function.source, function.scope, [], function)
+    since = state.journal.mark[1]
     _bind(state, function, scope, arguments, keywords, complete=complete, call=call)
-    state.followed.add(node)
     if isinstance(node, ast.Lambda):
+        state.followed.add(node)
         return evaluate(state, node.body, scope)
-    if any(isinstance(one, ast.Expr) and isinstance(one.value, ast.Yield | ast.YieldFrom) for one in node.body):
-        return Unknown(Reason(Cause.GENERATOR))
-    if state.repeated:
-        forget_counters(state, node, scope)
-    state.active.append(node)
-    try:
-        ends = block(state, node.body, scope)
-    finally:
-        state.active.pop()
+    if yields(node):
+        return Object(GENERATOR, state.journal.cells(), about=(function, scope))
+    ends = _follow_body(state, node, scope)
     assert scope.returns is not None
     values = [*scope.returns, NONE] if ends else scope.returns
     result = values[0] if values else NONE
+    state.journal.since = since
     for one in values[1:]:
         result = state.journal.joined(result, one)
     return result
+
+
+def _follow_body(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> bool:
+    """Follow the body of a function. Returns whether its end is reached."""
+    state.followed.add(node)
+    if state.repeated:
+        forget_counters(state, node, scope)
+    state.active.append(node)
+    before, state.perhaps_left = state.perhaps_left, set()
+    try:
+        return block(state, node.body, scope)
+    finally:
+        state.active.pop()
+        state.perhaps_left = before
+
+
+GENERATOR = "generator"
+"""The kind of the object that a call of a generator function returns."""
+
+
+def run_generator(state: State, thing: Object, consume: Callable[[Value], None]) -> None:
+    """Follow the body of a generator, whose values a consumer gets one by one."""
+    function, scope = thing.about
+    if "spent" in thing.cells or len(state.active) >= _DEEPEST_CALL or state.active.count(function.node) > 1:
+        return
+    state.journal.write(thing.cells, "spent", NONE)
+    state.consumers.append(consume)
+    try:
+        _follow_body(state, function.node, scope)
+    finally:
+        state.consumers.pop()
+
+
+def collected(state: State, value: Value, span: Span) -> Value:
+    """The list of what a generator yields; any other value as it is."""
+    if not isinstance(value, Object) or value.kind != GENERATOR:
+        return value
+    items: list[Entry] = []
+    start = (state.undecided, state.repeated, state.partial)
+    is_sure = True
+
+    def consume(given: Value) -> None:
+        nonlocal is_sure
+        is_sure = is_sure and (state.undecided, state.repeated, state.partial) == start
+        items.append(Entry(given, span, span))
+
+    run_generator(state, value, consume)
+    return ListValue(items, span) if is_sure and len(items) <= _MOST_YIELDED else Unknown(Reason(Cause.GENERATOR, (), span))
 
 
 def _bind(
@@ -93,7 +143,7 @@ def _bind(
         elif name in function.given:
             scope.cells[name] = function.given[name]
         elif name in defaults and complete:
-            scope.cells[name] = evaluate(state, defaults[name], function.scope)
+            scope.cells[name] = function.defaults[name] if name in function.defaults else evaluate(state, defaults[name], function.scope)
         else:
             scope.cells[name] = _annotated(state, function, name) or Unknown(_parameter(function, name))
     if given.vararg:
@@ -173,7 +223,9 @@ def _rest(state: State, keywords: dict[str, Value], call: CallOf | None, reason:
 def above(owner: Object, name: str) -> Value:
     """What `super()` finds under a name: a method of the project, or one of a library's class."""
     kind, this = owner.about
-    found = next((one for base in kind.bases if isinstance(base, Class) and (one := member(base, name)) is not None), None)
+    own = this.type if isinstance(this, Object) and this.type is not None else this if isinstance(this, Class) else kind
+    order = resolution(own) if kind in resolution(own) else resolution(kind)
+    found: Value | None = next((one.cells[name] for one in order[order.index(kind) + 1 :] if name in one.cells), None)
     if isinstance(found, Function):
         return found.bound(this)
     if found is not None:
@@ -207,6 +259,8 @@ def instance(
             default = member(made, name)
             if isinstance(default, DictValue):
                 thing.cells[name] = copied(state, default)
+            elif isinstance(default, ListValue):
+                thing.cells[name] = ListValue(list(default.items), default.span, changed=default.changed)
         thing.cells.update(zip(made.fields, arguments, strict=False))
         thing.cells.update({name: one for name, one in keywords.items() if name in made.fields})
     start = member(made, "__init__")
@@ -230,4 +284,4 @@ def follow_rest(state: State, source: Source) -> None:
         if function.node not in state.followed:
             state.flow += 1
             reached = Function(function.node, function.source, function.scope, this, function.owner, function.given)
-            enter(state, reached, [], {}, complete=False)
+            collected(state, enter(state, reached, [], {}, complete=False), _NOWHERE)

@@ -24,6 +24,8 @@ class Journal:
     def __init__(self) -> None:
         self._log: list[tuple[Cells, str, Any]] = []
         self._age = 0
+        self.since = 0
+        """How old the journal was when the branches began."""
         self.condition = CONDITION
         """The reason for a value between two branches, with the place of their condition."""
 
@@ -98,12 +100,18 @@ class Journal:
                 self.write(cells, name, _perhaps(there, self.condition) if cells.optional else there)
             else:
                 self.write(cells, name, self._joined(left, right))
+                if name == "items" and cells[name] is None:
+                    self.write(cells, "reason", self.condition)
 
     def _joined(self, left: Any, right: Any) -> Any:
         if isinstance(left, Entry) and isinstance(right, Entry):
             value = self.joined(left.value, right.value)
             return Entry(value, left.key_span, left.span, left.literal and value is left.value, left.perhaps or right.perhaps)
-        return left if isinstance(left, bool) else self.joined(left, right)
+        if isinstance(left, list) or left is None:  # the items of a list
+            if left is None or not isinstance(right, list) or len(left) != len(right):
+                return None
+            return [self._joined(*pair) for pair in zip(left, right, strict=True)]
+        return left if isinstance(left, bool | Reason) else self.joined(left, right)
 
     def joined(self, left: Value, right: Value, depth: int = 0) -> Value:
         """The value that is one of two."""
@@ -122,7 +130,9 @@ class Journal:
         reason = known.reason if isinstance(known, Unknown) else self.condition
         options = (*_options(left), *_options(right))
         closed = _is_closed(left) and _is_closed(right) and len(options) <= _MOST_OPTIONS
-        return Unknown(reason, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right))
+        older = any(isinstance(one, DictValue) and one.cells.born <= self.since for one in options)
+        shared = older or any(isinstance(one, Unknown) and one.shared for one in (left, right))
+        return Unknown(reason, options=options, closed=closed, or_none=_can_be_none(left) or _can_be_none(right), shared=shared)
 
     def flattened(self, tables: Sequence[DictValue], depth: int = 0) -> DictValue:
         """One dict for several of which a value is one: what they have in common is known."""
@@ -190,7 +200,6 @@ def _can_be_none(value: Value) -> bool:
 
 def _perhaps(entry: Any, reason: Reason) -> Any:
     """A key that may be absent: its value is not known."""
-    if not isinstance(entry, Entry):
-        return entry
-    value = Unknown(reason, options=_options(entry.value), closed=_is_closed(entry.value), or_none=_can_be_none(entry.value))
-    return Entry(value, entry.key_span, entry.span, perhaps=True)
+    known: Value = entry.value if isinstance(entry, Entry) else entry
+    value = Unknown(reason, options=_options(known), closed=_is_closed(known), or_none=_can_be_none(known))
+    return Entry(value, entry.key_span, entry.span, perhaps=True) if isinstance(entry, Entry) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 
 
 def is_literal(node: ast.expr) -> bool:
@@ -45,13 +46,21 @@ def is_decorated(node: ast.AST, *names: str) -> bool:
     return any((one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "")) in names for one in found)
 
 
-def leaves_loop(body: list[ast.stmt]) -> bool:
-    """Whether a statement in the body of a loop may end the loop or a turn of it."""
-    waiting: list[ast.AST] = list(body)
+def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes of statements, without those of functions and classes in them."""
+    waiting = list(body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Break | ast.Continue | ast.Return):
-            return True
+        yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             waiting += ast.iter_child_nodes(node)
-    return False
+
+
+def yields(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a function is a generator."""
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own_nodes(node.body))
+
+
+def leaves_loop(body: list[ast.stmt]) -> bool:
+    """Whether a statement in the body of a loop may end the loop or a turn of it."""
+    return any(isinstance(one, ast.Break | ast.Continue | ast.Return) for one in own_nodes(body))

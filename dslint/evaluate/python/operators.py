@@ -8,7 +8,20 @@ import posixpath
 from collections.abc import Callable
 from typing import Any
 
-from dslint.evaluate.values import COMPUTED, Class, Constant, Function, ListValue, Object, Unknown, Value, is_soft, same, tables_of
+from dslint.evaluate.values import (
+    COMPUTED,
+    Class,
+    Constant,
+    DictValue,
+    Function,
+    ListValue,
+    Object,
+    Unknown,
+    Value,
+    is_soft,
+    same,
+    tables_of,
+)
 
 LONGEST = 10_000
 """The longest string that is built."""
@@ -21,7 +34,12 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.RShift: operator.rshift,
 }
+_OF_INTEGERS = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.RShift)
 
 
 def operated(op: ast.operator, left: object, right: object) -> str | int | float | None:
@@ -39,6 +57,8 @@ def operated(op: ast.operator, left: object, right: object) -> str | int | float
     if isinstance(op, ast.LShift):
         return left << right if isinstance(left, int) and isinstance(right, int) and 0 <= right < 50 else None
     apply = _ARITHMETIC.get(type(op))
+    if isinstance(op, _OF_INTEGERS) and not (isinstance(left, int) and isinstance(right, int) and right >= 0):
+        return None
     if apply is None or (right == 0 and isinstance(op, ast.Div | ast.FloorDiv | ast.Mod)):
         return None
     result: int | float = apply(left, right)
@@ -87,12 +107,17 @@ def _is_dict(value: Value) -> bool:
     return bool(tables_of(value)) and not (isinstance(value, Unknown) and value.or_none)
 
 
+def _has(table: DictValue, item: Constant) -> bool | None:
+    entry = table.cells.get(item.value) if isinstance(item.value, str) else None
+    return None if (entry is None and table.open) or (entry is not None and entry.perhaps) else entry is not None
+
+
 def _contains(owner: Value, item: Value) -> bool | None:
     if (tables := tables_of(owner)) and isinstance(item, Constant):
-        answers = [True if item.value in one.cells else None if one.open else False for one in tables]
+        answers = [_has(one, item) for one in tables]
         return answers[0] if len(set(answers)) == 1 else None
     if isinstance(owner, ListValue) and not owner.changed:
-        answers = [_equal(one.value, item) for one in owner.items]
+        answers = [None if one.perhaps else _equal(one.value, item) for one in owner.items]
         return True if True in answers else None if None in answers else False
     if isinstance(owner, Constant) and isinstance(item, Constant) and isinstance(owner.value, str) and isinstance(item.value, str):
         return item.value in owner.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import State
@@ -40,12 +41,22 @@ PARSED = "argparse.ArgumentParser.parse_args"
 """The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these."""
 
 
+class Stored(NamedTuple):
+    """What a flag of argparse stores: under which name, and `value` for a flag without a value or the `kind` that reads its text."""
+
+    name: str
+    kind: str = "str"
+    value: Value | None = None
+
+
 @dataclass(slots=True)
 class Flags:
     """The flags of a parser as written. With `open` something that is not followed may add more."""
 
     names: set[str] = field(default_factory=set)
     open: bool = False
+    stored: dict[str, Stored] = field(default_factory=dict)
+    """What each flag stores, by its name without dashes before it and with `_` for those in it."""
 
 
 def argument_parser(state: State, call: CallOf) -> Value:
@@ -77,12 +88,34 @@ def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
     flags = [name for name in names if isinstance(name, str)]
     if not flags:
         return NONE
+    flag = next((name for name in flags if name.startswith("--")), flags[0])
+    name = str(call.plain("dest") or flag.lstrip("-").replace("-", "_"))
     if isinstance(parser.about, Flags):
         parser.about.names |= set(flags)
-    flag = next((name for name in flags if name.startswith("--")), flags[0])
-    name = call.plain("dest") or flag.lstrip("-").replace("-", "_")
-    state.journal.write(parser.cells, str(name), _default(call, flag))
+        stored = _stored(call, name)
+        parser.about.stored |= {one.lstrip("-").replace("-", "_"): stored for one in flags}
+        if _is_optional(call):
+            no = stored._replace(value=Constant(value=False))
+            parser.about.stored |= {f"no_{one.lstrip('-').replace('-', '_')}": no for one in flags}
+    state.journal.write(parser.cells, name, _default(call, flag))
     return NONE
+
+
+def _stored(call: CallOf, name: str) -> Stored:
+    """What the flag of a call of `add_argument` stores."""
+    action, kind = call.plain("action"), call.get("type")
+    if action in ("store_true", "store_false") or _is_optional(call):
+        return Stored(name, value=Constant(value=action != "store_false"))
+    if action == "store_const" and "const" in call.keywords:
+        return Stored(name, value=call.keywords["const"].value)
+    is_plain = action in (None, "store") and "nargs" not in call.keywords and "action" not in call.keywords
+    return Stored(name, "str" if is_plain and kind is None else getattr(kind, "name", "") if is_plain else "")
+
+
+def _is_optional(call: CallOf) -> bool:
+    """Whether a flag can be given as `--flag` and `--no-flag`."""
+    action = call.get("action")
+    return isinstance(action, Library) and action.name.endswith("BooleanOptionalAction")
 
 
 def _default(call: CallOf, option: str) -> Value:
@@ -111,9 +144,23 @@ def _parse_args(state: State, parser: Object, call: CallOf) -> Value:
     if words is None and isinstance(parser.about, Flags) and not parser.about.open and call.name != _KNOWN_ONLY:
         _note_flags(state, call, PARSED, parser.about.names)
     given = _flags_in(words, cells) if isinstance(words, ListValue) and not words.changed else state.flags
-    for name in given if isinstance(words, ListValue) else cells.keys() & given.keys():
-        cells[name] = _given_flag(cells.get(name, Unknown()), given[name])
+    stored = parser.about.stored if isinstance(parser.about, Flags) else {}
+    for name in given if isinstance(words, ListValue) else given.keys() & (cells.keys() | stored.keys()):
+        known = stored.get(name)
+        if known is not None:
+            cells[known.name] = _stored_value(known, given[name])
+        else:
+            cells[name] = _given_flag(cells.get(name, Unknown()), given[name])
     return Object("command line", cells)
+
+
+def _stored_value(stored: Stored, given: Flag) -> Value:
+    """What a flag stores that the launch gives; None is a value that only the run knows."""
+    if given is True and stored.value is not None:
+        return stored.value
+    if not isinstance(given, str) or stored.kind not in ("str", "int", "float", "bool"):
+        return Unknown(Reason(Cause.COMMAND_LINE))
+    return converted(Constant(given), stored.kind)
 
 
 def _note_flags(state: State, call: CallOf, name: str, flags: Iterable[str]) -> None:
@@ -135,10 +182,16 @@ def _flags_in(words: ListValue, known: Mapping[str, Value]) -> dict[str, Flag]:
     return {name: given for name, given in found.items() if given is not True or isinstance(known.get(name), Constant)}
 
 
+_TRUE, _FALSE = frozenset("yes true t y 1".split()), frozenset("no false f n 0".split())
+"""What transformers' parser reads as a boolean."""
+
+
 def _given_flag(default: Value, given: Flag) -> Value:
     """The value of a flag that the launch gives; None is a value that only the run knows."""
     if given is None:
         return Unknown(Reason(Cause.COMMAND_LINE))
+    if isinstance(default, Constant) and isinstance(default.value, bool) and isinstance(given, str):
+        return Constant(given.lower() in _TRUE) if given.lower() in _TRUE | _FALSE else Unknown(Reason(Cause.COMMAND_LINE))
     if isinstance(given, bool):
         return (
             Constant(not default.value)

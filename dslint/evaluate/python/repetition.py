@@ -3,71 +3,196 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterator
 
 from dslint.evaluate.python.carried import forget_carried
 from dslint.evaluate.python.evaluate import State, block, evaluate, expression, statement
-from dslint.evaluate.python.nodes import is_literal, leaves_loop
+from dslint.evaluate.python.functions import GENERATOR, collected, run_generator
+from dslint.evaluate.python.nodes import is_literal, leaves_loop, own_nodes
 from dslint.evaluate.python.statements import assign
-from dslint.evaluate.python.tables import new_table
+from dslint.evaluate.python.tables import certain_items, items_of, merge, new_table
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import COMPUTED, Constant, DictValue, Entry, ListValue, Scope, Unknown, Value, truth
+from dslint.evaluate.values import COMPUTED, Constant, Entry, ListValue, Object, Scope, Unknown, Value, is_soft, truth
 from dslint.source.tree import Span
 
 _MOST_TURNS = 40
 _STEPS_PER_TURN = 5
+_LARGEST_BODY = 60
+"""The most nodes of a `while` loop that is followed turn by turn: one that computes a setting is short, one that trains is not."""
 _NOWHERE = Span(0, 0)
 
 
 @statement(ast.For, ast.AsyncFor)
-def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> None:
-    items = items_of(evaluate(state, node.iter, scope))
+def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
+    found = evaluate(state, node.iter, scope)
+    if isinstance(found, Object) and found.kind == GENERATOR and not leaves_loop(node.body):
+        _over_generator(state, node, found, scope)
+        return block(state, node.orelse, scope)
+    found = collected(state, found, scope.source.span(node.iter))
+    items = items_of(found)
+    if items is not None:
+        mark, before = state.journal.mark, set(state.perhaps_left)
+        ends = _over_items(state, node, items, scope)
+        if ends is not None:
+            return ends == "" and block(state, node.orelse, scope) if ends in ("", "return", "raise") else True
+        state.journal.undo(mark)
+        state.perhaps_left = before
     state.loops += 1
-    if items is not None and not leaves_loop(node.body):
-        for item in items:
-            assign(state, node.target, item.value, node.iter, scope)
-            block(state, node.body, scope)
-    else:
-        assign(state, node.target, Unknown(Reason(Cause.LOOP, (), scope.source.span(node.target))), node.iter, scope)
-        _any_turns(state, node, scope)
+    unknown = Unknown(Reason(Cause.LOOP, (), scope.source.span(node.target)))
+    _any_turns(state, node, scope, unknown)
     state.loops -= 1
-    block(state, node.orelse, scope)
+    return True
+
+
+def _over_items(state: State, node: ast.For | ast.AsyncFor, items: list[Entry], scope: Scope) -> str | None:
+    """Follow the turns of a loop over known items. Returns how they end, None if only the run knows."""
+    state.loops += 1
+    try:
+        for item in items:
+            if item.perhaps:
+                _perhaps(state, lambda item=item: _turn(state, node, item, scope), node.iter, scope)  # type: ignore[misc]
+            elif not _turn(state, node, item, scope) and state.left != "continue":
+                return state.left
+            if state.perhaps_left & {"break", "continue"}:
+                return None
+        return ""
+    finally:
+        state.loops -= 1
+
+
+def _turn(state: State, node: ast.For | ast.AsyncFor, item: Entry, scope: Scope) -> bool:
+    assign(state, node.target, item.value, node.iter, scope)
+    return block(state, node.body, scope)
+
+
+def _over_generator(state: State, node: ast.For | ast.AsyncFor, found: Object, scope: Scope) -> None:
+    """Follow the body of a loop at each `yield` of a generator."""
+    repeated = state.repeated
+
+    def consume(given: Value) -> None:
+        if state.repeated > repeated:
+            forget_carried(state, node.body, scope)
+        assign(state, node.target, given, node.iter, scope)
+        state.loops += 1
+        block(state, node.body, scope)
+        state.loops -= 1
+
+    run_generator(state, found, consume)
+
+
+def _perhaps(state: State, follow: Callable[[], object], decides: ast.expr, scope: Scope) -> None:
+    """Follow what happens perhaps."""
+    mark = state.journal.mark
+    state.undecided += 1
+    follow()
+    state.undecided -= 1
+    after = state.journal.undo(mark)
+    state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(decides))
+    state.journal.join(after, {})
 
 
 @statement(ast.While)
-def _while(state: State, node: ast.While, scope: Scope) -> None:
-    evaluate(state, node.test, scope)
+def _while(state: State, node: ast.While, scope: Scope) -> bool:
+    mark, before, steps = state.journal.mark, set(state.perhaps_left), state.steps
+    if sum(1 for _ in own_nodes(node.body)) <= _LARGEST_BODY:
+        ends = _known_turns(state, node, scope)
+        if ends is not None:
+            return ends == "" and block(state, node.orelse, scope) if ends in ("", "return", "raise") else True
+        state.journal.undo(mark)
+        state.perhaps_left, state.steps = before, steps - 1
     state.loops += 1
     _any_turns(state, node, scope)
     state.loops -= 1
-    block(state, node.orelse, scope)
+    return True
 
 
-def _any_turns(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope) -> None:
+def _known_turns(state: State, node: ast.While, scope: Scope) -> str | None:
+    """Follow the turns of a loop whose condition is known each time. Returns how they end, None if only the run knows."""
+    state.loops += 1
+    try:
+        for _ in range(_MOST_TURNS):
+            test = evaluate(state, node.test, scope)
+            holds = truth(test)
+            if holds is None or is_soft(test):
+                return None
+            if not holds:
+                return ""
+            if not block(state, node.body, scope) and state.left != "continue":
+                return state.left
+            if state.perhaps_left:
+                return None
+        return None
+    finally:
+        state.loops -= 1
+
+
+def _any_turns(state: State, node: ast.For | ast.AsyncFor | ast.While, scope: Scope, item: Value | None = None) -> None:
     """Follow the body of a loop once, for a turn that may be any of them, or none."""
-    mark = state.journal.mark
+    mark, before = state.journal.mark, set(state.perhaps_left)
     forget_carried(state, node.body, scope)
+    if isinstance(node, ast.While):
+        evaluate(state, node.test, scope)
+    elif item is not None:
+        assign(state, node.target, item, node.iter, scope)
     state.repeated += 1
-    block(state, node.body, scope)
+    state.left = ""
+    goes_on = block(state, node.body, scope)
     state.repeated -= 1
     after = state.journal.undo(mark)
     state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(node.test if isinstance(node, ast.While) else node.iter))
     state.journal.join(after, {})
+    state.perhaps_left = (state.perhaps_left - {"break", "continue"}) | before
+    state.perhaps_left |= {"return"} if not goes_on and state.left == "return" else set()
+    if node.orelse and any(isinstance(one, ast.Break) for one in own_nodes(node.body)):
+        _perhaps(state, lambda: block(state, node.orelse, scope), _decides(node), scope)
+    else:
+        block(state, node.orelse, scope)
 
 
-def items_of(found: Value) -> list[Entry] | None:
-    """The items of a value that a loop goes over; None if they are not known, or many."""
-    if isinstance(found, ListValue):
-        return found.items if len(found.items) <= _MOST_TURNS and not found.changed else None
-    if isinstance(found, DictValue) and not found.open and len(found.cells) <= _MOST_TURNS:
-        return [Entry(Constant(name), entry.key_span, entry.key_span) for name, entry in found.cells.items()]
-    return None
+def _decides(node: ast.For | ast.AsyncFor | ast.While) -> ast.expr:
+    return node.test if isinstance(node, ast.While) else node.iter
+
+
+@expression(ast.Yield)
+def _yield(state: State, node: ast.Yield, scope: Scope) -> Value:
+    found = evaluate(state, node.value, scope)
+    if state.consumers:
+        _give(state, found)
+    return Unknown(Reason(Cause.GENERATOR, (), scope.source.span(node)))
+
+
+@expression(ast.YieldFrom)
+def _yield_from(state: State, node: ast.YieldFrom, scope: Scope) -> Value:
+    found = evaluate(state, node.value, scope)
+    if isinstance(found, Object) and found.kind == GENERATOR:
+        run_generator(state, found, lambda given: _give(state, given) if state.consumers else None)
+    elif state.consumers:
+        items = certain_items(found)
+        for one in items or ():
+            _give(state, one.value)
+        if items is None:
+            state.repeated += 1
+            _perhaps(state, lambda: _give(state, Unknown(Reason(Cause.GENERATOR, (), scope.source.span(node)))), node.value, scope)
+            state.repeated -= 1
+    return COMPUTED
+
+
+def _give(state: State, found: Value) -> None:
+    """Give a value to what goes over the generator that is followed."""
+    consumer = state.consumers.pop()
+    left, state.perhaps_left = state.perhaps_left, set()
+    try:
+        consumer(found)
+    finally:
+        state.consumers.append(consumer)
+        state.perhaps_left = left
 
 
 @expression(ast.ListComp, ast.GeneratorExp)
 def _list_comprehension(state: State, node: ast.ListComp | ast.GeneratorExp, scope: Scope) -> Value:
     found: list[Entry] = []
     for inside in _turns(state, node.generators, scope):
-        if inside is None:
+        if inside is None or len(found) >= _MOST_TURNS:
             evaluate(state, node.elt, _unknown(state, node.generators, scope))
             return COMPUTED
         found.append(Entry(evaluate(state, node.elt, inside), _NOWHERE, scope.source.span(node.elt), is_literal(node.elt)))
@@ -80,34 +205,38 @@ def _dict_comprehension(state: State, node: ast.DictComp, scope: Scope) -> Value
     for inside in _turns(state, node.generators, scope):
         turn = inside or _unknown(state, node.generators, scope)
         name, found = evaluate(state, node.key, turn), evaluate(state, node.value, turn)
-        if isinstance(name, Constant) and isinstance(name.value, str):
+        if inside is not None and isinstance(name, Constant) and isinstance(name.value, str):
             made.cells[name.value] = Entry(found, scope.source.span(node.key), scope.source.span(node.value), is_literal(node.value))
         else:
-            made.open["more"] = True
+            merge(state, made, Unknown(), Reason(Cause.COMPUTED_KEY, (), scope.source.span(node)))
     return made
 
 
-def _turns(state: State, generators: list[ast.comprehension], scope: Scope) -> list[Scope | None]:
-    """The scopes in which the element of a comprehension is evaluated; None stands for turns that are not known."""
+def _turns(state: State, generators: list[ast.comprehension], scope: Scope) -> Iterator[Scope | None]:
+    """The scopes in which the element of a comprehension is evaluated, one turn after the other; None stands for any turns."""
     first, *rest = generators
-    items = items_of(evaluate(state, first.iter, scope))
+    items = items_of(collected(state, evaluate(state, first.iter, scope), scope.source.span(first.iter)))
     if items is None:
-        return [None]
-    found: list[Scope | None] = []
+        yield None
+        return
     state.steps -= len(items) * _STEPS_PER_TURN
+    inside = Scope(state.journal.cells(), scope.source, scope, is_turn=True)
     for item in items:
-        inside = Scope(state.journal.cells(), scope.source, scope)
         assign(state, first.target, item.value, first.iter, inside)
         tests = [truth(evaluate(state, test, inside)) for test in first.ifs]
         if False in tests:
             continue
-        found += [None] if None in tests else _turns(state, rest, inside) if rest else [inside]
-    return found if len(found) <= _MOST_TURNS else [None]
+        if None in tests or item.perhaps:
+            yield None
+        elif rest:
+            yield from _turns(state, rest, inside)
+        else:
+            yield inside
 
 
 def _unknown(state: State, generators: list[ast.comprehension], scope: Scope) -> Scope:
     """A scope in which the variables of a comprehension are not known."""
-    inside = Scope(state.journal.cells(), scope.source, scope)
+    inside = Scope(state.journal.cells(), scope.source, scope, is_turn=True)
     for one in generators:
         assign(state, one.target, Unknown(Reason(Cause.LOOP, (), scope.source.span(one.target))), one.iter, inside)
     return inside

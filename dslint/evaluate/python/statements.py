@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Sequence
 from dataclasses import replace
 
 from dslint.evaluate.python.calls import Argument, CallOf
-from dslint.evaluate.python.evaluate import State, block, evaluate, statement
+from dslint.evaluate.python.evaluate import KEY_ERROR, Raised, State, Trying, block, evaluate, placed, raise_certainly, statement
 from dslint.evaluate.python.expressions import item_of, operate
+from dslint.evaluate.python.functions import GENERATOR, enter, run_generator
 from dslint.evaluate.python.journal import Changes
 from dslint.evaluate.python.nodes import is_literal, is_main
 from dslint.evaluate.python.rank_conditions import selects_ranks
-from dslint.evaluate.python.tables import mark_changed, merge, new_table
+from dslint.evaluate.python.tables import items_of, mark_changed, merge, new_table, set_items
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
     COMPUTED,
+    NONE,
     Class,
     Constant,
+    DictValue,
     Entry,
+    Function,
     Library,
     ListValue,
     Object,
     Scope,
     Unknown,
     Value,
+    is_one_of,
     is_soft,
+    member,
     tables_of,
     truth,
 )
@@ -40,8 +47,24 @@ def _leave(state: State, node: ast.Return | ast.Raise | ast.Break | ast.Continue
         if scope.returns is not None:
             scope.returns.append(found)
     elif isinstance(node, ast.Raise):
-        evaluate(state, node.exc, scope)
+        found = evaluate(state, node.exc, scope)
+        raise_certainly(state, raised_kinds(found), found)
+    state.left = type(node).__name__.lower()
     return False
+
+
+def raised_kinds(found: Value) -> tuple[str, ...]:
+    """The names of the class of an exception and of those that it inherits from; () if they are not known."""
+    if isinstance(found, Object) and found.type is not None:
+        found = found.type
+    if isinstance(found, Class):
+        above = [name for base in found.bases for name in raised_kinds(base)]
+        return (found.name, *above) if above else ()
+    name = found.made if isinstance(found, Unknown) else found.name if isinstance(found, Library) else ""
+    kind = getattr(builtins, name, None)
+    if not isinstance(kind, type) or not issubclass(kind, BaseException):
+        return ()
+    return tuple(one.__name__ for one in kind.__mro__)
 
 
 @statement(ast.Expr)
@@ -58,16 +81,52 @@ def _context(node: ast.expr, made: str) -> str:
 @statement(ast.With, ast.AsyncWith)
 def _with(state: State, node: ast.With | ast.AsyncWith, scope: Scope) -> bool:
     around = len(state.within)
-    for item in node.items:
-        found = evaluate(state, item.context_expr, scope)
-        if item.optional_vars is not None:
-            assign(state, item.optional_vars, found, item.context_expr, scope)
-        if isinstance(found, Unknown) and found.made:
-            state.within.append(_context(item.context_expr, found.made))
     try:
-        return block(state, node.body, scope)
+        return _managed(state, node.items, node.body, scope)
     finally:
         del state.within[around:]
+
+
+def _managed(state: State, items: Sequence[ast.withitem], body: Sequence[ast.stmt], scope: Scope) -> bool:
+    """Follow the body of a `with`: those of the project's managers run before and behind it, too."""
+    if not items:
+        return block(state, body, scope)
+    item, *rest = items
+    manager = evaluate(state, item.context_expr, scope)
+    kind = manager.type if isinstance(manager, Object) else None
+    starts, ends = member(kind, "__enter__"), member(kind, "__exit__")
+    found = enter(state, starts.bound(manager), [], {}) if isinstance(starts, Function) else manager
+    goes_on: list[bool] = []
+
+    def inside(given: Value) -> None:
+        if item.optional_vars is not None:
+            assign(state, item.optional_vars, given, item.context_expr, scope)
+        goes_on.append(_managed(state, rest, body, scope))
+
+    if isinstance(manager, Object) and manager.kind == GENERATOR:
+        run_generator(state, manager, inside)
+    elif isinstance(manager, Object) and manager.kind == "suppress":
+        return _suppressed(state, manager, [ast.copy_location(ast.With(rest, list(body)), item.context_expr)] if rest else body, scope)
+    if not goes_on:
+        if isinstance(found, Unknown) and found.made:
+            state.within.append(_context(item.context_expr, found.made))
+        inside(found)
+    if isinstance(ends, Function):
+        enter(state, ends.bound(manager), [NONE, NONE, NONE], {})
+    return goes_on[0]
+
+
+def _suppressed(state: State, manager: Object, body: Sequence[ast.stmt], scope: Scope) -> bool:
+    """Follow a body in `contextlib.suppress`."""
+    mark, missing = state.journal.mark, state.missing
+    trying = Trying(manager.about, state.undecided, state.repeated, state.partial)
+    raised, goes_on = attempt(state, trying, body, scope)
+    if raised is not None:
+        return True
+    if state.missing > missing or trying.may_raise:
+        state.journal.undo(mark)
+        return _branches(state, [body, []], scope, _first_expression(body))
+    return goes_on
 
 
 # ---------------------------------------------------------------------- assigning
@@ -87,15 +146,20 @@ def _augmented(state: State, node: ast.AugAssign, scope: Scope) -> None:
     """`a += value`, `a |= value`."""
     before = evaluate(state, node.target, scope)
     right = evaluate(state, node.value, scope)
-    if (tables := tables_of(before)) and isinstance(node.op, ast.BitOr):
+    if isinstance(before, ListValue) and not before.fixed and isinstance(node.op, ast.Add) and not isinstance(node.target, ast.Subscript):
+        items = items_of(right)
+        known = None if items is None or before.changed else [*before.items, *items]
+        set_items(state, before, known, scope.source.span(node.value))
+    elif (tables := tables_of(before)) and isinstance(node.op, ast.BitOr):
         for table in tables:
-            merge(state, table, right)
+            merge(state, table, right, place=scope.source.span(node.value))
     else:
         assign(state, node.target, operate(state, node.op, before, right), node.value, scope)
 
 
 def assign(state: State, target: ast.expr, found: Value, written: ast.expr, scope: Scope) -> None:
     """Assign a value to a name, an attribute or an item."""
+    found = placed(found, written, scope)
     if isinstance(target, ast.Name):
         state.journal.write(scope.outer.get(target.id, scope.cells), target.id, found)
     elif isinstance(target, ast.Attribute):
@@ -103,7 +167,7 @@ def assign(state: State, target: ast.expr, found: Value, written: ast.expr, scop
     elif isinstance(target, ast.Subscript):
         _assign_item(state, target, found, written, scope)
     elif isinstance(target, ast.Tuple | ast.List):
-        parts = [one.value for one in found.items] if isinstance(found, ListValue) and len(found.items) == len(target.elts) else None
+        parts = _parts(found, target.elts)
         unknown = Unknown(found.reason) if isinstance(found, Unknown) and found.reason else COMPUTED
         for number, one in enumerate(target.elts):
             first = item_of(state, found, Constant(number))
@@ -115,7 +179,23 @@ def assign(state: State, target: ast.expr, found: Value, written: ast.expr, scop
                 scope,
             )
     elif isinstance(target, ast.Starred):
-        assign(state, target.value, COMPUTED, written, scope)
+        assign(state, target.value, found if isinstance(found, ListValue) else COMPUTED, written, scope)
+
+
+def _parts(found: Value, targets: list[ast.expr]) -> list[Value] | None:
+    """The values for several targets, of which one may take the rest; None if they are not known."""
+    items = items_of(found)
+    if items is None:
+        return None
+    values = [one.value for one in items]
+    star = next((number for number, one in enumerate(targets) if isinstance(one, ast.Starred)), None)
+    if star is None:
+        return values if len(values) == len(targets) else None
+    behind = len(targets) - star - 1
+    if len(values) < len(targets) - 1:
+        return None
+    rest = ListValue(items[star : len(items) - behind], Span(0, 0))
+    return [*values[:star], rest, *values[len(values) - behind :]]
 
 
 def _assign_attribute(state: State, target: ast.Attribute, found: Value, written: ast.expr, scope: Scope) -> None:
@@ -125,7 +205,10 @@ def _assign_attribute(state: State, target: ast.Attribute, found: Value, written
     if isinstance(owner, Unknown) and owner.reason and not owner.made and isinstance(target.value, ast.Name):
         owner = Object("unknown", state.journal.cells(), reason=owner.reason)
         assign(state, target.value, owner, target.value, scope)
-    if isinstance(owner, Object | Class):
+    setter = member(owner.type, f"{target.attr}.setter") if isinstance(owner, Object) else None
+    if isinstance(owner, Object) and isinstance(setter, Function):
+        enter(state, setter.bound(owner), [found], {})
+    elif isinstance(owner, Object | Class):
         set_attribute(state, owner, target.attr, Argument(found, scope.source.span(written), key, is_literal(written), written))
     for table in tables_of(owner):  # a dict with its keys as attributes, as of EasyDict and OmegaConf
         mark_changed(state, table)
@@ -145,23 +228,38 @@ def _assign_item(state: State, target: ast.Subscript, found: Value, written: ast
     owner, key = opened(state, target.value, scope), evaluate(state, target.slice, scope)
     name = key.value if isinstance(key, Constant) and isinstance(key.value, str) else None
     spans = scope.source.span(target.slice), scope.source.span(written)
-    if isinstance(owner, Object) and name is not None:
+    method = member(owner.type, "__setitem__") if isinstance(owner, Object) else None
+    if isinstance(owner, Object) and isinstance(method, Function):
+        enter(state, method.bound(owner), [key, found], {})
+    elif isinstance(owner, Object) and name is not None:
         state.journal.write(owner.cells, name, found)
     elif isinstance(owner, Library) and owner.name == "os.environ" and name is not None:
         set_variable(state, name, Argument(found, spans[1], spans[0], is_literal(written), written), scope)
     elif isinstance(owner, ListValue):
-        owner.items = [Entry(COMPUTED, one.key_span, one.span) for one in owner.items]
+        _set_item(state, owner, key, Entry(found, *spans, is_literal(written)))
     for table in tables_of(owner):
-        if name is None:
+        if name is None or is_one_of(owner):
             merge(state, table, Unknown(), Reason(Cause.COMPUTED_KEY, (), spans[0]))
         else:
             mark_changed(state, table)
             state.journal.write(table.cells, name, Entry(found, *spans, is_literal(written)))
 
 
+def _set_item(state: State, row: ListValue, key: Value, entry: Entry) -> None:
+    """`row[index] = value`. An index that is not known can be that of any item; with a slice, none is known."""
+    index = key.value if isinstance(key, Constant) else None
+    if isinstance(index, int) and -len(row.items) <= index < len(row.items):
+        items: list[Entry] | None = list(row.items)
+        assert items is not None
+        items[index] = entry
+    else:
+        items = None
+    set_items(state, row, items, entry.key_span)
+
+
 def set_variable(state: State, name: str, given: Argument, scope: Scope) -> None:
     """Set an environment variable."""
-    state.environment[name] = given.value
+    state.journal.write(state.environment, name, given.value)
     nowhere = ast.Call(ast.Name("os.environ"), [], [])
     state.receive(CallOf(nowhere, scope, "os.environ", given.key, keywords={name: given}))
 
@@ -171,9 +269,12 @@ def opened(state: State, node: ast.expr, scope: Scope) -> Value:
     owner = evaluate(state, node, scope)
     if not isinstance(owner, Unknown) or tables_of(owner) or not isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
         return owner
+    for option in owner.options:  # what the program does with one of these dicts changes it
+        if isinstance(option, DictValue):
+            merge(state, option, Unknown(), Reason(Cause.COMPUTED_KEY, (), scope.source.span(node)))
     made = new_table(state, scope.source.span(node))
     made.open["more"] = True
-    made.open["reason"] = owner.reason
+    made.open["reason"] = made.open["why"] = owner.reason
     assign(state, node, made, node, scope)
     return made
 
@@ -185,9 +286,13 @@ def _delete(state: State, node: ast.Delete, scope: Scope) -> None:
         for table in tables_of(owner):
             mark_changed(state, table)
             if isinstance(key, Constant) and isinstance(key.value, str):
+                if key.value not in table.cells and not table.open:
+                    raise_certainly(state, KEY_ERROR)
                 state.journal.erase(table.cells, key.value)
             else:
-                merge(state, table, Unknown())
+                merge(state, table, Unknown(), place=scope.source.span(target))
+        if isinstance(owner, ListValue):
+            set_items(state, owner, None, scope.source.span(target))
 
 
 @statement(ast.Global)
@@ -215,9 +320,9 @@ def _nonlocal(_: State, node: ast.Nonlocal, scope: Scope) -> None:
 def _if(state: State, node: ast.If, scope: Scope) -> bool:
     """Where a flag of the command line decides, both branches are followed, and the one of the flag's default counts."""
     test = evaluate(state, node.test, scope)
-    holds = True if is_main(node.test) else truth(test)
+    holds = scope.source.path == state.sources.all[0].path if is_main(node.test) else truth(test)
     chosen = node.body if holds else node.orelse
-    if any(isinstance(one, ast.Raise) for one in chosen):
+    if not state.trying and any(isinstance(one, ast.Raise) for one in chosen):
         holds = None  # a program that always raises is not what is run: some value differs there
     if holds is not None and not is_soft(test):
         return block(state, chosen, scope)
@@ -280,13 +385,19 @@ def _branches(
     mark = state.journal.mark
     reached: list[Changes] = []
     left: list[Changes] = []
+    ways: set[str] = set()
     for number, body in enumerate(bodies):
+        state.left = ""
         goes_on = _under(state, condition._replace(holds=number == 0) if condition is not None else None, body, scope)
         (reached if goes_on else left).append(state.journal.undo(mark))
+        ways |= set() if goes_on else {state.left}
     states = reached or left
     if not states:
         return True
+    if reached:
+        state.perhaps_left |= ways & {"return", "break", "continue"}
     joined = states[0]
+    state.journal.since = mark[1]
     state.journal.condition = Reason(Cause.CONDITION, (), scope.source.span(decides))
     for one in states[1:]:
         state.journal.join(joined, one)
@@ -302,44 +413,135 @@ def _match(state: State, node: ast.Match, scope: Scope) -> bool:
     for number, case in enumerate(node.cases):
         fits = _fits(state, case, subject, scope)
         if fits is None:
-            return _branches(state, [case.body for case in node.cases[number:]] + [[]], scope, node.subject)
+            for one in node.cases[number:]:
+                _capture(state, one.pattern, node.subject, scope)
+            ends = (
+                isinstance(node.cases[-1].pattern, ast.MatchAs) and node.cases[-1].pattern.pattern is None and node.cases[-1].guard is None
+            )
+            state.undecided += 1
+            try:
+                return _branches(state, [case.body for case in node.cases[number:]] + [[]] * (not ends), scope, node.subject)
+            finally:
+                state.undecided -= 1
         if fits:
             return block(state, case.body, scope)
     return True
 
 
+def _capture(state: State, pattern: ast.pattern, subject: ast.expr, scope: Scope) -> None:
+    """Forget the variables that a pattern sets."""
+    for one in ast.walk(pattern):
+        name = one.name if isinstance(one, ast.MatchAs | ast.MatchStar) else one.rest if isinstance(one, ast.MatchMapping) else None
+        if name is not None:
+            state.journal.write(scope.cells, name, Unknown(Reason(Cause.COMPUTED, (), scope.source.span(subject))))
+
+
 def _fits(state: State, case: ast.match_case, subject: Value, scope: Scope) -> bool | None:
     """Whether a case fits a subject; None if that is not known."""
-    if not isinstance(subject, Constant) or case.guard is not None:
-        return None
-    patterns = case.pattern.patterns if isinstance(case.pattern, ast.MatchOr) else [case.pattern]
-    answers: list[bool | None] = []
-    for one in patterns:
-        if isinstance(one, ast.MatchAs) and one.pattern is None and one.name is None:
-            return True
-        found = evaluate(state, one.value, scope) if isinstance(one, ast.MatchValue) else None
-        answers.append(found.value == subject.value if isinstance(found, Constant) else None)
-    return True if True in answers else None if None in answers else False
+    fits = _matches(state, case.pattern, subject, scope)
+    if not fits or case.guard is None:
+        return fits
+    return truth(evaluate(state, case.guard, scope))
+
+
+def _matches(state: State, pattern: ast.pattern, subject: Value, scope: Scope) -> bool | None:
+    """Whether a value is as a pattern says; None if that is not known. The variables of the pattern are set."""
+    if isinstance(pattern, ast.MatchOr):
+        answers = [_matches(state, one, subject, scope) for one in pattern.patterns]
+        return True if True in answers else None if None in answers else False
+    if isinstance(pattern, ast.MatchAs):
+        fits = _matches(state, pattern.pattern, subject, scope) if pattern.pattern is not None else True
+        if fits and pattern.name is not None:
+            state.journal.write(scope.cells, pattern.name, subject)
+        return fits
+    if isinstance(pattern, ast.MatchSequence) and isinstance(subject, ListValue) and not subject.changed:
+        stars = any(isinstance(one, ast.MatchStar) for one in pattern.patterns)
+        if stars or len(pattern.patterns) != len(subject.items):
+            return None if stars else False
+        answers = [_matches(state, one, item.value, scope) for one, item in zip(pattern.patterns, subject.items, strict=True)]
+        return False if False in answers else None if None in answers else True
+    if isinstance(pattern, ast.MatchValue | ast.MatchSingleton):
+        found = evaluate(state, pattern.value, scope) if isinstance(pattern, ast.MatchValue) else Constant(pattern.value)
+        return found.value == subject.value if isinstance(found, Constant) and isinstance(subject, Constant) else None
+    return None
 
 
 @statement(ast.Try, ast.TryStar)
 def _try(state: State, node: ast.Try | ast.TryStar, scope: Scope) -> bool:
     """The program is taken to go on behind the body; the handlers are followed for the calls in them.
 
-    Where the body reads an item that a dict lacks, either can be what the program does.
+    Where the body may read an item that a dict lacks, or raises on a condition that only the run knows, either can be what the program
+    does. Where it raises for certain, the handler is what it does.
     """
     mark, missing = state.journal.mark, state.missing
-    goes_on = block(state, node.body, scope) and block(state, node.orelse, scope)
-    read = next((one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Subscript)), None)
-    if state.missing > missing and node.handlers and read is not None:
+    handles = [_handled(state, handler, scope) for handler in node.handlers]
+    trying = Trying(frozenset().union(*handles), state.undecided, state.repeated, state.partial)
+    try:
+        raised, goes_on = attempt(state, trying, node.body, scope)
+    except Raised:
+        block(state, node.finalbody, scope)
+        raise
+    if raised is not None:
+        number = next(number for number, one in enumerate(handles) if not one.isdisjoint(raised.kinds))
+        handler = node.handlers[number]
+        if handler.name:
+            state.journal.write(scope.cells, handler.name, raised.value)
+        goes_on = block(state, handler.body, scope)
+        return block(state, node.finalbody, scope) and goes_on
+    if node.handlers and (state.missing > missing or trying.may_raise):
         state.journal.undo(mark)
+        for handler in node.handlers:
+            if handler.name:
+                state.journal.write(scope.cells, handler.name, Unknown(Reason(Cause.EXCEPTION, (), scope.source.span(node.body[0]))))
         bodies = [[*node.body, *node.orelse], *(handler.body for handler in node.handlers)]
-        return _branches(state, bodies, scope, read) and block(state, node.finalbody, scope)
-    mark = state.journal.mark
+        goes_on = _branches(state, bodies, scope, _first_expression(node.body))
+        return block(state, node.finalbody, scope) and goes_on
+    goes_on = goes_on and block(state, node.orelse, scope)
     handled = False
+    mark = state.journal.mark
     for handler in node.handlers:
         if handler.name:
-            state.journal.write(scope.cells, handler.name, Unknown(Reason(Cause.EXCEPTION)))
+            state.journal.write(scope.cells, handler.name, Unknown(Reason(Cause.EXCEPTION, (), scope.source.span(node.body[0]))))
         handled = block(state, handler.body, scope) or handled
         state.journal.undo(mark)
+    if handled and not goes_on:
+        state.perhaps_left |= {state.left} & {"return", "break", "continue"}
     return block(state, node.finalbody, scope) and (goes_on or handled)
+
+
+def _first_expression(body: Sequence[ast.stmt]) -> ast.expr:
+    """The item that is read first in statements, or their first expression."""
+    every = [one for part in body for one in ast.walk(part) if isinstance(one, ast.expr)]
+    return next((one for one in every if isinstance(one, ast.Subscript)), every[0] if every else ast.Constant(None))
+
+
+def _handled(state: State, handler: ast.ExceptHandler, scope: Scope) -> frozenset[str]:
+    """The names of the exceptions that a handler handles."""
+    if handler.type is None:
+        return frozenset({"BaseException"})
+    found = evaluate(state, handler.type, scope)
+    kinds = [one.value for one in found.items] if isinstance(found, ListValue) else [found]
+    return frozenset(one.name for one in kinds if isinstance(one, Class | Library))
+
+
+def attempt(state: State, trying: Trying, body: Sequence[ast.stmt], scope: Scope) -> tuple[Raised | None, bool]:
+    """Follow statements which may raise. Returns what they raise for certain, and whether the statement behind them is reached.
+
+    Raises:
+        Raised: something that `trying` does not handle.
+    """
+    counts = (state.loops, state.repeated, state.undecided, state.unlikely, state.partial)
+    stacks = [(one, len(one)) for one in (state.trying, state.conditions, state.within, state.active, state.consumers)]
+    left = set(state.perhaps_left)
+    state.trying.append(trying)
+    try:
+        return None, block(state, body, scope)
+    except Raised as error:
+        state.loops, state.repeated, state.undecided, state.unlikely, state.partial = counts
+        state.perhaps_left = left
+        if trying.handles.isdisjoint(error.kinds):
+            raise
+        return error, False
+    finally:
+        for stack, length in stacks:
+            del stack[length:]

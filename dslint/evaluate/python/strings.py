@@ -11,11 +11,16 @@ from dslint.evaluate.values import COMPUTED, Cells, Constant, Entry, ListValue, 
 from dslint.source.tree import Span
 
 _PERCENT = re.compile(r"%(?:\.?\d\d?)?[dsfge%]")
-_BRACES = re.compile(r"\{(\w*)(?::0?\.?\d{0,2}[dsfge]?)?\}")
+_BRACES = re.compile(r"\{(\w*)(?:![rsa])?(?::(?:[^{}]?[<>=^])?[-+ ]?#?0?\d{0,2}[,_]?(?:\.\d{1,2})?[bcdeEfFgGnosxX%]?)?\}")
 
 _METHODS = frozenset(
-    "lower upper strip lstrip rstrip title capitalize replace removeprefix removesuffix startswith endswith split rsplit zfill".split()
+    """
+    lower upper strip lstrip rstrip title capitalize swapcase casefold replace removeprefix removesuffix startswith endswith split rsplit
+    splitlines partition rpartition zfill center ljust rjust find rfind count index isdigit isalpha isalnum isnumeric isidentifier islower
+    isupper isspace
+    """.split()
 )
+_WIDENS = frozenset({"zfill", "center", "ljust", "rjust"})
 """Methods without effects; their results are no longer than what they are given."""
 _PATHS = frozenset("resolve absolute as_posix expanduser".split())
 
@@ -49,6 +54,8 @@ def method_of_string(owner: Constant, name: str, call: CallOf) -> Value:
     if name == "format" and not call.keywords:
         return as_text(owner, ListValue(_entries(arguments), call.span), braces=True)
     if name == "join" and len(arguments) == 1 and isinstance(arguments[0], ListValue):
+        if arguments[0].changed or any(one.perhaps for one in arguments[0].items):
+            return Unknown(arguments[0].reason)
         arguments = [one.value for one in arguments[0].items]
     plain = [one.value for one in arguments if isinstance(one, Constant)]
     if len(plain) < len(arguments) or call.keywords or not call.complete:
@@ -70,13 +77,15 @@ def method_of_string(owner: Constant, name: str, call: CallOf) -> Value:
 
 
 def _result(text: str, name: str, arguments: list[str | int | float | bool | None], span: Span, *, soft: bool) -> Value:
-    if name in ("zfill", "replace") and len(text) > LONGEST // 100:
+    if name in _WIDENS and any(isinstance(one, int) and one > LONGEST for one in arguments):
+        return COMPUTED
+    if name in (*_WIDENS, "replace") and len(text) > LONGEST // 100:
         return COMPUTED
     try:
         found = getattr(text, name)(*(min(one, LONGEST) if isinstance(one, int) else one for one in arguments))
     except (TypeError, ValueError):
         return COMPUTED
-    if isinstance(found, list):
+    if isinstance(found, list | tuple):
         return ListValue(_entries([Constant(part, soft) for part in found]), span)
     return Constant(found, soft) if not isinstance(found, str) or len(found) < LONGEST else COMPUTED
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dslint.evaluate.python.evaluate import Exhausted, State
-from dslint.evaluate.reasons import Cause, Reason
+from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import COMPUTED, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, tables_of
 from dslint.source.tree import Mapping, Node, Sequence, Span, plain
 
 _DEEPEST = 20
 _MOST_OPTIONS = 8
+_NOWHERE = Span(0, 0)
+SET = "set"
+"""The kind of a set of which all members are known; `about` is their list in any order."""
+
+MOST_ITEMS = 40
+"""The longest list that is followed item by item."""
 _MERGED = Reason(Cause.MERGED)
 
 
@@ -27,17 +33,98 @@ def whole(state: State, value: Value) -> Value:
     return state.journal.flattened(tables) if len(tables) > 1 else tables[0] if tables else value
 
 
-def merge(state: State, table: DictValue, other: Value, reason: Reason = _MERGED) -> None:
-    """Take over the keys of another dict, as `update` and `|` do. `reason` is that of values that an unknown dict may replace."""
+def items_of(found: Value) -> list[Entry] | None:
+    """The items of a value that a loop goes over; None if they are not known, or many. Keys that may be absent are marked."""
+    if isinstance(found, ListValue):
+        return None if found.changed or len(found.items) > MOST_ITEMS else found.items
+    if isinstance(found, DictValue) and not found.open and len(found.cells) <= MOST_ITEMS:
+        return [Entry(Constant(name), entry.key_span, entry.key_span, perhaps=entry.perhaps) for name, entry in found.cells.items()]
+    if isinstance(found, Constant) and isinstance(found.value, str) and len(found.value) <= MOST_ITEMS:
+        return [Entry(Constant(one, found.soft), _NOWHERE, _NOWHERE) for one in found.value]
+    return None
+
+
+def certain_items(found: Value) -> list[Entry] | None:
+    """The items of a value, None if one of them may be absent."""
+    items = items_of(found)
+    return None if items is None or any(one.perhaps for one in items) else items
+
+
+def set_items(state: State, row: ListValue, items: list[Entry] | None, place: Span) -> None:
+    """Change the items of a list; with None they are not known from then on."""
+    if items is not None and len(items) > MOST_ITEMS:
+        items = None
+    if items is None and not row.changed:
+        state.journal.write(row.cells, "reason", Reason(Cause.COMPUTED, (), place))
+    state.journal.write(row.cells, "items", items)
+
+
+def forget_all(state: State, value: Value, place: Span, depth: int = 0) -> None:
+    """Forget what is in a dict or a list that something changes which is not followed."""
+    if depth > _DEEPEST or not isinstance(value, DictValue | ListValue):
+        return
+    inside = [one.value for one in (value.cells.values() if isinstance(value, DictValue) else value.items)]
+    for one in inside:
+        forget_all(state, one, place, depth + 1)
+    if isinstance(value, DictValue):
+        merge(state, value, Unknown(Reason(Cause.RECURSION, (), place)), Reason(Cause.RECURSION, (), place))
+    else:
+        set_items(state, value, None, place)
+
+
+def leave_open(state: State, table: DictValue, why: Reason) -> None:
+    """Note that a dict may have more keys."""
+    state.journal.write(table.open, "more", value=True)
+    if "why" not in table.open:
+        state.journal.write(table.open, "why", why)
+
+
+def why_open(table: DictValue) -> Reason:
+    """Why a dict may have more keys."""
+    found: Reason = table.open.get("reason") or table.open.get("why") or IS_COMPUTED
+    return found
+
+
+def pairs_of(found: Value) -> list[tuple[str, Entry, Entry]] | None:
+    """The pairs of a list of pairs of which all keys are known, each with its key; None for anything else."""
+    items = certain_items(found) if isinstance(found, ListValue) else None
+    pairs: list[tuple[str, Entry, Entry]] = []
+    for one in items or ():
+        pair = certain_items(one.value)
+        if pair is None or len(pair) != 2 or not isinstance(pair[0].value, Constant) or not isinstance(pair[0].value.value, str):
+            return None
+        pairs.append((pair[0].value.value, pair[0], pair[1]))
+    return None if items is None else pairs
+
+
+def merge(state: State, table: DictValue, other: Value, reason: Reason = _MERGED, *, place: Span | None = None) -> None:
+    """Take over the keys of another dict or of pairs, as `update` and `|` do.
+
+    `reason` is that of values that an unknown dict may replace; `place` is where it is merged.
+    """
     mark_changed(state, table)
     other = whole(state, other)
+    if (pairs := pairs_of(other)) is not None:
+        for name, key, entry in pairs:
+            span = place if place is not None and not entry.span.end else entry.span
+            state.journal.write(table.cells, name, Entry(entry.value, span if not key.span.end else key.span, span, entry.literal))
+        return
     if not isinstance(other, DictValue) or other.open:
-        state.journal.write(table.open, "more", value=True)
+        reason = reason if reason.place is not None else reason._replace(place=place)
+        known = why_open(other) if isinstance(other, DictValue) else other.reason if isinstance(other, Unknown) else None
+        leave_open(state, table, known if known and known.place is not None else reason)
         unknown = Unknown(reason)
         for name, entry in list(table.cells.items()):
-            state.journal.write(table.cells, name, Entry(unknown, entry.key_span, entry.span))
+            state.journal.write(table.cells, name, Entry(unknown, entry.key_span, entry.span, perhaps=entry.perhaps))
     for name, entry in list(other.cells.items()) if isinstance(other, DictValue) else ():
-        state.journal.write(table.cells, name, entry)
+        state.journal.write(table.cells, name, _over(state, table.cells.get(name), entry))
+
+
+def _over(state: State, before: Entry | None, entry: Entry) -> Entry:
+    """A key that replaces one, or perhaps does."""
+    if before is None or not entry.perhaps:
+        return entry
+    return Entry(state.journal.joined(before.value, entry.value), entry.key_span, entry.span, perhaps=before.perhaps)
 
 
 def deep_merge(state: State, table: DictValue, other: DictValue, depth: int = 0) -> None:
@@ -48,9 +135,9 @@ def deep_merge(state: State, table: DictValue, other: DictValue, depth: int = 0)
         if isinstance(before, DictValue) and isinstance(entry.value, DictValue) and depth < _DEEPEST:
             deep_merge(state, before, entry.value, depth + 1)
         else:
-            state.journal.write(table.cells, name, entry)
+            state.journal.write(table.cells, name, _over(state, table.cells.get(name), entry))
     if other.open:
-        state.journal.write(table.open, "more", value=True)
+        leave_open(state, table, why_open(other))
 
 
 def copied(state: State, table: DictValue, file: Cells | None = None, depth: int = 0) -> DictValue:
@@ -68,9 +155,21 @@ def copied(state: State, table: DictValue, file: Cells | None = None, depth: int
     made.open.update(table.open)
     for name, entry in table.cells.items():
         inner = isinstance(entry.value, DictValue) and depth < _DEEPEST
-        value = copied(state, entry.value, made.file, depth + 1) if inner else entry.value
+        value = copied(state, entry.value, made.file, depth + 1) if inner else copied_row(state, entry.value, depth + 1)
         made.cells[name] = Entry(value, entry.key_span, entry.span, entry.literal, entry.perhaps)
     return made
+
+
+def copied_row(state: State, value: Value, depth: int = 0) -> Value:
+    """A copy of a list and of what is in it; any other value as it is."""
+    if not isinstance(value, ListValue) or value.changed or depth >= _DEEPEST:
+        return value
+    items: list[Entry] = []
+    for one in value.items:
+        state.steps -= 1
+        inner = copied(state, one.value, depth=depth + 1) if isinstance(one.value, DictValue) else copied_row(state, one.value, depth + 1)
+        items.append(Entry(inner, one.key_span, one.span, one.literal, one.perhaps))
+    return ListValue(items, value.span)
 
 
 def copied_flat(state: State, table: DictValue) -> DictValue:
@@ -132,7 +231,7 @@ def table_of(state: State, thing: Object, span: Span) -> DictValue:
         if isinstance(entry.value, Object) and entry.value.type is not None and entry.value.type.dataclass:
             entry.value = table_of(state, entry.value, span)
     if thing.type is None:
-        made.open["more"] = True
+        leave_open(state, made, thing.reason or Reason(Cause.COMPUTED, (), span))
     return made
 
 
@@ -143,4 +242,5 @@ def options_of(table: DictValue, reason: Reason) -> Unknown:
     return Unknown(
         reason,
         options=tuple(one for one in chosen if isinstance(one, DictValue) or (isinstance(one, Constant) and isinstance(one.value, str))),
+        shared=True,
     )

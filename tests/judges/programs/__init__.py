@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.judges.programs.whole import Program
+from tests.judges.programs.whole import Made, Program
+
+__all__ = ["Made", "program"]
 
 
-def program(seed: int) -> dict[str, str]:
-    """The files of the program of a seed; the first is `train.py`."""
+def program(seed: int) -> Made:
+    """The program of a seed."""
     return Program(Random(seed)).write()

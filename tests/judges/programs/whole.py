@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
 
 from tests.judges.programs.dicts import KEYS, Dicts
+from tests.judges.programs.forms import FORMS, PLACE
+from tests.judges.programs.values import FLOATS, INTS, TEXTS
+
+KINDS = ("int", "float", "text", "bool")
 
 OPEN = (
     'int(os.environ.get("RANK", "0"))',
@@ -18,11 +25,22 @@ OPEN = (
 """Expressions that only the run knows."""
 
 
+class Made(NamedTuple):
+    """A program: its files, of which the first is `train.py`, and its command line."""
+
+    files: dict[str, str]
+    argv: Sequence[str] = ()
+
+
 class Program(Dicts):
     """Writes one program, in which one call takes a config."""
 
-    def write(self) -> dict[str, str]:
-        """The files of the program."""
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self.argv: list[str] = []
+
+    def write(self) -> Made:
+        """The files of the program, and its command line."""
         self.imports |= {"import os", "import torch", "import deepspeed"}
         self.arguments()
         for _ in range(self.random.randint(1, 3)):
@@ -43,14 +61,52 @@ class Program(Dicts):
             self.indent -= 1
             self.line(self.pick('\n\nif __name__ == "__main__":\n    main()', "\n\nmain()"))
         head = sorted(self.imports)
-        return {"train.py": "\n".join([*head, "", *self.lines]) + "\n", **self.files}
+        return Made({"train.py": "\n".join([*head, "", *self.lines]) + "\n", **self.files}, self.argv)
 
     def statement(self) -> None:
         """A statement that can stand in any block."""
         kinds: list[tuple[float, Callable[[], None]]] = [
-            (0.7, self.opened), (0.2, self.generator), (3, self.variable), (6, self.change), (2, self.new_dict), (2, self.function), (1, self.made_by_class), (1, self.closure), (1, self.decorated), (1, self.block), (1, self.many),
+            (0.7, self.opened), (0.2, self.generator), (3, self.variable), (6, self.change), (2, self.new_dict), (2, self.function), (1, self.made_by_class), (1, self.closure), (1, self.decorated), (1, self.block), (1, self.many), (9, self.form),
         ]  # fmt: skip
         self.random.choices([one for _, one in kinds], [weight for weight, _ in kinds])[0]()
+
+    def form(self) -> None:
+        """One of the forms of `forms.txt`."""
+        form = self.random.choice(FORMS)
+        names: dict[str, str] = {}
+
+        def put(place: re.Match[str]) -> str:
+            kind = place[1]
+            if kind in KINDS:
+                return self.of(kind)
+            if kind in ("lit", "open"):
+                return self.random.choice(INTS if kind == "lit" else OPEN)
+            if kind not in names:
+                self._name_place(kind, names)
+            return names[kind]
+
+        text = PLACE.sub(put, form.text)
+        self.imports |= {f"import {name}" for name in form.uses} | {"import random", "import time"}
+        outside, self.names = self.names, {kind: [] for kind in self.names}
+        for name, lines in form.files.items():
+            self.files[PLACE.sub(put, name)] = PLACE.sub(put, lines)
+        self.names = outside
+        self.line(text)
+        if "new" in names:
+            self.made[names["new"]] = []
+        if "cfg" in names:
+            self.made[names["cfg"]] = []
+        for kind, name in form.sets:
+            self.names[kind].append(PLACE.sub(put, name))
+
+    def _name_place(self, kind: str, names: dict[str, str]) -> None:
+        """What stands for a dict, a name, a module, or a key with its value."""
+        if kind == "cfg":
+            names[kind] = self.a_dict()
+        elif kind.startswith(("key", "value")):
+            names[f"key{kind[-1]}"], names[f"value{kind[-1]}"] = self.pair()
+        else:
+            names[kind] = self.name({"new": "cfg", "m": "module"}.get(kind.rstrip("123456789"), "x"))
 
     def variable(self) -> None:
         """A variable of a kind."""
@@ -82,13 +138,9 @@ class Program(Dicts):
         if roll < 0.35:
             self.imports.add("import argparse")
             self.line("parser = argparse.ArgumentParser()")
-            for kind, read in (("int", "int"), ("float", "float"), ("text", "str")):
-                name = self.name("flag")
-                self.line(f'parser.add_argument("--{name}", type={read}, default={self.literal_of(kind)})')
-                self.names[kind].append(f"args.{name}")
-            name = self.name("flag")
-            self.line(f'parser.add_argument("--{name}", action="store_true")\nparser.add_argument("--local_rank", type=int, default=-1)')
-            self.names["bool"].append(f"args.{name}")
+            for _ in range(self.random.randint(2, 5)):
+                self.flag()
+            self.line('parser.add_argument("--local_rank", type=int, default=-1)')
             self.line(self.pick("args = parser.parse_args()", "args, rest = parser.parse_known_args()"))
         elif roll < 0.5:
             self.imports |= {"from dataclasses import dataclass, field", "from transformers import HfArgumentParser"}
@@ -99,7 +151,47 @@ class Program(Dicts):
                 default = self.literal_of(kind)
                 self.line(f"    {one}: {read} = {default if self.chance(0.6) else f'field(default={default})'}")
                 self.names[kind].append(f"args.{one}")
+                self.give(one, "true" if kind == "bool" else self.plain_of(kind))
             self.line(f"\n\nparser = HfArgumentParser(({name},))\n(args,) = parser.parse_args_into_dataclasses()")
+
+    def flag(self) -> None:
+        """A flag of argparse, which the command line may give."""
+        kind = self.pick("int", "float", "text")
+        name, read, default = self.name("flag"), {"int": "int", "float": "float", "text": "str"}[kind], self.literal_of(kind)
+        form = self.random.randint(0, 7)
+        if form == 0:
+            self.line(f'parser.add_argument("-{name[-1]}{self.count}", "--{name}", type={read}, default={default})')
+        elif form == 1:
+            self.line(f'parser.add_argument("--{name}", dest="{name}_x", type={read}, default={default})')
+            self.names[kind].append(f"args.{name}_x")
+        elif form == 2:
+            self.line(f'parser.add_argument("--{name.replace("_", "-")}", default={default}, type={read}, help="a flag")')
+        elif form == 3:
+            self.line(f'parser.add_argument("--{name}", action="{self.pick("store_true", "store_false")}")')
+        elif form == 4:
+            self.line(f'parser.add_argument("--{name}", action=argparse.BooleanOptionalAction, default={self.pick("True", "False")})')
+        elif form == 5:
+            self.line(f'parser.add_argument("--{name}", type=int, nargs="+", default=[1, 2])')
+            self.names["int"] += [f"args.{name}[0]", f"len(args.{name})"]
+        else:
+            self.line(f'parser.add_argument("--{name}", type={read}, default={default})')
+        if form in (3, 4):
+            self.names["bool"].append(f"args.{name}")
+            self.argv += [f"--{name}"] if self.chance(0.4) else []
+        elif form == 5:
+            self.argv += [f"--{name}", "3", "4", "5"] if self.chance(0.4) else []
+        else:
+            self.names[kind] += [f"args.{name}"] if form != 1 else []
+            self.give(name.replace("_", "-") if form == 2 else name, self.plain_of(kind))
+
+    def give(self, name: str, value: str) -> None:
+        """Give a flag on the command line, or do not."""
+        if self.chance(0.4):
+            self.argv += self.random.choice(([f"--{name}", value], [f"--{name}={value}"]))
+
+    def plain_of(self, kind: str) -> str:
+        """A value on the command line."""
+        return self.random.choice({"int": INTS, "float": FLOATS, "text": TEXTS}[kind])
 
     def literal_of(self, kind: str) -> str:
         saved, self.names[kind] = self.names[kind], []
