@@ -13,8 +13,15 @@ from dslint.settings.table import FACTS, SETTINGS
 Schema = dict[str, Any]
 Arguments = dict[str, Any]
 
-CHECKED = "output.schema.json"
-"""The schema of the JSON output of `dslint check`, a file of `dslint.report`."""
+OUTPUTS = {
+    "check": "output",
+    "show": "show",
+    "estimate": "estimate",
+    "fit": "fit",
+    "tune": "tune",
+    "diagnose": "diagnosis",
+}
+"""The file of `dslint.report` with the schema of a command's JSON output, without `.schema.json`."""
 
 
 class Call(NamedTuple):
@@ -164,9 +171,10 @@ def _diagnose(arguments: Arguments, roots: Roots) -> Call:
     return Call((*words, "--", path), text)
 
 
-def check_schema() -> Schema:
-    """The schema of the JSON output of `dslint check`."""
-    schema: Schema = json.loads(files("dslint.report").joinpath(CHECKED).read_text(encoding="utf-8"))
+def output_schema(command: str) -> Schema:
+    """The schema of the JSON output of a command."""
+    text = files("dslint.report").joinpath(f"{OUTPUTS[command]}.schema.json").read_text(encoding="utf-8")
+    schema: Schema = json.loads(text)
     return schema
 
 
@@ -199,7 +207,7 @@ def tools() -> tuple[Tool, ...]:
                 },
                 one_of=("path", "text", "command"),
             ),
-            check_schema(),
+            output_schema("check"),
             _check,
         ),
         Tool(
@@ -207,7 +215,7 @@ def tools() -> tuple[Tool, ...]:
             "Show the effective config",
             "The config that DeepSpeed will use: every value with its origin (written, default, derived, filled by the loader, ignored).",
             _object({**_CONFIG, **facts}, one_of=_EITHER),
-            _versioned("All keys.", keys={"type": "array", "items": {"type": "object"}}),
+            output_schema("show"),
             _on_config("show"),
             has_report=True,
         ),
@@ -217,7 +225,7 @@ def tools() -> tuple[Tool, ...]:
             "How much GPU and host memory a training with this config needs, and whether it fits. Requires the model (a name such as "
             "llama-3-8b, its config.json, or params) and world_size.",
             _object({**_CONFIG, **facts, **_WORKLOAD, "limit": _string("The memory limit of a GPU, such as 40GiB.")}, one_of=_EITHER),
-            _versioned("The estimate in bytes."),
+            output_schema("estimate"),
             _on_config("estimate"),
             has_report=True,
         ),
@@ -227,7 +235,7 @@ def tools() -> tuple[Tool, ...]:
             "Changes that make the config fit in the GPU, best first, each as a diff with its costs; or what a config that fits does not "
             "need. Requires the model, world_size, and gpu or limit.",
             _object({**_CONFIG, **facts, **_WORKLOAD, "limit": _string("The memory limit of a GPU, such as 40GiB.")}, one_of=_EITHER),
-            _versioned("The changes in bytes and seconds.", fits={"type": "boolean"}),
+            output_schema("fit"),
             _on_config("fit"),
             has_report=True,
         ),
@@ -247,7 +255,7 @@ def tools() -> tuple[Tool, ...]:
                 },
                 one_of=_EITHER,
             ),
-            _versioned("The configs in bytes and seconds.", best={"type": "array", "items": {"type": "object"}}),
+            output_schema("tune"),
             _on_config("tune"),
             has_report=True,
         ),
@@ -309,7 +317,7 @@ def tools() -> tuple[Tool, ...]:
                 },
                 one_of=_EITHER,
             ),
-            _versioned("The diagnoses.", jobs={"type": "array", "items": {"type": "object"}}),
+            output_schema("diagnose"),
             _diagnose,
             has_report=True,
         ),

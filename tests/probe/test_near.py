@@ -33,6 +33,7 @@ from dslint.probe.variants import variants
 from dslint.report import probe_json, probe_page, timeline
 from dslint.source.parse import parse
 from tests.command import dslint
+from tests.report.outputs import assert_valid
 
 QUESTION = Question('{"train_micro_batch_size_per_gpu": 1}', world_size=8)
 ENGINE = {"stage": 2, "dtype": "bfloat16", "optimizer": "FusedAdam", "wrapper": "W", "micro_batch": 1, "accumulation": 1}
@@ -92,7 +93,9 @@ def test_every_result_has_a_page_and_json() -> None:
     for one in found:
         text = probe_page.page(one, color=False, width=80)
         assert "\x1b" not in text
-        data = json.loads(probe_json.as_json(one))
+        printed = probe_json.as_json(one)
+        assert_valid(["probe", "--output-format=json"], printed)
+        data = json.loads(printed)
         assert data["version"] == 1
         assert data["exit_code"] == one.exit_code
     assert "DeepSpeed raises in deepspeed.initialize" in probe_page.page(results[1], color=False, width=80)

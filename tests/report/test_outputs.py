@@ -1,0 +1,52 @@
+"""Every command with a JSON output has a published schema; `tests.command.dslint` holds each output of the suite to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+import pytest
+from jsonschema import Draft202012Validator
+
+from dslint.cli import cli
+from tests.command import dslint
+from tests.report.outputs import DOCS, SCHEMAS, assert_valid, validator
+
+MODEL = ("--model", "llama-3-8b", "--world-size", "8", "--gpu", "a100-40gb")
+
+
+def test_every_command_with_json_has_a_schema() -> None:
+    context = click.Context(cli)
+    found = set()
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        kinds = [param.type for param in command.params if param.name == "output_format"]
+        found |= {name for kind in kinds if isinstance(kind, click.Choice) and "json" in kind.choices}
+    assert found - {"init"} <= set(SCHEMAS), "init writes a config"
+
+
+@pytest.mark.parametrize("command", SCHEMAS)
+def test_a_schema_is_one_and_is_described(command: str) -> None:
+    schema = validator(command).schema
+    assert isinstance(schema, dict)
+    Draft202012Validator.check_schema(schema)
+    assert f"dslint {command} --output-format json" in schema["title"]
+    assert f"{SCHEMAS[command]}.schema.json" in (DOCS / "ci.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("more", [(), ("--sweep", "stage=0..3"), ("--host-memory", "64GiB", "--eval-batch", "8")])
+def test_estimates_of_every_kind(tmp_path: Path, more: tuple[str, ...]) -> None:
+    (tmp_path / "ds_config.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    done = dslint("estimate", "ds_config.json", *MODEL, *more, "--output-format", "json", cwd=tmp_path)
+    assert json.loads(done.stdout)["version"] == 1
+
+
+def test_an_output_with_a_key_that_nobody_described_is_noticed() -> None:
+    words = ["show", "x.json", "--output-format", "json"]
+    assert_valid(words, '{"version": 1, "keys": []}')
+    with pytest.raises(AssertionError, match="/more"):
+        assert_valid(words, '{"version": 1, "keys": [], "more": 1}')
+    with pytest.raises(AssertionError, match="keys"):
+        assert_valid(words, '{"version": 1}')
