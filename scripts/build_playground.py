@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Build the playground: the page that lints in the browser.
 
-    python scripts/build_playground.py [--out DIR]
+    python scripts/build_playground.py [--out DIR] [--wheel DIR]
 
 Builds dslint's wheel, puts it next to the libraries that a check imports and Pyodide, and bundles the page with esbuild. Needs node and
 npm, which installs the versions in playground/package-lock.json; a browser then loads nothing from elsewhere. The page is written to
-build/site/playground.
+build/site/playground. With --wheel it is also packed as a wheel, the package of the extra `playground`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from dslint import __version__  # noqa: E402
+from dslint.cli.playground import PACKAGE  # noqa: E402
 from dslint.facts import RELEASES, Integration  # noqa: E402
 from dslint.facts.gpus import GPUS  # noqa: E402
 from dslint.facts.known_models import PRESETS  # noqa: E402
@@ -35,6 +37,24 @@ PLAYGROUND = ROOT / "playground"
 LIBRARIES = {"click": "click", "yaml": "PyYAML"}
 """The libraries that the commands of the page import, by module, with their distribution. Pyodide's own builds come from a host that the
 page does not contact; without its compiled part, PyYAML is pure Python."""
+
+METADATA = """[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "deepspeed-lint-playground"
+version = "{version}"
+description = "The page of `dslint playground`: dslint with a Python for browsers."
+license = "Apache-2.0"
+license-files = ["LICENSE", "{package}/page/licenses.txt"]
+requires-python = ">=3.11"
+
+[tool.setuptools]
+packages = ["{package}"]
+package-data = {{ "*" = ["**"] }}
+"""
+"""The pyproject.toml of the package with the page."""
 
 SOURCES = ("dslint", "rules", "schemas", "deepspeed_lint.py", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 """What the wheel is built of."""
@@ -52,8 +72,12 @@ def main(arguments: list[str]) -> int:
     """Build the page."""
     parser = argparse.ArgumentParser(description="Build the playground.")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site" / "playground", help="where to write the page")
+    parser.add_argument("--wheel", type=Path, metavar="DIR", help="also write the wheel of the page into this folder")
+    given = parser.parse_args(arguments)
     try:
-        build(parser.parse_args(arguments).out.resolve())
+        build(given.out.resolve())
+        if given.wheel is not None:
+            pack(given.out.resolve(), given.wheel.resolve())
     except CannotBuild as reason:
         print(f"The playground is not built: {reason}")
         return 1
@@ -78,6 +102,21 @@ def build(out: Path) -> None:
         licenses = Path(folder, "licenses.txt")
         licenses.write_text("\n".join(map(license_of, LIBRARIES.values())), encoding="utf-8")
         run("node", "build.mjs", str(out), str(menus), str(licenses))
+
+
+def pack(page: Path, folder: Path) -> None:
+    """Write the wheel of a built page, with the version of dslint.
+
+    Raises:
+        CannotBuild: pip cannot build it.
+    """
+    with tempfile.TemporaryDirectory() as source:
+        package = Path(source, PACKAGE)
+        shutil.copytree(page, package / "page")
+        (package / "__init__.py").write_text(f'"""The page of `dslint playground`, of dslint {__version__}."""\n', encoding="utf-8")
+        shutil.copy(ROOT / "LICENSE", source)
+        Path(source, "pyproject.toml").write_text(METADATA.format(version=__version__, package=PACKAGE), encoding="utf-8")
+        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), source)
 
 
 def install_packages() -> None:

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import click
 
 from dslint.errors import UserError
+from dslint.project import SITE, install_command
 
-SITE = "build/site"
+BUILT = Path("build/site")
+"""Where a clone of the repository builds the site."""
+
+PACKAGE = "dslint_playground"
+"""The package of the extra `playground`, which holds the page and the Python for browsers in it."""
+
 FIRST, LAST = 1, 65535
 
 
 @click.command(name="playground", short_help="Serve the page that lints in the browser.")
 @click.option(
-    "--site", metavar="DIR", default=SITE, show_default=True, help="The built documentation site, or the folder of the page in it."
+    "--site",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The built documentation site, or the folder of the page in it.  [default: build/site, or else the installed page]",
 )
 @click.option("--port", type=click.IntRange(FIRST, LAST), default=8765, show_default=True, help="The port to serve at.")
 @click.option("--open", "opens", is_flag=True, help="Also open the page in a browser.")
-def command(site: str, port: int, opens: bool) -> None:  # noqa: FBT001 - click passes it by name
+def command(site: Path | None, port: int, opens: bool) -> None:  # noqa: FBT001 - click passes it by name
     """Serve the playground on this machine, until interrupted: an editor that checks, estimates and diagnoses in the browser. No other
     machine can reach it.
 
-    The page is not a part of the package, because it contains a Python for browsers. Build it in a clone of the repository, which requires
-    node: python scripts/build_site.py
+    The page contains a Python for browsers, so it is a package of its own: pip install "deepspeed-lint[playground]". A clone of the
+    repository builds it with python scripts/build_site.py, which requires node.
     """
-    root, page = find_page(Path(site))
+    root, page = find_page(site)
     try:
         server = serve(root, port)
     except OSError as error:
@@ -42,19 +52,28 @@ def command(site: str, port: int, opens: bool) -> None:  # noqa: FBT001 - click 
         server.serve_forever()
 
 
-def find_page(site: Path) -> tuple[Path, str]:
-    """The folder to serve, and the path of the page in it.
+def find_page(site: Path | None) -> tuple[Path, str]:
+    """The folder to serve, and the path of the page in it. Without `site`, the page that a clone has built, or the installed one.
 
     Raises:
         UserError: the page is not there.
     """
-    for page in ("playground/", ""):
-        if (site / page / "worker.js").is_file():
-            return site, page
+    for folder in (BUILT, installed()) if site is None else (site,):
+        for page in ("playground/", ""):
+            if folder and (folder / page / "worker.js").is_file():
+                return folder, page
+    missing = f"there is no playground in {site}" if site else "the playground is not installed"
+    elsewhere = f" It is also at {SITE}/playground/." if SITE else ""
     raise UserError(
-        f"there is no playground in {site}. It is not a part of the package: "
-        "build it in a clone of the repository with `python scripts/build_site.py` (requires node), and pass --site DIR."
+        f"{missing}. Install it with `{install_command('playground')}`, or build it in a clone of the repository with "
+        f"`python scripts/build_site.py` (requires node).{elsewhere}"
     )
+
+
+def installed() -> Path | None:
+    """The folder of the installed page, if the extra is installed."""
+    spec = importlib.util.find_spec(PACKAGE)
+    return Path(spec.submodule_search_locations[0]) / "page" if spec and spec.submodule_search_locations else None
 
 
 class Handler(SimpleHTTPRequestHandler):

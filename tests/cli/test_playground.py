@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.cli.playground import find_page, serve
+from dslint.cli.playground import PACKAGE, find_page, serve
 from dslint.errors import UserError
 from tests.command import dslint
 
@@ -25,6 +25,7 @@ def test_without_a_page_it_says_what_to_do(tmp_path: Path) -> None:
     done = dslint("playground", cwd=tmp_path)
     assert done.returncode == 2
     assert "python scripts/build_site.py" in done.stderr
+    assert 'pip install "deepspeed-lint[playground]"' in done.stderr
 
 
 def test_the_page_is_found_in_the_site_and_by_itself(site: Path, tmp_path: Path) -> None:
@@ -32,6 +33,16 @@ def test_the_page_is_found_in_the_site_and_by_itself(site: Path, tmp_path: Path)
     assert find_page(site / "playground") == (site / "playground", "")
     with pytest.raises(UserError):
         find_page(tmp_path / "nothing")
+
+
+def test_an_installed_page_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / PACKAGE / "page"
+    page.mkdir(parents=True)
+    (page.parent / "__init__.py").write_text("", encoding="utf-8")
+    (page / "worker.js").write_text("1", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert find_page(None) == (page, "")
 
 
 def test_files_have_the_types_that_browsers_require(site: Path) -> None:
