@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -55,7 +57,14 @@ def copy(tmp_path: Path) -> Path:
     """As much of the checkout as the first check reads."""
     for name in ("scripts", "dslint"):
         (tmp_path / name).mkdir()
-    for name in ("scripts/release.py", "dslint/__init__.py", "CHANGELOG.md", "CITATION.cff", "pyproject.toml"):
+    for name in (
+        "scripts/release.py",
+        "scripts/release_packages.py",
+        "dslint/__init__.py",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "pyproject.toml",
+    ):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -86,6 +95,30 @@ def test_the_oldest_dependencies_are_constraints(copy: Path) -> None:
     lines = release(copy, "--oldest").stdout.splitlines()
     assert "click==8.1.7" in lines
     assert all(re.fullmatch(r"[\w.-]+==[\d.]+", line) for line in lines)
+
+
+def test_the_conda_recipe_has_the_dependencies_and_renders(tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import release_packages
+
+    (tmp_path / "deepspeed_lint-1.2.3.tar.gz").write_bytes(b"sdist")
+    text = release_packages.recipe(tmp_path / "deepspeed_lint-1.2.3.tar.gz", "1.2.3")
+    data = yaml.safe_load(text)
+    assert data["source"]["sha256"] == hashlib.sha256(b"sdist").hexdigest()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [line.replace(" ", "") for line in data["requirements"]["run"][1:]] == project["dependencies"]
+    assert len(data["build"]["python"]["entry_points"]) == len(project["scripts"])
+    release_packages.render(text)
+
+
+def test_the_pre_commit_mirror_installs_the_release(tmp_path: Path) -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import release_packages
+
+    release_packages.write_mirror(tmp_path / "mirror", "1.2.3")
+    metadata = tomllib.loads((tmp_path / "mirror/pyproject.toml").read_text(encoding="utf-8"))
+    assert metadata["project"]["dependencies"] == ["deepspeed-lint==1.2.3"]
+    assert (tmp_path / "mirror/.pre-commit-hooks.yaml").read_bytes() == (ROOT / ".pre-commit-hooks.yaml").read_bytes()
 
 
 def test_the_version_and_what_it_knows() -> None:
