@@ -127,5 +127,7 @@ class TracebackReader(Collector):
             if self.seen > 1:
                 yield "unread", self.line, self.marks, ()
             return
-        kind = self.raised["kind"] if self.raised else ""
-        yield "raised", self.line, {"kind": kind, "message": "\n".join(self.message), **self.marks}, tuple(self.frames)
+        kind, message = self.raised["kind"] if self.raised else "", "\n".join(self.message)
+        if len(kind) > 8 and kind[: len(kind) // 2] * 2 == kind:  # two processes at once: "ValueErrorValueError: no:"
+            kind, message = kind[: len(kind) // 2], message.partition("\n")[0].rstrip(": ")
+        yield "raised", self.line, {"kind": kind, "message": message, **self.marks}, tuple(self.frames)

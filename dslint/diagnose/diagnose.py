@@ -125,7 +125,8 @@ def _fitted(job: Job, lines: list[Line]) -> list[Cause]:
 def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosis:
     """The diagnosis of one job; raises `UserError` for a model that does not exist. The jobs of a log share `equal`."""
     outcome = outcome_of(job)
-    found = Diagnosis(job, outcome, find_causes(job, outcome), find_notices(job))
+    situation = situation_of(job)
+    found = Diagnosis(job, outcome, find_causes(job, outcome), [fitted(notice, situation) for notice in find_notices(job)])
     place = job.facts["config"].place if given.config is None and "config" in job.facts else None
     shown = place.file if place else (config_file(job) if given.config is None else None) or "the config"
     told, survived = job.told(), survived_by(job)

@@ -58,8 +58,8 @@ HEAD = re.compile(
 """How a line begins from which nothing is removed."""
 
 _RANK = re.compile(r"(?i)(?:^|[^a-z])(?:(?:global_?|mpi|world_?)?rank|r|proc(?:ess)?|task)[ _=:#-]{0,2}(\d{1,5})(?!\d)")
-_RAISED = re.compile(r"\w+\s+")
-"""The error in front of a traceback, as IPython prints it."""
+_RAISED = re.compile(r"\w+ {5,}")
+"""The error in front of a traceback, as IPython prints it: filled with blanks, while one word and a blank are a column."""
 
 _MACHINE = re.compile(r"[A-Za-z][A-Za-z0-9]*[\w-]*\d[\w-]*(?:\.[a-z][\w.-]*)?")
 

@@ -23,11 +23,27 @@ COLOR_OF_END = {End.FINISHED: "green", End.UNFINISHED: "yellow", End.UNKNOWN: "y
 
 def page(found: Sequence[Diagnosis], style: Style) -> str:
     """The page for the jobs of a log."""
-    blocks = []
+    blocks = ["\n".join(_overview(found, style))] if len(found) > 1 else []
     for number, diagnosis in enumerate(found, 1):
         head = [style.paint(_head(number, found), "bold")] if len(found) > 1 else []
         blocks.append("\n".join([*head, *job(diagnosis, style)]))
     return "\n\n".join(blocks)
+
+
+def _overview(found: Sequence[Diagnosis], style: Style) -> Iterator[str]:
+    """A line for each job, equal ones after each other in one: how it ended, and why."""
+    rows: list[tuple[int, int, str, str]] = []
+    for number, one in enumerate(found, 1):
+        why = one.causes[0].title if one.causes else ""
+        if rows and rows[-1][2:] == (one.outcome.end.value, why):
+            rows[-1] = (rows[-1][0], number, *rows[-1][2:])
+        else:
+            rows.append((number, number, one.outcome.end.value, why))
+    yield style.paint(f"{len(found)} jobs in this log", "bold")
+    for first, last, end, why in rows:
+        name = f"Job {first}" if first == last else f"Jobs {first} to {last}"
+        text = visible(f"  {name}: {end}{f', {why}' if why else ''}")
+        yield style.paint(clipped(text, max(20, style.width - 1)), COLOR_OF_END.get(End(end), "red"))
 
 
 def _head(number: int, found: Sequence[Diagnosis]) -> str:

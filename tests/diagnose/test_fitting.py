@@ -12,7 +12,7 @@ from dslint.diagnose.diagnosis import Cause
 from dslint.diagnose.fitting import CHECKS, Situation, fitted
 from dslint.diagnose.places import known_places
 from dslint.diagnose.texts import entries
-from tests.diagnose.logs import OOM, RETURNED, STARTED, diagnosed, traceback
+from tests.diagnose.logs import OOM, RETURNED, STARTED, diagnosed, steps, traceback
 
 
 def sentences() -> Iterator[tuple[str, str]]:
@@ -134,6 +134,14 @@ def test_an_error_of_pydantic_names_the_keys() -> None:
     (cause,) = diagnosed(STARTED, traceback(f"pydantic_core._pydantic_core.ValidationError: {text}"), RETURNED.format(code=1)).causes
     assert cause.title.startswith("ValidationError: loss_scale_window: DeepSpeedBF16Config: Extra inputs are not permitted")
     assert "does not know the key" in cause.why[0]
+
+
+def test_what_else_is_told_fits_the_job() -> None:
+    flushes = "1 pytorch allocator cache flushes since last step. this happens when there is high memory pressure"
+    config = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {\n    "zero_optimization": {\n        "stage": 3\n    }\n}'
+    (notice,) = diagnosed(STARTED, config, flushes, steps([2.0])).notices
+    assert "ZeRO stage" not in notice.advice[0]
+    assert notice.advice[0].startswith("Lower the micro batch size; turn on")
 
 
 def test_pieces_of_an_oom_stay_one_cause() -> None:

@@ -67,6 +67,8 @@ PREFIXES = {
     "loguru": "2026-05-04 09:12:07.101 | ERROR    | __main__:main:12 - ",
     "torchrun --tee": "[default3]:[rank11]: ",
     "Megatron": "[default3]:[rank11]:[default3]: ",
+    "a level": "E ",
+    "a level and a tab": "ERROR\t",
     "mail": "> > ",
     "indented": "        ",
     "a comment": "# ",

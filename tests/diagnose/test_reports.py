@@ -253,3 +253,19 @@ def test_damage_is_in_every_format(tmp_path: Path) -> None:
     (tmp_path / "job.log.gz").write_bytes(packed[:-3000])
     for output_format in FORMATS:
         assert "is cut" in run(tmp_path / "job.log.gz", "--output-format", output_format)[1]
+
+
+def test_several_jobs_begin_with_an_overview(tmp_path: Path) -> None:
+    launch = "[2026-05-04 09:12:07,101] [INFO] [runner.py:605:main] cmd = python -m deepspeed.launcher.launch t.py"
+    failed = f"{launch}\n{STARTED}\n{traceback('ValueError: no')}\n{RETURNED.format(code=1)}"
+    log = tmp_path / "job.log"
+    log.write_text(f"{failed}\n{failed}\n{launch}\n{STARTED}\n{steps([2.0])}\n{FINISHED}\n")
+    _, text = run(log)
+    assert text.splitlines()[:4] == ["3 jobs in this log", "  Jobs 1 to 2: failed, ValueError: no", "  Job 3: finished", ""]
+
+
+def test_processes_that_print_at_once_raise_one_error() -> None:
+    mixed = traceback("ValueErrorValueError: no more: ") + "\nno more"
+    _, text = run("-", stdin=f"{STARTED}\n{traceback('ValueError: no more')}\n{mixed}\n{RETURNED.format(code=1)}")
+    assert "ValueErrorValueError" not in text
+    assert "Also possible" not in text

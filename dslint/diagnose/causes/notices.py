@@ -121,9 +121,7 @@ def _overflows(job: Job) -> Cause | None:
         (
             f"The loss scale was {first:,.0f} at first and {last:,.0f} at last. When it keeps falling, the gradients grow: the training diverges, or the model does not fit into fp16.",
         ),
-        (
-            "Use bf16 where the GPU has it, above all for models that were trained in bf16; else lower the learning rate and clip gradients.",
-        ),
+        ("Use bf16 where the GPU has it, above all for models that were trained in bf16; lower the learning rate and clip gradients.",),
         line,
         certain=False,
     )
@@ -143,7 +141,9 @@ def _flushes(job: Job) -> Cause | None:
         "memory-limit",
         f"GPU memory is at its limit: PyTorch emptied its cache before {times}",
         ("Each time it waits for the GPU and requests memory again, which makes the step slower.",),
-        ("Free some memory (a smaller micro batch, checkpointing, a higher stage), or set PYTORCH_ALLOC_CONF=expandable_segments:True.",),
+        (
+            "Lower the micro batch size; turn on activation checkpointing; raise the ZeRO stage; set PYTORCH_ALLOC_CONF=expandable_segments:True.",
+        ),
         (evidence(events[0]),),
     )
 

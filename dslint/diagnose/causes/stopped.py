@@ -44,8 +44,14 @@ def cancelled(job: Job, event: Event) -> Cause:
             who,
             when=when,
         )
-    advice = "Nothing in the log is at fault. If you did not cancel it, ask `sacct -j JOB --format=State,ExitCode,Comment`."
-    return Cause("cancelled", "A person or a script cancelled the job (scancel)", (), (advice,), who, when=when)
+    advice = "If you did not cancel it, ask `sacct -j JOB --format=State,ExitCode,Comment`."
+    is_step = "." in event.values.get("job", "")
+    by = (
+        "Slurm cancelled a step of the job: scancel, or srun after a task had ended"
+        if is_step
+        else "A person or a script cancelled the job (scancel)"
+    )
+    return Cause("cancelled", by, ("The log shows no error before it.",), (advice,), who, when=when)
 
 
 def _pace(job: Job) -> tuple[str, ...]:
