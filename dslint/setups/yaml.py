@@ -27,6 +27,7 @@ from dslint.schemas.recognition import SECTIONS
 from dslint.setups.gather import LoadedSetup, Read, follow, follow_accelerate, follow_training, settle
 from dslint.setups.neox_files import setup_of
 from dslint.setups.project import project_of
+from dslint.source.parse import parse
 from dslint.source.ranges import range_of
 from dslint.source.read import ReadError, read
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence
@@ -180,6 +181,11 @@ def _whole(document: Document, path: str, shown: str, given: Context) -> Read | 
 
 def _config(document: Document, shown: str, given: Context) -> Read:
     note = "a DeepSpeed config in YAML. DeepSpeed reads only JSON: the program must load this file and pass the dict."
+    json = parse(document.text) if document.text.lstrip().startswith("{") else None
+    if json is not None and json.language == "json" and not json.problems:
+        # Strict JSON behind a YAML name: who gets its path reads JSON, where 5e8 is a number. To PyYAML it is a string, but a program that
+        # loads JSON with PyYAML was not found in public repositories, and Accelerate files that name such a config were.
+        document, note = json, "a DeepSpeed config in JSON."
     gathered = LoadedSetup(Setup(config=shown), infer(document, given), document, {shown: document}, kinds={shown: FileKind.DS_CONFIG})
     unknown = unknown_in(document)
     return Read(FileKind.DS_CONFIG, document, [settle(gathered)], note, [unknown] if unknown else [])

@@ -67,6 +67,12 @@ def syntax_error(config: Config) -> Iterator[Finding]:
     message="A trailing comma is not strict JSON (2 such places in this file): Accelerate reads the file with Python's json, which raises JSONDecodeError.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
 )
+@bad(
+    "train_batch_size: auto\nzero_optimization:\n  stage: 2\n",
+    at="",
+    integration="transformers",
+    message="This file is YAML, and the Hugging Face Trainer reads it with Python's json, which raises JSONDecodeError.",
+)
 @good('{"train_micro_batch_size_per_gpu": 4 // a comment\n}', integration="deepspeed")
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
 def not_strict_json(config: Config) -> Iterator[Finding]:
@@ -80,17 +86,38 @@ def not_strict_json(config: Config) -> Iterator[Finding]:
     departures = config.document.departures
     if not departures or config.document.problems or config.facts.integration is Integration.DEEPSPEED:
         return
+    loader = config.facts.integration
+    strict = loader if loader in STRICT_JSON_LOADERS else None
+    if strict is not None and _is_yaml(config.document):
+        message = f"This file is YAML, and {strict.label} reads it with Python's json, which raises JSONDecodeError."
+        yield Finding("", message, help="Write the config as JSON.", span=departures[0].span)
+        return
     first = departures[0]
     others = [departure for departure in departures[1:] if departure.kind != first.kind]
     count = f" ({len(departures):,} such places in this file)" if len(departures) > 1 else ""
     related = tuple((departure.span, f"and {_DEPARTURES[departure.kind]}") for departure in _first_of_each_kind(others))
     found = f"{_DEPARTURES[first.kind].capitalize()} is not strict JSON{count}"
-    if config.facts.integration in STRICT_JSON_LOADERS:
-        message = f"{found}: {config.facts.integration.label} reads the file with Python's json, which raises JSONDecodeError."
+    if strict is not None:
+        message = f"{found}: {strict.label} reads the file with Python's json, which raises JSONDecodeError."
         yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related, fix=_to_strict_json(config.document))
     else:
         message = f"{found}. DeepSpeed's own loader accepts it; the Hugging Face Trainer, Accelerate, Lightning and json.load do not."
         yield Finding("", message, help=_STRICT_HELP, span=first.span, related=related, effect=Effect.ADVICE)
+
+
+def _is_yaml(document: Document) -> bool:
+    """Whether a text without outer braces is a YAML file: it has sections in YAML, which hjson reads as strings."""
+    if not isinstance(document.root, Mapping) or all(one.kind != "no-root-braces" for one in document.departures):
+        return False
+    from dslint.source.yaml_tree import parse_yaml
+
+    yaml = parse_yaml(document.text)
+    if yaml.problems or not isinstance(yaml.root, Mapping):
+        return False
+    texts = {
+        member.key.value for member in document.root.members if isinstance(member.value, Scalar) and isinstance(member.value.value, str)
+    }
+    return any(member.key.value in texts and isinstance(member.value, Mapping) for member in yaml.root.members)
 
 
 def _to_strict_json(document: Document) -> FixPlan | None:

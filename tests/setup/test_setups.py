@@ -438,3 +438,18 @@ def test_a_batch_size_that_a_program_may_set_is_no_certain_loss(folder: Folder) 
     folder.write({"run.sh": "accelerate launch --config_file accelerate.yaml train.py\n"})
     folder.write({"train.py": "from accelerate import Accelerator\nAccelerator().prepare(model)\n"})
     assert "DS204" in {d.code for d in folder.diagnostics("run.sh") if d.severity is Severity.ERROR}
+
+
+def test_json_behind_a_yaml_name_is_judged_as_json(folder: Folder) -> None:
+    text = '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8}}'
+    folder.write({"json.yaml": text, "flow.yaml": text.replace('"stage"', "stage")})
+    assert folder.found("json.yaml") == []
+    assert [code for code, *_ in folder.found("flow.yaml")] == ["DS104"]
+
+
+def test_yaml_for_a_json_loader_is_not_rewritten(folder: Folder) -> None:
+    trains = "from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments(deepspeed='ds.yaml'))\n"
+    folder.write({"ds.yaml": "zero_optimization:\n  stage: 2\nbf16:\n  enabled: true\n", "train.py": trains})
+    (found,) = (d for d in folder.diagnostics("train.py") if d.code == "DS002")
+    assert found.message.startswith("This file is YAML")
+    assert found.fix is None
