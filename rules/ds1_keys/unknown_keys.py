@@ -142,6 +142,12 @@ def _as_before(config: Config, violation: Violation) -> FixPlan | None:
     message='Unknown top-level key "zero_optimizations": DeepSpeed ignores it. The stage is 0, but only ZeRO stages 1 to 3 support fp16_master_weights_and_grads: DeepSpeed raises an AssertionError while parsing.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "fp16": {"enabled": false, "fp16_master_weights_and_grads": true}}',
 )
+@bad(
+    f'{{{MINIMAL}, "fp16": {{"enabled": false}}, "loss_scale_window": 400}}',
+    at="loss_scale_window",
+    message='Unknown top-level key "loss_scale_window": DeepSpeed silently ignores it, and fp16 is off.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale_window": 400}}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
@@ -150,8 +156,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
     At the top level, and in the sections that it reads without a model, DeepSpeed looks up only the keys that it knows. With a misspelt
     `zero_optimization` it trains without ZeRO, with a misspelt `bf16` in fp32. There is no error and no warning.
 
-    Where nothing is lost, the finding is an info: the key has the value that DeepSpeed uses without it, or DeepSpeed does not read it at
-    the ZeRO stage of the config.
+    Where nothing is lost, the finding is an info: the key has the value that DeepSpeed uses without it, its section is not enabled, or
+    DeepSpeed does not read it at the ZeRO stage of the config.
 
     Correct the spelling or move the key. dslint takes keys that begin with `_`, `$`, `//` or `comment` for notes and does not report them.
     """
@@ -162,7 +168,8 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             yield _unread_anywhere(config, violation)
             continue
         fatal = _leaves_no_batch_size(config, violation)
-        harmless = not is_newer_release(config) and _is_default(config, violation)
+        is_off = _is_section_off(config, violation)
+        harmless = is_off or (not is_newer_release(config) and _is_default(config, violation))
         if _leaves_no_zero_section(config, violation):
             assert config.facts.integration is not None
             yield Finding(
@@ -190,7 +197,9 @@ def misspelt_key_dropped(config: Config) -> Iterator[Finding]:
             continue
         yield Finding(
             violation.path,
-            f"{subject_of(config, violation)}DeepSpeed silently ignores it{NO_BATCH_SIZE if fatal else _consequence(config, violation)}.",
+            f"{subject_of(config, violation)}DeepSpeed silently ignores it"
+            + (f", and {dotted(violation.meant[:-1])} is off" if is_off else NO_BATCH_SIZE if fatal else _consequence(config, violation))
+            + ".",
             help=_suggestion(violation),
             on="key",
             fix=corrected_key(config, violation),
@@ -221,6 +230,14 @@ def _is_default(config: Config, violation: Violation) -> bool:
     assert violation.meant is not None
     value, default = config.literal(violation.path), default_of(KEYS.get(dotted(violation.meant), {}), config.release)
     return default is not None and default is not UNKNOWN and value == default and isinstance(value, bool) is isinstance(default, bool)
+
+
+def _is_section_off(config: Config, violation: Violation) -> bool:
+    """Whether the section of the key that was meant is written and not enabled: right or wrong, the key changes nothing."""
+    assert violation.meant is not None
+    section = dotted(violation.meant[:-1])
+    enabled = f"{section}.enabled"
+    return violation.meant[-1] != "enabled" and enabled in KEYS and config.has(section) and config.value(enabled) is False
 
 
 def _leaves_no_batch_size(config: Config, violation: Violation) -> bool:
