@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule, safe
-from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER
+from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, HUGGING_FACE, RAISED_BY_LOADER, accelerate_file, is_loader_certain
 from dslint.source.change import Set
 from dslint.source.tree import Mapping
 
@@ -51,7 +51,8 @@ def no_zero_section(config: Config) -> Iterator[Finding]:
         return
     if config.is_misspelt(STAGE) or config.enabled("autotuning") is True:  # the autotuner writes the section itself
         return
-    inferred = "integration" in config.evidence and config.setup is None
+    # Both Hugging Face loaders raise, so a block of Accelerate proves it, whichever the program uses. Flags of a command do not.
+    inferred = not is_loader_certain(config) and accelerate_file(config) is None
     raising = "may raise" if inferred else "raises"
     yield Finding(
         "zero_optimization",
