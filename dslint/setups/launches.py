@@ -186,6 +186,8 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
         return None
     if training is None and program is not None and program.arguments is not None:
         return program.arguments
+    if training is None and program is not None and _has_own_parser(program):
+        return None
     flags = training_flags(command)
     link = command.flags.get("deepspeed")
     trains = program is not None and program.program.loader == Integration.TRANSFORMERS
@@ -202,6 +204,16 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     unknown = (*base.unknown, *unknown_flags(refuses, command.flags)) if refuses is not None else ()
     values = {**base.values, **own}
     return replace(base, values=values, complete=base.complete and command.complete, sure=sure, defaults=defaults, unknown=unknown)
+
+
+def _has_own_parser(program: PythonFile) -> bool:
+    """Whether a program parses its flags with argparse, and knows no Trainer: they are its own, even if they have the Trainer's names."""
+    if program.parses_arguments or program.program.loader is not None or next(program.program.events.of(_PARSES), None) is None:
+        return False
+    return not any("Trainer" in document.text or "TrainingArguments" in document.text for document in program.documents.values())
+
+
+_PARSES = r"argparse\.ArgumentParser\.parse_(known_)?args"
 
 
 def _takes_more(program: PythonFile) -> bool:

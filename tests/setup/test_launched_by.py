@@ -318,3 +318,18 @@ def test_a_launch_with_a_missing_config_is_a_launch(folder: Folder) -> None:
     assert "run.sh:1 launches it: the DeepSpeed config is ds.json, which does not exist there; conf/ds.json has its name." in reason.reason
     (found,) = [one for one in folder.results("run.sh")["run.sh"].diagnostics if one.code == "DS919"]
     assert (found.help or "").startswith("Did you mean conf/ds.json? ")
+
+
+def test_the_flags_of_an_own_parser_are_not_the_trainers(folder: Folder) -> None:
+    program = (
+        'import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument("--deepspeed")\n'
+        'parser.add_argument("--gradient_accumulation_steps")\nparser.add_argument("--local_rank")\n'
+        "args = parser.parse_args()\nserve(args)\n"
+    )
+    config = '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+    folder.write({"run.sh": "deepspeed serve.py --deepspeed ds.json --gradient_accumulation_steps 4\n", "ds.json": config})
+    assert "DS904" in [code for code, *_ in folder.found("run.sh")]  # the program is not there: the flags are the Trainer's
+    folder.write({"serve.py": program})
+    assert folder.found("run.sh") == []
+    folder.write({"serve.py": program.replace("serve(args)", "Trainer(args)")})
+    assert "DS904" in [code for code, *_ in folder.found("run.sh")]
