@@ -160,7 +160,7 @@ class ExpertParallel(HandReadSection):
     gate_up_impl: Annotated[Literal["separate", "fused"], Since("0.19.8"), _CHECKED] = "separate"
     """Whether gate and up projection are one grouped matrix product."""
 
-    expert_activation: Annotated[str | None, Since("0.19.8"), _CHECKED] = None
+    expert_activation: Annotated[Literal["swiglu", "geglu_tanh", "swiglu_clamped", "swiglu_oai"] | None, Since("0.19.8"), _CHECKED] = None
     """The activation function of the experts; default: that of the model."""
 
     expert_tensor_parallel_size: Annotated[int, Since("0.19.3"), _CHECKED] = 1

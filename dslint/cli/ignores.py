@@ -16,6 +16,7 @@ from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult
 from dslint.report.words import count, listed
 from dslint.settings import Finder, Layer
+from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, decode, decode_base64, read_bytes
 from dslint.suppress.adding import settings_file, with_comments, with_entries
 from dslint.suppress.run import suppress
@@ -74,6 +75,8 @@ def _comment(file: FileResult, finder: Finder, reason: str) -> Sequence[Diagnost
 
 
 def _write(path: str, text: str) -> None:
+    if outside := leads_out(path):
+        raise UserError(f"cannot write {shown(path)}: this link leads out of the project, to {shown(outside)}")
     try:
         write_whole(path, text)
     except OSError as error:

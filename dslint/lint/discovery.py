@@ -94,12 +94,28 @@ def _expand(argument: str, settings: Finder) -> Iterator[Target]:
     elif os.path.lexists(argument) or not any(mark in argument for mark in "*?["):
         yield Target(argument, named=True)
     else:
-        import glob  # needed only for patterns that the shell did not expand
-
-        found = [path for path in sorted(glob.glob(argument, recursive=True)) if not os.path.isdir(path)]
+        found = [path for path in sorted({*_matching(argument)}) if not os.path.isdir(path)]
         if not found:
             raise NothingFound(f"{argument}: no file matches this pattern")
         yield from map(_found, found)
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """The paths that a pattern matches. `**` follows no links: a few that lead to each other's folders have too many paths to list."""
+    import glob  # needed only for patterns that the shell did not expand
+
+    above, *below = _ANY_FOLDER.split(pattern, maxsplit=1)
+    if not below:
+        yield from glob.iglob(pattern)
+        return
+    for top in glob.iglob(above) if above else ("",):
+        for folder, folders, _ in os.walk(top or os.curdir):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            inside = folder if top else folder.removeprefix(os.curdir).lstrip(os.sep)
+            yield from _matching(os.path.join(glob.escape(inside), below[0] or "*"))
+
+
+_ANY_FOLDER = re.compile(rf"(?:^|(?<=[/{re.escape(os.sep)}]))\*\*(?:[/{re.escape(os.sep)}]+|$)")
 
 
 def _walk(top: str, finder: Finder) -> Iterator[str]:

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Fix, Related
+from dslint.diagnostics import Applicability, Cause, Diagnostic, Edit, Effect, Fix, Phase, Related
 from dslint.lint.place import by_place
 from dslint.lint.results import FileResult
 
@@ -39,8 +39,8 @@ def _by_severity(diagnostic: Diagnostic) -> tuple[int, tuple[int, int, str]]:
 
 
 def _merged(group: list[Diagnostic]) -> Diagnostic:
-    """One finding for several with the same cause: the first of them, which is the most severe, with the places of the others."""
-    first, *others = group
+    """One finding for several with the same cause: the one with the worst consequence, with the places of the others."""
+    first, *others = sorted(group, key=_by_consequence)
     cause = first.cause
     assert cause is not None
     places = tuple(Related(d.path, d.code if d.code != first.code else "", d.pointer, d.range) for d in others)
@@ -51,6 +51,12 @@ def _merged(group: list[Diagnostic]) -> Diagnostic:
         related=(*places, *related),
         fix=_combined([d.fix for d in group if d.fix]),
     )
+
+
+def _by_consequence(diagnostic: Diagnostic) -> tuple[int, int, int]:
+    """First what is most severe. DeepSpeed raises the first error that it meets, so of two crashes the earlier one is what happens."""
+    phase = list(Phase).index(diagnostic.phase) if diagnostic.phase is not None else len(Phase)
+    return -diagnostic.severity.rank, list(Effect).index(diagnostic.effect), phase
 
 
 def _is_one_key(group: list[Diagnostic]) -> bool:

@@ -96,6 +96,7 @@ def wrong_type(config: Config) -> Iterator[Finding]:
                 violation,
                 help=_without_quotes(config, violation)
                 or _whole_number(config, violation)
+                or _in_digits(config, violation)
                 or (f"{meant.title[:1].upper()}{meant.title[1:]}." if meant else None),
                 fix=safe(f"write {word}", Set(violation.path, word)) if word else meant,
             )
@@ -181,6 +182,29 @@ def _whole_number(config: Config, violation: Violation) -> str | None:
     default = violation.spec.get("default")
     fraction = isinstance(config.literal(violation.path), float) and "float" not in violation.spec["types"]
     return f"Write an integer; the default is {shown_value(default)}." if fraction and isinstance(default, int) else None
+
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9}
+"""What people mean by the letter after a count: the size of a bucket is a number of elements, not of bytes."""
+
+
+def _in_digits(config: Config, violation: Violation) -> str | None:
+    """The help for a text that says one number with a unit, as in "500M", or several, as in "0.9,0.999"."""
+    text = config.literal(violation.path)
+    if not isinstance(text, str):
+        return None
+    counted = re.fullmatch(r"\s*(\d+(?:[_,]\d{3})*(?:\.\d+)?)\s*([kmbg]?)\s*", text, re.IGNORECASE)
+    if counted is not None and "int" in violation.spec["types"]:
+        number = float(re.sub("[_,]", "", counted[1])) * UNITS[counted[2].lower()]
+        return f"Write {int(number)}." if number.is_integer() and number < LONGEST_INTEGER else None
+    parts = text.strip().strip("[]()").split(",")
+    if (
+        "list" in violation.spec["types"]
+        and len(parts) == violation.spec.get("length")
+        and all(_is_json_number(part.strip()) for part in parts)
+    ):
+        return f"Write [{', '.join(part.strip() for part in parts)}]."
+    return None
 
 
 def _rounded_up(config: Config, violation: Violation) -> FixPlan | None:

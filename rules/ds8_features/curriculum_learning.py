@@ -53,22 +53,26 @@ def _metrics(config: Config) -> list[str]:
 @bad(
     _with_metric('"min_difficulty": 64, "schedule_type": "fixed_linear"'),
     at=EXAMPLE_METRIC,
-    message="The metric seqlen has no max_difficulty: DeepSpeed raises AssertionError \"Curriculum learning requires the config 'max_difficulty'\" when it builds the sampler.",
+    message="The metric seqlen has no max_difficulty: DeepSpeed raises AssertionError \"Curriculum learning requires the config 'max_difficulty'\" if deepspeed.initialize gets training_data.",
 )
 @bad(
     _with_metric(LINEAR.replace("fixed_linear", "linear")),
     at=f"{EXAMPLE_METRIC}.schedule_type",
-    message='schedule_type "linear" is not one of fixed_discrete, fixed_linear, fixed_root, custom: DeepSpeed raises RuntimeError "Unsupported curriculum schedule type" when it builds the sampler.',
+    message='schedule_type "linear" is not one of fixed_discrete, fixed_linear, fixed_root, custom: DeepSpeed raises RuntimeError "Unsupported curriculum schedule type" if deepspeed.initialize gets training_data.',
 )
 @bad(
     _with_metric(
         '"min_difficulty": 1, "max_difficulty": 3, "schedule_type": "fixed_discrete", "schedule_config": {"difficulty": [1, 2, 3], "max_step": [5, 10, 15]}'
     ),
     at=f"{EXAMPLE_METRIC}.schedule_config",
-    message="difficulty has 3 entries and max_step 3, but max_step must have one fewer, because the last difficulty lasts to the end: DeepSpeed raises AssertionError when it builds the sampler.",
+    message="difficulty has 3 entries and max_step 3, but max_step must have one fewer, because the last difficulty lasts to the end: DeepSpeed raises AssertionError if deepspeed.initialize gets training_data.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "data_efficiency": {"enabled": true, "data_sampling": {"enabled": true, "curriculum_learning": {"enabled": true, "data_cluster_path": "c", "curriculum_metrics": {"seqlen": {"index_to_sample_path": "a", "index_to_metric_path": "b", "difficulty_type": "value", "clustering_type": "single_cluster", "min_difficulty": 1, "max_difficulty": 3, "schedule_type": "fixed_discrete", "schedule_config": {"difficulty": [1, 2, 3], "max_step": [5, 10]}}}}}}}',
 )
 @good(_with_metric(LINEAR))
+@good(
+    _with_metric(LINEAR.replace("fixed_linear", "linear")),
+    program='import deepspeed\ndeepspeed.initialize(model=model, config="ds_config.json")\n',
+)
 @good(
     _with_metric(
         '"min_difficulty": 1, "max_difficulty": 3, "schedule_type": "fixed_discrete", "schedule_config": {"difficulty": [1, 2, 3], "max_step": [5, 10]}'
@@ -84,12 +88,22 @@ def curriculum_schedule_incomplete(config: Config) -> Iterator[Finding]:
 
     Complete the metric.
     """
+    program = config.setup.program if config.setup else None
+    passed = program.passed if program is not None else None
+    if passed is not None and "training_data" not in passed:
+        return
+    for finding in _incomplete_schedules(config):
+        yield finding._replace(certain=passed is not None)
+
+
+def _incomplete_schedules(config: Config) -> Iterator[Finding]:
+    """A finding for each metric whose schedule DeepSpeed rejects."""
     for metric in _metrics(config):
         missing = missing_settings(config, metric, ("min_difficulty", "max_difficulty", "schedule_type"))
         if missing:
             yield Finding(
                 metric,
-                f"The metric {metric.rpartition('.')[2]} has no {', '.join(missing)}: DeepSpeed raises AssertionError \"Curriculum learning requires the config '{missing[0]}'\" when it builds the sampler.",
+                f"The metric {metric.rpartition('.')[2]} has no {', '.join(missing)}: DeepSpeed raises AssertionError \"Curriculum learning requires the config '{missing[0]}'\" if deepspeed.initialize gets training_data.",
                 help=f"Add {', '.join(missing)}.",
                 on="key",
             )
@@ -105,7 +119,7 @@ def _schedule_findings(config: Config, metric: str) -> Iterator[Finding]:
         close = spelling(schedule_type, SETTINGS_OF_TYPE)
         yield Finding(
             key,
-            f'schedule_type {config.quote(key)} is not one of {", ".join(SETTINGS_OF_TYPE)}: DeepSpeed raises RuntimeError "Unsupported curriculum schedule type" when it builds the sampler.',
+            f'schedule_type {config.quote(key)} is not one of {", ".join(SETTINGS_OF_TYPE)}: DeepSpeed raises RuntimeError "Unsupported curriculum schedule type" if deepspeed.initialize gets training_data.',
             help='Write "fixed_linear", "fixed_root", "fixed_discrete" or "custom".',
             fix=write(config, key, f'"{close.word}"', Applicability.SAFE) if close and close.sure else None,
         )
@@ -115,7 +129,7 @@ def _schedule_findings(config: Config, metric: str) -> Iterator[Finding]:
     if missing:
         yield Finding(
             section if config.has(section) else metric,
-            f"The schedule {schedule_type} has no {', '.join(missing)}: DeepSpeed raises an error when it builds the sampler.",
+            f"The schedule {schedule_type} has no {', '.join(missing)}: DeepSpeed raises an error if deepspeed.initialize gets training_data.",
             help=f"Add {', '.join(missing)} to schedule_config.",
             on="key",
         )
@@ -132,7 +146,7 @@ def _list_findings(config: Config, section: str) -> Iterator[Finding]:
     last: Path = (*section.split("."), "max_step", len(ends) - 1)
     yield Finding(
         section,
-        f"difficulty has {len(levels)} entries and max_step {len(ends)}, but max_step must have one fewer, because the last difficulty lasts to the end: DeepSpeed raises AssertionError when it builds the sampler.",
+        f"difficulty has {len(levels)} entries and max_step {len(ends)}, but max_step must have one fewer, because the last difficulty lasts to the end: DeepSpeed raises AssertionError if deepspeed.initialize gets training_data.",
         help="Remove the last entry of max_step." if same_length else "Write one more entry in difficulty than in max_step.",
         on="key",
         fix=safe("remove the last entry of max_step", Remove(last)) if same_length and len(levels) > 1 else None,

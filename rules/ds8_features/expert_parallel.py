@@ -59,6 +59,12 @@ def _divisors(number: int) -> str:
     message='comm_backend must be one of "comm", "deepep", but it is "nccl": DeepSpeed raises ValueError in deepspeed.initialize.',
 )
 @bad(
+    _example('"autoep_size": 2, "expert_activation": "gelu"'),
+    at=f"{SECTION}.expert_activation",
+    world_size=8,
+    message='expert_activation must be one of "swiglu", "geglu_tanh", "swiglu_clamped", "swiglu_oai", but it is "gelu": DeepSpeed raises ValueError in deepspeed.initialize.',
+)
+@bad(
     _example('"autoep_size": 2, "preset_model": "mixtral-8x7b"'),
     at=f"{SECTION}.preset_model",
     world_size=8,

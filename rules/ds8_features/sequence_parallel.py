@@ -17,9 +17,13 @@ DATA_PARALLEL = "data_parallel_size"
 INITIALIZE = "deepspeed/__init__.py, initialize"
 
 
+LAST_FOR_DICTS = (0, 18, 5)
+"""The last release that reads the sizes in a dict, but not in a file."""
+
+
 def reads_sizes(config: Config) -> bool:
-    """Whether DeepSpeed reads the sizes: up to 0.18.5 it reads them in a dict, but not in a file."""
-    return config.release > (0, 18, 5) or config.facts.is_dict is not False
+    """Whether DeepSpeed reads the sizes."""
+    return config.release > LAST_FOR_DICTS or config.facts.is_dict is not False
 
 
 @rule(
@@ -32,6 +36,12 @@ def reads_sizes(config: Config) -> bool:
     f'{{{MINIMAL}, "sequence_parallel_size": 2}}',
     at=SIZE,
     message="sequence_parallel_size 2 divides the world size in the batch computation but creates no groups: unless the program passes an mpu or a mesh, the ranks share no sequence.",
+)
+@bad(
+    f'{{{MINIMAL}, "sequence_parallel_size": 2}}',
+    at=SIZE,
+    deepspeed="0.18.3",
+    message="DeepSpeed 0.18.3 reads sequence_parallel_size only if the program passes the config as a dict: with the path of the file it has no effect.",
 )
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 2, "data_parallel_size": 4}}')
 @good(f'{{{MINIMAL}, "sequence_parallel_size": 1}}')
@@ -56,6 +66,15 @@ def sequence_parallel_builds_no_groups(config: Config) -> Iterator[Finding]:
     if program is not None and program.passed is not None and program.passed & {"mpu", "mesh_param"}:
         return
     if isinstance(size, int) and size > 1 and config.has(SIZE) and not config.has(DATA_PARALLEL):
+        if config.release <= LAST_FOR_DICTS and not config.facts.is_dict:
+            yield Finding(
+                SIZE,
+                f"DeepSpeed {config.release} reads sequence_parallel_size only if the program passes the config as a dict: with the path of the file it has no effect.",
+                help="Pass json.load of the file, or use DeepSpeed 0.18.6 or newer.",
+                effect=Effect.IGNORED,
+                certain=config.facts.is_dict is False,
+            )
+            return
         ranks = config.facts.world_size
         data_parallel = str(ranks // size) if ranks and ranks % size == 0 else None
         yield Finding(

@@ -35,9 +35,11 @@ REQUIRED = ("type", "params")
 ADDED_BY_LIGHTNING = (MICRO, ACCUMULATION, "gradient_clipping")
 """Keys that Lightning adds from its own arguments if they are missing."""
 
+AS_STRINGS = "drops these keys or reads them as strings:"
+
 NOT_REPLACED = Cause(
     "auto-not-replaced",
-    '{count} values are "auto", and no integration replaces them. DeepSpeed drops these keys or reads them as strings: {keys}.',
+    '{count} values are "auto", and no integration replaces them. DeepSpeed ' + AS_STRINGS + " {keys}.",
     "Write the values, or let the Hugging Face Trainer or Accelerate load the file.",
 )
 """Why "auto" stands in a config of plain DeepSpeed or Lightning."""
@@ -45,7 +47,7 @@ NOT_REPLACED = Cause(
 PERHAPS_REPLACED = Cause(
     "auto-perhaps-replaced",
     '{count} values are "auto". Only the Hugging Face Trainer and Accelerate replace them; '
-    "without them DeepSpeed drops these keys or reads them as strings: {keys}.",
+    "without them DeepSpeed " + AS_STRINGS + " {keys}.",
     "If the Trainer or Accelerate loads this file, pass --integration transformers or --integration accelerate. Otherwise write the values.",
 )
 """Why "auto" stands in a config that some program loads."""
@@ -205,8 +207,16 @@ def auto_kept(config: Config) -> Iterator[Finding]:
             effect=None if raised else Effect.SILENT,
             phase=Phase(raised[1]) if raised else None,
             certain=known,
-            cause=NOT_REPLACED if known else PERHAPS_REPLACED,
+            cause=_cause(violation, known=known),
         )
+
+
+def _cause(violation: Violation, *, known: bool) -> Cause:
+    """What several values have in common. Where DeepSpeed raises for this one, that is what happens, whatever it does with the others."""
+    cause = NOT_REPLACED if known else PERHAPS_REPLACED
+    if not violation.raises:
+        return cause
+    return cause._replace(message=cause.message.replace(AS_STRINGS, f"{_outcome_of_string(violation)} ({violation.key}). The keys:"))
 
 
 def _outcome_of_string(violation: Violation) -> str:

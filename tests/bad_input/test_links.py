@@ -60,6 +60,24 @@ def test_a_link_that_is_named_is_read_and_not_written_through(project: Path) -> 
     assert (project / "ds_config.json").is_symlink()
 
 
+def test_no_settings_are_written_through_a_link_that_leaves(project: Path) -> None:
+    (project / "ds_wrong.json").write_text('{"train_micro_batch_size_per_gpu": "4"}', encoding="utf-8")
+    (project / "dslint.toml").symlink_to("../new.toml")
+    done = dslint("check", "ds_wrong.json", "--add-ignores", "because", cwd=project)
+    assert done.returncode == 2
+    assert "leads out of the project" in done.stderr
+    assert not (project.parent / "new.toml").exists()
+
+
+def test_a_pattern_for_all_folders_follows_no_cycle(project: Path) -> None:
+    """Each of these links leads to all of them, so a walk that follows them has no end."""
+    for number in range(12):
+        (project / f"again{number}").symlink_to(".")
+    done = dslint("check", "**/ds_*.json", cwd=project)
+    assert done.returncode == 0
+    assert "again" not in done.stdout
+
+
 def test_links_inside_of_the_project_are_followed(project: Path) -> None:
     (project / "conf").mkdir()
     (project / "conf" / "ds_wrong.json").write_text(SECRET.replace("isation", "ization").replace("password", "stage"), encoding="utf-8")

@@ -43,7 +43,7 @@ from dslint.source.yaml_tree import parse_yaml
 from dslint.suppress import baseline
 from dslint.suppress.comments import apply_comments
 from dslint.suppress.run import suppress
-from tests.fuzz import seeds
+from tests.fuzz import folders, seeds
 
 FACTS = (
     Facts(),
@@ -226,6 +226,12 @@ def reports(text: str, rng: Random) -> None:
         _assert_inert(written, output_format)
 
 
+def whole_folders(text: str, rng: Random) -> None:
+    """A folder of files, links and traps, checked by the command: nothing in what it prints controls a terminal."""
+    said = folders.work(text, rng)
+    _assert_inert(re.sub(r"(?m)^::.*$", "", said), "folder")
+
+
 TARGETS: dict[str, Target] = {
     "parser": Target(seeds.configs, parser),
     "checker": Target(seeds.configs, checker),
@@ -243,6 +249,7 @@ TARGETS: dict[str, Target] = {
     "releases": Target(lambda: seeds.RELEASES, releases),
     "models": Target(lambda: seeds.MODELS, models),
     "logs": Target(lambda: seeds.LOGS, logs),
+    "folders": Target(lambda: [*seeds.configs(), *seeds.SCRIPTS, *seeds.YAMLS, *seeds.PROGRAMS, *seeds.SETTINGS], whole_folders),
 }
 """By name; a run takes them in turn."""
 
