@@ -9,7 +9,8 @@ from functools import partial
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.config.load import take
-from dslint.diagnostics import Applicability, NotJudged
+from dslint.config.sections import is_habit
+from dslint.diagnostics import Applicability, Diagnostic, Effect, NotJudged, Severity
 from dslint.evaluate.files import may_concern_deepspeed
 from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.document import lint_loaded, lint_opened
@@ -20,8 +21,10 @@ from dslint.registry.selection import Selection, choose
 from dslint.rule import RuleInfo
 from dslint.settings import Finder, Settings
 from dslint.setups.open import Subject, opened
+from dslint.setups.project import top_of
 from dslint.source.read import ReadError, decode, read_bytes
 from dslint.source.store import Store, a_run, store
+from dslint.source.tree import Document, Mapping, Path
 
 PARALLEL_FROM = 400
 """The number of files from which several processes are faster."""
@@ -79,7 +82,7 @@ def _linted(subject: Subject | None, settings: Settings) -> list[FileResult]:
     if len(wanted) < len(settings.rules):
         left_out = {rule.code for rule in settings.rules} - {rule.code for rule in wanted}
         found = [_without(result, left_out) for result in found]
-    return [with_severities(result, settings) for result in found]
+    return [_without_what_it_lacks(with_severities(result, settings)) for result in found]
 
 
 def lint_subject(subject: Subject, given: Context, rules: Sequence[RuleInfo]) -> list[FileResult]:
@@ -96,6 +99,56 @@ def lint_subject(subject: Subject, given: Context, rules: Sequence[RuleInfo]) ->
         return [_own(result) for result in merged(lint_loaded(take(document, one), subject.shown, rules) for one in subject.contexts)]
     result = lint_opened(subject.loaded, subject.shown, rules, named=subject.named)
     return [result] if result is not None else []
+
+
+FIXTURES = {"test", "tests", "fixtures", "testdata"}
+"""Names of folders that contain configs of tests."""
+
+
+def _without_what_it_lacks(result: FileResult) -> FileResult:
+    """The result for a config that is not a whole training: without warnings about what is not written, and about memory and speed.
+
+    A test, the tuner or the reader of an example adds the rest. What DeepSpeed rejects or ignores in the file is reported as anywhere.
+    """
+    reason = _incomplete(result) if result.kind is FileKind.DS_CONFIG else None
+    if reason is None or result.document is None:
+        return result
+    kept = tuple(d for d in result.diagnostics if d.severity is Severity.ERROR or not _is_about_the_training(d, result.document))
+    left_out = len(result.diagnostics) - len(kept)
+    if not left_out:
+        return result
+    said = f"{reason}: {left_out:,} {'warnings' if left_out > 1 else 'warning'} about a whole training left out."
+    return result._replace(diagnostics=kept, note=f"{result.note} {said}" if result.note else said)
+
+
+def _incomplete(result: FileResult) -> str | None:
+    """The evidence that a config is not a whole training; None if there is none."""
+    if FIXTURES.intersection(result.path.split("/")[:-1]) and (folder := _fixture_folder(result.path)) is not None:
+        return f"this config lies under {folder}/"
+    root = result.document.root if result.document is not None else None
+    if not isinstance(root, Mapping) or result.context.setup is not None:
+        return None
+    members = {member.key.value: member.value for member in root.members if not is_habit(member.key.value)}
+    if isinstance(members.get("autotuning"), Mapping):
+        return "this config has a section autotuning, and the tuner adds the rest"
+    only = next(iter(members.items())) if len(members) == 1 else None
+    return f"this config has only the section {only[0]}" if only is not None and isinstance(only[1], Mapping) else None
+
+
+def _fixture_folder(path: str) -> str | None:
+    """The first folder for tests between the top of the project and a file."""
+    inside = os.path.relpath(os.path.abspath(path), top_of(path)).split(os.sep)[:-1]
+    return next((name for name in inside if name in FIXTURES), None)
+
+
+def _is_about_the_training(found: Diagnostic, document: Document) -> bool:
+    """Whether a finding is about something that is not written, or about the memory and the speed of the run."""
+    if found.code.startswith("DS0"):
+        return False  # it is about the text
+    steps = (part.replace("~1", "/").replace("~0", "~") for part in (found.pointer or "").split("/")[1:])
+    path: Path = tuple(int(step) if step.isdigit() else step for step in steps)
+    absent = not path or document.lookup(path) is None
+    return absent or found.effect in (Effect.MEMORY, Effect.SLOW) or (found.effect is Effect.SILENT and not found.certain)
 
 
 def _without(result: FileResult, codes: set[str]) -> FileResult:

@@ -1,4 +1,4 @@
-"""Whole folders: files of all kinds under all names, links and cycles, modules and plug-ins that tell when they run."""
+"""Whole folders: files of all kinds under all names, links and cycles, modules and plug-ins that leave a trace when they run."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _may_change(path: str, arguments: list[str], written: set[str], before: dict
 
 
 def _fill(project: Path, text: str, rng: Random) -> None:
-    """Two to six files, and in most folders a link, a trap or a file that is none."""
+    """Two to six files, and in most folders a link, a trap, a pipe or a socket."""
     for number in range(rng.choice((1, 2, 2, 3, 5))):
         ending = rng.choice((".json", ".json", *NAMES))
         name = rng.choice(OWN_NAMES) if rng.random() < 0.6 else rng.choice(ODD_STEMS) + ending

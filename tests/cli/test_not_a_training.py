@@ -1,0 +1,59 @@
+"""Configs that are not a whole training: fixtures of tests, templates of the autotuner, examples of a section."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command import dslint
+
+STAGE_3 = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}}'
+WRONG = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 7}}'
+TUNED = '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 3}, "autotuning": {"enabled": true, "fast": false}}'
+
+
+def found(folder: Path, name: str, text: str) -> tuple[set[str], str]:
+    """The codes of what is found in a file by a check of the folder, and the note on it."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    said = json.loads(dslint("check", ".", "--isolated", "--output-format", "json", cwd=folder).stdout)
+    (note,) = (file["note"] or "" for file in said["files"])
+    return {one["code"] for one in said["diagnostics"]}, note
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "evidence"),
+    [
+        ("tests/unit/ds_config.json", STAGE_3, "lies under tests/"),
+        ("ds_config.json", TUNED, "a section autotuning"),
+        ("ds_config.json", '{"zero_optimization": {"stage": 2}}', "only the section zero_optimization"),
+        ("ds_config.json", '{"_comment": "x", "fp16": {"enabled": true}}', "only the section fp16"),
+    ],
+)
+def test_no_warnings_about_what_is_not_there(tmp_path: Path, name: str, text: str, evidence: str) -> None:
+    codes, note = found(tmp_path, name, text)
+    assert codes == set()
+    assert evidence in note
+
+
+def test_a_whole_config_has_them(tmp_path: Path) -> None:
+    assert found(tmp_path, "ds_config.json", STAGE_3) == ({"DS819"}, "")
+    # What lies above of the project is no evidence.
+    inside = tmp_path / "tests" / "project"
+    inside.mkdir(parents=True)
+    assert found(inside, "ds_config.json", STAGE_3) == ({"DS819"}, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "code"),
+    [
+        ("tests/ds_config.json", WRONG, "DS107"),
+        ("ds_config.json", '{"zero_optimization": {"stage": 2, "overlap_com": true}}', "DS101"),
+        ("ds_config.json", '{"zero_optimization": {"stage": 1, "offload_param": {"device": "cpu"}}}', "DS501"),
+    ],
+)
+def test_errors_and_what_is_ignored_stay(tmp_path: Path, name: str, text: str, code: str) -> None:
+    assert code in found(tmp_path, name, text)[0]
