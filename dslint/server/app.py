@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -33,7 +34,10 @@ T = TypeVar("T")
 
 
 class App:
-    """A server with its state. Whatever reads files or takes time runs in one thread, in the order of the requests."""
+    """A server with its state. Whatever reads files or takes time runs in one thread, in the order of the requests.
+
+    A second thread answers what needs only the last check of a file, so that the check of a large file holds nobody up.
+    """
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -42,6 +46,7 @@ class App:
         self.own_commands: tuple[str, ...] = ()
         """The commands of dslint that the editor executes itself."""
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dslint")
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dslint-reader")
         self._waiting: dict[str, asyncio.Task[None]] = {}
         self._checked: dict[str, tuple[int, Checked]] = {}
         self._took: dict[str, float] = {}
@@ -78,13 +83,29 @@ class App:
             self.server.log(f"a request about {uri} failed: {type(error).__name__}: {error}", types.MessageType.Error)
             return default
 
+    async def answer_at_once(self, uri: str, function: Callable[[Checked, tuple[Training, ...]], T], default: T) -> T:
+        """As `answer`, for a function that reads no files. A file that is checked already is not checked again."""
+        file = self.workspace.files.get(uri)
+        _, known = self._checked.get(uri, (-1, None))
+        by, trainings = self._trainings.get(uri, (None, ()))
+        if known is None or known.file is not file or by is not known:
+            return await self.answer(uri, function, default)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reader, function, known, trainings)
+        except Exception as error:  # noqa: BLE001 - whatever fails, the server goes on
+            self.server.log(f"a request about {uri} failed: {type(error).__name__}: {error}", types.MessageType.Error)
+            return default
+
     def _answer(self, file: OpenFile, function: Callable[[Checked, tuple[Training, ...]], T]) -> T:
         checked = self._check(file)
-        known, trainings = self._trainings.get(file.uri, (None, ()))
+        return function(checked, self._trainings_in(checked))
+
+    def _trainings_in(self, checked: Checked) -> tuple[Training, ...]:
+        known, trainings = self._trainings.get(checked.file.uri, (None, ()))
         if known is not checked:
             trainings = trainings_in(checked, self.workspace)
-            self._trainings[file.uri] = (checked, trainings)
-        return function(checked, trainings)
+            self._trainings[checked.file.uri] = (checked, trainings)
+        return trainings
 
     async def of_file(self, params: Any, function: Callable[[Checked, tuple[Training, ...]], dict[str, Any]]) -> dict[str, Any]:
         """The answer to a request of dslint about the open file that its parameters name; an `error` where there is none."""
@@ -126,6 +147,8 @@ class App:
             self.server.log(f"the check of {uri} failed: {type(error).__name__}: {error}", types.MessageType.Error)
             return
         self.server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, version=checked.file.version))
+        with contextlib.suppress(Exception):  # the next request for them reports it
+            await self.work(self._trainings_in, checked)  # before anyone asks: then a hover need not wait
 
     def edited(self, uri: str) -> None:
         """Check a file, and those that depend on it, when no edit follows. A file that takes long is checked after longer pauses."""
@@ -162,6 +185,7 @@ class App:
     def close(self) -> None:
         """End the thread."""
         self._worker.shutdown(wait=False, cancel_futures=True)
+        self._reader.shutdown(wait=False, cancel_futures=True)
 
 
 def uri_in(params: Any) -> str | None:

@@ -33,7 +33,9 @@ def _about_places(app: App) -> None:
     async def _(params: types.HoverParams) -> types.Hover | None:
         from dslint.server.hover import hover
 
-        return await app.answer(params.text_document.uri, lambda checked, trainings: hover(checked, trainings, params.position), None)
+        return await app.answer_at_once(
+            params.text_document.uri, lambda checked, trainings: hover(checked, trainings, params.position), None
+        )
 
     @feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=TRIGGERS))
     async def _(params: types.CompletionParams) -> types.CompletionList:

@@ -110,6 +110,48 @@ def test_what_other_files_say_is_read_when_they_change(tmp_path: Path) -> None:
         assert "DS904" not in codes()
 
 
+def test_the_check_of_a_large_file_holds_up_no_hover(tmp_path: Path) -> None:
+    small, large = tmp_path / "ds_config.json", tmp_path / "ds_large.json"
+    text = '{\n"train_batch_size": 8,\n"zero_optimization": {"stage": 2}\n}'
+    wrong = ", ".join(f'"zero_optimisation_of_a_{n:05}": {{"stage": {n}}}' for n in range(4_000))
+    with Client(tmp_path) as client:
+        client.start()
+        client.open(small.as_uri(), text)
+        client.diagnostics(small.as_uri())
+        where = {"textDocument": {"uri": small.as_uri()}, "position": {"line": 2, "character": 5}}
+        client.ask("textDocument/hover", where)
+        client.open(large.as_uri(), f'{{"train_batch_size": 8, {wrong}}}')
+        for _ in range(3):
+            assert "zero_optimization" in str(client.ask("textDocument/hover", where))
+        assert not any(note.get("params", {}).get("uri") == large.as_uri() for note in client.notes)
+        assert client.diagnostics(large.as_uri())
+
+
+def test_edits_of_a_program_are_seen_by_its_config_before_it_is_saved(tmp_path: Path) -> None:
+    text = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 2}}'
+    program = (
+        "from transformers import Trainer, TrainingArguments\n"
+        'args = TrainingArguments("o", deepspeed="ds_config.json", gradient_accumulation_steps=2)\n'
+        "Trainer(model=model, args=args).train()\n"
+    )
+    config, train = tmp_path / "ds_config.json", tmp_path / "train.py"
+    config.write_text(text, encoding="utf-8")
+    train.write_text(program, encoding="utf-8")
+    with Client(tmp_path) as client:
+        client.start()
+        client.open(config.as_uri(), text)
+        assert "DS904" not in {found["code"] for found in client.diagnostics(config.as_uri())}
+        client.open(train.as_uri(), program, language="python")
+        client.diagnostics(train.as_uri())
+        client.notes.clear()
+        end = program.splitlines()[1].index("=2)") + 1
+        client.change(
+            train.as_uri(), 2, {"range": {"start": {"line": 1, "character": end}, "end": {"line": 1, "character": end + 1}}, "text": "4"}
+        )
+        client.diagnostics(train.as_uri(), 2)
+        assert "DS904" in {found["code"] for found in client.diagnostics(config.as_uri())}
+
+
 def test_it_serves_a_port(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
