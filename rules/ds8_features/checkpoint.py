@@ -56,6 +56,10 @@ PARALLEL_WRITE = "checkpoint.parallel_write.pipeline_stage"
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "gather_16bit_weights_on_model_save": true}}',
     integration="transformers",
 )
+@good(
+    '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": false}}',
+    integration="transformers",
+)
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3}}')
 def weights_not_gathered(config: Config) -> Iterator[Finding]:
     """The model is partitioned across ranks, and its weights are not gathered when the model is saved.
@@ -81,6 +85,8 @@ def weights_not_gathered(config: Config) -> Iterator[Finding]:
     if program is not None and program.loader == Integration.ACCELERATE and not program.saves:
         return
     written = next((key for key in (GATHER, GATHER_OTHER_NAME) if config.has(key)), None)
+    if written and loader is Integration.TRANSFORMERS:
+        return  # a decision: nothing raises, and the checkpoint can be converted
     value = "is false" if written else "defaults to false"
     cause = "At ZeRO stage 3" if stage == 3 else f"With autotp_size {tensor}"
     consequence = (

@@ -44,6 +44,13 @@ NOT_REPLACED = Cause(
 )
 """Why "auto" stands in a config of plain DeepSpeed or Lightning."""
 
+PROGRAM_REPLACES = Cause(
+    "auto-unless-the-program-replaces-it",
+    '{count} values are "auto", and no integration replaces them. Unless the program does, DeepSpeed ' + AS_STRINGS + " {keys}.",
+    "Write the values, or set them in the program before deepspeed.initialize.",
+)
+"""Why "auto" stands in a config of which it is not known how the program passes it to DeepSpeed."""
+
 PERHAPS_REPLACED = Cause(
     "auto-perhaps-replaced",
     '{count} values are "auto". Only the Hugging Face Trainer and Accelerate replace them; '
@@ -91,7 +98,7 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
     replace "auto" either.
 
     Write the value. If the Trainer or Accelerate loads the file, pass `--integration transformers` or `--integration accelerate`. As long as
-    the integration is not known, the finding is a warning.
+    the integration is not known, the finding is a warning, and only keys are reported whose default changes the training.
     """
     for violation in config.violations_of(ViolationKind.AUTO_DROPPED, ViolationKind.AUTO_UNDECIDED):
         if violation.kind is ViolationKind.AUTO_UNDECIDED and not _drops(config, violation):
@@ -99,9 +106,11 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
         key = violation.key
         changes_training = key in CONSEQUENCES
         known = violation.kind is ViolationKind.AUTO_DROPPED
+        if not known and not changes_training:
+            continue  # what is lost is a default that no training depends on
         drops = f"DeepSpeed {config.release} drops the key and {_consequence_of_default(violation)}"
         message = (
-            f'{key} is "auto", and no integration replaces it: {drops}.'
+            f'{key} is "auto", and no integration replaces it: {"unless the program does, " if _may_be_set(config) else ""}{drops}.'
             if known
             else f'{key} is "auto". Only the Hugging Face Trainer and Accelerate replace it; without them {drops}.'
         )
@@ -112,9 +121,16 @@ def auto_dropped(config: Config) -> Iterator[Finding]:
             fix=_write_default(config, violation, Applicability.UNSAFE if changes_training else Applicability.SAFE) if known else None,
             on="value",
             effect=Effect.SILENT if changes_training else Effect.ADVICE,
-            certain=known,
-            cause=NOT_REPLACED if known else PERHAPS_REPLACED,
+            certain=known and not _may_be_set(config),
+            cause=_cause(config, violation, known=known),
         )
+
+
+def _may_be_set(config: Config) -> bool:
+    """Whether the program may set values before it calls deepspeed.initialize: nobody has seen that call, only that there is one."""
+    if config.facts.integration is not Integration.DEEPSPEED or "integration" not in config.evidence or config.facts.passed_as is not None:
+        return False
+    return config.setup is not None and config.setup.program is not None
 
 
 def _consequence_of_default(violation: Violation) -> str:
@@ -193,7 +209,7 @@ def auto_kept(config: Config) -> Iterator[Finding]:
         known = violation.kind is ViolationKind.AUTO_KEPT
         outcome = _outcome_of_string(violation)
         message = (
-            f'{violation.key} is "auto", and no integration replaces it: DeepSpeed {outcome}.'
+            f'{violation.key} is "auto", and no integration replaces it: {"unless the program does, " if _may_be_set(config) else ""}DeepSpeed {outcome}.'
             if known
             else f'{violation.key} is "auto". Unless an integration replaces it, DeepSpeed {outcome}.'
         )
@@ -206,14 +222,14 @@ def auto_kept(config: Config) -> Iterator[Finding]:
             on="value",
             effect=None if raised else Effect.SILENT,
             phase=Phase(raised[1]) if raised else None,
-            certain=known,
-            cause=_cause(violation, known=known),
+            certain=known and not _may_be_set(config),
+            cause=_cause(config, violation, known=known),
         )
 
 
-def _cause(violation: Violation, *, known: bool) -> Cause:
+def _cause(config: Config, violation: Violation, *, known: bool) -> Cause:
     """What several values have in common. Where DeepSpeed raises for this one, that is what happens, whatever it does with the others."""
-    cause = NOT_REPLACED if known else PERHAPS_REPLACED
+    cause = (PROGRAM_REPLACES if _may_be_set(config) else NOT_REPLACED) if known else PERHAPS_REPLACED
     if not violation.raises:
         return cause
     return cause._replace(message=cause.message.replace(AS_STRINGS, f"{_outcome_of_string(violation)} ({violation.key}). The keys:"))

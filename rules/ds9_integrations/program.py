@@ -333,6 +333,8 @@ def model_loaded_before_config(config: Config) -> Iterator[Finding]:
         return
     teller = _TELLERS.get(config.facts.integration)
     own = config.facts.integration is Integration.DEEPSPEED
+    if own and config.facts.world_size == 1:
+        return  # the only rank holds the whole model in any case
     when = "and nothing has told transformers of ZeRO stage 3" if own else f"before {teller} tells transformers of ZeRO stage 3"
     if teller is not None:
         yield Finding(
