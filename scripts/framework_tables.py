@@ -72,7 +72,7 @@ kinds, more = [AxolotlInputConfig], []
 """By module: the environment, the package, and the program that names the classes of arguments. The first class gives the defaults."""
 
 PROGRAM = """
-import dataclasses, importlib.metadata, json, sys
+import dataclasses, enum, importlib.metadata, json, sys, typing
 {ask}
 def plain(value):
     value = getattr(value, "value", value)
@@ -85,15 +85,26 @@ def fields(kind):
         for one in {{name, field.alias}} - {{None}}:
             found[one] = plain(None if field.is_required() else field.default)
     return found
+def choices(kind):
+    found = {{}}
+    for name, hint in (typing.get_type_hints(kind) if dataclasses.is_dataclass(kind) else {{}}).items():
+        for one in (hint, *typing.get_args(hint)):
+            if isinstance(one, type) and issubclass(one, enum.Enum) and name in {choices}:
+                found[name] = [one.__name__, *(each.value for each in one)]
+    return found
 own = fields(kinds[0])
 accepted = set(own).union(*(fields(kind) for kind in more))
 tasks = {{name: fields(getattr(trl, kind)) for name, kind in {tasks}.items()}}
-answer = {{"tasks": tasks, "release": importlib.metadata.version("{package}"), "defaults": own, "accepted": sorted(accepted)}}
+answer = {{"release": importlib.metadata.version("{package}"), "defaults": own, "accepted": sorted(accepted)}}
+answer |= {{"choices": choices(kinds[0]), "tasks": tasks}}
 print("\\n@@" + json.dumps(answer))
 """
 
 TASKS = {"trl": {"dpo": "DPOConfig", "grpo": "GRPOConfig", "kto": "KTOConfig", "reward": "RewardConfig", "rloo": "RLOOConfig"}}
 """By package: the classes of arguments of the tasks of its command."""
+
+CHOICES = {"transformers": ["optim", "lr_scheduler_type", "save_strategy", "eval_strategy", "logging_strategy"]}
+"""By package: the arguments whose choices dslint reads."""
 
 PRESETS = {
     "ms_swift": ("ms-swift", "swift", "config/*.json"),
@@ -126,7 +137,7 @@ def main() -> None:
 
 def asked(environment: Path, package: str, ask: str) -> dict[str, Any]:
     """What an installed framework says of its arguments."""
-    program = PROGRAM.format(ask=ask, package=package, tasks=TASKS.get(package, {}))
+    program = PROGRAM.format(ask=ask, package=package, tasks=TASKS.get(package, {}), choices=CHOICES.get(package, []))
     done = subprocess.run(
         [str(environment / "bin" / "python"), "-W", "ignore", "-c", program],
         capture_output=True,
@@ -181,6 +192,7 @@ def written(table: dict[str, Any], older: dict[str, list[str]]) -> str:
         "accepted": " ".join(table["accepted"]),
         "older": compared(accepted, older),
         "presets": table.get("presets", {}),
+        "choices": table["choices"],
     }
     return json.dumps(shown, indent=1) + "\n"
 

@@ -41,8 +41,12 @@ NOTHING = FoundRelease(NEWEST, NO_EVIDENCE)
 
 
 def find(folder: str) -> FoundRelease | None:
-    """The release for the configs in a folder (an absolute path), or None if nothing names one."""
-    return installed() or _near(folder)
+    """The release for the configs in a folder (an absolute path), or None if nothing names one.
+
+    A release of this environment that the project names, too, is that of the project: what else it pins belongs to it.
+    """
+    own, near = installed(), _near(folder)
+    return near if own is None or (near is not None and near.release == own.release) else own
 
 
 def names_release(path: str) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from dslint.config.context import Context
 from dslint.config.values import Origin, Value
 from dslint.facts import Facts, Integration, Release
 from dslint.facts.model_config import trained_part
-from dslint.job.arguments import Arguments, SourcedValue, as_read
-from dslint.job.model import Setup
+from dslint.job.arguments import Arguments, Said, SourcedValue, as_read
+from dslint.job.model import Program, Setup
 from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.schemas.trainer import FILLINGS, FROM_HIDDEN_SIZE, MIXED_PRECISION, ZEROS, Way
 from dslint.source.unknown import UNKNOWN
@@ -38,9 +40,18 @@ def from_arguments(key: str, arguments: Arguments, facts: Facts) -> Filled:
     filling = FILLINGS[key]
     said = {name: arguments.said(name) for name in filling.arguments}
     value = _computed(filling.way, [one.value for one in said.values()], facts)
+    if filling.way is Way.WARMUP and not 0 < _share(said) < 1:
+        said.pop("max_steps")  # counts only where the warm-up is a share of all steps
     givens = tuple(one.given for one in said.values() if one.given is not None)
     decided = filling.way is Way.ANY and any(one.sure and one.value is True for one in said.values())  # one true value decides
     return Filled(value, givens, sure=decided or all(one.sure for one in said.values()))
+
+
+def _share(said: Mapping[str, Said]) -> Any:
+    """The share of all steps that the warm-up takes; 0 if it is a number of steps, or unknown."""
+    steps, ratio = (said[name].value for name in ("warmup_steps", "warmup_ratio"))
+    share = steps if steps is UNKNOWN or 0 < steps < 1 else ratio if steps == 0 else 0
+    return 0 if share is UNKNOWN else share
 
 
 def _computed(way: Way, values: list[Any], facts: Facts) -> Any:
@@ -189,6 +200,8 @@ def _from_accelerate(setup: Setup | None, key: str) -> Value | None:
         given_in = file.get("mixed_precision")
         where = f"mixed_precision in {given_in.where}" if given_in else f"no mixed_precision in {file.path}"
         return Value(file.precision in MIXED_PRECISION[key], Origin.FILLED, where)
+    if program is not None and key in _FROM_STAND_INS:
+        return _from_stand_in(setup, program, key)
     if program is None or key not in (MICRO, ACCUMULATION):
         return None
     if key == MICRO:
@@ -196,6 +209,48 @@ def _from_accelerate(setup: Setup | None, key: str) -> Value | None:
         return Value(micro.value, Origin.FILLED, f"the data loader in {micro.where}") if micro and isinstance(micro.value, int) else None
     steps = accumulation(setup)
     return Value(steps, Origin.FILLED, "the accumulation steps of Accelerator") if key == ACCUMULATION and isinstance(steps, int) else None
+
+
+_FROM_STAND_INS: dict[str, tuple[str, str, int, Any]] = {
+    "optimizer.params.lr": ("DummyOptim", "lr", 1, 0.001),
+    "optimizer.params.weight_decay": ("DummyOptim", "weight_decay", 2, 0),
+    "scheduler.params.warmup_max_lr": ("DummyOptim", "lr", 1, 0.001),
+    "scheduler.params.warmup_min_lr": ("DummyScheduler", "", 0, 0),
+    "scheduler.params.warmup_num_steps": ("DummyScheduler", "warmup_num_steps", 2, 0),
+    "scheduler.params.total_num_steps": ("DummyScheduler", "total_num_steps", 1, None),
+}
+"""Keys that Accelerate fills from a `DummyOptim` or a `DummyScheduler`: the argument, its place and its default.
+
+Source: accelerate/utils/deepspeed.py; accelerate/accelerator.py, Accelerator._prepare_deepspeed.
+"""
+
+
+def _from_stand_in(setup: Setup, program: Program, key: str) -> Value | None:
+    """What the only stand-in of a program gives a key."""
+    kind, name, index, default = _FROM_STAND_INS[key]
+    made = [one for one in program.events.all if one.name.startswith("accelerate.") and one.name.endswith(f".{kind}")]
+    if not made and key == "scheduler.params.warmup_max_lr":
+        made = [one for one in program.events.all if re.fullmatch(r"torch\.optim\.[A-Z]\w+", one.name)]
+    if len(made) != 1 or not made[0].complete or not made[0].certain or made[0].flow:
+        return None
+    given = made[0].argument(name, index) if name else None
+    value = given.value if given is not None else default
+    if value is UNKNOWN or value is None or isinstance(value, str | bool):
+        return None
+    where = f"{name} of {made[0].name.rpartition('.')[2]} in {made[0].at.where}" if name else f"{kind} in {made[0].at.where}"
+    if name == "warmup_num_steps" and value < 1:
+        return None  # releases of Accelerate differ
+    if name == "total_num_steps":
+        ranks = setup.launch.world_size if setup.launch is not None else None
+        ranks = ranks or (setup.accelerate.number("num_processes") if setup.accelerate is not None else None)
+        splits = any(
+            one.argument("split_batches") or one.argument("dataloader_config") or not one.complete
+            for one in program.events.of(r"accelerate\.(.*\.)?Accelerator")
+        )
+        if not ranks or splits:
+            return None
+        value = math.ceil(value / ranks)
+    return Value(value, Origin.FILLED, where)
 
 
 def accumulation(setup: Setup) -> Any:

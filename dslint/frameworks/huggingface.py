@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework, Uses
+from dslint.frameworks.refusals import Refusal
 from dslint.frameworks.tables import table
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.key_table import KEYS
@@ -53,6 +54,22 @@ def _known() -> frozenset[str]:
     return own.accepted | own.older | ARGUMENTS | WORKLOAD | _OF_PROGRAMS
 
 
+_BEST = "--load_best_model_at_end requires the save and eval strategy to match"
+_BOTH = "Set eval_strategy and save_strategy to the same value, or remove load_best_model_at_end."
+
+REFUSALS = (
+    *(
+        Refusal(_BEST, {"load_best_model_at_end": True, **save}, _BOTH, absent=("eval_strategy", "evaluation_strategy", *absent))
+        for save, absent in (({}, ("save_strategy",)), ({"save_strategy": ("steps", "epoch")}, ()))
+    ),
+    *(
+        Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": one, "save_strategy": other}, _BOTH)
+        for one, other in (("epoch", "steps"), ("steps", "epoch"), ("no", "steps"), ("no", "epoch"))
+    ),
+    Refusal(_BEST, {"load_best_model_at_end": True, "eval_strategy": ("epoch", "no")}, _BOTH, absent=("save_strategy",)),
+)
+"""Source: transformers/training_args.py, TrainingArguments.__post_init__."""
+
 FRAMEWORK = Framework(
     TRAINER,
     Integration.TRANSFORMERS,
@@ -63,4 +80,5 @@ FRAMEWORK = Framework(
     generated="huggingface",
     refuses_unknown="Some keys are not used by the HfArgumentParser: ['{name}']",
     refuses_flag="Some specified arguments are not used by the HfArgumentParser: ['--{name}'",
+    refusals=REFUSALS,
 )

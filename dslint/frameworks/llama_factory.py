@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dslint.facts import Integration
+from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework, Uses, Workload
 from dslint.frameworks.refusals import SET, Refusal
 from dslint.schemas.recognition import TRAINER_KEYS
@@ -17,6 +18,7 @@ _WITHOUT_ADAPTERS = ("full", "freeze")
 _ONLY_LORA = ("loraplus_lr_ratio", "use_rslora", "use_dora", "pissa_init")
 
 _REFUSALS = (
+    *huggingface.REFUSALS,
     Refusal(
         "`reward_model` is necessary for PPO training.",
         {"stage": "ppo"},
@@ -25,7 +27,7 @@ _REFUSALS = (
     ),
     *(
         Refusal("Cannot use LoRA with GaLore, APOLLO or BAdam together.", {"finetuning_type": "lora", name: True}, f"Remove {name}.")
-        for name in ("use_galore", "use_badam")
+        for name in ("use_galore", "use_apollo", "use_badam")
     ),
     Refusal(
         "`use_llama_pro` is only valid for Freeze or LoRA training.",
@@ -57,6 +59,21 @@ _REFUSALS = (
         {"do_train": True, "stage": SET},
         "Name the data in dataset.",
         absent=("dataset", "eval_dataset"),
+    ),
+    *(
+        Refusal(
+            "Please make sure eval_dataset be provided or val_size >1e-6",
+            when,
+            "Name the data in eval_dataset, or write val_size: 0.1.",
+            absent=("eval_dataset", "val_size"),
+        )
+        for when in (
+            {"do_eval": True},
+            {"do_predict": True},
+            {"eval_strategy": ("steps", "epoch")},
+            {"evaluation_strategy": ("steps", "epoch")},
+            {"predict_with_generate": True},
+        )
     ),
     Refusal(
         "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.",

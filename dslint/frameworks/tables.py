@@ -26,6 +26,8 @@ class Table(NamedTuple):
     older: frozenset[str]
     releases: Mapping[str, frozenset[str]] = {}
     """What each older release accepts in addition."""
+    choices: Mapping[str, tuple[str, ...]] = {}
+    """For arguments with a fixed set of values: the name of the set, and the values."""
 
     def refuses(self, name: str, release: Release) -> bool:
         """Whether a release refuses a name that another one accepts: neither the newest known one has it, nor the last known one before."""
@@ -40,7 +42,9 @@ def table(name: str) -> Table:
     data = json.loads((files("dslint.frameworks") / "_generated" / f"{name}.json").read_text(encoding="utf-8"))
     releases = {release: frozenset(one["more"].split()) for release, one in data["older"].items()}
     older = frozenset[str]().union(*releases.values())
-    return Table(data["release"], data["defaults"], frozenset(data["accepted"].split()), data["presets"], data["tasks"], older, releases)
+    choices = {name: tuple(one) for name, one in data["choices"].items()}
+    accepted = frozenset(data["accepted"].split())
+    return Table(data["release"], data["defaults"], accepted, data["presets"], data["tasks"], older, releases, choices)
 
 
 def defaults(name: str, names: Mapping[str, str], computed: frozenset[str], task: str = "") -> dict[str, Any]:

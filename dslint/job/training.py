@@ -9,7 +9,7 @@ ARGUMENTS = frozenset(
     load_best_model_at_end optim lr_scheduler_type do_train do_eval fsdp fsdp_config deepspeed fp16_backend half_precision_backend
     fp16_opt_level model_name_or_path base_model output_dir predict_with_generate ds3_gather_for_generation
     gradient_checkpointing finetuning_type quantization_bit load_in_4bit load_in_8bit use_unsloth pure_bf16 pissa_init
-    resume_from_checkpoint torch_dtype bfloat16 deepcompile zero_hpz_partition_size deepspeed_autotp_size
+    resume_from_checkpoint torch_dtype bfloat16 deepcompile zero_hpz_partition_size deepspeed_autotp_size save_strategy logging_strategy
     """.split()
 )
 """The arguments that dslint reads."""

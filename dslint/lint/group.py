@@ -16,6 +16,11 @@ from dslint.lint.results import FileResult
 MANY_FILES = 3
 """From this number of files on, a report shows the same finding once."""
 
+BEFORE_LOADING = frozenset(
+    ("DS911", "DS916", "DS919", "DS920", "DS923", "DS924", "DS925", "DS960", "DS973", "DS974", "DS975", "DS976", "DS980")
+)
+"""Rules about errors of the launcher and of the parser of the arguments: these come before a loader compares them with the config."""
+
 SHOWN_KEYS = 20
 """How many keys the message of findings with one cause lists."""
 
@@ -34,8 +39,15 @@ def for_report(file: FileResult) -> FileResult:
     return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups.values()))
 
 
-def _by_severity(diagnostic: Diagnostic) -> tuple[int, tuple[int, int, str]]:
-    return -diagnostic.severity.rank, by_place(diagnostic)
+def _by_severity(diagnostic: Diagnostic) -> tuple[int, int, tuple[int, int, str]]:
+    return *by_time(diagnostic), by_place(diagnostic)
+
+
+def by_time(diagnostic: Diagnostic) -> tuple[int, int]:
+    """Orders findings by severity, and crashes among them by when they happen: whoever runs the job meets the first."""
+    phases = list(Phase)
+    at = -1 if diagnostic.code in BEFORE_LOADING else phases.index(diagnostic.phase) if diagnostic.phase is not None else len(phases)
+    return -diagnostic.severity.rank, at
 
 
 def _merged(group: list[Diagnostic]) -> Diagnostic:

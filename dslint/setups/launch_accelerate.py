@@ -9,12 +9,13 @@ from dslint.config.detect import FileKind
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.shell.written import written_config, written_yaml
+from dslint.facts import Integration
 from dslint.frameworks.accelerate import accelerate_flags, is_accelerate, keys_of_flags, opened, read_accelerate
 from dslint.frameworks.base import LauncherFile
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import AccelerateFile
 from dslint.setups.command import Command
-from dslint.setups.gather import LoadedSetup, follow_accelerate
+from dslint.setups.gather import LoadedSetup, follow, follow_accelerate
 from dslint.setups.unknown_config import beside
 from dslint.source.tree import Document
 from dslint.source.yaml_tree import parse_yaml
@@ -25,6 +26,10 @@ def follow_rest(gathered: LoadedSetup, command: Command, program: PythonFile | N
     file = gathered.setup.accelerate
     if gathered.setup.link is not None or gathered.config is not None or file is None:
         return
+    named = _named_by_program(gathered, program)
+    if named is not None:
+        follow(gathered, named, path)
+        return
     link = file.config_file
     written = written_config(command.files.get(os.path.normpath(link.value), ())) if link is not None else None
     if link is not None and written is not None:
@@ -33,6 +38,16 @@ def follow_rest(gathered: LoadedSetup, command: Command, program: PythonFile | N
         gathered.documents[source.shown] = source.document
     elif file.has_block or program is None or not any(call.integration for call in program.calls):
         follow_accelerate(gathered, path)
+
+
+def _named_by_program(gathered: LoadedSetup, program: PythonFile | None) -> SourcedValue | None:
+    """The file that the training arguments of a program name as their config, if they do so for certain."""
+    calls = [call for call in program.calls if call.integration] if program is not None else []
+    if len(calls) != 1 or calls[0].config is not None or gathered.setup.arguments is None:
+        return None
+    (call,) = calls
+    is_named = call.integration == Integration.TRANSFORMERS and call.arguments is not None and isinstance(call.given.value, str)
+    return call.given if is_named else None
 
 
 def use_flags(gathered: LoadedSetup, command: Command, document: Document, shown: str) -> None:

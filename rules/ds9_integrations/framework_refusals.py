@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration, Release
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import named
+from dslint.frameworks.tables import table
 from dslint.frameworks.training import refused
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
@@ -93,7 +95,7 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
 @bad(
     _STAGE_3,
     at=("predict_with_generate",),
-    training=_LLAMA_FACTORY + "predict_with_generate: true\n",
+    training=_LLAMA_FACTORY + "val_size: 0.1\npredict_with_generate: true\n",
     message='predict_with_generate: true at ZeRO stage 3: LLaMA-Factory raises "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3.".',
 )
 @bad(
@@ -102,7 +104,7 @@ _REPORTED_ELSEWHERE = ("fp16_backend", "half_precision_backend", "fp16_opt_level
     training=_LLAMA_FACTORY + "finetuning_type: full\nquantization_bit: 4\n",
     message='quantization_bit: 4 with finetuning_type: full: LLaMA-Factory raises "Quantization is only compatible with the LoRA or OFT method.".',
 )
-@good(_STAGE_2, training=_LLAMA_FACTORY + "predict_with_generate: true\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY + "val_size: 0.1\npredict_with_generate: true\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY + "finetuning_type: lora\nquantization_bit: 4\n")
 def arguments_refused(config: Config) -> Iterator[Finding]:
     """A framework refuses arguments: together with others, or at the ZeRO stage of the config.
@@ -128,3 +130,71 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
             related=tuple(one.related("together with this") for one in others),
         )
         return
+
+
+@rule(
+    "DS980",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("transformers/trainer_utils.py, SchedulerType and SaveStrategy", "transformers/training_args.py, OptimizerNames"),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at=("lr_scheduler_type",),
+    training=_LLAMA_FACTORY + "lr_scheduler_type: cosin\n",
+    message='lr_scheduler_type has no value "cosin": LLaMA-Factory raises "cosin is not a valid SchedulerType".',
+)
+@bad(
+    _STAGE_2,
+    at=("save_strategy",),
+    training=_LLAMA_FACTORY + "save_strategy: no\n",
+    message='save_strategy: no without quotes is false in YAML: LLaMA-Factory raises "False is not a valid SaveStrategy".',
+)
+@good(_STAGE_2, training=_LLAMA_FACTORY + 'lr_scheduler_type: cosine\nsave_strategy: "no"\n')
+def argument_choice(config: Config) -> Iterator[Finding]:
+    """An argument of the Trainer has a value that is none of its choices.
+
+    The Trainer raises for an optimizer, a schedule or a strategy that it does not know, before the model is loaded. The choices come from the
+    installed package. A value that no known release has is an error if the project pins a known release of transformers, or if it is a
+    misspelling of a choice; otherwise a newer release may have it. YAML reads `no` without quotes as false.
+
+    Write one of the choices.
+    """
+    arguments = config.arguments
+    framework = named(arguments.framework) if arguments is not None else None
+    if arguments is None or framework is None or framework.name not in _WITH_ITS_CHOICES or not arguments.sure:
+        return
+    trainers = table("huggingface")
+    release = config.facts.loader_release
+    for name, (kind, *choices) in trainers.choices.items():
+        given = arguments.get(name)
+        value = given.value if given is not None else None
+        if given is None or value in choices or not isinstance(value, str | bool) or "$" in given.raw or "{{" in given.raw:
+            continue
+        if isinstance(value, str) and (value.lower() in choices or value in _OLDER):
+            continue
+        unquoted = value is False and not given.name.startswith("-") and "no" in choices
+        if isinstance(value, bool) and not unquoted:
+            continue
+        meant = '"no"' if unquoted else next(iter(similar(str(value), choices)), None)
+        certain = unquoted or meant is not None or (release is not None and release <= Release.parse(trainers.release))
+        told = f"{given.name.lstrip('-')}: {given.raw} without quotes is false in YAML" if unquoted else f'{name} has no value "{value}"'
+        in_parser = given.name.startswith("-") and name == "optim"
+        error = f"argument --{name}: invalid choice: '{value}'" if in_parser else f"{value} is not a valid {kind}"
+        yield Finding(
+            "",
+            f'{told}: {framework.name} {"raises" if certain else "may raise"} "{error}".',
+            help=f"Write {meant}." if meant is not None else f"Write one of {', '.join(choices)}.",
+            elsewhere=given.related(""),
+            certain=certain,
+        )
+
+
+_WITH_ITS_CHOICES = (Integration.TRANSFORMERS.label, "TRL", "LLaMA-Factory")
+"""The frameworks that give these arguments to the Trainer as they are."""
+
+_OLDER = frozenset({"adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused"})
+"""Optimizers that older releases have."""

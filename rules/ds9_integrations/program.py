@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
+from dslint.job.events import Given
+from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.source.tree import Mapping
 
 _ADAMW = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, '
@@ -16,6 +19,12 @@ _ADAMW = (
 )
 _STAGE_3 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
+
+
+_PREPARED = (
+    "from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim, DummyScheduler\naccelerator = Accelerator()\n"
+    "opt = DummyOptim(model.parameters())\n"
+)
 
 
 @rule(
@@ -32,35 +41,155 @@ _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage":
     program="import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
     "opt = torch.optim.AdamW(model.parameters())\naccelerator.prepare(model, opt)\n",
     integration="accelerate",
-    message='The config has an optimizer, and train.py:4 creates another one (torch.optim.AdamW(model.parameters())). If the program passes it to Accelerate, Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
+    message='The config has an optimizer, and train.py:5 prepares another one (torch.optim.AdamW): Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PREPARED + "accelerator.prepare(model, opt)\n",
+    integration="accelerate",
+    message='train.py:5 prepares a DummyOptim, and the config has no optimizer: Accelerate raises "You cannot create a `DummyOptim` without specifying an optimizer in the config file".',
+)
+@bad(
+    _ADAMW,
+    at="",
+    program=_PREPARED + "accelerator.prepare(model, opt, DummyScheduler(opt))\n",
+    integration="accelerate",
+    message='train.py:5 prepares a DummyScheduler, and the config has no scheduler: Accelerate raises "Either specify a scheduler in the config file or pass in the `lr_scheduler_callable` parameter when using `accelerate.utils.DummyScheduler`".',
+)
+@bad(
+    _ADAMW[:-1] + ', "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": 10, "total_num_steps": "auto"}}}',
+    at="scheduler.params.total_num_steps",
+    program=_PREPARED + "accelerator.prepare(model, opt, DummyScheduler(opt))\n",
+    integration="accelerate",
+    message='scheduler.params.total_num_steps is "auto", and the DummyScheduler of train.py:5 has no total_num_steps: Accelerate raises "`scheduler.params.total_num_steps` not found in kwargs".',
+)
+@good(_ADAMW, program=_PREPARED + "accelerator.prepare(model, opt)\n", integration="accelerate")
 @good(
     _ADAMW,
-    program="from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim\naccelerator = Accelerator()\n"
-    "opt = DummyOptim(model.parameters())\n",
+    program=_PREPARED + "accelerator.prepare(model, opt, DummyScheduler(opt, lr_scheduler_callable=schedule))\n",
     integration="accelerate",
 )
-def optimizer_in_config_and_program(config: Config) -> Iterator[Finding]:
-    """The config has an optimizer, and the program passes a torch optimizer to Accelerate.
+def prepared_against_sections(config: Config) -> Iterator[Finding]:
+    """The optimizer and the schedule that a program passes to `Accelerator.prepare` do not fit the sections of the config.
 
-    Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time. Please remove the optimizer from
-    the config file or create `accelerate.utils.DummyOptim` in the code."
+    With a section `optimizer` in the config Accelerate expects a `DummyOptim`, and a `DummyOptim` needs the section. The same holds for
+    `scheduler` and `DummyScheduler`, unless that has an `lr_scheduler_callable`. Accelerate raises ValueError otherwise, and for a schedule
+    of torch beside a `DummyOptim`.
 
-    Remove the section `optimizer` from the config, or create a `DummyOptim` in the program.
+    Remove the section from the config, or create the stand-in in the program; and the other way round.
     """
     program = config.setup.program if config.setup else None
-    if program is None or program.loader != "accelerate" or not config.has("optimizer"):
+    if program is None or program.loader != "accelerate" or not isinstance(config.document.root, Mapping):
         return
-    created = program.torch_optimizer
-    if created is None or program.dummy_optimizer:
+    for call in program.events.of(_PREPARE):
+        made = {kind: one for one in call.arguments.values() if (kind := _kind(one.made)) is not None}
+        for kind, given in made.items():
+            message = _unfitting(config, program, kind, given, optimizer=made.get("optimizer"))
+            if message is None:
+                continue
+            wrong, help_ = message
+            has = config.has(kind)
+            yield Finding(
+                kind if has else "",
+                wrong.replace("{at}", call.at.where),
+                help=help_,
+                elsewhere=None if has else call.at.related(""),
+                related=(call.at.related("prepared here"),) if has else (),
+                certain=call.certain and call.flow == 0 and not call.tells_setups_apart,
+            )
+            return
+    yield from _without_value(config, program)
+
+
+def _without_value(config: Config, program: Program) -> Iterator[Finding]:
+    """The first "auto" of a schedule that the only call of `prepare` leaves without a value."""
+    calls = list(program.events.of(_PREPARE))
+    stand_ins = list(program.events.of(r"accelerate\.(.*\.)?DummyScheduler"))
+    if len(calls) != 1 or not calls[0].complete or not calls[0].arguments or len(stand_ins) > 1:
         return
-    yield Finding(
-        "optimizer",
-        f"The config has an optimizer, and {created.where} creates another one ({created.raw}). If the program passes it to Accelerate, "
-        'Accelerate raises "You cannot specify an optimizer in the config file and in the code at the same time".',
-        help="Remove the section from the config, or create an accelerate.utils.DummyOptim in the program.",
-        related=(created.related("created here"),),
-        certain=False,
+    made = [one.made for one in calls[0].arguments.values()]
+    keys: tuple[str, ...]
+    if stand_ins:
+        given = stand_ins[0].argument("total_num_steps", 1)
+        callable_ = stand_ins[0].argument("lr_scheduler_callable", 3)
+        if not stand_ins[0].complete or callable_ is not None or (given is not None and given.value is not None):
+            return
+        keys, missing = (f"{_SCHEDULE}.total_num_steps",), f"the DummyScheduler of {stand_ins[0].at.where} has no total_num_steps"
+    elif all(made) and not any(_kind(one) == "scheduler" for one in made):
+        names = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "total_num_steps")
+        keys, missing = tuple(f"{_SCHEDULE}.{name}" for name in names), f"{calls[0].at.where} prepares no DummyScheduler"
+    else:
+        return
+    key = next((one for one in keys if config.is_auto(one)), None)
+    if key is not None:
+        yield Finding(
+            key,
+            f'{key} is "auto", and {missing}: Accelerate raises "`{key}` not found in kwargs".',
+            help="Write a number, or pass total_num_steps and warmup_num_steps to a DummyScheduler that the program prepares.",
+            on="value",
+            related=(calls[0].at.related("prepared here"),),
+            certain=calls[0].certain and calls[0].flow == 0 and not calls[0].tells_setups_apart,
+        )
+
+
+_PREPARE = r"accelerate\.(.*\.)?Accelerator\.prepare"
+_SCHEDULE = "scheduler.params"
+
+
+def _kind(made: str) -> str | None:
+    """The section that an object stands for."""
+    short = made.rpartition(".")[2]
+    if short == "DummyOptim" or (made.startswith("torch.optim.") and not made.startswith("torch.optim.lr_scheduler.")):
+        return "optimizer"
+    if short in ("DummyScheduler", "get_scheduler") or (short.startswith("get_") and short.endswith("_warmup")):
+        return "scheduler"
+    return "scheduler" if made.startswith("torch.optim.lr_scheduler.") else None
+
+
+def _unfitting(config: Config, program: Program, kind: str, given: Given, optimizer: Given | None) -> tuple[str, str] | None:
+    """Why an object does not fit a section, and what to do."""
+    short = given.made.rpartition(".")[2]
+    dummy = {"optimizer": "DummyOptim", "scheduler": "DummyScheduler"}[kind]
+    noun = "an optimizer" if kind == "optimizer" else "a scheduler"
+    if short != dummy:
+        if config.has(kind):
+            return (
+                (
+                    f"The config has {noun}, and {{at}} prepares another one ({given.made}): Accelerate raises "
+                    f'"You cannot specify {noun} in the config file and in the code at the same time".'
+                ),
+                f"Remove the section from the config, or create an accelerate.utils.{dummy} in the program.",
+            )
+        if kind == "scheduler" and optimizer is not None and optimizer.made.endswith(".DummyOptim"):
+            return (
+                (
+                    f"{{at}} prepares a DummyOptim with {given.made}: Accelerate raises "
+                    '"You can only specify `accelerate.utils.DummyScheduler` in the code when using `accelerate.utils.DummyOptim`".'
+                ),
+                "Create an accelerate.utils.DummyScheduler, and write a section scheduler in the config.",
+            )
+        return None
+    if config.has(kind):
+        return None
+    if kind == "optimizer":
+        return (
+            (
+                "{at} prepares a DummyOptim, and the config has no optimizer: Accelerate raises "
+                '"You cannot create a `DummyOptim` without specifying an optimizer in the config file".'
+            ),
+            "Write a section optimizer in the config, or create an optimizer of torch in the program.",
+        )
+    makers = list(program.events.of(r"accelerate\.(.*\.)?DummyScheduler"))
+    if any(not one.complete or one.argument("lr_scheduler_callable", 3) is not None for one in makers):
+        return None
+    return (
+        (
+            "{at} prepares a DummyScheduler, and the config has no scheduler: Accelerate raises "
+            '"Either specify a scheduler in the config file or pass in the `lr_scheduler_callable` parameter when using '
+            '`accelerate.utils.DummyScheduler`".'
+        ),
+        "Write a section scheduler in the config, or create a schedule of torch in the program.",
     )
 
 

@@ -107,6 +107,19 @@ def _replace_torch() -> None:
     torch.nn.parallel.DistributedDataParallel.__init__ = without_deepspeed
 
 
+def _replace_launcher() -> None:
+    """`accelerate launch` starts a single process by itself; here it is this one."""
+    launch = importlib.import_module("accelerate.commands.launch")
+
+    def simple_launcher(arguments: Any) -> None:
+        command, environment = launch.prepare_simple_launcher_cmd_env(arguments)
+        os.environ.update(environment)
+        sys.argv = command[1:]
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+    launch.simple_launcher = simple_launcher
+
+
 def _replace_libraries() -> None:
     import transformers.utils
     import transformers.utils.import_utils as checks
@@ -316,6 +329,7 @@ def main() -> None:
         sys.modules["torchaudio"] = sound
     _replace_torch()
     _replace_libraries()
+    _replace_launcher()
     _replace_deepspeed()
     for name in _IMPORTS[framework]:
         importlib.import_module(name)

@@ -14,7 +14,16 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dslint.diagnostics import Phase
+from dslint.lint.group import BEFORE_LOADING
 from tests.frameworks.jobs import Job, lay_out, read_jobs
+
+_PHASES = list(Phase)
+
+
+def _by_time(finding: dict[str, Any]) -> int:
+    """The order in which a report shows errors; see `dslint.lint.group`."""
+    return -1 if finding["code"] in BEFORE_LOADING else _PHASES.index(finding["phase"])
 
 
 class Said(NamedTuple):
@@ -78,7 +87,7 @@ def _in_fork(folder: str, arguments: list[str]) -> str:
 def compare(job: Job, said: Said) -> Verdict:
     """Compare a job with what dslint says of it."""
     crashes = [one for one in said.findings if one["effect"] == "crash"]
-    errors = [one for one in crashes if one["severity"] == "error"]
+    errors = sorted((one for one in crashes if one["severity"] == "error"), key=_by_time)
     hints = [one for one in said.findings if one["effect"] == "crash" or (one["code"].startswith("DS9") and "raise" in one["message"])]
     named = "error" if errors else "hint" if hints else ""
     real = job.error if job.outcome == "raises" else job.refused

@@ -15,6 +15,22 @@ model = AutoModelForCausalLM.from_pretrained("model")
 Trainer(model=model, args=args).train()
 """
 
+OWN_ARGUMENTS = """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+args = TrainingArguments("out", deepspeed="ds.json")
+model = AutoModelForCausalLM.from_pretrained("model")
+Trainer(model=model, args=args).train()
+"""
+
+IN_FILE = """
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+(args,) = HfArgumentParser(TrainingArguments).parse_yaml_file("args.yaml")
+model = AutoModelForCausalLM.from_pretrained("model")
+Trainer(model=model, args=args).train()
+"""
+
 CONFIG = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
 LAUNCH = "torchrun --nproc_per_node 4 train.py --output_dir out --per_device_train_batch_size 2 --deepspeed ds.json"
 BLOCK = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n"
@@ -80,14 +96,22 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
             "are not used by the HfArgumentParser: ['--evaluation_strategy'",
         ),
         ({"ds.json": CONFIG, "train.yaml": TRL + "gradient_acumulation_steps: 4\n", "run.sh": "trl sft --config train.yaml\n"}, "DS974", "unrecognized"),
-        (llama_factory("use_apollo: true\n"), "DS975", "GaLore and APOLLO are incompatible with DeepSpeed yet."),
-        (llama_factory("predict_with_generate: true\n", 3), "DS975", "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3."),
+        (llama_factory("use_apollo: true\n"), "DS975", "Cannot use LoRA with GaLore, APOLLO or BAdam together."),
+        (llama_factory("eval_strategy: steps\n"), "DS975", "Please make sure eval_dataset be provided or val_size >1e-6"),
+        (trainer(launch=LAUNCH + " --load_best_model_at_end"), "DS975", "--load_best_model_at_end requires the save and eval strategy to match"),
+        (trainer(launch=LAUNCH + " --lr_scheduler_type cosin"), "DS980", "cosin is not a valid SchedulerType"),
+        (
+            trainer(launch="accelerate launch --config_file a.yaml train.py", a_yaml=BLOCK + "  zero_stage: 3\n", train_py=OWN_ARGUMENTS),
+            "DS925",
+            "the following accelerate config variables will be ignored",
+        ),
+        (llama_factory("val_size: 0.1\npredict_with_generate: true\n", 3), "DS975", "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3."),
         (axolotl("optimizer: muon\n"), "DS975", "Muon optimizer is currently incompatible with DeepSpeed"),
         (axolotl("saves_per_epoch: 1\nsave_steps: 10\n"), "DS975", "save_steps and saves_per_epoch are mutually exclusive"),
         (accelerate(BLOCK + "  gradient_accumulation_steps: auto\n"), "DS916", "invalid literal for int() with base 10: 'auto'"),
         (accelerate(BLOCK.replace("num_processes: 4\n", "") + "  zero_stage: 2\n"), "DS976", "You need to manually pass in `--num_processes`"),
     ],
-    ids=["auto", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "generate", "muon", "saves", "steps", "processes"],
+    ids=["auto", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "steps", "processes"],
 )  # fmt: skip
 def test_raises(files: dict[str, str], code: str, error: str) -> None:
     found = errors(files)
@@ -106,16 +130,22 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
             launch=LAUNCH.replace("torchrun --nproc_per_node 4", "accelerate launch --config_file a.yaml"),
             a_yaml=BLOCK + "  zero3_init_flag: false\n",
         ),
+        trainer(
+            CONFIG[:-1] + ', "bf16": {"enabled": true}}',
+            "torchrun --nproc_per_node 4 train.py",
+            train_py=IN_FILE,
+            args_yaml="output_dir: out\nbf16: true\ndeepspeed: ds.json\n",
+        ),
         trainer(launch=LAUNCH + " --evaluation_strategy steps"),
         trainer(launch=LAUNCH + " --learning 1e-4 --no_bf16"),
         {**trainer(launch=LAUNCH + " --gradient_acumulation_steps 4"), "train.py": PROGRAM.replace("dataclasses()", "dataclasses(return_remaining_strings=True)")},
-        llama_factory("predict_with_generate: true\n"),
+        llama_factory("val_size: 0.1\npredict_with_generate: true\n"),
         llama_factory("quantization_bit: 4\n"),
         axolotl("gradient_acumulation_steps: 4\n"),
         axolotl("optimizer: adamw_torch\nsaves_per_epoch: 1\n"),
         accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "gone perhaps", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)

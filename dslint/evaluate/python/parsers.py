@@ -285,8 +285,22 @@ def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> 
     """The objects that a parser makes, of the flags or of a dict with the same names."""
     given = whole(state, given) if given is not None else None
     values: dict[str, Entry] = dict(given.cells) if isinstance(given, DictValue) else {}
-    made = [_from_flags(state, kind, call, values) for kind in parser.about]
+    if isinstance(given, DictValue) and not given.open and len(parser.about) == 1 and isinstance(parser.about[0], Library):
+        made = [_from_dict(state, parser.about[0], call, values)]
+    else:
+        made = [_from_flags(state, kind, call, values) for kind in parser.about]
     return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
+
+
+def _from_dict(state: State, kind: Library, call: CallOf, given: dict[str, Entry]) -> Value:
+    """An object of a library's dataclass with all its values: no flag changes them."""
+    arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
+    thing = Object("command line", state.journal.cells())
+    thing.cells.update(given)
+    if is_trainers(kind.name):
+        thing.about = CallOf(call.node, call.scope, kind.name, call.span, keywords=arguments)
+        state.receive(thing.about)
+    return thing
 
 
 def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
