@@ -59,8 +59,7 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
     if launcher == "torchrun":
         each, nodes = number_of(flags, "nproc_per_node"), number_of(flags, "nnodes")
         nodes = 1 if "nnodes" not in flags else nodes
-        each = 1 if "nproc_per_node" not in flags else each
-        given = flags.get("nproc_per_node")
+        given = flags.get("nproc_per_node")  # without it, PET_NPROC_PER_NODE decides, which operators of Kubernetes set
         return Launch(launcher, each * nodes if each and nodes else None, nodes, given, *_gpus(slurm, script))
     if launcher == "accelerate":
         number, machines = number_of(flags, "num_processes"), number_of(flags, "num_machines")

@@ -22,7 +22,9 @@ LAUNCHERS = frozenset(["deepspeed", "torchrun", "accelerate", "srun", "python", 
 VARIABLES = frozenset(["CUDA_VISIBLE_DEVICES", "MASTER_PORT", "OMP_NUM_THREADS", "NCCL_DEBUG", "DS_STAGE"])
 RECORDED = Path(__file__).parent / "bash.json"
 _BATCH = 100
-_UNDECIDED = re.compile(r"\[ -[fd] |(?:if|!) (?:deepspeed|torchrun)|(?:deepspeed|torchrun|python|accelerate|srun|launch_)[^\n]*(?:&&|\|\|)")
+_UNDECIDED = re.compile(
+    r"UNSET|\[ -[fd] |(?:if|!) (?:deepspeed|torchrun)|(?:deepspeed|torchrun|python|accelerate|srun|launch_)[^\n]*(?:&&|\|\|)"
+)
 _STARTERS = frozenset({"time", "nohup", "command", "exec"})
 
 
@@ -164,7 +166,10 @@ def ask(count: int, seed: int) -> Row:
 
 
 def is_undecided(files: dict[str, str]) -> bool:
-    """Whether a script has conditions that nobody can decide who does not run it: files, and whether a program succeeds."""
+    """Whether a script has conditions that nobody can decide who does not run it.
+
+    Those are on files, on whether a program succeeds, and on variables that nothing sets: the one who starts it may.
+    """
     return any(_UNDECIDED.search(text) for text in files.values())
 
 

@@ -10,6 +10,10 @@ import yaml
 CONFIG = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'
 
 
+LAUNCHERS = ("pdsh", "openmpi", "mpich", "impi", "slurm", "mvapich")
+"""What DeepSpeed's launcher can start several machines with."""
+
+
 class Case(NamedTuple):
     """A command: its words, the variables before it, the other files of its folder, and the GPUs of a machine."""
 
@@ -72,12 +76,15 @@ def _deepspeed(random: Random) -> Case:
         words += _flag(random, "master_port", 29501)
     if random.random() < 0.1:
         words.append("--no_local_rank")
+    if hosts and random.random() < 0.4:
+        words += _flag(random, "launcher", random.choice(LAUNCHERS))
+        words += ["--force_multi"] if random.random() < 0.3 else []
     return Case([*words, *_program(random)], environment, files, gpus)
 
 
 def _torchrun(random: Random) -> Case:
     words = ["torchrun"] if random.random() < 0.7 else ["python", "-m", "torch.distributed.run"]
-    each = random.randint(1, 8)
+    each = random.choice((1, 2, 3, 4, 8, 8, "gpu", "auto"))
     words += random.choice((_flag(random, "nproc_per_node", each), _flag(random, "nproc-per-node", each), []))
     if random.random() < 0.4:
         words += _flag(random, random.choice(("nnodes", "nnodes")), random.choice(("1", "2", "4", "1:2")))
@@ -85,6 +92,13 @@ def _torchrun(random: Random) -> Case:
     words += ["--standalone"] if random.random() < 0.15 and not any("nnodes" in word for word in words) else []
     words += random.choice(
         ([], _flag(random, "master_port", 29502), ["--master_addr", "localhost"], _flag(random, "max_restarts", 0), ["--log_dir", "logs"])
+    )
+    if random.random() < 0.3:
+        words += _flag(random, random.choice(("rdzv_backend", "rdzv-backend")), random.choice(("c10d", "static")))
+        words += _flag(random, "rdzv_endpoint", "localhost:29400")
+        words += _flag(random, "rdzv_id", 7) if random.random() < 0.5 else []
+    words += random.choice(
+        ([], [], ["--tee", "3"], ["-t", "3"], _flag(random, "monitor_interval", 5), _flag(random, "role", "train"), ["--no-python"])
     )
     return Case([*words, *_program(random)], {}, {}, 8)
 

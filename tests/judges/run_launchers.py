@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -28,13 +29,31 @@ def _deepspeed(words: list[str], gpus: int) -> None:
 
     def start(command: list[str], **_: Any) -> None:
         info = next((word for word in command if "--world_info=" in word), "")
+        if not info:  # MPI and Slurm are told how many processes to start, and where by files
+            count = next(int(command[index + 1]) for index, word in enumerate(command) if word in ("-n", "-np"))
+            raise _Started(ranks=count, machines=machines[0], program=command[command.index("train.py") :])
+        if command[0] == "pdsh":  # a shell on each machine reads the words
+            command = shlex.split(" ".join(command))
         hosts = json.loads(base64.urlsafe_b64decode(info.partition("=")[2]))
         raise _Started(ranks=sum(map(len, hosts.values())), machines=len(hosts), program=command[command.index("train.py") :])
 
-    accelerator = SimpleNamespace(visible_devices_envs=lambda: ["CUDA_VISIBLE_DEVICES"], device_count=lambda: gpus)
+    encode, machines = runner.encode_world_info, [0]
+
+    def encoded(hosts: dict[str, Any]) -> str:
+        machines[0] = len(hosts)
+        return str(encode(hosts))
+
+    runner.encode_world_info = encoded
+    for name in ("PDSHRunner", "OpenMPIRunner", "MPICHRunner", "IMPIRunner", "SlurmRunner", "MVAPICHRunner"):
+        getattr(runner, name).backend_exists = lambda _: True
+
+    accelerator = SimpleNamespace(
+        visible_devices_envs=lambda: ["CUDA_VISIBLE_DEVICES"], device_count=lambda: gpus, export_envs=lambda: ["NCCL"]
+    )
     runner.get_accelerator = lambda: accelerator  # type: ignore[assignment]
     runner.subprocess.Popen = start  # type: ignore[misc, assignment]
-    runner.main(["--no_ssh", "--node_rank", "0", "--master_addr", "localhost", *words])
+    alone = ["--no_ssh_check"] if any("launcher" in word for word in words) else ["--no_ssh", "--node_rank", "0"]
+    runner.main([*alone, "--master_addr", "localhost", *words])
 
 
 def _of_torch(arguments: Any) -> None:
@@ -47,9 +66,16 @@ def _of_torch(arguments: Any) -> None:
     raise _Started(ranks=ranks, machines=config.max_nodes if ranks else None, program=program)
 
 
-def _torchrun(words: list[str]) -> None:
+def _torchrun(words: list[str], gpus: int) -> None:
+    import torch
     from torch.distributed import run
 
+    torch.cuda.is_available = lambda: True
+    torch.cuda.device_count = lambda: gpus
+    if hasattr(torch, "accelerator"):
+        torch.accelerator.is_available = lambda: True
+        torch.accelerator.device_count = lambda: gpus
+        torch.accelerator.current_accelerator = lambda **_: SimpleNamespace(type="cuda")
     run.run = _of_torch
     run.main(words)
 
@@ -86,7 +112,7 @@ def launched(words: list[str], environment: dict[str, str], files: dict[str, str
             elif words[0] == "accelerate":
                 _accelerate(words[2:], gpus)
             else:
-                _torchrun(words[1:] if words[0] == "torchrun" else words[3:])
+                _torchrun(words[1:] if words[0] == "torchrun" else words[3:], gpus)
         except _Started as started:
             return started.found
         except SystemExit as ended:
@@ -103,9 +129,11 @@ def launched(words: list[str], environment: dict[str, str], files: dict[str, str
 def known(words: list[str], environment: dict[str, str], files: dict[str, str], gpus: int) -> dict[str, Any]:
     """What the launcher says of a command on machines of any size, None where that differs.
 
+    Operators of Kubernetes set PET_NPROC_PER_NODE, from which torchrun takes the number of ranks that no flag gives.
     A file of Accelerate that nothing names is not there, and would say on how many machines it starts.
     """
-    found, other = launched(words, environment, files, gpus), launched(words, environment, files, gpus * 2)
+    found = launched(words, environment, files, gpus)
+    other = launched(words, {**environment, "PET_NPROC_PER_NODE": "7"}, files, gpus * 2)
     if "error" in found:
         return found
     if "error" in other:

@@ -9,7 +9,7 @@ import pytest
 from tests.judges import launchers
 from tests.judges.commands import case
 
-READ = 0.7
+READ = 0.88
 """The least part of ranks, machines and programs that is read; what a launcher takes from the machine is not known."""
 
 

@@ -12,6 +12,9 @@ from tests.judges.fence import missing
 KNOWN = 0.85
 """The least part of the values that is known."""
 
+PLACED = 0.95
+"""The least part of the values that are not known whose place is."""
+
 
 def test_recorded_answers() -> None:
     """`python -m tests.judges python --record` asks Python again, after a change of the generator."""
@@ -19,8 +22,18 @@ def test_recorded_answers() -> None:
     verdicts = {seed: python.compare(programs.program(int(seed)), answer) for seed, answer in recorded.items()}
     assert {seed: verdict.wrong for seed, verdict in verdicts.items() if verdict.wrong} == {}
     values, known = (sum(getattr(one, name) for one in verdicts.values()) for name in ("values", "known"))
+    placed = sum(one.placed for one in verdicts.values())
     assert values > 500
     assert known > KNOWN * values
+    assert placed > PLACED * (values - known)
+
+
+@pytest.mark.skipif(bool(missing()), reason=missing())
+def test_each_form_of_statements() -> None:
+    made = programs.forms()
+    verdicts = [python.compare(program, answer) for program, answer in zip(made, python.answers(made), strict=True)]
+    assert [made[number].files["train.py"] for number, one in enumerate(verdicts) if one.wrong] == []
+    assert sum(one.placed for one in verdicts) == sum(one.values - one.known for one in verdicts)
 
 
 CALL = "import deepspeed\ndeepspeed.initialize(model=None, config={config})\n"

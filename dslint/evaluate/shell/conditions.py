@@ -74,12 +74,36 @@ class Tester:
     def _decision(self, chunk: Chunk, node: Node, state: State) -> Outcome:
         if node.type == "test_command":
             parts = node.named_children
+            leaves = [leaf for child in node.children[1:-1] for leaf in _leaves(child)]
+            if not chunk.raw(node).startswith("[[") and any(chunk.raw(leaf) in ("-a", "-o") for leaf in leaves):
+                return self._of_words(chunk, leaves, state)
             return self._expression(chunk, parts[0], state) if len(parts) == 1 else Outcome(None)
         if node.type == "compound_statement" and chunk.raw(node).startswith("(("):
             expression = chunk.raw(node)[2:-2]
             value = self.expander.number(expression, state, chunk.piece(node))
             return Outcome(bool(value) if value is not None else None, absent="$#" in expression and state.arguments is None)
         return Outcome(None)
+
+    def _of_words(self, chunk: Chunk, words: list[Node], state: State) -> Outcome:
+        """`[ a -a b -o c ]` by its words: the syntax tree gives `-a` no lower rank than `-eq`."""
+        answers: list[bool | None] = []
+        absent = False
+        for part in _split(chunk, words, "-o"):
+            tests = [self._of_part(chunk, one, state) for one in _split(chunk, part, "-a")]
+            values = [one.value for one in tests]
+            answers.append(False if False in values else None if None in values else True)
+            absent = absent or any(one.absent for one in tests)
+        return Outcome(True if True in answers else None if None in answers else False, absent=absent)
+
+    def _of_part(self, chunk: Chunk, words: list[Node], state: State) -> Outcome:
+        """A test of one, two or three words."""
+        if len(words) > 1 and chunk.raw(words[0]) == "!":
+            inner = self._of_part(chunk, words[1:], state)
+            return Outcome(None if inner.value is None else not inner.value, absent=inner.absent)
+        texts = [self.expander.text(chunk, word, state) for word in words]
+        if len(words) == 3:
+            return _binary(texts[0], chunk.raw(words[1]), texts[2], pattern=False)
+        return _unary(chunk.raw(words[0]) if len(words) == 2 else "-n", texts[-1]) if len(words) in (1, 2) else Outcome(None)
 
     def test(self, words: list[Text]) -> Outcome:
         """`test ...`, with its arguments."""
@@ -124,6 +148,24 @@ class Tester:
         if len(node.named_children) < 2:
             return Outcome(None)
         return _unary(chunk.raw(node.named_children[0]), self.expander.text(chunk, node.named_children[-1], state))
+
+
+def _leaves(node: Node) -> list[Node]:
+    """The words of a test, in their order."""
+    if node.type not in ("unary_expression", "binary_expression"):
+        return [node]
+    return [leaf for child in node.children for leaf in _leaves(child)]
+
+
+def _split(chunk: Chunk, words: list[Node], sign: str) -> list[list[Node]]:
+    """Words between those that are a sign."""
+    parts: list[list[Node]] = [[]]
+    for word in words:
+        if chunk.raw(word) == sign:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
 
 
 def _unary(sign: str, text: Text) -> Outcome:

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from tests.judges.programs.dicts import KEYS, Dicts
-from tests.judges.programs.forms import FORMS, PLACE
+from tests.judges.programs.forms import FORMS, PLACE, Form
 from tests.judges.programs.values import FLOATS, INTS, TEXTS
 
 KINDS = ("int", "float", "text", "bool")
@@ -63,6 +63,15 @@ class Program(Dicts):
         head = sorted(self.imports)
         return Made({"train.py": "\n".join([*head, "", *self.lines]) + "\n", **self.files}, self.argv)
 
+    def write_form(self, form: Form) -> Made:
+        """A program with one form, and a call that takes its dicts."""
+        self.imports |= {"import os", "import torch", "import deepspeed"}
+        self.line('start = {"first": 1, "steps_per_print": 3}')
+        self.made["start"] = []
+        self.form(form)
+        self.line(f"deepspeed.initialize({', '.join(f'{name}={name}' for name in self.made)})")
+        return Made({"train.py": "\n".join([*sorted(self.imports), "", *self.lines]) + "\n", **self.files})
+
     def statement(self) -> None:
         """A statement that can stand in any block."""
         kinds: list[tuple[float, Callable[[], None]]] = [
@@ -70,9 +79,9 @@ class Program(Dicts):
         ]  # fmt: skip
         self.random.choices([one for _, one in kinds], [weight for weight, _ in kinds])[0]()
 
-    def form(self) -> None:
-        """One of the forms of `forms.txt`."""
-        form = self.random.choice(FORMS)
+    def form(self, form: Form | None = None) -> None:
+        """A form, one of those of `forms.txt` if none is given."""
+        form = form or self.random.choice(FORMS)
         names: dict[str, str] = {}
 
         def put(place: re.Match[str]) -> str:
