@@ -17,9 +17,9 @@ from dslint.memory.shapes import Model
 AS_FACTS = ("sequence_parallel", "tensor_parallel")
 """Options of changes that are facts of the run, not options of an estimate."""
 
-SWITCH, FURTHER, TO_HOST, TO_DISK, BY_HAND = 0.02, 0.05, 0.15, 0.3, 0.2
-"""The effort of a variable of the environment, of a usual change, of one that needs memory of the host, of one that needs a fast disk, and
-of one that only code makes."""
+SWITCH, FURTHER, BESIDE, TO_HOST, TO_DISK, BY_HAND = 0.02, 0.05, 0.1, 0.15, 0.3, 0.2
+"""The effort of a variable of the environment, of a usual change, of one that needs memory of the host (less on a superchip, which is made
+for it), of one that needs a fast disk, and of one that only code makes."""
 
 REMOVE = object()
 """A value that stands for removing the key."""
@@ -39,6 +39,16 @@ LONG = 8192
 
 ULYSSES = Release(0, 17, 2)
 """The first release with `UlyssesSPAttentionHF` (ALST), which divides the samples of models of transformers."""
+
+VERY_LONG = 32768
+"""The tokens per sample from which practitioners name sequence parallelism first. The model stays as it is built; only another attention is
+registered."""
+
+TWIN_FLOW = Release(0, 12, 3)
+"""The first release with a `ratio` of the optimizer's offload."""
+
+SUPER_OFFLOAD, SUPERCHIPS = Release(0, 18, 0), ("gh200", "gb200", "gb300")
+"""The first release with SuperOffload, and the GPUs with a link to their host that it is made for."""
 
 AUTO_TP = Release(0, 16, 4)
 """The first release with AutoTP training."""
@@ -204,6 +214,7 @@ def _offload(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
         if plan.optimizer_device is None:
             values = tuple(_section(config, z + "offload_optimizer", device=HOST, pin_memory=True))
             yield Change("optimizer offload to CPU", values, effort=TO_HOST)
+            yield from _parts_of_offload(config, plan)
         if plan.optimizer_device != NVME and plan.stage == 3:
             values = tuple(_section(config, z + "offload_optimizer", device=NVME, nvme_path=FOLDER, pin_memory=True))
             yield Change("optimizer offload to NVMe", values, note=FAST, effort=TO_DISK)
@@ -220,6 +231,20 @@ def _offload(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
     if plan.parameter_device != NVME:
         values = tuple(_section(config, z + "offload_param", device=NVME, nvme_path=FOLDER, pin_memory=True))
         yield Change("parameter offload to NVMe", values, note=FAST, effort=TO_DISK)
+
+
+def _parts_of_offload(config: Config, plan: Plan) -> Iterator[Change]:
+    """Half of the optimizer on the host (Twin-Flow), and SuperOffload; both require stage 3 and DeepSpeed's CPU Adam."""
+    path = "zero_optimization.offload_optimizer"
+    if plan.stage < 3 or plan.optimizer not in ("adam", "adamw"):
+        return
+    if config.release >= TWIN_FLOW:
+        half = tuple(_section(config, path, device=HOST, pin_memory=True, ratio=0.5))
+        yield Change("half of the optimizer on the CPU (Twin-Flow)", half, effort=TO_HOST)
+    if config.release >= SUPER_OFFLOAD and plan.gpu is not None and plan.gpu.name in SUPERCHIPS:
+        beside = tuple(_section(config, path, device=HOST, pin_memory=True, super_offload=True))
+        note = "the CPU optimizer runs beside the backward, unless gradients are clipped"
+        yield Change("optimizer offload to CPU with SuperOffload", beside, note=note, effort=BESIDE)
 
 
 def _section(config: Config, path: str, **values: Any) -> Iterator[tuple[str, Any]]:
@@ -268,8 +293,8 @@ def _tensor(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
 
 def _sequence(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
     """Sequence parallelism: the ranks of a group share a sample, and the heads of its attention."""
-    long = plan.workload.length >= LONG and plan.micro_batch == 1 and model.tokens is None
-    if not long or plan.tensor > 1 or plan.sequence > 1 or config.release < ULYSSES or config.facts.sequence_parallel:
+    applies = plan.workload.length >= LONG and plan.micro_batch == 1 and model.tokens is None
+    if not applies or plan.tensor > 1 or plan.sequence > 1 or config.release < ULYSSES or config.facts.sequence_parallel:
         return
     pairs = [(block.heads, block.keys * block.heads // max(1, block.query)) for block in model.blocks]
     for size in (2, 4, 8):
@@ -282,4 +307,5 @@ def _sequence(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
             "deepspeed.initialize, and UlyssesSPDataLoaderAdapter around the data loader; with Accelerate or the Trainer "
             f'ParallelismConfig(sp_backend="deepspeed", sp_size={size})'
         )
-        yield Change(f"sequence parallel {size}", said=(("sequence_parallel", size),), program=program, rebuilds=True)
+        long = plan.workload.length >= VERY_LONG
+        yield Change(f"sequence parallel {size}", said=(("sequence_parallel", size),), program=program, rebuilds=not long)

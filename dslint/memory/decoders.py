@@ -24,7 +24,7 @@ def like_llama(r: ModelReader) -> Model:
     hidden, layers, vocabulary = r.size("hidden_size"), r.size("num_hidden_layers"), r.size("vocab_size")
     heads = r.size("num_attention_heads")
     groups = r.optional("num_key_value_heads") or heads
-    head = r.optional("head_dim") or hidden // r.parts(hidden, "num_attention_heads")
+    head = r.optional("head_dim") or max(1, hidden // heads)
     if heads % groups:
         raise ShapeError(f"the model {r.name}: num_key_value_heads {groups} does not divide num_attention_heads {heads}")
     query, keys = heads * head, groups * head
@@ -209,7 +209,7 @@ def phi(r: ModelReader) -> Model:
 def phi3(r: ModelReader) -> Model:
     """Phi 3 and 4, with fused projections."""
     hidden, heads, inner = r.size("hidden_size"), r.size("num_attention_heads"), r.size("intermediate_size")
-    head = r.optional("head_dim") or hidden // r.parts(hidden, "num_attention_heads")
+    head = r.optional("head_dim") or max(1, hidden // heads)
     query, keys = heads * head, (r.optional("num_key_value_heads") or heads) * head
 
     def block(index: int) -> Block:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 
@@ -12,7 +12,7 @@ from dslint.memory.engine import Run, optimizer_bytes, run, stepped_elements, un
 from dslint.memory.host import Host, host_memory, host_range
 from dslint.memory.layout import Layout, lay_out
 from dslint.memory.ledger import ACTIVATIONS, BACKWARD, EVALUATION, FORWARD, GATHERED, GENERATION, INIT, LOGITS, STEP, TRAINING, Moment
-from dslint.memory.plan import Plan
+from dslint.memory.plan import SHORT, Plan
 from dslint.memory.reasons import reasons
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, reserve
@@ -21,11 +21,6 @@ STATES_ERROR, GATHERED_ERROR, LOGITS_ERROR, ACTIVATIONS_ERROR, GUESSED_ERROR, WE
 """Relative errors: states and buffers (the last: of a model with weights guessed from sizes); gathered parameters; logits; activations
 of a known family, and of a model given by numbers. The latter is also that of all that a step allocates with tensor parallelism, which was
 not measured."""
-
-
-SHORT = 1024
-"""Tokens of a short sample. Where several samples make a micro batch, they are rarely all as long as their limit: two published trainings
-with DPO, of 4 pairs of at most 4,096 and 8,192 tokens, have the memory of samples of about 1,100 and 900 tokens."""
 
 
 class Verdict(StrEnum):
@@ -143,19 +138,14 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
 
     Ranks differ at stages 1 and 2, where each keeps the gradients that overlap its partition whole.
     """
+    if _mixes_lengths(plan):
+        return _of_mixed_lengths(model, plan, ranks)
     prepared = operations(model, plan)
     done = {rank: run(model, plan, rank, prepared) for rank in ranks or _candidates(model, plan)}
     rank = max(done, key=lambda number: max(moment.total for moment in done[number].peaks.values()))
     worst = done[rank]
     states = optimizer_bytes(model, plan)
     tensors = _tensors(model, plan, worst, prepared)
-    if plan.workload.varying and plan.samples_at_once > 1 and plan.workload.length > SHORT:
-        shorter = estimate(model, plan.but(length=SHORT, varying=False), (rank,)).tensors.low
-        tensors = tensors._replace(low=min(tensors.low, shorter))
-    around, more = context(plan), reserve(plan)
-    reserved = Bounds(*(round(amount * share) for amount, share in zip(tensors, more, strict=False)))
-    generating = worst.steady.total + plan.elsewhere if plan.sleeps else 0  # what vLLM and the training hold together
-    device = Bounds(*(max(inside, generating) + outside for inside, outside in zip(reserved, around, strict=True)))
     return Estimate(
         model,
         plan,
@@ -165,13 +155,36 @@ def estimate(model: Model, plan: Plan, ranks: Iterable[int] | None = None) -> Es
         worst.peaks,
         host_memory(plan, worst.layout, states, prepared),
         tensors,
-        reserved,
-        device,
-        max(round(tensors.expected * more.full), generating) + around.expected,
+        *_occupied(plan, worst.steady.total, tensors),
         _checkpoint(plan, worst.layout, states),
         tuple(reasons(model, plan)),
         _unpartitioned(plan, worst.layout),
     )
+
+
+def _occupied(plan: Plan, steady: int, tensors: Bounds) -> tuple[Bounds, Bounds, int]:
+    """What PyTorch reserves for tensors, what the process occupies, and what it is expected to occupy on a GPU that is nearly full."""
+    around, more = context(plan), reserve(plan)
+    reserved = Bounds(*(round(amount * share) for amount, share in zip(tensors, more, strict=False)))
+    generating = steady + plan.elsewhere if plan.sleeps else 0  # what vLLM and the training hold together
+    device = Bounds(*(max(inside, generating) + outside for inside, outside in zip(reserved, around, strict=True)))
+    return reserved, device, max(round(tensors.expected * more.full), generating) + around.expected
+
+
+def _mixes_lengths(plan: Plan) -> bool:
+    """Whether a micro batch has samples of different lengths."""
+    return plan.workload.varying and plan.samples_at_once > 1 and plan.workload.length > SHORT
+
+
+def _of_mixed_lengths(model: Model, plan: Plan, ranks: Iterable[int] | None) -> Estimate:
+    """The estimate of samples with a limit: in the low figure all are short, in the expected one all but one, in the high one none is."""
+    count, limit = plan.samples_at_once, plan.workload.length
+    mean = -(-(limit + (count - 1) * SHORT) // (count * plan.sequence)) * plan.sequence
+    longest, usual, short = (estimate(model, plan.but(length=length, varying=False), ranks) for length in (limit, mean, SHORT))
+    tensors = Bounds(min(usual.tensors.low, short.tensors.low), usual.tensors.expected, longest.tensors.high)
+    reserved, device, full = _occupied(plan, usual.steady.total, tensors)
+    told = tuple(reasons(model, plan))
+    return replace(usual, plan=plan, tensors=tensors, reserved=reserved, device=device, full=full, reasons=told)
 
 
 def _unpartitioned(plan: Plan, layout: Layout) -> int:

@@ -90,7 +90,44 @@ def _inputs_of_layers(r: Sizes) -> Iterator[Weight]:
         yield from linear(f"model.altup_unembed_projections.{index}", r.hidden, r.hidden)
 
 
+_OF_PATTERN = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}
+"""The letters of Nemotron-H's `hybrid_override_pattern`."""
+
+
+def _single(r: Sizes, index: int) -> Block:
+    """A layer that is only one part, with a norm before it: Mamba, and Nemotron-H's attention, feed-forward layers and experts."""
+    at = f"model.layers.{index}"
+    pattern = r.get("hybrid_override_pattern")
+    kind = r.kind(index, "layers_block_type", "layer_types") or "mamba"
+    if isinstance(pattern, str) and index < len(pattern):
+        kind = _OF_PATTERN.get(pattern[index], kind)
+    weights: list[Weight] = [*norm(f"{at}.norm", r.hidden, bias=False)]
+    query, keys, experts = 0, 0, None
+    if kind in ("attention", "full_attention"):
+        found, query, keys = attention(r, at, index)
+        weights += found
+    elif kind == "moe":
+        number, width = r.size(*EXPERTS), r.size(*WIDTH)
+        into = r.first("moe_latent_size") or r.hidden
+        experts = Experts(number, min(number, r.first(*ACTIVE) or 2), width, r.first(*SHARED_WIDTH) or 0)
+        for name, shape in (("up_proj", (number, width, into)), ("down_proj", (number, into, width))):
+            weights.append(Weight(f"{at}.mixer.experts.{name}", shape, Step.INTO_FEED, divided=True, viewed=True))
+        weights += linear(f"{at}.mixer.gate", number, r.hidden, Step.INTO_FEED)
+        weights += _feed(r, f"{at}.mixer.shared_experts", experts.shared, biased=_biased(r, "mlp_bias"))
+        if into != r.hidden:
+            weights += linear(f"{at}.mixer.fc1_latent_proj", into, r.hidden, Step.INTO_FEED, bias=_biased(r, "mlp_bias"))
+            weights += linear(f"{at}.mixer.fc2_latent_proj", r.hidden, into, Step.OUT_OF_FEED, bias=_biased(r, "mlp_bias"))
+    elif kind == "mlp":
+        weights += _feed(r, f"{at}.mixer", r.inner, biased=_biased(r, "mlp_bias"))
+    else:
+        weights += (mamba1 if r.traits["linear"] == "mamba1" else mamba2)(r, at)
+    inner = r.inner if kind == "mlp" else 0
+    return Block(tuple(weights), r.hidden, r.heads, query, keys, inner, norm=r.norm, norms=1, experts=experts)
+
+
 def _block(r: Sizes, index: int) -> Block:
+    if r.traits.get("single"):
+        return _single(r, index)
     at = f"model.layers.{index}"
     kind = _mixer(r, index)
     weights: list[Weight] = []

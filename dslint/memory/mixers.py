@@ -8,6 +8,9 @@ from dslint.memory.reader import linear, norm
 from dslint.memory.shapes import Step, Weight
 from dslint.memory.sizes import Sizes
 
+STATE, KERNEL, EXPAND = ("mamba_d_state", "ssm_state_size", "state_size"), ("mamba_d_conv", "conv_kernel"), ("mamba_expand", "expand")
+"""The names of Mamba's sizes."""
+
 INTO, OUT = Step.INTO_ATTENTION, Step.OUT_OF_ATTENTION
 
 
@@ -49,37 +52,39 @@ def delta(r: Sizes, at: str) -> Iterator[Weight]:
 
 
 def mamba2(r: Sizes, at: str) -> Iterator[Weight]:
-    """Mamba 2, of Bamba and hybrid Granite."""
-    heads, groups, state = r.size("mamba_n_heads"), r.first("mamba_n_groups") or 1, r.size("mamba_d_state")
-    whole = r.first("mamba_d_ssm") or (r.first("mamba_expand") or 2) * r.hidden
+    """Mamba 2, alone and in Bamba, hybrid Granite and Nemotron-H."""
+    heads, groups = r.size("mamba_n_heads", "mamba_num_heads", "num_heads"), r.first("mamba_n_groups", "n_groups") or 1
+    state, own = r.size(*STATE), r.first("mamba_num_heads")
+    whole = r.first("mamba_d_ssm") or (own * r.size("mamba_head_dim") if own else (r.first(*EXPAND) or 2) * r.hidden)
     mixed = whole + 2 * groups * state
-    bias = r.get("mamba_conv_bias", default=True) is not False
+    bias = r.get("mamba_conv_bias", r.get("use_conv_bias", default=True)) is not False
+    projected = bool(r.get("mamba_proj_bias", r.get("use_bias")))
     yield Weight(f"{at}.mamba.dt_bias", (heads,), INTO)
     yield Weight(f"{at}.mamba.A_log", (heads,), INTO)
     yield Weight(f"{at}.mamba.D", (heads,), INTO)
-    yield Weight(f"{at}.mamba.conv1d.weight", (mixed, 1, r.first("mamba_d_conv") or 4), INTO)
+    yield Weight(f"{at}.mamba.conv1d.weight", (mixed, 1, r.first(*KERNEL) or 4), INTO)
     if bias:
         yield Weight(f"{at}.mamba.conv1d.bias", (mixed,), INTO)
-    yield from linear(f"{at}.mamba.in_proj", whole + mixed + heads, r.hidden, INTO, bias=bool(r.get("mamba_proj_bias")))
+    yield from linear(f"{at}.mamba.in_proj", whole + mixed + heads, r.hidden, INTO, bias=projected)
     if r.get("mamba_rms_norm") is not False:
         yield from norm(f"{at}.mamba.norm", whole, OUT, bias=False)
-    yield from linear(f"{at}.mamba.out_proj", r.hidden, whole, OUT, bias=bool(r.get("mamba_proj_bias")))
+    yield from linear(f"{at}.mamba.out_proj", r.hidden, whole, OUT, bias=projected)
 
 
 def mamba1(r: Sizes, at: str) -> Iterator[Weight]:
-    """The first Mamba, of Jamba."""
-    state, whole = r.size("mamba_d_state"), (r.first("mamba_expand") or 2) * r.hidden
-    rank = r.first("mamba_dt_rank") or -(-r.hidden // 16)
-    bias = bool(r.get("mamba_proj_bias"))
+    """The first Mamba, alone and in Jamba."""
+    state, whole = r.size(*STATE), (r.first(*EXPAND) or 2) * r.hidden
+    rank = r.first("mamba_dt_rank", "time_step_rank") or -(-r.hidden // 16)
+    bias = bool(r.get("mamba_proj_bias", r.get("use_bias")))
     yield Weight(f"{at}.mamba.A_log", (whole, state), INTO)
     yield Weight(f"{at}.mamba.D", (whole,), INTO)
-    yield Weight(f"{at}.mamba.conv1d.weight", (whole, 1, r.first("mamba_d_conv") or 4), INTO)
+    yield Weight(f"{at}.mamba.conv1d.weight", (whole, 1, r.first(*KERNEL) or 4), INTO)
     yield Weight(f"{at}.mamba.conv1d.bias", (whole,), INTO)
     yield from linear(f"{at}.mamba.in_proj", 2 * whole, r.hidden, INTO, bias=bias)
     yield from linear(f"{at}.mamba.x_proj", rank + 2 * state, whole, INTO)
     yield from linear(f"{at}.mamba.dt_proj", whole, rank, INTO, bias=True)
     yield from linear(f"{at}.mamba.out_proj", r.hidden, whole, OUT, bias=bias)
-    for name, size in (("dt", rank), ("b", state), ("c", state)):
+    for name, size in (("dt", rank), ("b", state), ("c", state)) if r.family == "jamba" else ():
         yield from norm(f"{at}.mamba.{name}_layernorm", size, INTO, bias=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.facts.gpus import GIB
-from dslint.memory.plan import Plan
+from dslint.memory.plan import SHORT, Plan
 from dslint.memory.shapes import Model
 from dslint.memory.surroundings import Bounds, context, context_in_logs, reserve, reserve_in_logs
 
@@ -32,6 +32,11 @@ def reasons(model: Model, plan: Plan) -> list[str]:
     if model.generic:
         found.append("weights: 5 % either way; they are guessed from the model's sizes")
     found += [f"not modelled: {what}; the high figure includes {100 * share:.0f} % for it" for what, share in plan.unmodelled]
+    if plan.workload.varying and plan.samples_at_once > 1 and plan.workload.length > SHORT:
+        found.append(
+            f"lengths: in the expected figure one sample of a micro batch has {plan.workload.length:,} tokens and the others {SHORT:,}; "
+            "in the low figure all are short, in the high figure all have the limit"
+        )
     found += _doubts(model, plan)
     if plan.stage == 3:
         found.append("gathered parameters: 15 % either way; prefetching depends on the order in which modules run")

@@ -14,8 +14,8 @@ from typing import Any
 from dslint.memory.reader import ModelReader
 from dslint.memory.shapes import Norm
 
-HIDDEN = ("hidden_size", "n_embd", "d_model", "dim", "n_embed", "model_dim", "emb_dim")
-LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers", "num_decoder_layers", "encoder_layers")
+HIDDEN = ("hidden_size", "n_embd", "d_model", "dim", "n_embed", "model_dim", "emb_dim", "embed_dim")
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers", "num_decoder_layers", "encoder_layers", "layers")
 HEADS = (
     "num_attention_heads",
     "n_head",
@@ -63,6 +63,7 @@ block_ffn_dim_multiplier hidden_size_per_layer_input vocab_size_per_layer_input 
 num_global_key_value_heads laurel_rank altup_num_inputs attention_k_eq_v use_double_wide_mlp max_position_embeddings n_positions
 hidden_act hidden_activation attn_logit_softcapping final_logit_softcapping enable_moe_block is_moe is_encoder_decoder encoder_layers
 num_encoder_layers activation_function hidden_dropout_prob resid_pdrop layer_norm_epsilon linear_num_heads linear_head_dim
+state_size ssm_state_size conv_kernel expand n_groups mamba_num_heads mamba_head_dim use_conv_bias moe_latent_size
 """.split()  # fmt: skip # noqa: SIM905 - names, not sentences
 DEFAULTED = (*HIDDEN, *LAYERS, *HEADS, *GROUPS, *HEAD, *INNER, *VOCABULARY, *EXPERTS, *ACTIVE, *WIDTH, *SHARED, *SHARED_WIDTH, *_FLAGS)
 """The values of a `config.json` that are read here, for the table of defaults."""
@@ -102,6 +103,7 @@ TRAITS: dict[str, dict[str, Any]] = {
     "ernie4_5_moe": {"output_bias": None, "correction": True},
     "exaone4": {**_AFTER, "head_norms": "head"},
     "exaone_moe": {**_AFTER, "head_norms": "head"},
+    "falcon_mamba": {"single": True, "linear": "mamba1"},
     "falcon": {**_PLAIN, "norms": ("input_layernorm",), "parallel": True, "norm": Norm.LAYER, "norm_bias": True},
     "flex_olmo": {**_AFTER, "head_norms": "whole"},
     "gpt_bigcode": _OLD,
@@ -122,12 +124,15 @@ TRAITS: dict[str, dict[str, Any]] = {
     "jamba": {"linear": "mamba1"},
     "bamba": {},
     "lfm2": {"head_norms": "head"},
+    "mamba": {"single": True, "linear": "mamba1"},
+    "mamba2": {"single": True, "linear": "mamba2"},
     "minicpm3": {},
     "minimax": {"linear": "lightning"},
     "minimax_m2": {"head_norms": "whole"},
     "ministral3": {},
     "mpt": {**_PLAIN, "norm": Norm.LAYER, "norm_bias": False},
     "nemotron": {**_PLAIN, "norm": Norm.LAYER, "norm_bias": True},
+    "nemotron_h": {**_PLAIN, "single": True, "linear": "mamba2"},
     "olmo": {"norms": (), "final_norm": False},
     "olmo3": {**_AFTER, "head_norms": "whole"},
     "olmoe": {"head_norms": "whole"},
@@ -145,7 +150,7 @@ TRAITS: dict[str, dict[str, Any]] = {
     "youtu": {},
 }
 """What distinguishes a family: `norms` of a layer by name, `head_norms` over the size of a head ("head") or all heads ("whole"), whether
-feed-forward layers are `gated`, whether a `norm` has a bias, ..."""
+feed-forward layers are `gated`, whether a `norm` has a bias, whether a layer is a `single` part, ..."""
 
 
 @cache

@@ -63,7 +63,8 @@ def _head(found: Estimate, style: Style) -> list[str]:
     trained = f", {model.trained:,} of them trained" if model.trained != model.size else ""
     how = [f"{plan.micro_batch} x {plan.accumulation} samples per rank and step"]
     if not found.is_lower_bound:
-        how.append(f"{plan.workload.length:,} tokens each")
+        limit = "at most " if plan.workload.varying else ""
+        how.append(f"{limit}{plan.workload.length:,} tokens each")
     if plan.tensor > 1:
         how.append(f"tensor parallel {plan.tensor}")
     if plan.sequence > 1:

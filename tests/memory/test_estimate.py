@@ -555,3 +555,12 @@ def test_the_low_figure_of_varying_lengths_has_short_samples(tmp_path: Path) -> 
     }
     assert low[("--pairs",), ("--varying-lengths",)] < 0.8 * low[("--pairs",), ()]
     assert low[(), ("--varying-lengths",)] == low[(), ()]  # one sample at a time: the longest one decides
+
+
+def test_the_expected_figure_of_varying_lengths_has_one_long_sample(tmp_path: Path) -> None:
+    options = ("--sequence-length", "8192", "--activation-checkpointing", "--micro-batch", "8")
+    limit, varying = (_estimated(tmp_path, {"stage": 2}, *QWEN, *options, *more)["tensors"] for more in ((), ("--varying-lengths",)))
+    mean = _estimated(tmp_path, {"stage": 2}, *QWEN, *options, "--sequence-length", str((8192 + 7 * 1024) // 8))["tensors"]
+    assert varying["expected"] == mean["expected"] < limit["expected"]
+    assert varying["high"] == limit["high"]
+    assert varying["low"] < mean["low"]

@@ -378,3 +378,26 @@ def test_a_way_that_may_not_fit_never_outranks_a_sure_one(tmp_path: Path) -> Non
     lora, qlora = found["adapters"]
     assert qlora["device"]["expected"] < lora["device"]["expected"] < found["now"]["device"]["expected"]
     assert lora["verdict"] == "fits"
+
+
+def test_half_of_the_optimizer_goes_to_the_host_where_that_is_enough() -> None:
+    looked = search({**BASE, "zero_optimization": {"stage": 3}}, world=2, checkpoint_every=1, loss_chunk=1024)
+    found = {single.changes[0].name: single for single in looked.run(Goal(40 * GIB)).singles}
+    half, whole = found["half of the optimizer on the CPU (Twin-Flow)"], found["optimizer offload to CPU"]
+    assert whole.peak < half.peak < looked.base.peak
+    assert half.lasts.total < whole.lasts.total
+    assert not any("SuperOffload" in name for name in found)
+
+
+def test_superchips_have_superoffload(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(json.dumps({**BASE, "zero_optimization": {"stage": 3}}), encoding="utf-8")
+    options = ("--world-size", "1", "--gpu", "gh200", "--activation-checkpointing", "--micro-batch", "1", "--output-format", "json")
+    done = dslint("fit", tmp_path / "ds.json", "--model", "qwen3-8b", *options)
+    assert "optimizer offload to CPU with SuperOffload" in done.stdout
+    assert '"super_offload": true' in done.stdout.replace("\\", "")
+
+
+def test_very_long_samples_are_first_divided_among_the_ranks() -> None:
+    config = {**BASE, "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3}}
+    found = fit(config, length=131072, checkpoint_every=1)
+    assert any("sequence parallel" in change.name for change in found.ways[0].changes)

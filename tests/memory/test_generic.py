@@ -19,7 +19,7 @@ FAR = {
     "bart bigbird_pegasus blenderbot blenderbot-small marian mbart mvp pegasus plbart prophetnet trocr whisper": "decoders of "
     "encoder-decoders: only the whole model is trained and counted",
     "electra rembert roc_bert xmod xlm xlnet roformer": "encoders",
-    "mamba falcon_mamba mamba2 rwkv xlstm recurrent_gemma zamba zamba2 falcon_h1 nemotron_h": "recurrent",
+    "rwkv xlstm recurrent_gemma zamba zamba2 falcon_h1": "recurrent",
     "longcat_flash jetmoe deepseek_v4 hrm_text moshi nanochat gpt_neox_japanese gemma4_unified gemma4_unified_text": "own structures",
     "mllama moss_transcribe_diarize phi4_multimodal qwen3_5 gemma3 llama4 got_ocr2 gemma4": "several parts: `towers` counts to a few percent",
 }
@@ -107,6 +107,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("falcon", {key: value for key, value in SMALL.items() if key != "intermediate_size"} | {"multi_query": True}),
     ("starcoder2", GROUPED),
     ("stablelm", {**GROUPED, "use_qkv_bias": True}),
+    ("mamba", {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 1000, "state_size": 8}),
+    ("falcon_mamba", {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 1000, "state_size": 8, "expand": 4}),
+    ("mamba2", {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 1000, "state_size": 8, "num_heads": 8, "head_dim": 16}),
     ("olmoe", {**GROUPED, "num_experts": 4, "pad_token_id": 0}),
 ]
 
