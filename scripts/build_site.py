@@ -71,6 +71,7 @@ def collect(folder: Path, playground: Path | None = None) -> dict[str, str]:
     """Write the pages of the site, linked files and the built playground into an empty folder; returns the pages by their path."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(ROOT / "docs" / "assets", folder / "assets")
+    shutil.copy(ROOT / "playground" / "icon.svg", folder / "assets")
     sources = ["README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md")))]
     (folder / catalog.SITE_PATH).parent.mkdir()
     (folder / catalog.SITE_PATH).write_text(json.dumps(export.json_schema(draft="07")), encoding="utf-8")

@@ -26,6 +26,7 @@ STYLE = """
 * { box-sizing: border-box; }
 body { background: var(--page); color: var(--text); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
   margin: 0 auto; max-width: 72rem; padding: 1rem; }
+.mark { align-items: center; display: flex; font-weight: 650; gap: 0.5rem; margin: 0 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0.5rem 0; }
 h2 { font-size: 1.1rem; margin: 1.5rem 0 0.5rem; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 0; }
@@ -42,6 +43,15 @@ p, li, dd { overflow-wrap: anywhere; }
 footer { border-top: 1px solid var(--line); font-size: 0.85rem; margin-top: 2rem; overflow-wrap: anywhere; padding-top: 0.5rem; }
 """
 
+MARK = (
+    '<p class="mark"><svg viewBox="0 0 32 32" width="26" height="26" aria-hidden="true">'
+    '<rect width="32" height="32" rx="7" fill="#3546ab"/>'
+    '<path d="M7 12h18M7 18h10" stroke="#fff" stroke-width="2.5" stroke-linecap="round"/>'
+    '<path d="M7 24c1.5-2.5 3-2.5 4.5 0s3 2.5 4.5 0 3-2.5 4.5 0 3 2.5 4.5 0" fill="none" stroke="#ffb74d" stroke-width="2.5" '
+    'stroke-linecap="round"/></svg> dslint</p>'
+)
+"""The mark of the site and the playground (playground/icon.svg)."""
+
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -50,7 +60,7 @@ def head(title: str, style: str = "") -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
-        f"<title>{text(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>"
+        f"<title>{text(title)}</title>\n<style>{STYLE}{style}</style>\n</head>\n<body>\n{MARK}"
     )
 
 
