@@ -35,7 +35,7 @@ def command(site: Path | None, port: int, opens: bool) -> None:  # noqa: FBT001 
     machine can reach it.
 
     The page contains a Python for browsers, so it is a package of its own: pip install "deepspeed-lint[playground]". A clone of the
-    repository builds it with python scripts/build_site.py, which requires node.
+    repository builds it with python scripts/build_playground.py, which requires node.
     """
     root, page = find_page(site)
     try:
@@ -66,7 +66,7 @@ def find_page(site: Path | None) -> tuple[Path, str]:
     elsewhere = f" It is also at {SITE}/playground/." if SITE else ""
     raise UserError(
         f"{missing}. Install it with `{install_command('playground')}`, or build it in a clone of the repository with "
-        f"`python scripts/build_site.py` (requires node).{elsewhere}"
+        f"`python scripts/build_playground.py` (requires node).{elsewhere}"
     )
 
 

@@ -24,7 +24,7 @@ def site(tmp_path: Path) -> Path:
 def test_without_a_page_it_says_what_to_do(tmp_path: Path) -> None:
     done = dslint("playground", cwd=tmp_path)
     assert done.returncode == 2
-    assert "python scripts/build_site.py" in done.stderr
+    assert "python scripts/build_playground.py" in done.stderr
     assert 'pip install "deepspeed-lint[playground]"' in done.stderr
 
 
