@@ -76,6 +76,16 @@ def test_nothing_sticks_out_on_a_phone(play: Play, tab: str) -> None:
     assert play.page.get_by_role("tabpanel").is_visible()
 
 
+@pytest.mark.parametrize(("tab", "first"), [("check", ".finding"), ("estimate", ".answer"), ("fit", ".answer"), ("show", ".filter")])
+def test_the_answer_is_above_the_fold_on_a_phone(play: Play, tab: str, first: str) -> None:
+    play.look(width=390, height=664)  # what a browser leaves of a phone of 844
+    play.page.locator("#run-facts").evaluate("details => { details.open = false }")  # as on a phone
+    play.open(fragment(CONFIG, FACTS, tab=tab))
+    box = play.page.locator(first).first.bounding_box()
+    assert box is not None
+    assert box["y"] + 100 < 664, "its first lines are visible"
+
+
 def test_the_keyboard_reaches_everything(play: Play) -> None:
     page = play.page
     play.open(fragment(CONFIG))
