@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 
 from dslint.evaluate.files import find, find_checkout
@@ -14,6 +15,7 @@ from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Object, Unknown, Value
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, read
+from dslint.source.store import store
 from dslint.source.tree import Mapping, Span
 from dslint.source.yaml_tree import parse_yaml
 
@@ -32,7 +34,7 @@ def json_file(state: State, path: str, *, as_json: bool = True) -> Value:
     if linked is None or text is None:
         return Unknown(Reason(Cause.NO_FILE, (path,)))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
-    root = tree_of(source, parse(source.text))
+    root = tree_of(source, store().parsed(("json", source.text), lambda: parse(source.text)))
     if not isinstance(root, Mapping):
         return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
     file = state.journal.cells()
@@ -48,7 +50,7 @@ def yaml_file(state: State, path: str, *, beside: str | None = None, interpolate
     text = text_of(linked.path) if linked else None
     if linked is None or text is None:
         return Unknown(Reason(Cause.NO_FILE, (path,)))
-    document = parse_yaml(text)
+    document = store().parsed(("yaml", text), lambda: parse_yaml(text))
     if document.problems or document.root is None:
         return Unknown(Reason(Cause.BROKEN_FILE, (linked.shown,)))
     source = state.sources.known(linked.shown) or state.sources.add(text, linked.path, linked.shown)
@@ -110,7 +112,11 @@ def exists(state: State, path: str) -> bool:
 
 
 def text_of(path: str) -> str | None:
-    """The text of a file; None if it cannot be read."""
+    """The text of a file, which is read once a run; None if it cannot be read."""
+    return store().found(("text", os.path.abspath(path)), lambda: _read(path))
+
+
+def _read(path: str) -> str | None:
     try:
         return read(path)
     except ReadError:

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cells_of
 from dslint.evaluate.python.follow import follow
@@ -139,6 +140,15 @@ def _read(text: str, shown: str, path: str, flags: dict[str, Flag]) -> PythonFil
     return found
 
 
+def _any_has(pattern: re.Pattern[str], sources: Sources) -> bool:
+    """Whether a pattern matches in a file of the program. Each file is searched once a run: programs share their modules."""
+    return any(store().parsed((pattern, one.text), partial(_has, pattern, one.text)) for one in sources.all)
+
+
+def _has(pattern: re.Pattern[str], text: str) -> bool:
+    return pattern.search(text) is not None
+
+
 def _is_trainers(kind: Value) -> bool:
     """Whether a class is the Trainer's `TrainingArguments`, or inherits from it."""
     name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
@@ -172,8 +182,8 @@ def _program(recorder: Recorder, shown: str) -> Program:
         facts.trainer,
         facts.strategy,
         device_map=facts.device_map,
-        makes_ranks=any(_MAKES_RANKS.search(one.text) for one in recorder.sources.all),
-        saves=any(_SAVES.search(one.text) for one in recorder.sources.all),
+        makes_ranks=_any_has(_MAKES_RANKS, recorder.sources),
+        saves=_any_has(_SAVES, recorder.sources),
         quantized=facts.quantized,
         quantized_storage=facts.quantized_storage,
         mixed_precision=facts.mixed_precision,
