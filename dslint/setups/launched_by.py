@@ -9,7 +9,7 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Answer, NotJudged, Range
-from dslint.evaluate.python.reach import may_take_config
+from dslint.evaluate.python.reach import may_call_into
 from dslint.evaluate.python.read import read_python
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import read_launching
@@ -103,7 +103,7 @@ def _without_launch(reason: NotJudged, project: Project, importers: list[str], h
     if reason.answer is not Answer.CALLER:
         return reason
     for path in importers:
-        if not may_take_config(project.text(path), path):
+        if not may_call_into(project.text(path), path, here):
             continue
         program = read_python(project.text(path), path.replace(os.sep, "/"), path)
         passed = [one.reason for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
@@ -133,7 +133,7 @@ def _launched(project: Project, launching: list[str], here: str, given: Context)
 def _imported(project: Project, importers: list[str], here: str, given: Context) -> Iterator[LoadedSetup]:
     """The setups of the calls in a file, as programs that import it make them."""
     for path in importers:
-        if not may_take_config(project.text(path), path):
+        if not may_call_into(project.text(path), path, here):
             continue
         shown = path.replace(os.sep, "/")
         program = read_python(project.text(path), shown, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dslint.config.context import Context
+from dslint.evaluate.python.reach import may_take_config
 from dslint.evaluate.python.read import read_python
 from dslint.setups.gather import Read
 from dslint.setups.job import read_job
@@ -28,6 +29,6 @@ def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> R
     if name.endswith(".ipynb"):
         return read_notebook(text, path, shown, given, named=named)
     if name.endswith(".py"):
-        program = read_python(text, shown, path)
+        program = read_python(text, shown, path) if may_take_config(text, path) else None
         return with_commands(None, program, path, given) if program is not None and program.commands else None
     return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from dslint.cli import cli
 from dslint.evaluate.python import read
-from dslint.evaluate.python.reach import may_take_config
+from dslint.evaluate.python.reach import may_call_into, may_take_config
 from dslint.evaluate.python.read import read_python
 from dslint.source.store import a_run
 from tests.setup.folder import Folder, folder
@@ -52,6 +54,31 @@ REACHES = {
         "two.py": "import one\n" + CALL,
         "train.py": f"from one import start\nstart({CONFIG})\n",
     },
+    "all names of a module": {"engine.py": CALL, "train.py": f"from engine import *\nstart(m, {CONFIG})\n"},
+    "a module of a module": {
+        "engine.py": CALL,
+        "tools.py": "import engine\n",
+        "train.py": f"from tools import engine as e\ne.start(m, {CONFIG})\n",
+    },
+    "a module through all names of another": {
+        "engine.py": CALL,
+        "tools.py": "import engine\n",
+        "train.py": f"from tools import *\nengine.start(m, {CONFIG})\n",
+    },
+    "a module of a package": {
+        "tools/__init__.py": "",
+        "tools/engine.py": CALL,
+        "train.py": f"from tools import engine\nengine.start(m, {CONFIG})\n",
+    },
+    "getattr": {
+        "engine.py": CALL,
+        "train.py": f"import engine\nNAME = 'start'\n\n\ndef main():\n    getattr(engine, NAME)(m, {CONFIG})\n",
+    },
+    "an expression in a string": {"engine.py": CALL, "train.py": f'from engine import start\nprint(f"{{start(m, {CONFIG})}}")\n'},
+    "a function under a condition": {
+        "train.py": f"import sys, deepspeed\nif sys.argv:\n    def start(\n        model,\n    ):\n        deepspeed.initialize(config={CONFIG})\n"
+    },
+    "the main block": {"engine.py": CALL, "train.py": f"from engine import start\nif __name__ == '__main__':\n    start(m, {CONFIG})\n"},
     "a module that runs on import": {"engine.py": CALL + f"\n\nstart(m, {CONFIG})\n", "train.py": "import engine  # deepspeed\n"},
     "an import in a function": {
         "engine.py": CALL,
@@ -112,6 +139,27 @@ DOES_NOT = {
     "a loss": {
         "train.py": "import deepspeed\n\n\ndef loss(model, batch):\n    with deepspeed.zero.GatheredParameters(model.w):\n        return model(batch)\n"
     },
+    "a function of another module with the same name": {
+        "engine.py": CALL,
+        "tools.py": "from engine import start as begin\n\n\ndef start(app):\n    app.run()\n",
+        "train.py": "from tools import start\nstart(app)  # deepspeed\n",
+    },
+    "the name of a method": {"engine.py": CALL, "train.py": "from engine import VERSION\napp.start(VERSION)  # deepspeed\n"},
+    "the main block of a module": {
+        "engine.py": CALL + f"\n\nif __name__ == '__main__':\n    start(m, {CONFIG})\n",
+        "train.py": "import engine  # deepspeed\n",
+    },
+    "a list of names": {"engine.py": CALL, "train.py": "from engine import start\n__all__ = ['start']  # deepspeed\n"},
+    "a message": {"engine.py": CALL, "train.py": "from engine import start\nprint('to start deepspeed, call start')\n"},
+    "a comparison": {"train.py": "if backend == 'deepspeed':\n    print(kind['deepspeed'] == 1)\n"},
+    "a config of transformers": {
+        "train.py": "from transformers import GenerationConfig\n\n\ndef main(kwargs):\n    loaded = load(kwargs)\n    GenerationConfig(**loaded)\n"
+    },
+    "a command of a module": {
+        "tools.py": "import subprocess\n\n\ndef version():\n    return subprocess.check_output([GIT, 'rev-parse'])\n",
+        "train.py": "from tools import version\nNAMES = ['deepspeed']\nversion()\n",
+    },
+    "a command that is no launcher": {"train.py": "import subprocess\nsubprocess.run(['git', 'clone', 'deepspeed'])\n"},
     "an empty module": {"engine.py": "", "train.py": "import engine\nname = 'deepspeed'\n"},
 }
 
@@ -121,6 +169,14 @@ def test_what_only_mentions_deepspeed_reaches_nothing(how: str, folder: Folder) 
     folder.write(DOES_NOT[how])
     with a_run():
         assert not may_take_config(DOES_NOT[how]["train.py"], "train.py")
+
+
+def test_a_program_that_imports_another_file_is_told_from_one_that_does_not(folder: Folder) -> None:
+    folder.write({"engine.py": CALL, "train.py": REACHES["a module"]["train.py"], "other.py": REACHES["itself"]["train.py"]})
+    with a_run():
+        engine = str(Path("engine.py").resolve())
+        assert may_call_into(REACHES["a module"]["train.py"], "train.py", engine)
+        assert not may_call_into(REACHES["itself"]["train.py"], "other.py", engine)
 
 
 def test_programs_that_reach_nothing_are_not_followed(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

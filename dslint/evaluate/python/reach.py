@@ -4,15 +4,17 @@ Repositories have many programs that mention DeepSpeed, and few that pass it a c
 0.19.8 followed, 2 did, and of 67 of LLaMA-Factory, 4. To follow a program costs ten to a hundred times what it costs to read its words,
 so those that cannot reach such a call are not followed.
 
-The answer errs to one side. A function is taken to call every function whose name stands in it, from wherever the program imports that;
-only imports and documentation are left out, and annotations with classes of which they make no object. So "no" is certain, and "yes" may
-be wrong.
+The answer errs to one side. A function is taken to call every function whose name stands in it, if its file defines or imports that name;
+of a module that is imported whole, any name that stands there. Only imports, prose and documentation are left out, and annotations with
+classes of which they make no object. So "no" is certain, and "yes" may be wrong.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dslint.evaluate.files import find
@@ -37,15 +39,32 @@ _TEXTS = re.compile(
 _IMPORTS = re.compile(
     r"^([ \t]*)(?:from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^()]*\)|(?:[^\n\\;]|\\\r?\n)*)|import[ \t]+((?:[^\n\\;]|\\\r?\n)*))", re.MULTILINE
 )
+_STRING = re.compile(
+    r'([fF][rR]?|[rR][fF])?("""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
+    r"|'''(?:[^'\\]|\\.|'(?!''))*+(?:''')?"
+    r'|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'(?:[^'\\\n]|\\.)*+'?)",
+    re.DOTALL,
+)
+"""A string, with the prefix of one that holds expressions."""
+
+_IDENTIFIER = re.compile(r"^[\"']+([^\W\d]\w*)[\"']+$")
+
 _ADDS_FOLDER = re.compile(r"\bsys\s*\.\s*path\s*(?:\.|\+=|\[[^\]]*\]\s*=)")
 
-_NAME = re.compile(r"([\w.*]+)(?:\s+as\s+\w+)?")
-_AS = re.compile(r"([\w.]+)\s+as\s+(\w+)")
+_NAME = re.compile(r"([\w.*]+)(?:\s+as\s+(\w+))?")
 
 _TOP = re.compile(r"^(?=[^\s)\]}\"'])", re.MULTILINE)
 """Where a statement at the top of a file begins."""
 
 _DEFINES = re.compile(r"(?:(?:async[ \t]+)?def|(class))[ \t]+(\w+)")
+_MAIN = re.compile(r"if[ \t(]+__name__[ \t]*==")
+"""What the program does, and a file that imports it does not."""
+
+_INNER = re.compile(
+    r"^([ \t]+)(?:(?:async[ \t]+)?def|(class))[ \t]+(\w+)([^\n]*\n(?:(?:\1[ \t)\]}][^\n]*|[ \t]*)(?:\n|\Z))*)", re.MULTILINE
+)
+"""A function or a class under a condition at the top of a file."""
 
 _ARGUMENTS = re.compile(r"(?:Arguments|Config)\b")
 _SETS_ITSELF = re.compile(r"\bself\.deepspeed\s*=(?!=)")
@@ -61,7 +80,8 @@ _TAKES = re.compile(
     r"|(?:Hf|HfTrainer)?DeepSpeedConfig\s*\(|\w*DeepSpeed(?:Plugin|Strategy)\s*\(|\bDeepspeedTorchDistributor\b"
     r"|=\s*[\"']?[\w.]*DeepSpeed(?:Config|Plugin|Strategy)\b"
     r"|ACCELERATE_DEEPSPEED_CONFIG_FILE"
-    r"|(?<!self\.)\bdeepspeed\s*=(?!=)|^\s*deepspeed\s*:|[\"']deepspeed[\"']\s*(?::|\]\s*=)|setattr\([^()]*[\"']deepspeed[\"']"
+    r"|(?<!self\.)\bdeepspeed\s*=(?!=)|^\s*deepspeed\s*:"
+    r"|(?<![=!]= )[\"']deepspeed[\"']\s*(?::|\]\s*=(?!=))|setattr\([^()]*[\"']deepspeed[\"']"
     r"|\bparse_(?:json_file|yaml_file)\b",
     re.MULTILINE,
 )
@@ -71,12 +91,19 @@ _LIGHTNING = re.compile(r"\b(?:Trainer|Fabric)\s*\(")
 _STRATEGY = re.compile(r"\bstrategy\s*=|\*\*")
 """Lightning's trainer with a strategy, which DeepSpeed is one of."""
 
-_UNPACKS = re.compile(r"(?:Arguments|Config)\s*\(\s*(?:[^()]*,\s*)?\*\*")
+_UNPACKS = re.compile(r"(?:Arguments|(?<!Generation)(?<!Lora)(?<!BitsAndBytes)Config)\s*\(\s*(?:[^()]*,\s*)?\*\*")
 _LOADS = re.compile(r"load|OmegaConf")
-"""Training arguments that are unpacked from a dict, and what reads one from a file, where the name of the config stands."""
+"""Training arguments that are unpacked from a dict, and what reads one from a file, where the name of the config stands. Three configs of
+transformers and PEFT know no `deepspeed`: of the unpacked ones in TRL 1.16 and LLaMA-Factory 0.9.5 all are among them.
+"""
 
 _RUNNING = re.compile(r"\bsubprocess\s*\.|\bos\s*\.\s*(?:system|popen)\b|\bcheck_(?:call|output)\b|\bPopen\b")
 """What runs a command."""
+
+_HARMLESS = re.compile(
+    r"\bsubprocess\s*\.\s*\w+\(\s*\[\s*[\"'](?:git|nvidia-smi|rocm-smi|nvcc|sysctl|lscpu|numactl|uname|hostname|which|ldconfig|pip|uv)[\"']"
+)
+"""A call that runs a command which is surely not a launcher."""
 
 _STARTS = "|".join(("deepspeed", "torchrun", r"torch\.distributed", "accelerate", *map(re.escape, COMMANDS)))
 _LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{_STARTS})(?=[\"'\s{{.])")
@@ -101,7 +128,7 @@ class _Part(NamedTuple):
     """A function or a class at the top of a file, or with "" as its name the other statements there.
 
     `takes` says whether a call in it takes a config, `runs` whether one runs a command. `annotations` are the words that stand only in
-    annotations, and `bases` those of what a class inherits from; None for anything else.
+    annotations, and `bases` those of what a class inherits from; None for anything else. `parameters` is False for a function without any.
     """
 
     name: str
@@ -110,6 +137,15 @@ class _Part(NamedTuple):
     words: frozenset[str]
     annotations: frozenset[str]
     bases: frozenset[str] | None
+    parameters: bool
+
+
+class _Import(NamedTuple):
+    """An import: of names from a module, each with the one that it gets here, or of a module as `bound`."""
+
+    module: str
+    names: tuple[tuple[str, str], ...] = ()
+    bound: str = ""
 
 
 class _Outline:
@@ -120,33 +156,42 @@ class _Outline:
         self.adds_folders = bool(_ADDS_FOLDER.search(plain))
         self.launcher = bool(_LAUNCHER.search(plain))
         self.names_config = bool(_NAMED.search(plain))
-        self.imports: list[tuple[str, tuple[str, ...]]] = []
+        self.imports: list[_Import] = []
         self.aliases: list[tuple[str, str]] = []
         runs: set[str] = set()
         self.initialize = False
         """Whether it imports `deepspeed.initialize` by its name."""
         for _, module, names, modules in _IMPORTS.findall(plain):
-            self.aliases += [(name.rpartition(".")[2], alias) for name, alias in _AS.findall(names or modules)]
-            listed = _NAME.findall(names or modules)
+            listed: list[tuple[str, str]] = _NAME.findall(names or modules)
             if module:
-                self.imports.append((module, tuple(listed)))
+                self.imports.append(_Import(module, tuple((name, alias or name) for name, alias in listed)))
                 if module in ("subprocess", "os"):
-                    runs |= _RUNS.intersection(listed) | {alias for name, alias in _AS.findall(names) if name in _RUNS}
-                self.initialize |= module == "deepspeed" and not {"initialize", "*"}.isdisjoint(listed)
+                    runs |= {one for name, alias in listed if name in _RUNS for one in (name, alias) if one}
+                self.initialize |= module == "deepspeed" and not {"initialize", "*"}.isdisjoint(name for name, _ in listed)
             else:
-                self.imports += [(one, ()) for one in listed]
-                runs |= {alias for name, alias in _AS.findall(modules) if name in ("subprocess", "os")}
+                self.imports += [_Import(name, bound=alias or name.partition(".")[0]) for name, alias in listed]
+                runs |= {alias for name, alias in listed if alias and name in ("subprocess", "os")}
+            self.aliases += [(name.rpartition(".")[2], alias) for name, alias in listed if alias]
         plain = _IMPORTS.sub(r"\1pass", plain)
         starts = [match.start() for match in _TOP.finditer(plain)]
         rest: list[str] = [plain[: starts[0]] if starts else plain]
-        self.parts: list[_Part] = []
+        main: list[str] = []
+        found: list[tuple[str, str, bool]] = []
         for start, end in itertools.pairwise([*starts, len(plain)]):
             named = _DEFINES.match(plain, start)
             if named is None:
-                rest.append(plain[start:end])
+                (main if _MAIN.match(plain, start) else rest).append(plain[start:end])
             else:
-                self.parts.append(_part(named[2], plain[named.end() : end], runs, is_class=named[1] is not None))
-        self.top = _part("", "".join(rest), runs)
+                found.append((named[2], plain[named.end() : end], named[1] is not None))
+        top = "".join(rest)
+        found += [(name, text, bool(is_class)) for _, is_class, name, text in _INNER.findall(top)]
+        top = _INNER.sub("", top)
+        if main:
+            found.append(("", "".join(main), False))
+        self.top = _part("", top, runs, with_strings="getattr" in top)
+        # A string at the top, as in `__all__`, is the name of a function only for `getattr`.
+        named_there = {word for one in _STRING.finditer(top) for word in _IDENTIFIER.findall(one[0])}
+        self.parts = [_part(name, text, runs, named_there, is_class=is_class) for name, text, is_class in found]
 
 
 def _without_prose(found: re.Match[str]) -> str:
@@ -156,10 +201,21 @@ def _without_prose(found: re.Match[str]) -> str:
     return found[0] if indent is None else f'{indent}""'
 
 
-def _part(name: str, text: str, runs: set[str], *, is_class: bool = False) -> _Part:
-    words: set[str] = set()
+def _only_names(found: re.Match[str]) -> str:
+    """A string in which a name can stand: one that is a name itself, for `getattr` or as an annotation, or that holds expressions."""
+    return found[0] if found[1] or found[2].strip("\"'").isidentifier() else '""'
+
+
+def _only_expressions(found: re.Match[str]) -> str:
+    return found[0] if found[1] else '""'
+
+
+def _part(
+    name: str, text: str, runs: set[str], named_above: Iterable[str] = (), *, is_class: bool = False, with_strings: bool = True
+) -> _Part:
+    words: set[str] = set(named_above) if "getattr" in text else set()
     annotations: set[str] = set()
-    for before, word, called in _WORD.findall(text):
+    for before, word, called in _WORD.findall(_STRING.sub(_only_names if with_strings else _only_expressions, text)):
         (words if called or not before else annotations).add(word)
     pairs = ((_UNPACKS, _LOADS), (_LIGHTNING, _STRATEGY))
     takes = bool(_TAKES.search(text)) or any(one.search(text) and other.search(text) for one, other in pairs)
@@ -167,20 +223,23 @@ def _part(name: str, text: str, runs: set[str], *, is_class: bool = False) -> _P
     if is_class and not takes:
         takes = bool(_INHERITED.search(head) or (_ARGUMENTS.search(name + head) and _SETS_ITSELF.search(text)))
     bases = frozenset(re.findall(r"\w+", head)) if is_class else None
-    runs_any = bool(_RUNNING.search(text)) or not runs.isdisjoint(words)
-    return _Part(name, takes, runs_any, frozenset(words), frozenset(annotations - words), bases)
+    runs_any = bool(_RUNNING.search(_HARMLESS.sub("", text))) or not runs.isdisjoint(words)
+    return _Part(name, takes, runs_any, frozenset(words), frozenset(annotations - words), bases, not text.startswith("()"))
 
 
 class _File:
-    """A file with the names of what reaches a call that takes a config, in itself (`own`) and in all that it imports (`names`).
+    """A file with the names of what reaches a call that takes a config: of its own functions and classes (`own`), and of all (`names`).
 
     `runners` are the names of what runs a command, which may be one that another file passes.
     """
 
     def __init__(self, path: str, text: str) -> None:
-        self.path = path
+        self.path = os.path.abspath(path)
         self.outline = store().parsed(("outline", text), lambda: _Outline(text))
-        self.imports: list[_File] = []
+        self.links: list[tuple[_File, str, str]] = []
+        """The files that it imports from: the name that it imports, "" for the file itself, and the name that this gets here."""
+        self.whole: dict[str, set[_File]] = {}
+        """The files that it imports as a whole, by the name that they get here: any name of theirs can stand behind it."""
         taking = {*_IMPORTED, "initialize"} if self.outline.initialize else _IMPORTED
         self.own = {alias for name, alias in self.outline.aliases if name in taking} | (taking - _IMPORTED)
         self.names = set(self.own)
@@ -195,29 +254,43 @@ class _File:
     def update(self) -> bool:
         """Take over what is known of the imports. Returns whether that changes something."""
         before = self._sizes
-        for one in self.imports:
+        for one, name, bound in self.links:
+            self._take(one, name, bound)
+        for one in set().union(*self.whole.values()):
             self.names |= one.names
             self.classes |= one.classes
             self.runners |= one.runners
-            self.on_import |= one.on_import
-        self.own |= {alias for name, alias in self.outline.aliases if name in self.names}
-        self.runners |= {alias for name, alias in self.outline.aliases if name in self.runners}
-        self.classes |= {alias for name, alias in self.outline.aliases if name in self.classes}
-        launches = self.outline.launcher or any(one.outline.launcher for one in self.imports)
+        launches = self.outline.launcher or any(one.outline.launcher for one, _, _ in self.links)
         for part in self.outline.parts:
             if part.name not in self.own and self._reaches(part, launches=launches):
                 self.own.add(part.name)
                 if part.bases is not None and part.bases.isdisjoint(self.libraries):
                     self.classes.add(part.name)
-            if part.runs or not self.runners.isdisjoint(part.words):
+            # The command of a function without parameters is written in its own file, or in one that this imports.
+            if (launches or part.parameters) and (part.runs or not self.runners.isdisjoint(part.words)):
                 self.runners.add(part.name)
         self.names |= self.own
         self.on_import |= self.outline.adds_folders or self._reaches(self.outline.top, launches=launches)
         return before != self._sizes
 
+    def _take(self, other: _File, name: str, bound: str) -> None:
+        """Take over what is known of an import."""
+        self.on_import |= other.on_import
+        if name == "*":
+            for whole, files in other.whole.items():
+                self.whole.setdefault(whole, set()).update(files)
+        elif not name or name in other.whole:
+            self.whole.setdefault(bound, set()).update(other.whole[name] if name else (other,))
+        for mine, known in ((self.names, other.names), (self.classes, other.classes), (self.runners, other.runners)):
+            if name == "*":
+                mine.update(known)
+            elif name in known:
+                mine.add(bound)
+
     @property
     def _sizes(self) -> tuple[int, ...]:
-        return len(self.names), len(self.own), len(self.runners), len(self.classes), self.on_import
+        whole = sum(map(len, self.whole.values()))
+        return len(self.names), len(self.own), len(self.runners), len(self.classes), self.on_import, whole
 
     def _reaches(self, part: _Part, *, launches: bool) -> bool:
         runs = launches and (part.runs or not self.runners.isdisjoint(part.words))
@@ -232,6 +305,7 @@ class _Reach:
 
     def file(self, path: str, text: str | None) -> _File | None:
         """A file with what it reaches; None if it cannot be read."""
+        path = os.path.abspath(path)
         if path not in self.files:
             found: list[_File] = []
             self._add(path, text, found)
@@ -242,38 +316,48 @@ class _Reach:
 
     def _add(self, path: str, text: str | None, found: list[_File]) -> None:
         """Add a file and those that it imports, the importing ones first."""
-        waiting: list[tuple[str, str | None, _File | None]] = [(path, text, None)]
+        waiting: list[tuple[str, str | None, _File | None, str, str]] = [(path, text, None, "", "")]
         while waiting:
-            path, text, importer = waiting.pop()
+            path, text, importer, name, bound = waiting.pop()
             if path not in self.files:
                 text = text_of(path) if text is None else text
                 self.files[path] = added = _File(path, text) if text is not None else None
                 if added is not None:
                     found.append(added)
-                    waiting += [(one, None, added) for one in _imported(added)]
-                    added.libraries |= {alias for name, alias in added.outline.aliases if name in added.libraries}
+                    waiting += [(one, None, added, inner, alias) for one, inner, alias in _imported(added)]
+                    added.libraries |= {alias for inner, alias in added.outline.aliases if inner in added.libraries}
             if importer is not None and (known := self.files[path]) is not None:
-                importer.imports.append(known)
+                importer.links.append((known, name, bound))
 
 
-def _imported(file: _File) -> list[str]:
-    """The paths of the files that the imports of a file can mean."""
-    found: dict[str, None] = {}
-    for module, names in file.outline.imports:
+def _imported(file: _File) -> list[tuple[str, str, str]]:
+    """What the imports of a file can mean: the path of another file, the name in it ("" for the file itself), and the name here."""
+    found: dict[tuple[str, str, str], None] = {}
+    for module, names, bound in file.outline.imports:
         name = module.lstrip(".")
         level = len(module) - len(name)
-        before = len(found)
+        imported = [inner for inner, _ in names] or [name.partition(".")[0]]
         if is_library(name, level):
-            file.libraries.update(names or (name.partition(".")[0],))
+            file.libraries.update(imported)
             continue
         beside = named_in(file.path, level)
-        for one in (name, *(f"{name}.{inner}" if name else inner for inner in names)):
-            linked = next((linked for link in files_of_module(one) if (linked := find(link, beside)) is not None), None)
-            if linked is not None and linked.path != file.path:
-                found[linked.path] = None
+        before = len(found)
+        owner = _found(name, beside, file.path)
+        if owner is not None:
+            found.update(dict.fromkeys((owner, inner, here) for inner, here in names or (("", bound),)))
+        for inner, here in names:
+            part = _found(f"{name}.{inner}" if name else inner, beside, file.path)
+            if part is not None:
+                found[part, "", here] = None
         if len(found) == before and not level:
-            file.libraries.update(names or (name.partition(".")[0],))
+            file.libraries.update(imported)
     return list(found)
+
+
+def _found(module: str, beside: str, importer: str) -> str | None:
+    """The path of a module, unless it is the file that imports it."""
+    linked = next((linked for link in files_of_module(module) if (linked := find(link, beside)) is not None), None)
+    return linked.path if linked is not None and linked.path != importer else None
 
 
 def may_take_config(text: str, path: str) -> bool:
@@ -286,6 +370,22 @@ def may_take_config(text: str, path: str) -> bool:
     reach = store().found(("reach",), _Reach)
     found = reach.file(path, text)
     return found is None or found.on_import or bool(found.own) or found.outline.names_config
+
+
+def may_call_into(text: str, path: str, other: str) -> bool:
+    """Whether a program can reach a call that takes a config, in another file that it has in it. False is certain."""
+    if not may_take_config(text, path):
+        return False
+    file = store().found(("reach",), _Reach).file(path, text)
+    waiting, seen = [file], {file}
+    while waiting:
+        here = waiting.pop()
+        if here is None or here.path == other or here.outline.adds_folders:
+            return True
+        fresh = {one for one, _, _ in here.links} - seen
+        seen |= fresh
+        waiting += fresh
+    return False
 
 
 def is_broken(text: str, path: str, shown: str) -> bool:
