@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping as Table
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -19,6 +22,7 @@ from dslint.frameworks.training import completed
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.job.training import MODEL_ARGUMENTS
+from dslint.record import Record
 from dslint.setups.hostfile import with_hostfile
 from dslint.setups.project import project_of
 from dslint.source.parse import parse
@@ -30,9 +34,8 @@ from dslint.source.yaml_tree import below
 _MOST_NAMED = 3
 
 
-@dataclass(slots=True)
-class LoadedSetup:
-    """One setup, with its config and every file that was read for it.
+class LoadedSetup(Record):
+    """One setup, with its config and every file that was read for it. A reader follows it from file to file: each step is a new value.
 
     `config` is None if none was found; `context` is the given one with the facts inferred from the setup. `documents` are whole files by
     their shown names, `kinds` the kinds of those that hold no training arguments, `errors` the files that could not be read.
@@ -42,9 +45,9 @@ class LoadedSetup:
     setup: Setup
     context: Context
     config: Document | None = None
-    documents: dict[str, Document] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
-    kinds: dict[str, FileKind] = field(default_factory=dict)
+    documents: Table[str, Document] = {}
+    errors: Table[str, str] = {}
+    kinds: Table[str, FileKind] = {}
     reason: NotJudged | None = None
     accelerate: Document | None = None
     """The tree of an Accelerate file that a script writes; other files are among the documents."""
@@ -77,9 +80,27 @@ class LoadedSetup:
         """The facts of the context."""
         return self.context.facts
 
+    def but(self, **changes: Any) -> Self:
+        """The same with other fields of its `setup`."""
+        return self._replace(setup=replace(self.setup, **changes))
 
-@dataclass(slots=True)
-class Read:
+    def inferring(self, evidence: str, **facts: Any) -> Self:
+        """The same with facts that follow from `evidence`."""
+        return self._replace(context=self.context.inferring(evidence, **facts))
+
+    def with_file(self, shown: str, document: Document, kind: FileKind | None = None) -> Self:
+        """The same with a file that was read for it."""
+        kinds = self.kinds if kind is None else {**self.kinds, shown: kind}
+        return self._replace(documents={**self.documents, shown: document}, kinds=kinds)
+
+    def seen_from(self, shown: str, document: Document, kind: FileKind) -> Self:
+        """The same with the file that a person named, where it was read for another one. What is known of the file stays."""
+        found = self.with_file(shown, self.documents.get(shown, document), self.kinds.get(shown, kind))
+        setup = replace(self.setup, documents=found.documents)
+        return found._replace(setup=setup, context=self.context._replace(setup=setup))
+
+
+class Read(Record):
     """The kind of a file, the setups in it, a sentence about it for the user, and what in it cannot be judged.
 
     `without_deepspeed` says that the file is read completely, and trains without DeepSpeed: nothing in it is left to judge.
@@ -87,9 +108,9 @@ class Read:
 
     kind: FileKind
     document: Document
-    setups: list[LoadedSetup] = field(default_factory=list)
+    setups: Sequence[LoadedSetup] = ()
     note: str | None = None
-    not_judged: list[NotJudged] = field(default_factory=list)
+    not_judged: Sequence[NotJudged] = ()
     without_deepspeed: bool = False
 
 
@@ -145,87 +166,69 @@ def what_to_pass(raw: str) -> str:
     return f"Pass --env {variable[:length]}=VALUE, or check the config directly."
 
 
-def follow_accelerate(gathered: LoadedSetup, path: str) -> None:
-    """Find the config of an Accelerate file: the one it names, or the one that Accelerate builds from the block."""
+def follow_accelerate(gathered: LoadedSetup, path: str) -> LoadedSetup:
+    """With the config of an Accelerate file: the one it names, or the one that Accelerate builds from the block."""
     file = gathered.setup.accelerate
     assert file is not None
     hosts = file.block.get("deepspeed_hostfile")
     if hosts is not None and isinstance(hosts.value, str):
-        gathered.setup = with_hostfile(gathered.setup, hosts, path, decides=False)
+        gathered = gathered._replace(setup=with_hostfile(gathered.setup, hosts, path, decides=False))
     if gathered.config is not None or not (file.has_block or file.is_for_deepspeed) or file.misplaced_path is not None:
-        return
+        return gathered
     if file.config_file is not None:
-        follow(gathered, file.config_file, path)
-        return
+        return follow(gathered, file.config_file, path)
     named = file.block.get("deepspeed_config_file")
     if named is not None and named.value is UNKNOWN:
-        gathered.setup = replace(gathered.setup, link=named)
-        return
-    gathered.config = made_by(gathered.accelerate or gathered.documents[file.path], file, gathered.setup.arguments)
-    gathered.setup = replace(gathered.setup, config=file.path, made=True)
+        return gathered.but(link=named)
+    config = made_by(gathered.accelerate or gathered.documents[file.path], file, gathered.setup.arguments)
+    return gathered._replace(config=config).but(config=file.path, made=True)
 
 
-def follow_training(gathered: LoadedSetup, document: Document, path: str, shown: str) -> bool:
-    """Find the config of a training file. Returns whether the file names or contains one."""
+def follow_training(gathered: LoadedSetup, document: Document, path: str, shown: str) -> LoadedSetup | None:
+    """With the config of a training file; None if the file neither names nor contains one."""
     found = document.lookup(("deepspeed",))
     if not isinstance(found, Member):
-        return False
+        return None
     node = found.value
     if isinstance(node, Mapping):
-        gathered.config = below(document, ("deepspeed",))
         link = given_at(document, shown, ("deepspeed",), "", None)
-        gathered.setup = replace(gathered.setup, config=shown, link=link)
-        return True
+        return gathered._replace(config=below(document, ("deepspeed",))).but(config=shown, link=link)
     if isinstance(node, Scalar) and node.value is UNKNOWN:
-        gathered.setup = replace(gathered.setup, link=given_at(document, shown, ("deepspeed",), "", UNKNOWN))
-        return True
+        return gathered.but(link=given_at(document, shown, ("deepspeed",), "", UNKNOWN))
     if not isinstance(node, Scalar) or not isinstance(node.value, str) or not node.value.strip():
-        return False
+        return None
     link = given_at(document, shown, ("deepspeed",), "", node.value)
     assert link is not None
-    follow(gathered, link, path)
-    return True
+    return follow(gathered, link, path)
 
 
-def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None) -> None:
+def follow(gathered: LoadedSetup, link: SourcedValue, beside: str, known: Linked | None = None) -> LoadedSetup:
     """Follow a link to a config: a path, a built-in name, or the config itself as text.
 
     `known` is the file, if the caller has found it.
     """
     if link.value is UNKNOWN:
-        gathered.setup = replace(gathered.setup, link=link)
-        return
+        return gathered.but(link=link)
     word = str(link.value).strip()
     for framework in frameworks():
         shipped = framework.config_by_name(word) if framework.config_by_name is not None else None
         if shipped is not None:
             name = f"<{word} of {framework.name}>"
-            gathered.config = gathered.documents[name] = shipped
-            gathered.setup = replace(gathered.setup, link=link, config=name)
-            return
+            return gathered.with_file(name, shipped)._replace(config=shipped).but(link=link, config=name)
     if word.startswith("{") and not is_elsewhere(word):
         config = parse(word)
-        gathered.config = Document(word, config.root, problems=config.problems, departures=config.departures, places=None)
-        gathered.setup = replace(gathered.setup, link=link, config=f"<{link.name}>")
-        gathered.documents[f"<{link.name}>"] = config
-        return
+        own = Document(word, config.root, problems=config.problems, departures=config.departures, places=None)
+        return gathered.with_file(f"<{link.name}>", config)._replace(config=own).but(link=link, config=f"<{link.name}>")
     linked = known or find(word, beside)
     if linked is None:
-        elsewhere = is_outside(word, beside)
-        gathered.setup = replace(
-            gathered.setup, link=link, missing=gathered.setup.missing if elsewhere else (*gathered.setup.missing, link)
-        )
-        return
+        missing = gathered.setup.missing
+        return gathered.but(link=link, missing=missing if is_outside(word, beside) else (*missing, link))
     try:
         loaded = load(linked.path, gathered.context)
     except ReadError as error:
-        gathered.errors[linked.shown] = str(error)
-        gathered.setup = replace(gathered.setup, link=link)
-        return
-    gathered.documents[linked.shown] = loaded.document
-    if loaded.kind is FileKind.DS_CONFIG:
-        gathered.config = loaded.document
-    gathered.setup = replace(gathered.setup, link=link, config=linked.shown)
+        return gathered._replace(errors={**gathered.errors, linked.shown: str(error)}).but(link=link)
+    gathered = gathered.with_file(linked.shown, loaded.document).but(link=link, config=linked.shown)
+    return gathered._replace(config=loaded.document) if loaded.kind is FileKind.DS_CONFIG else gathered
 
 
 def settle(gathered: LoadedSetup) -> LoadedSetup:
@@ -251,9 +254,8 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
             context = context.inferring(evidence, integration=integration)
     if setup.arguments is not None:
         setup = replace(setup, arguments=completed(setup.arguments, context.facts))
-    gathered.setup = replace(setup, documents=gathered.documents)
-    gathered.context = context._replace(setup=gathered.setup)
-    return gathered
+    setup = replace(setup, documents=gathered.documents)
+    return gathered._replace(setup=setup, context=context._replace(setup=setup))
 
 
 def _world_size(setup: Setup) -> tuple[int | None, str]:
@@ -301,13 +303,14 @@ def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:
     return None, ""
 
 
-def passed_by_framework(gathered: LoadedSetup, framework: Framework) -> None:
-    """Make a setup what a framework makes of it that calls DeepSpeed itself: it leaves no "auto", and it passes the optimizer."""
+def passed_by_framework(gathered: LoadedSetup, framework: Framework) -> LoadedSetup:
+    """What a framework makes of a setup that calls DeepSpeed itself: it leaves no "auto", and it passes the optimizer."""
     setup, loader = gathered.setup, framework.loader
     program = setup.program or Program(framework.name, loader.value)
-    gathered.setup = replace(setup, program=replace(program, loader=loader.value, passed=framework.passes or None))
+    gathered = gathered.but(program=replace(program, loader=loader.value, passed=framework.passes or None))
     if gathered.facts.integration is None or gathered.facts.integration is Integration.TRANSFORMERS:
         evidence = f"{framework.name} passes it to {loader.label}" + (f" ({setup.link.where})" if setup.link is not None else "")
-        gathered.context = gathered.context.inferring(evidence, integration=loader).but(passed_as=PassedAs.DICT)
+        gathered = gathered._replace(context=gathered.context.inferring(evidence, integration=loader).but(passed_as=PassedAs.DICT))
     if gathered.config is not None and framework.as_passed is not None:
-        gathered.config = framework.as_passed(gathered.config)
+        gathered = gathered._replace(config=framework.as_passed(gathered.config))
+    return gathered

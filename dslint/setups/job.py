@@ -90,8 +90,7 @@ def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
     if found_launches is None and not configs:
         return _not_followed(commands, document) if _ABOUT.search(text) else None
     result = found_launches or Read(FileKind.TRAINING, document, note="a job file with a DeepSpeed config in it.")
-    result.setups += configs
-    return result
+    return result._replace(setups=[*result.setups, *configs])
 
 
 def _not_followed(commands: list[_Command], document: Document) -> Read | None:

@@ -21,23 +21,22 @@ from dslint.source.tree import Document
 from dslint.source.yaml_tree import parse_yaml
 
 
-def follow_rest(gathered: LoadedSetup, command: Command, program: PythonFile | None, path: str) -> None:
-    """Use the launcher's config if the arguments name none. Where its file has no block, a config of the program counts more."""
+def follow_rest(gathered: LoadedSetup, command: Command, program: PythonFile | None, path: str) -> LoadedSetup:
+    """With the launcher's config if the arguments name none. Where its file has no block, a config of the program counts more."""
     file = gathered.setup.accelerate
     if gathered.setup.link is not None or gathered.config is not None or file is None:
-        return
+        return gathered
     named = _named_by_program(gathered, program)
     if named is not None:
-        follow(gathered, named, path)
-        return
+        return follow(gathered, named, path)
     link = file.config_file
     written = written_config(command.files.get(os.path.normpath(link.value), ())) if link is not None else None
     if link is not None and written is not None:
-        source, gathered.config = written
-        gathered.setup = replace(gathered.setup, link=link, config=source.shown)
-        gathered.documents[source.shown] = source.document
-    elif file.has_block or program is None or not any(call.integration for call in program.calls):
-        follow_accelerate(gathered, path)
+        source, config = written
+        return gathered.with_file(source.shown, source.document)._replace(config=config).but(link=link, config=source.shown)
+    if file.has_block or program is None or not any(call.integration for call in program.calls):
+        return follow_accelerate(gathered, path)
+    return gathered
 
 
 def _named_by_program(gathered: LoadedSetup, program: PythonFile | None) -> SourcedValue | None:
@@ -50,54 +49,50 @@ def _named_by_program(gathered: LoadedSetup, program: PythonFile | None) -> Sour
     return call.given if is_named else None
 
 
-def use_flags(gathered: LoadedSetup, command: Command, document: Document, shown: str) -> None:
-    """Build the config of `accelerate launch --use_deepspeed` without a file from the launcher's own flags."""
+def use_flags(gathered: LoadedSetup, command: Command, document: Document, shown: str) -> LoadedSetup:
+    """With the config of `accelerate launch --use_deepspeed` without a file, which the launcher builds from its own flags."""
     if command.launcher != "accelerate" or gathered.config is not None or gathered.setup.link is not None:
-        return
+        return gathered
     if gathered.setup.accelerate is not None or "config_file" in command.launcher_flags:
-        return
+        return gathered
     found = accelerate_flags(command.launcher_flags, document, shown)
-    if found is not None:
-        file, gathered.config = found
-        gathered.setup = replace(gathered.setup, accelerate=file, config=shown, made=True)
+    if found is None:
+        return gathered
+    file, config = found
+    return gathered._replace(config=config).but(accelerate=file, config=shown, made=True)
 
 
-def read_file(gathered: LoadedSetup, command: Command, path: str) -> None:
-    """Read the Accelerate file of a launch: the one that a flag names, or that the script writes; flags override its keys."""
+def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
+    """With the Accelerate file of a launch: the one that a flag names, or that the script writes; flags override its keys."""
     how = command.started.launcher_file if command.started is not None else None
     if command.launcher != "accelerate" and how is None:
-        return
+        return gathered
     flags = _flags_with_file(command, how, path) if how is not None else command.launcher_flags
     given = flags.get(how.flag if how is not None else "config_file")
     if how is not None and given is None:
-        return
-    file: AccelerateFile | None = _written_accelerate(gathered, command)
+        return gathered
+    file: AccelerateFile | None = None
+    written = written_yaml(command.written.get("config_file", ()))
+    if written is not None and is_accelerate(written[1]):  # the script itself writes it
+        source, tree = written
+        gathered = gathered.with_file(source.shown, gathered.documents.get(source.shown, source.document))._replace(accelerate=tree)
+        file = read_accelerate(tree, source.shown)
     if file is None and given is not None and isinstance(given.value, str):
         linked = beside(command, given.value, path)
         found = how.open(given.value, linked) if how is not None else opened(linked) if linked is not None else None
         if found is not None:
             document, file = found
-            gathered.documents[file.path] = document
-            gathered.kinds[file.path] = FileKind.ACCELERATE
+            gathered = gathered.with_file(file.path, document, FileKind.ACCELERATE)
     if "deepspeed_config_file" in flags:
         block = keys_of_flags(flags, ["deepspeed_config_file"])
         file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
-    if file is not None:
-        # Flags override the file. Accelerate accepts --mixed_precision together with a DeepSpeed config file.
-        top = {**file.top, **keys_of_flags(flags, ["num_machines", "num_processes"] if how is not None else ["num_machines"])}
-        if "num_processes" in flags and how is None:
-            top.pop("num_processes", None)
-        gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
-
-
-def _written_accelerate(gathered: LoadedSetup, command: Command) -> AccelerateFile | None:
-    """The Accelerate file that the script itself writes, if it is one for DeepSpeed."""
-    written = written_yaml(command.written.get("config_file", ()))
-    if written is None or not is_accelerate(written[1]):
-        return None
-    source, gathered.accelerate = written
-    gathered.documents.setdefault(source.shown, source.document)
-    return read_accelerate(gathered.accelerate, source.shown)
+    if file is None:
+        return gathered
+    # Flags override the file. Accelerate accepts --mixed_precision together with a DeepSpeed config file.
+    top = {**file.top, **keys_of_flags(flags, ["num_machines", "num_processes"] if how is not None else ["num_machines"])}
+    if "num_processes" in flags and how is None:
+        top.pop("num_processes", None)
+    return gathered.but(accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
 
 
 def _flags_with_file(command: Command, how: LauncherFile, path: str) -> dict[str, SourcedValue]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -38,14 +37,12 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
         return _completed(found, setups, here, shown)
     if not setups:
         reasons = [_without_launch(one, project, leading[1:], here, without_config) for one in found.not_judged]
-        return replace(found, note=reasons[0].reason if reasons else found.note, not_judged=reasons)
+        return found._replace(note=reasons[0].reason if reasons else found.note, not_judged=reasons)
     starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
     left = [one for one in found.not_judged if one.answer in (None, Answer.REST)]
     kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
-    for setup in setups:
-        setup.documents.setdefault(shown, found.document)
-        setup.kinds.setdefault(shown, FileKind.PYTHON)
-    return replace(found, kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
+    setups = [one.seen_from(shown, found.document, FileKind.PYTHON) for one in setups]
+    return found._replace(kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
 
 
 def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) -> Read:
@@ -62,14 +59,12 @@ def _completed(found: Read, launched: list[LoadedSetup], here: str, shown: str) 
         setups = [one for one in setups if _range(one) in calls]
     if not setups or not any(_range(one) in replaced for one in found.setups):
         return found
-    for setup in setups:
-        setup.documents.setdefault(shown, found.document)
-        setup.kinds.setdefault(shown, FileKind.PYTHON)
+    setups = [one.seen_from(shown, found.document, FileKind.PYTHON) for one in setups]
     kept = [one for one in found.setups if _range(one) not in replaced]
     answered = {_range(one) for one in found.setups if _range(one) in parts}
     starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
     left = [one for one in found.not_judged if one.range not in answered]
-    return replace(found, setups=[*kept, *setups], note=f"a program: {starts}.", not_judged=left)
+    return found._replace(setups=[*kept, *setups], note=f"a program: {starts}.", not_judged=left)
 
 
 def _is_of(gathered: LoadedSetup, here: str) -> bool:

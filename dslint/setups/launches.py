@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from dslint.config.context import Context
@@ -22,6 +23,7 @@ from dslint.frameworks.registry import built_from, framework_of
 from dslint.frameworks.training import arguments_of, read_training, unknown_flags
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
+from dslint.record import Record
 from dslint.setups import launch_accelerate
 from dslint.setups.command import CONFIG_FLAGS, Command, parallel_sizes, training_flags
 from dslint.setups.gather import LoadedSetup, follow, follow_training, passed_by_framework, settle
@@ -36,13 +38,12 @@ from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
 
-@dataclass(slots=True)
-class ReadLaunch:
+class ReadLaunch(Record):
     """A launch command with the program that it starts and its setups. `reason` says why its config is not known."""
 
     command: Command
     program: PythonFile | None
-    setups: list[LoadedSetup] = field(default_factory=list)
+    setups: Sequence[LoadedSetup] = ()
     reason: NotJudged | None = None
 
 
@@ -51,8 +52,7 @@ def read_launch(command: Command, document: Document, path: str, shown: str, giv
     found = _read_launch(command, document, path, shown, given)
     if found.program is not None:
         files = frozenset(os.path.abspath(one.path) for one in found.program.sources.all)
-        for setup in found.setups:
-            setup.launched = files
+        return found._replace(setups=[one._replace(launched=files) for one in found.setups])
     return found
 
 
@@ -70,8 +70,7 @@ def _read_launch(command: Command, document: Document, path: str, shown: str, gi
     reason = None if setups else why_not(command, program, path)
     if reason is not None and command.launch is not None and (command.launch.flags or command.launch.visible):
         bare = LoadedSetup(Setup(launch=command.launch), given, documents={shown: document}, kinds={shown: FileKind.SCRIPT}, reason=reason)
-        _follow_hostfile(bare, command, path)
-        setups = [settle(bare)]  # its config is not known; rules about the launcher do not need it
+        setups = [settle(_follow_hostfile(bare, command, path))]  # its config is not known; rules about the launcher do not need it
     return ReadLaunch(command, program, setups, reason)
 
 
@@ -94,10 +93,7 @@ def _of_program(command: Command, program: PythonFile | None, document: Document
         if not call.integration and not uses_deepspeed(command):
             continue
         of_call = gather_call(call, program, program.program.path, program.program.path, given, single=len(program.calls) == 1)
-        of_call.documents[shown] = document
-        of_call.kinds[shown] = FileKind.SCRIPT
-        of_call.setup = replace(of_call.setup, launch=command.launch)
-        setups.append(settle(of_call))
+        setups.append(settle(of_call.with_file(shown, document, FileKind.SCRIPT).but(launch=command.launch)))
     return setups
 
 
@@ -114,7 +110,7 @@ def _of_flags(command: Command, document: Document, shown: str, given: Context) 
         made = LoadedSetup(setup, given, config, {shown: document}, kinds={shown: FileKind.SCRIPT})
         if given.facts.integration is None:
             evidence = f"{command.program.raw if command.program else 'the program'} builds the config from its flags"
-            made.context = given.inferring(evidence, integration=Integration.DEEPSPEED)
+            made = made.inferring(evidence, integration=Integration.DEEPSPEED)
         setups.append(settle(made))
     return setups
 
@@ -161,19 +157,19 @@ def gather_command(
     """The setup of a launch command with the config that the command or a file of it names; None if they name none."""
     setup = Setup(launch=command.launch, starts_here=command.starts_here)
     gathered = LoadedSetup(setup, given, documents={shown: document}, kinds={shown: FileKind.SCRIPT})
-    _infer_parallel_sizes(gathered, command)
-    launch_accelerate.read_file(gathered, command, path)
-    _note_program(gathered, program)
-    training = _read_training_files(gathered, command, path)
+    gathered = _infer_parallel_sizes(gathered, command)
+    gathered = launch_accelerate.read_file(gathered, command, path)
+    gathered = _with_program(gathered, program)
+    gathered, training = _read_training_files(gathered, command, path)
     megatron = megatron_arguments(command.flags, shown)
-    gathered.setup = replace(gathered.setup, arguments=_arguments(command, program, training, shown), megatron=megatron)
-    _follow_flags(gathered, command, path)
-    launch_accelerate.follow_rest(gathered, command, program, path)
-    launch_accelerate.use_flags(gathered, command, document, shown)
-    _follow_environment(gathered, command, path)
-    _follow_hostfile(gathered, command, path)
+    gathered = gathered.but(arguments=_arguments(command, program, training, shown), megatron=megatron)
+    gathered = _follow_flags(gathered, command, path)
+    gathered = launch_accelerate.follow_rest(gathered, command, program, path)
+    gathered = launch_accelerate.use_flags(gathered, command, document, shown)
+    gathered = _follow_environment(gathered, command, path)
+    gathered = _follow_hostfile(gathered, command, path)
     if command.framework is not None and command.framework.loader is Integration.DEEPSPEED:
-        passed_by_framework(gathered, command.framework)
+        gathered = passed_by_framework(gathered, command.framework)
     setup = gathered.setup
     return gathered if setup.link is not None or setup.made or gathered.config is not None else None
 
@@ -229,32 +225,31 @@ _PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArgumen
 """The classes with the defaults of the Trainer itself."""
 
 
-def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> None:
+def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
     """Follow the flag that names a config: the Trainer's `--deepspeed`, or else DeepSpeed's own `--deepspeed_config`."""
     link = command.flags.get("deepspeed")
     if link is not None and link.raw:
-        _note_passed_over(gathered, link)
-        _follow_link(gathered, command, "deepspeed", link, path)
-        return
+        return _follow_link(_with_passed_over(gathered, link), command, "deepspeed", link, path)
     name = next((flag for flag in CONFIG_FLAGS if flag in command.flags), CONFIG_FLAGS[0])
     config = command.flags.get(name)
     if gathered.setup.link is not None or gathered.config is not None or config is None or not config.raw:
-        return
+        return gathered
     if gathered.setup.program is None or gathered.setup.program.loader != Integration.TRANSFORMERS:
-        gathered.setup = replace(gathered.setup, arguments=None)
+        gathered = gathered.but(arguments=None)
     if gathered.facts.integration is None and gathered.setup.program is None:
         evidence = f"{config.shown} ({config.where}) is DeepSpeed's own flag"
-        gathered.context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED).but(passed_as=PassedAs.PATH)
-    _follow_link(gathered, command, name, config, path)
+        context = gathered.context.inferring(evidence, integration=Integration.DEEPSPEED).but(passed_as=PassedAs.PATH)
+        gathered = gathered._replace(context=context)
+    return _follow_link(gathered, command, name, config, path)
 
 
-def _follow_environment(gathered: LoadedSetup, command: Command, path: str) -> None:
+def _follow_environment(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
     """Follow the variable of Accelerate or Lightning that names a config, if nothing else does.
 
     Sources: accelerate/utils/dataclasses.py, DeepSpeedPlugin; lightning/pytorch/strategies/deepspeed.py, _load_config.
     """
     if gathered.setup.link is not None or gathered.setup.made or gathered.config is not None:
-        return
+        return gathered
     given = command.environment
     switch, strategy = given.get("ACCELERATE_USE_DEEPSPEED"), command.flags.get("strategy")
     if switch is not None and str(switch.value).lower() in ("true", "1", "yes"):
@@ -262,19 +257,20 @@ def _follow_environment(gathered: LoadedSetup, command: Command, path: str) -> N
     elif strategy is not None and "deepspeed" in str(strategy.value):
         name, integration = "PL_DEEPSPEED_CONFIG_PATH", Integration.LIGHTNING
     else:
-        return
+        return gathered
     link = given.get(name)
     if link is None:
-        return
+        return gathered
     if gathered.facts.integration is None:
-        gathered.context = gathered.context.inferring(f"{link.shown} ({link.where})", integration=integration)
-    _follow_link(gathered, command, name, link, path)
+        gathered = gathered.inferring(f"{link.shown} ({link.where})", integration=integration)
+    return _follow_link(gathered, command, name, link, path)
 
 
-def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> None:
+def _infer_parallel_sizes(gathered: LoadedSetup, command: Command) -> LoadedSetup:
     for fact, (size, given) in parallel_sizes(command).items():
         if gathered.context.get(fact) is None:
-            gathered.context = gathered.context.inferring(f"{given.shown} ({given.where})", **{fact: size})
+            gathered = gathered.inferring(f"{given.shown} ({given.where})", **{fact: size})
+    return gathered
 
 
 def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
@@ -287,24 +283,23 @@ def _is_trainers(command: Command, flags: dict[str, SourcedValue]) -> bool:
     return len(known) >= 3 and command.launcher in ("accelerate", "torchrun")
 
 
-def _note_passed_over(gathered: LoadedSetup, link: SourcedValue) -> None:
+def _with_passed_over(gathered: LoadedSetup, link: SourcedValue) -> LoadedSetup:
     if gathered.setup.link is not None or (gathered.setup.accelerate is not None and gathered.setup.accelerate.has_block):
-        gathered.setup = replace(gathered.setup, passed_over=link, link=None)
-        gathered.config = None
+        return gathered._replace(config=None).but(passed_over=link, link=None)
+    return gathered
 
 
-def _note_program(gathered: LoadedSetup, program: PythonFile | None) -> None:
-    if program is not None:
-        gathered.setup = replace(gathered.setup, program=program.launched)
-        ways = {way_of(call) for call in program.calls if call.integration == Integration.DEEPSPEED}
-        if len(ways) == 1:
-            gathered.context = gathered.context.but(passed_as=ways.pop())
-        gathered.documents[program.program.path] = program.document
-        gathered.kinds[program.program.path] = FileKind.PYTHON
+def _with_program(gathered: LoadedSetup, program: PythonFile | None) -> LoadedSetup:
+    if program is None:
+        return gathered
+    ways = {way_of(call) for call in program.calls if call.integration == Integration.DEEPSPEED}
+    if len(ways) == 1:
+        gathered = gathered._replace(context=gathered.context.but(passed_as=ways.pop()))
+    return gathered.but(program=program.launched).with_file(program.program.path, program.document, FileKind.PYTHON)
 
 
-def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> Arguments | None:
-    """The training file among the words of a command: `train.yaml`, `--config train.yaml`."""
+def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> tuple[LoadedSetup, Arguments | None]:
+    """With the training file among the words of a command (`train.yaml`, `--config train.yaml`), and its arguments."""
     flag = command.flags.get("config")
     for given in [*command.words, *([flag] if flag else [])]:
         if not isinstance(given.value, str) or not given.value.lower().endswith((".yaml", ".yml")):
@@ -317,12 +312,12 @@ def _read_training_files(gathered: LoadedSetup, command: Command, path: str) -> 
             framework = command.started or framework  # its command reads any file
         if linked is None or document is None or framework is None:
             continue
-        gathered.documents[linked.shown] = document
-        gathered.kinds[linked.shown] = FileKind.TRAINING
-        if follow_training(gathered, document, linked.path, linked.shown) and gathered.setup.accelerate is not None:
-            gathered.setup = replace(gathered.setup, passed_over=gathered.setup.link)
-        return read_training(document, linked.shown, framework)
-    return None
+        gathered = gathered.with_file(linked.shown, document, FileKind.TRAINING)
+        with_config = follow_training(gathered, document, linked.path, linked.shown)
+        if with_config is not None and with_config.setup.accelerate is not None:
+            with_config = with_config.but(passed_over=with_config.setup.link)
+        return with_config or gathered, read_training(document, linked.shown, framework)
+    return gathered, None
 
 
 def _uses(command: Command, path: str, package: str) -> bool:
@@ -331,35 +326,29 @@ def _uses(command: Command, path: str, package: str) -> bool:
     return package in own or project_of(path).uses(package)
 
 
-def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> None:
-    """Read the hostfile; it decides the number of ranks if no flag does."""
+def _follow_hostfile(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
+    """With the machines of the hostfile; it decides the number of ranks if no flag does."""
     flags = command.launcher_flags
     given = flags.get("hostfile") or flags.get("H") or flags.get("deepspeed_hostfile")
-    if command.launcher in ("deepspeed", "accelerate") and given is not None and isinstance(given.value, str):
-        decides = command.launcher == "deepspeed" and command.launch is not None and command.launch.flags.keys().isdisjoint(SELECTING)
-        gathered.setup = with_hostfile(gathered.setup, given, path, decides=decides, written=command.written.get("hostfile"))
+    if command.launcher not in ("deepspeed", "accelerate") or given is None or not isinstance(given.value, str):
+        return gathered
+    decides = command.launcher == "deepspeed" and command.launch is not None and command.launch.flags.keys().isdisjoint(SELECTING)
+    written = command.written.get("hostfile")
+    return gathered._replace(setup=with_hostfile(gathered.setup, given, path, decides=decides, written=written))
 
 
-def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: SourcedValue, path: str) -> None:
+def _follow_link(gathered: LoadedSetup, command: Command, name: str, link: SourcedValue, path: str) -> LoadedSetup:
     """Follow the flag that names a config: a file that the script writes, one of the project, or the config itself."""
     written = written_config(command.written.get(name, ()))
     if written is not None:
         source, config = written
-        gathered.config = config
-        gathered.setup = replace(gathered.setup, link=link, config=source.shown)
-        gathered.documents[source.shown] = source.document
-        return
+        return gathered.with_file(source.shown, source.document)._replace(config=config).but(link=link, config=source.shown)
     if link.value is UNKNOWN:
-        gathered.setup = replace(gathered.setup, link=link)
-        return
+        return gathered.but(link=link)
     if command.framework is not None and link.value in command.framework.ships_unread:
-        gathered.setup = replace(gathered.setup, link=link)
         where = f"which {command.framework.name} ships; it is not in this project."
-        gathered.reason = NotJudged(f"the DeepSpeed config is {link.raw}, {where}", link.range)
-        return
+        return gathered._replace(reason=NotJudged(f"the DeepSpeed config is {link.raw}, {where}", link.range)).but(link=link)
     if name in command.written:
-        gathered.setup = replace(gathered.setup, link=link)
-        gathered.reason = NotJudged(f"the script writes the DeepSpeed config {link.raw}, and what it writes is not JSON.", link.range)
-        return
-    linked = beside(command, str(link.value), path)
-    follow(gathered, link, path, linked)
+        reason = NotJudged(f"the script writes the DeepSpeed config {link.raw}, and what it writes is not JSON.", link.range)
+        return gathered._replace(reason=reason).but(link=link)
+    return follow(gathered, link, path, beside(command, str(link.value), path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.setups.gather import LoadedSetup, Read
@@ -26,12 +25,10 @@ def with_launches_of_file(found: Read, path: str, shown: str, given: Context) ->
             launched += [one for one in read.setups if _uses(one, here)] if read is not None else []
     if not launched:
         return found
-    for setup in launched:
-        setup.documents.setdefault(shown, found.document)
-        setup.kinds.setdefault(shown, found.kind)
+    launched = [one.seen_from(shown, found.document, found.kind) for one in launched]
     configs = {one.setup.config for one in launched}
     kept = [one for one in found.setups if one.setup.config not in configs]
-    return replace(found, setups=[*kept, *launched[:_MOST_SETUPS]])
+    return found._replace(setups=[*kept, *launched[:_MOST_SETUPS]])
 
 
 def _uses(launched: LoadedSetup, here: str) -> bool:

@@ -63,11 +63,8 @@ def read_deepy(command: Command, document: Document, path: str, shown: str, give
         return NotJudged(f"the launch of {script.raw}: {said}, and {duplicate} is.", script.range)
     if whole is None or not is_neox(whole):
         return NotJudged(f"the launch of {script.raw}: the files that it names are not configs of GPT-NeoX.", script.range)
-    found = setup_of(whole, files, given)
-    found.documents[shown] = document
-    found.kinds[shown] = FileKind.SCRIPT
-    found.setup = with_launch(found.setup, command, path)
-    return settle(found)
+    found = setup_of(whole, files, given).with_file(shown, document, FileKind.SCRIPT)
+    return settle(found._replace(setup=with_launch(found.setup, command, path)))
 
 
 def with_launch(setup: Setup, command: Command, path: str) -> Setup:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
@@ -35,14 +34,13 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
     except NoParser:
         return found
     launches = [read for source in sources if (read := _launches(source, runner, path, given)) is not None]
-    for gathered in found.setups if found is not None else ():
-        _use_written(gathered, runner)
+    if found is not None:
+        found = found._replace(setups=[_with_written(gathered, runner) for gathered in found.setups])
     if not launches:
         return found
     whole = found or Read(FileKind.PYTHON, Document(text, None, language="text"))
     notes = [read.note for read in ([whole] if whole.setups else []) + launches if read.note]
-    return replace(
-        whole,
+    return whole._replace(
         kind=FileKind.PYTHON,
         setups=[*whole.setups, *(setup for read in launches for setup in read.setups)],
         note="; ".join(notes) or whole.note,
@@ -78,13 +76,13 @@ def _launches(source: Source, runner: Interpreter, path: str, given: Context) ->
     return read_launches(Script(source, launched), path, given, named=False) if launched else None
 
 
-def _use_written(gathered: LoadedSetup, runner: Interpreter) -> None:
-    """Give a program the config that a cell of the notebook writes."""
+def _with_written(gathered: LoadedSetup, runner: Interpreter) -> LoadedSetup:
+    """A setup of the program, with the config that a cell of the notebook writes."""
     link = gathered.setup.link
     if gathered.config is not None or link is None or not isinstance(link.value, str):
-        return
+        return gathered
     found = written_config(runner.files.get(os.path.normpath(link.value), ()))
-    if found is not None:
-        source, gathered.config = found
-        gathered.documents[source.shown] = source.document
-        gathered.setup = replace(gathered.setup, config=source.shown, missing=())
+    if found is None:
+        return gathered
+    source, config = found
+    return gathered.with_file(source.shown, source.document)._replace(config=config).but(config=source.shown, missing=())

@@ -32,7 +32,7 @@ def with_only_config(found: Read, program: PythonFile, path: str, shown: str, gi
         return found
     note = f"a program: its launch names the DeepSpeed config with {taken.flag}; checked with {name}, the only one in its folder."
     left = [one for one in found.not_judged if not one.at_launch]
-    return replace(found, kind=FileKind.PYTHON, setups=[setup], note=note, not_judged=left)
+    return found._replace(kind=FileKind.PYTHON, setups=[setup], note=note, not_judged=left)
 
 
 def _only_config(path: str, given: Context) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import takewhile
 
 from dslint.config.context import Context
@@ -131,27 +130,24 @@ def _called(call: ConfigCall, gathered: LoadedSetup) -> str:
 def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
     setup = Setup(program=found.program_of(call), arguments=call.arguments, link=call.given)
-    gathered = LoadedSetup(setup, given, documents=dict(found.documents), kinds=dict.fromkeys(found.documents, FileKind.PYTHON))
     same = (one for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range))
-    gathered.rest = next((one.reason.text for one in same if one.reason is not None), "")
-    gathered.is_definition = not call.integration
+    rest = next((one.reason.text for one in same if one.reason is not None), "")
+    kinds = dict.fromkeys(found.documents, FileKind.PYTHON)
+    gathered = LoadedSetup(setup, given, documents=found.documents, kinds=kinds, rest=rest, is_definition=not call.integration)
     if call.config is not None:
-        gathered.config = found.config(call.config)
-        gathered.setup = replace(setup, config=shown)
-        if single and not gathered.config.parts:
-            gathered.documents[shown] = gathered.config
-            gathered.kinds = {}
+        config = found.config(call.config)
+        gathered = gathered._replace(config=config).but(config=shown)
+        if single and not config.parts:
+            gathered = gathered.with_file(shown, config)._replace(kinds={})
     else:
-        gathered.documents = {shown: found.document}
-        follow(gathered, call.given, path)
+        gathered = follow(gathered._replace(documents={shown: found.document}), call.given, path)
         if not call.integration:  # nothing in this file loads it
-            gathered.setup = replace(gathered.setup, missing=())
+            gathered = gathered.but(missing=())
     if given.facts.integration is None and call.integration:
         integration = Integration(call.integration)
-        evidence = f"{call.given.where} passes it to {integration.label}"
-        gathered.context = given.inferring(evidence, integration=integration)
+        gathered = gathered.inferring(f"{call.given.where} passes it to {integration.label}", integration=integration)
     if call.integration == Integration.DEEPSPEED:
-        gathered.context = gathered.context.but(passed_as=way_of(call))
+        gathered = gathered._replace(context=gathered.context.but(passed_as=way_of(call)))
     return settle(gathered)
 
 

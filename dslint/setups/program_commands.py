@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.read import PythonFile
@@ -34,8 +32,7 @@ def with_commands(found: Read | None, program: PythonFile, path: str, given: Con
         return found
     whole = found or Read(FileKind.UNRELATED, program.document)
     notes = [read.note for read in (whole if whole.setups else None, launches) if read is not None and read.note]
-    return replace(
-        whole,
+    return whole._replace(
         kind=FileKind.PYTHON if launches.setups else whole.kind,
         setups=[*whole.setups, *launches.setups],
         note="; ".join(notes) or whole.note,

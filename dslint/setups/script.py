@@ -41,21 +41,21 @@ def not_read(document: Document) -> Read:
 def read_launches(script: Script, path: str, given: Context, *, named: bool) -> Read | None:
     """The setups of the launches in a script. None for a discovered file that launches nothing with DeepSpeed."""
     shown, document = script.source
-    found = Read(FileKind.SCRIPT, document)
+    setups: list[LoadedSetup] = []
+    not_judged: list[NotJudged] = []
     said: list[str] = []
     commands = [command for launched in script.launched if (command := read_command(launched, script)) is not None]
     for command in commands or [read_arguments(one, script) for one in script.arguments]:
         launch = read_launch(command, document, path, shown, given)
-        found.not_judged += [launch.reason] if launch.reason else []
-        found.setups += launch.setups
+        not_judged += [launch.reason] if launch.reason else []
+        setups += launch.setups
         said += [_said(command, gathered) for gathered in launch.setups]
     if script.cut_off is not None:
-        found.not_judged.append(_cut_off(script.cut_off, shown))
-    if not found.setups and not found.not_judged:
+        not_judged.append(_cut_off(script.cut_off, shown))
+    if not setups and not not_judged:
         note = "no command in this file launches a DeepSpeed training; not checked."
         return Read(FileKind.UNRELATED, document, note=note) if named else None
-    found.note = "; ".join(dict.fromkeys(said)) + "." if said else None
-    return found
+    return Read(FileKind.SCRIPT, document, setups, "; ".join(dict.fromkeys(said)) + "." if said else None, not_judged)
 
 
 def _cut_off(at: Piece, shown: str) -> NotJudged:

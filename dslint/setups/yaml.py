@@ -75,7 +75,7 @@ def read_tree(whole: Document, path: str, shown: str, given: Context, *, named: 
 def _accelerate(document: Document, path: str, shown: str, given: Context) -> Read | None:
     if is_accelerate(document):
         gathered = LoadedSetup(_accelerates(document, shown), given, documents={shown: document}, kinds={shown: FileKind.ACCELERATE})
-        follow_accelerate(gathered, path)
+        gathered = follow_accelerate(gathered, path)
         unknown = unknown_in(document, ("mixed_precision", "num_machines", "num_processes", "deepspeed_config"))
         return Read(
             FileKind.ACCELERATE, document, [settle(gathered)], _said(gathered, "an Accelerate config"), [unknown] if unknown else []
@@ -105,32 +105,33 @@ def _training(document: Document, path: str, shown: str, given: Context) -> Read
         arguments = read_training(section, shown, framework)
         gathered = LoadedSetup(Setup(arguments=arguments, program=_own_loop(framework, path)), given, documents={shown: document})
         what = f"training arguments for {framework.name}"
-        if follow_training(gathered, section, path, shown):
-            unknown = unknown_in(section, ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES)) if gathered.config is not None else None
-            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what), [unknown] if unknown else [])
+        with_config = follow_training(gathered, section, path, shown)
+        if with_config is not None:
+            keys = ("deepspeed", "micro_batch_size", *NUMBERS_AND_SWITCHES)
+            unknown = unknown_in(section, keys) if with_config.config is not None else None
+            return Read(FileKind.TRAINING, document, [settle(with_config)], _said(with_config, what), [unknown] if unknown else [])
         file = framework.launcher_file
-        if file is not None and _follow_launcher_file(gathered, file, section, path, shown):
-            return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, what))
+        launched = _follow_launcher_file(gathered, file, section, path, shown) if file is not None else None
+        if launched is not None:
+            return Read(FileKind.TRAINING, document, [settle(launched)], _said(launched, what))
         notes.append(f"{what}, which do not use DeepSpeed.")
     found = bool(_sections_in(document)) or any(True for _ in _groups(document))
     return Read(FileKind.TRAINING, document, note=notes[0], without_deepspeed=True) if notes and not found else None
 
 
-def _follow_launcher_file(gathered: LoadedSetup, how: LauncherFile, section: Document, path: str, shown: str) -> bool:
-    """Find the config to which the file leads that a training file names for Accelerate's launcher. Returns whether there is one."""
+def _follow_launcher_file(gathered: LoadedSetup, how: LauncherFile, section: Document, path: str, shown: str) -> LoadedSetup | None:
+    """With the config to which the file leads that a training file names for Accelerate's launcher; None if there is none."""
     keys = how.keys(section, shown)
     given = keys.get(how.flag)
     name = given.value if given is not None else None
     found = how.open(name, find(name, path)) if isinstance(name, str) else None
     if found is None:
-        return False
+        return None
     document, file = found
-    gathered.documents[file.path] = document
-    gathered.kinds[file.path] = FileKind.ACCELERATE
     top = {**file.top, **{key: value for key, value in keys.items() if key != how.flag}}
-    gathered.setup = replace(gathered.setup, accelerate=replace(file, top=top, precision_flag=keys.get("mixed_precision")))
-    follow_accelerate(gathered, path)
-    return gathered.config is not None
+    own = replace(file, top=top, precision_flag=keys.get("mixed_precision"))
+    gathered = follow_accelerate(gathered.with_file(file.path, document, FileKind.ACCELERATE).but(accelerate=own), path)
+    return gathered if gathered.config is not None else None
 
 
 def _own_loop(framework: Framework, path: str) -> Program | None:
@@ -160,15 +161,14 @@ def _lightning(document: Document, path: str, shown: str, given: Context) -> Rea
         gathered = LoadedSetup(Setup(program=found.program), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
         if given.facts.integration is None:
             evidence = f"{found.given.where} selects Lightning's DeepSpeed strategy"
-            gathered.context = given.inferring(evidence, integration=Integration.LIGHTNING)
+            gathered = gathered.inferring(evidence, integration=Integration.LIGHTNING)
         if found.ranks is not None and given.facts.world_size is None:
             evidence = f"{found.ranks.shown} ({found.ranks.where})"
-            gathered.context = gathered.context.inferring(evidence, world_size=found.ranks.value)
+            gathered = gathered.inferring(evidence, world_size=found.ranks.value)
         if found.link is not None:
-            follow(gathered, found.link, path)
+            gathered = follow(gathered, found.link, path)
         else:
-            gathered.config = found.config
-            gathered.setup = replace(gathered.setup, link=found.given, config=shown)
+            gathered = gathered._replace(config=found.config).but(link=found.given, config=shown)
         return Read(FileKind.TRAINING, document, [settle(gathered)], _said(gathered, "a Lightning config"))
     return None
 
@@ -200,10 +200,10 @@ def _sections(document: Document, path: str, shown: str, given: Context) -> Read
         link = given_at(document, shown, at, "", _value(document, at))
         gathered = LoadedSetup(Setup(link=link), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
         if config is not None:
-            gathered.config, gathered.setup = config, replace(gathered.setup, config=shown)
+            gathered = gathered._replace(config=config).but(config=shown)
             unknown += [one] if (one := unknown_in(config)) is not None else []
         elif link is not None:
-            follow(gathered, link, path)
+            gathered = follow(gathered, link, path)
         setups.append(settle(gathered))
     setups += _hydra_groups(document, path, shown, given)
     foreign = _of_unknown_framework(document, path) if setups else None
@@ -276,11 +276,10 @@ def _hydra_groups(document: Document, path: str, shown: str, given: Context) -> 
             config = None
         gathered = LoadedSetup(Setup(link=link), given, documents={shown: document}, kinds={shown: FileKind.TRAINING})
         if linked is not None and config is not None and isinstance(config.root, Mapping):
-            gathered.documents[linked.shown] = config
-            gathered.config, gathered.setup = config, replace(gathered.setup, config=linked.shown)
+            gathered = gathered.with_file(linked.shown, config)._replace(config=config).but(config=linked.shown)
         elif link is not None and option is not UNKNOWN:
             reason = f"the DeepSpeed config is the option {option} of the group {group}; there is no {name} next to this file."
-            gathered.reason = NotJudged(reason, link.range)
+            gathered = gathered._replace(reason=NotJudged(reason, link.range))
         yield settle(gathered)
 
 
