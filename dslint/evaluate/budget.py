@@ -26,11 +26,3 @@ class Budget:
     def is_spent(self) -> bool:
         """Whether no steps are left."""
         return self.left <= 0
-
-    def part(self, steps: int) -> Budget:
-        """A budget for a part of the work, no larger than what is left. Its use is counted with `settle`."""
-        return Budget(min(steps, max(self.left, 0)))
-
-    def settle(self, part: Budget, given: int) -> None:
-        """Count what a part of the work has used of the steps that it was given."""
-        self.left -= min(given, max(self.left, 0)) - part.left

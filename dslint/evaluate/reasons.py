@@ -54,8 +54,6 @@ class Cause(Enum):
     COMPUTED_KEY = "a key that is computed may replace it"
     SET_BEFORE = "it may be set before"
 
-    WORK = "the program is larger than what dslint follows"
-
 
 class Reason(NamedTuple):
     """Why a value is unknown.
