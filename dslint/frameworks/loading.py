@@ -1,4 +1,4 @@
-"""What the Hugging Face loaders and Lightning write into a config besides the values of "auto".
+"""What the Hugging Face loaders write into a config besides the values of "auto".
 
 Sources: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__ and set_mixed_precision; accelerate/accelerator.py,
 _prepare_deepspeed; transformers/integrations/deepspeed.py, deepspeed_optim_sched; lightning/pytorch/strategies/deepspeed.py,
@@ -12,8 +12,8 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.config.values import Origin, Value
-from dslint.evaluate.python.made import LIGHTNING_PRECISION
 from dslint.facts import Integration
+from dslint.frameworks import lightning
 from dslint.frameworks.registry import named
 from dslint.job.model import Setup
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
@@ -25,7 +25,7 @@ def added(config: Config) -> dict[Path, Value]:
     """The keys that Accelerate, alone or for the Trainer, or Lightning writes into a config with a setup."""
     setup, loader = config.setup, config.facts.integration
     if setup is not None and loader is Integration.LIGHTNING:
-        return _lightning(config, setup)
+        return lightning.added(config, setup)
     if setup is None or loader not in (Integration.TRANSFORMERS, Integration.ACCELERATE) or not isinstance(config.document.root, Mapping):
         return {}
     if loader is Integration.TRANSFORMERS and setup.arguments is None:
@@ -45,35 +45,6 @@ def added(config: Config) -> dict[Path, Value]:
     note = _untested(config, setup)
     if note:
         found["zero_allow_untested_optimizer",] = _written(value=True, note=note)
-    return found
-
-
-def _lightning(config: Config, setup: Setup) -> dict[Path, Value]:
-    """The keys that the config does not have, from the arguments that Lightning's trainer is given.
-
-    Without `gradient_clip_val` its trainer writes 0, where DeepSpeed's own default is 1; the arguments that a program unpacks are not seen.
-    """
-    program = setup.program
-    given = program.trainer if program is not None else {}
-    names = {"gradient_accumulation_steps": "accumulate_grad_batches", "gradient_clipping": "gradient_clip_val"}
-    found: dict[Path, Value] = {}
-    for key, name in names.items():
-        value = given.get(name)
-        if config.has(key):
-            continue
-        if value is not None:
-            number = value.value if isinstance(value.value, int | float) and not isinstance(value.value, bool) else UNKNOWN
-            number = 0.0 if value.value is None and name == "gradient_clip_val" else number
-            found[key,] = _written(number, f"{name} in {value.where}")
-        elif name == "gradient_clip_val" and program is not None and not program.fabric:
-            found[key,] = _written(UNKNOWN, "gradient_clip_val of Lightning's trainer, 0 by default")
-    precision = given.get("precision")
-    if precision is None:
-        return found
-    selected = LIGHTNING_PRECISION.get(str(precision.value), "") if isinstance(precision.value, str | int) else UNKNOWN
-    for kind in ("fp16", "bf16"):
-        if not _has_section(config, kind):
-            found[kind, "enabled"] = _written(UNKNOWN if selected is UNKNOWN else selected == kind, f"precision in {precision.where}")
     return found
 
 

@@ -2,13 +2,25 @@
 
 xtuner builds MMEngine's DeepSpeed strategy from the config, and gives it the batch size, the accumulation steps and the clipping of CONFIG.
 It chooses the precision by what the GPU can do where the config leaves it open.
+
+A Python file with the settings of a training describes MMEngine's strategy, as MMEngine and xtuner read it.
+Source: mmengine/_strategy/deepspeed.py, DeepSpeedStrategy; mmengine/runner/_flexible_runner.py, FlexibleRunner.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Tables
+from typing import NamedTuple
+
+from dslint.evaluate.python.integration import InPrograms, Notes
+from dslint.evaluate.python.library import first_argument
+from dslint.evaluate.python.notes import ConfigCall
+from dslint.evaluate.python.tree import TreeMaker
+from dslint.evaluate.reasons import IS_COMPUTED
+from dslint.evaluate.values import Constant, DictValue, Entry, Library, Unknown, Value
 from dslint.facts import Integration
 from dslint.frameworks.base import Framework
-from dslint.source.tree import Document, Mapping, Member, Node, Scalar
+from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Span
 from dslint.source.unknown import UNKNOWN
 
 _SECTIONS_IT_FILLS = frozenset({"fp16", "bf16"})
@@ -52,4 +64,121 @@ FRAMEWORK = Framework(
     passes=frozenset(("model", "optimizer", "config")),
     as_passed=_as_passed,
     starts_ranks=True,
+)
+
+
+# ---------------------------------------------------------------------- files with the settings of a training
+
+_ARGUMENTS = (
+    "zero_optimization",
+    "gradient_clipping",
+    "fp16",
+    "bf16",
+    "amp",
+    "activation_checkpointing",
+    "aio",
+    "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps",
+)
+"""The arguments of the strategy that take the place of what its `config` says."""
+
+_BATCH = "train_micro_batch_size_per_gpu"
+_STEPS = "gradient_accumulation_steps"
+_OVERWRITTEN = "steps_per_print"
+
+_TORCH = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax ASGD Rprop".split())
+_DEEPSPEED = {"DeepSpeedCPUAdam": "deepspeed.ops.adam", "FusedAdam": "deepspeed.ops.adam", "FusedLamb": "deepspeed.ops.lamb"}
+
+
+class _Described(NamedTuple):
+    """What a file describes: the config, or the path of one; and the full name of the class of its optimizer with its place."""
+
+    at: Span
+    config: Mapping | None
+    path: Entry | None
+    optimizer: tuple[str, Span] | None
+
+
+def _described(variables: Tables[str, Value], maker: TreeMaker) -> _Described | None:
+    """The strategy that a file assigns to the variable `strategy`; None for any other file."""
+    strategy = variables.get("strategy")
+    if not isinstance(strategy, DictValue) or _name(strategy.cells.get("type")).rpartition(".")[2] != "DeepSpeedStrategy":
+        return None
+    optimizer = _optimizer(variables.get("optim_wrapper"))
+    given = strategy.cells.get("config")
+    if given is not None and not isinstance(given.value, DictValue) and not _is_none(given):
+        return _Described(strategy.span, None, given, optimizer)
+    inner = given.value if given is not None and isinstance(given.value, DictValue) else None
+    return _Described(strategy.span, _built(strategy, inner, variables.get("train_dataloader"), maker), None, optimizer)
+
+
+def _built(strategy: DictValue, config: DictValue | None, loader: Value | None, maker: TreeMaker) -> Mapping:
+    """The config: that of the argument `config`, with the other arguments in its place, and the batch size of the data loader."""
+    own = maker.config(strategy)
+    written = maker.config(config).members if config is not None else []
+    over = {one.key.value: one for one in own.members if one.key.value in _ARGUMENTS and not _is_none(strategy.cells[one.key.value])}
+    members = [one for one in written if one.key.value not in over and one.key.value != _OVERWRITTEN]
+    members += over.values()
+    names = {one.key.value for one in members}
+    filled = {_BATCH: _batch_size(loader, strategy.span), _STEPS: Scalar(strategy.span, 1, "1", "computed")}
+    members += [Member(Key(strategy.span, name, name), value) for name, value in filled.items() if name not in names]
+    return Mapping(strategy.span, members, may_have_more=bool(strategy.open) or (config is not None and bool(config.open)))
+
+
+def _batch_size(loader: Value | None, at: Span) -> Scalar:
+    given = loader.cells.get("batch_size") if isinstance(loader, DictValue) else None
+    value = given.value.value if given is not None and isinstance(given.value, Constant) else UNKNOWN
+    return Scalar(at, value, "..." if value is UNKNOWN else repr(value), "computed")
+
+
+def _optimizer(wrapper: Value | None) -> tuple[str, Span] | None:
+    """The full name of the class of the optimizer and the place of its name; None if it is not known."""
+    given = wrapper.cells.get("optimizer") if isinstance(wrapper, DictValue) else None
+    kind = given.value.cells.get("type") if given is not None and isinstance(given.value, DictValue) else None
+    if kind is None:
+        return None
+    name = _name(kind)
+    short = name.rpartition(".")[2]
+    if "." in name:
+        return name, kind.span
+    module = "torch.optim" if short in _TORCH else _DEEPSPEED.get(short)
+    return (f"{module}.{short}", kind.span) if module else None
+
+
+def _name(entry: Entry | None) -> str:
+    """The name of a class that a file gives as text or imports."""
+    value = entry.value if entry is not None else None
+    if isinstance(value, Constant):
+        return value.value if isinstance(value.value, str) else ""
+    if isinstance(value, Library):
+        return value.name
+    return value.made if isinstance(value, Unknown) else ""
+
+
+def _is_none(entry: Entry) -> bool:
+    return isinstance(entry.value, Constant) and entry.value.value is None
+
+
+def _note_described(notes: Notes, variables: Tables[str, Value]) -> None:
+    """Note the config of a file with the settings of a training."""
+    found = _described(variables, TreeMaker(notes.sources))
+    if found is None:
+        return
+    notes.facts.loaders.add("deepspeed")
+    path = found.path.value.value if found.path is not None and isinstance(found.path.value, Constant) else UNKNOWN
+    if found.path is not None and path is UNKNOWN:
+        notes.unread.append(ConfigCall("deepspeed", notes.sourced("config", found.path.span, UNKNOWN), reason=IS_COMPUTED))
+        return
+    given = notes.sourced("strategy", found.path.span if found.path is not None else found.at, path)
+    call = ConfigCall("deepspeed", given, found.config, passed=FRAMEWORK.passes, as_dict=True)
+    if found.optimizer is not None:
+        name, at = found.optimizer
+        call.optimizer = notes.sourced("optimizer", at, name)
+    notes.calls.append(call)
+
+
+PROGRAMS = InPrograms(
+    functions={"mmengine.Config": first_argument},
+    settings=("strategy", "optim_wrapper", "train_dataloader"),
+    describes=_note_described,
 )

@@ -9,18 +9,30 @@ import pkgutil
 from collections.abc import Collection
 from functools import cache
 from importlib import import_module
+from types import ModuleType
 
 import dslint.frameworks
+from dslint.evaluate.python.integration import InPrograms
 from dslint.frameworks.base import ConfigFlags, Framework, Uses
 from dslint.source.tree import Document, Mapping
 
 
 @cache
+def _modules() -> tuple[ModuleType, ...]:
+    names = (module.name for module in pkgutil.iter_modules(dslint.frameworks.__path__))
+    return tuple(import_module(f"dslint.frameworks.{name}") for name in names if not name.startswith("_") and name != "registry")
+
+
+@cache
+def in_programs() -> tuple[InPrograms, ...]:
+    """What the frameworks add to how programs are read."""
+    return tuple(one for module in _modules() if isinstance(one := getattr(module, "PROGRAMS", None), InPrograms))
+
+
+@cache
 def frameworks() -> tuple[Framework, ...]:
     """All frameworks, those with keys of their own first."""
-    names = (module.name for module in pkgutil.iter_modules(dslint.frameworks.__path__))
-    modules = (import_module(f"dslint.frameworks.{name}") for name in names if not name.startswith("_") and name != "registry")
-    found = [one for module in modules if isinstance(one := getattr(module, "FRAMEWORK", None), Framework)]
+    found = [one for module in _modules() if isinstance(one := getattr(module, "FRAMEWORK", None), Framework)]
     return tuple(sorted(found, key=lambda one: (one.rank, one.name)))
 
 

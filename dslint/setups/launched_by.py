@@ -9,7 +9,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Answer, NotJudged, Range
 from dslint.evaluate.python.reach import may_call_into
-from dslint.evaluate.python.read import read_python
+from dslint.frameworks.programs import read_python
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import read_launching
 from dslint.setups.program import gather_call

@@ -13,12 +13,13 @@ from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, concerns_deepspeed, find, find_all
 from dslint.evaluate.python.files import text_of
-from dslint.evaluate.python.read import PythonFile, read_python
+from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.shell.written import written_config
 from dslint.facts import Integration, PassedAs
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
+from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import built_from, framework_of
 from dslint.frameworks.training import arguments_of, read_training, unknown_flags
 from dslint.job.arguments import Arguments, SourcedValue

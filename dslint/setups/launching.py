@@ -6,7 +6,7 @@ import os
 
 from dslint.config.context import Context
 from dslint.evaluate.python.reach import may_take_config
-from dslint.evaluate.python.read import read_python
+from dslint.frameworks.programs import read_python
 from dslint.setups.gather import Read
 from dslint.setups.job import read_job
 from dslint.setups.notebook import read_notebook

@@ -10,8 +10,9 @@ from dslint.diagnostics import Answer, NotJudged, Range
 from dslint.evaluate.budget import Budget
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import ConfigCall
-from dslint.evaluate.python.read import PythonFile, read_python
+from dslint.evaluate.python.read import PythonFile
 from dslint.facts import Integration, PassedAs
+from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Setup
 from dslint.setups.gather import LoadedSetup, Read, follow, settle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.config.context import Context
 from dslint.evaluate.python.reach import is_broken, may_take_config
-from dslint.evaluate.python.read import read_python
+from dslint.frameworks.programs import read_python
 from dslint.setups.gather import Read
 from dslint.setups.launched_by import with_launches
 from dslint.setups.only_config import with_only_config

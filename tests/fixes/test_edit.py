@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dslint.evaluate.python.read import read_python
+from dslint.frameworks.programs import read_python
 from dslint.source.change import Change, Insert, Move, Remove, Rename, Set
 from dslint.source.edit import CannotChange, apply, edits_for, to_strict_json
 from dslint.source.parse import parse

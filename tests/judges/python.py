@@ -20,6 +20,7 @@ from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tables import why_open
 from dslint.evaluate.shell.script import read_script
 from dslint.evaluate.values import Constant, DictValue, Flag, ListValue, Unknown, Value
+from dslint.frameworks.registry import in_programs
 from dslint.setups.command import read_command
 from dslint.setups.launches import flags_of
 from tests.judges import programs
@@ -81,7 +82,7 @@ class _Hearing(Recorder):
     """Notes the calls of the sinks as they are evaluated."""
 
     def __init__(self, sources: Sources) -> None:
-        super().__init__(sources)
+        super().__init__(sources, in_programs())
         self.heard: list[Claim] = []
 
     def receive(self, call: CallOf) -> Value | None:

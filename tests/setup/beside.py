@@ -7,10 +7,10 @@ from dataclasses import replace
 from dslint.config.context import Context
 from dslint.config.load import take
 from dslint.diagnostics import Diagnostic
-from dslint.evaluate.python.read import read_python
 from dslint.evaluate.shell.script import read_script
 from dslint.frameworks import huggingface
 from dslint.frameworks.accelerate import read_accelerate
+from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import framework_of
 from dslint.frameworks.training import read_training
 from dslint.job.arguments import given_at

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dslint.config.context import Context
-from dslint.evaluate.python.read import read_python
 from dslint.facts import Facts, Integration
+from dslint.frameworks.programs import read_python
 from dslint.setups.program import read_program
 from tests.setup.folder import Folder, folder
 from tests.setup.test_programs import HEAD, configs

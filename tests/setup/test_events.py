@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dslint.evaluate.python.read import read_python
+from dslint.frameworks.programs import read_python
 from dslint.job.events import Event, Events
 
 ENGINE = 'import deepspeed\nengine, optimizer, _, _ = deepspeed.initialize(model=model, config="ds_config.json")\n'

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dslint.evaluate.python.read import read_python
+from dslint.frameworks.programs import read_python
 from dslint.source.tree import plain
 from tests.setup.folder import Folder, folder
 from tests.setup.unknown_values import shown

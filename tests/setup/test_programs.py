@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from dslint.cli import cli
 from dslint.config.context import Context
-from dslint.evaluate.python.read import read_python
 from dslint.facts import Facts
+from dslint.frameworks.programs import read_python
 from dslint.setups.program import read_program
 from dslint.setups.read import read_setups
 from dslint.source.tree import plain

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dslint.cli import cli
 from dslint.evaluate.python import read
 from dslint.evaluate.python.reach import may_call_into, may_take_config
-from dslint.evaluate.python.read import read_python
+from dslint.frameworks.programs import read_python
 from dslint.source.store import a_run
 from tests.setup.folder import Folder, folder
 

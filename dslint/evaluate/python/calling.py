@@ -83,7 +83,7 @@ def call_library(state: State, call: CallOf, owner: Value | None = None) -> Valu
         return NONE
     if call.name in CONSUMES:
         _collect(state, call)
-    known = FUNCTIONS.get(call.name) or FUNCTIONS.get(_PARSERS.get(call.name.rpartition(".")[2], ""))
+    known = FUNCTIONS.get(call.name) or state.library.get(call.name) or FUNCTIONS.get(_PARSERS.get(call.name.rpartition(".")[2], ""))
     if known is not None:
         return known(state, call)
     leave_open(call)

@@ -7,7 +7,7 @@ one. They share one `State`. Nothing is executed.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -56,6 +56,8 @@ class State:
     """How many expressions may still be evaluated."""
     flags: dict[str, Flag] = field(default_factory=dict)
     """The flags that the program is launched with, by the names of their arguments."""
+    library: Mapping[str, Callable[[State, CallOf], Value]] = field(default_factory=dict)
+    """Functions of frameworks' libraries, by their full names."""
     journal: Journal = field(default_factory=Journal)
     functions: list[Function] = field(default_factory=list)
     followed: set[ast.AST] = field(default_factory=set)

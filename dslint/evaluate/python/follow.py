@@ -20,9 +20,6 @@ FOLLOWS = (calling, definitions, repetition)
 _CONFIG = re.compile(r"(ds|deepspeed)_?(config|cfg)", re.IGNORECASE)
 """Names of variables and functions that hold or return a config."""
 
-_OF_MMENGINE = ("strategy", "optim_wrapper", "train_dataloader")
-"""The variables with which a file for MMEngine describes a training with DeepSpeed."""
-
 _STEPS_PER_NODE = 20
 _FEWEST_STEPS = 20_000
 
@@ -32,7 +29,8 @@ def follow(
 ) -> tuple[list[Value], tuple[Source, ast.stmt] | None]:
     """Follow a program. Returns the classes that it parses the command line into, and of one that is too large the last statement."""
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
-    state = State(sources, recorder.receive, steps, flags)
+    library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
+    state = State(sources, recorder.receive, steps, flags, library)
     recorder.state = state
     state.note = recorder.note
     cells = state.journal.cells()
@@ -44,8 +42,9 @@ def follow(
         for source, _ in parts:
             follow_rest(state, source)
         recorder.finish()
-        if not recorder.calls and not recorder.unread and "strategy" in cells:
-            recorder.describe({name: variable(name, Scope(cells, parts[0][0])) for name in _OF_MMENGINE})
+        for one in recorder.integrations:
+            if one.describes is not None and one.settings[0] in cells and not recorder.calls and not recorder.unread:
+                one.describes(recorder, {name: variable(name, Scope(cells, parts[0][0])) for name in one.settings})
         if not recorder.calls and not recorder.unread:
             _definitions(parts, state, recorder, Scope(cells, parts[0][0]))
     except (Exhausted, RecursionError):

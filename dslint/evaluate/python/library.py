@@ -132,7 +132,8 @@ def _merged(state: State, call: CallOf) -> Value:
 # ---------------------------------------------------------------------- paths and the environment
 
 
-def _first(_: State, call: CallOf) -> Value:
+def first_argument(_: State, call: CallOf) -> Value:
+    """What a function returns that changes nothing about its first argument, as far as it matters here."""
     return call.arguments[0].value if call.arguments else Unknown()
 
 
@@ -507,9 +508,8 @@ FUNCTIONS: dict[str, Callable[[State, CallOf], Value]] = {
     "easydict.EasyDict": new_dict,
     "ml_collections.ConfigDict": new_dict,
     "addict.Dict": new_dict,
-    "mmengine.Config": _first,
-    "omegaconf.OmegaConf.create": _first,
-    "omegaconf.OmegaConf.to_container": _first,
+    "omegaconf.OmegaConf.create": first_argument,
+    "omegaconf.OmegaConf.to_container": first_argument,
     "omegaconf.OmegaConf.load": _yaml_load,
     "omegaconf.OmegaConf.merge": _merged,
     "yaml.safe_load": _yaml_load,
@@ -526,18 +526,18 @@ FUNCTIONS: dict[str, Callable[[State, CallOf], Value]] = {
     "json.loads": _json_text,
     "hjson.loads": _json_text,
     "json.dump": _json_dump,
-    "json.dumps": _first,
+    "json.dumps": first_argument,
     "write_text": _write_text,
     "os.path.join": _join,
     "os.path.dirname": _dirname,
     "os.path.basename": _basename,
-    "os.path.abspath": _first,
-    "os.path.realpath": _first,
-    "os.path.expanduser": _first,
+    "os.path.abspath": first_argument,
+    "os.path.realpath": first_argument,
+    "os.path.expanduser": first_argument,
     "os.path.normpath": _normpath,
     "os.path.exists": _exists,
     "os.path.isfile": _exists,
-    "os.fspath": _first,
+    "os.fspath": first_argument,
     "pathlib.Path": _join,
     "pathlib.PurePath": _join,
     "os.environ.get": _environ,

@@ -21,7 +21,7 @@ from dslint.evaluate.files import find
 from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.modules import files_of_module, is_library, named_in
 from dslint.evaluate.python.sources import Source
-from dslint.schemas.framework_commands import COMMANDS
+from dslint.schemas.framework_commands import COMMANDS, SETTINGS, TAKES
 from dslint.source.store import store
 
 _TEXTS = re.compile(
@@ -87,15 +87,14 @@ _TAKES = re.compile(
 )
 """What stands where a call takes a config or names one to the Trainer; see `record.Recorder.receive`."""
 
-_LIGHTNING = re.compile(r"\b(?:Trainer|Fabric)\s*\(")
-_STRATEGY = re.compile(r"\bstrategy\s*=|\*\*")
-"""Lightning's trainer with a strategy, which DeepSpeed is one of."""
-
 _UNPACKS = re.compile(r"(?:Arguments|(?<!Generation)(?<!Lora)(?<!BitsAndBytes)Config)\s*\(\s*(?:[^()]*,\s*)?\*\*")
 _LOADS = re.compile(r"load|OmegaConf")
 """Training arguments that are unpacked from a dict, and what reads one from a file, where the name of the config stands. Three configs of
 transformers and PEFT know no `deepspeed`: of the unpacked ones in TRL 1.16 and LLaMA-Factory 0.9.5 all are among them.
 """
+
+_PAIRS = ((_UNPACKS, _LOADS), *((re.compile(one), re.compile(other)) for one, other in TAKES))
+"""Patterns that both stand in a function with a call that takes a config."""
 
 _RUNNING = re.compile(r"\bsubprocess\s*\.|\bos\s*\.\s*(?:system|popen)\b|\bcheck_(?:call|output)\b|\bPopen\b")
 """What runs a command."""
@@ -119,9 +118,10 @@ _IMPORTED = frozenset(
 _RUNS = frozenset({"run", "call", "check_call", "check_output", "Popen", "system", "popen"})
 
 _NAMED = re.compile(
-    r"^(?:(?:async[ \t]+)?def[ \t]+)?\w*(?:ds|deepspeed)_?(?:config|cfg)\w*[ \t]*[(=:]|^strategy[ \t]*=", re.IGNORECASE | re.MULTILINE
+    r"^(?:(?:async[ \t]+)?def[ \t]+)?\w*(?:ds|deepspeed)_?(?:config|cfg)\w*[ \t]*[(=:]" + rf"|^(?:{'|'.join(SETTINGS)})[ \t]*=",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""A variable or a function at the top of a file that is a config by its name, or MMEngine's `strategy`; see `follow._definitions`."""
+"""A variable or a function at the top of a file that is a config by its name, or a setting of a framework; see `follow._definitions`."""
 
 
 class _Part(NamedTuple):
@@ -217,8 +217,7 @@ def _part(
     annotations: set[str] = set()
     for before, word, called in _WORD.findall(_STRING.sub(_only_names if with_strings else _only_expressions, text)):
         (words if called or not before else annotations).add(word)
-    pairs = ((_UNPACKS, _LOADS), (_LIGHTNING, _STRATEGY))
-    takes = bool(_TAKES.search(text)) or any(one.search(text) and other.search(text) for one, other in pairs)
+    takes = bool(_TAKES.search(text)) or any(one.search(text) and other.search(text) for one, other in _PAIRS)
     head = text.partition(":")[0]
     if is_class and not takes:
         takes = bool(_INHERITED.search(head) or (_ARGUMENTS.search(name + head) and _SETS_ITSELF.search(text)))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cells_of
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
+from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.notes import Command, ConfigCall
 from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.record import Recorder
@@ -96,23 +98,25 @@ class PythonFile:
         return self.sources.document(root, own)
 
 
-def read_python(text: str, shown: str, path: str | None = None, flags: dict[str, Flag] | None = None) -> PythonFile | None:
+def read_text(
+    text: str, shown: str, path: str | None, flags: dict[str, Flag] | None, integrations: Sequence[InPrograms]
+) -> PythonFile | None:
     """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed.
 
-    `flags` are those that the program is launched with; see `State.flags`.
+    `flags` are those that the program is launched with; see `State.flags`. `integrations` are what the frameworks add.
     """
     path = path or shown
     key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)))
-    return store().found(key, lambda: _read(text, shown, path, flags or {}))
+    return store().found(key, lambda: _read(text, shown, path, flags or {}, integrations))
 
 
-def _read(text: str, shown: str, path: str, flags: dict[str, Flag]) -> PythonFile | None:
+def _read(text: str, shown: str, path: str, flags: dict[str, Flag], integrations: Sequence[InPrograms]) -> PythonFile | None:
     sources = Sources()
     is_notebook = path.endswith(".ipynb") or text.startswith(DATABRICKS)
     cells = cells_of(text) if is_notebook else []
     if cells is None:
         return None
-    recorder = Recorder(sources)
+    recorder = Recorder(sources, integrations)
     parts: list[tuple[Source, ast.Module]] = []
     for cell in cells or ([Cell("cell 1", "")] if is_notebook else ()):
         sources.add(as_python(cell.text) if cell.is_code else blank(cell.text), path, f"{shown}:{cell.name}", cell=cell.text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,14 +19,13 @@ from dslint.evaluate.python.given import (
     known_options,
     of_arguments,
     once,
-    possible,
     reason_for_all,
     says_anything,
     unless_none,
 )
+from dslint.evaluate.python.integration import InPrograms
 from dslint.evaluate.python.loading import Loading
-from dslint.evaluate.python.made import LIGHTNING_TRAINER, STRATEGY, of_name, of_plugin, of_strategy
-from dslint.evaluate.python.mmengine import described
+from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import Command, ConfigCall, Facts
 from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid, written_paths
@@ -44,9 +43,7 @@ from dslint.source.tree import Document, Span
 from dslint.source.unknown import UNKNOWN
 
 _TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer RewardTrainer".split())
-_LIGHTNING = ("lightning.", "pytorch_lightning.", "pl.")
 _TORCH_OPTIMIZERS = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax Lion".split())
-_STRATEGIES = ("DeepSpeedStrategy", "RayDeepSpeedStrategy")
 _CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"
 """The environment variable that names the config to Accelerate."""
 
@@ -79,8 +76,9 @@ def _arguments_of_initialize(call: CallOf) -> Iterator[str]:
 class Recorder:
     """Takes note of calls while a program is followed."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: Sources, integrations: Sequence[InPrograms]) -> None:
         self.sources = sources
+        self.integrations = integrations
         self.calls: list[ConfigCall] = []
         self.unread: list[ConfigCall] = []
         self.commands: list[Command] = []
@@ -90,8 +88,6 @@ class Recorder:
         self._unread_hints: list[ConfigCall] = []
         self._plugins: list[CallOf] = []
         self._given_to: dict[Span, ConfigCall] = {}
-        self._strategies: list[CallOf] = []
-        self._lightning: CallOf | None = None
         self._pipelines: dict[Span, CallOf] = {}
         self._engines: list[tuple[ConfigCall, Span]] = []
         self._with_backward: set[Span] = set()
@@ -100,6 +96,7 @@ class Recorder:
         self._seen: dict[tuple[int, str], ConfigCall] = {}
         self._loading = Loading(self._placed)
         self._noted = Noted(self.sourced)
+        self._readers = [one.reader(self) for one in integrations if one.reader is not None]
 
     def receive(self, call: CallOf) -> Value | None:
         """Note a call of a library's function. Returns its value, if that matters."""
@@ -107,8 +104,8 @@ class Recorder:
         self.note(call)
         if is_trainers(name) or short in _TELLING or name == "deepspeed.initialize":
             self._loading.tell(call, self._flow)
-        if short in _STRATEGIES or (short == "DeepSpeedPlugin" and name.startswith(_LIGHTNING)):
-            return self._strategy(call)
+        if any(reader.receive(call) for reader in self._readers):
+            return None
         if short == "DeepSpeedPlugin":
             return self._plugin(call)
         if short in _READERS:
@@ -125,7 +122,7 @@ class Recorder:
             self._with_backward.add(call.span)
         elif name == "os.environ":
             if _CONFIG_FILE in call.keywords:
-                self._take("accelerate", _CONFIG_FILE, call.keywords[_CONFIG_FILE])
+                self.take("accelerate", _CONFIG_FILE, call.keywords[_CONFIG_FILE])
         elif short == "DeepspeedTorchDistributor":
             self._distribute(call)
         elif name in RUN_COMMANDS:
@@ -154,7 +151,7 @@ class Recorder:
                 facts.models.append(self.sourced("from_pretrained", given.span, value, key=given.key))
         elif short == "DataLoader" and name.startswith("torch.utils.data"):
             given = call.argument("batch_size", 1)
-            one = self._asked(call, "batch_size").get("batch_size") if "batch_size" in call.keywords else None
+            one = self.asked(call, "batch_size").get("batch_size") if "batch_size" in call.keywords else None
             facts.loader_batches.append(one or self.sourced("batch_size", call.span, UNKNOWN if given is not None else 1))
         elif short == "BitsAndBytesConfig" and name.startswith("transformers."):
             self._loading.quantization(call, facts)
@@ -166,10 +163,6 @@ class Recorder:
             facts.optimizer = facts.optimizer or self.sourced(short, call.span, UNKNOWN)
         elif short == "Accelerator" and name.startswith("accelerate"):
             self._accelerator(call)
-        elif name.startswith(_LIGHTNING) and short in ("Trainer", "Fabric"):
-            self._lightning = call
-            facts.fabric |= short == "Fabric"
-            facts.trainer |= self._asked(call, *LIGHTNING_TRAINER)
         elif name.startswith("ray.train") and short.endswith("Trainer"):
             self._ray(call)
         elif short.endswith("Trainer"):
@@ -179,7 +172,7 @@ class Recorder:
     def _tell_model(self, given: Argument | None, keyword: str, integration: str) -> None:
         """`HfDeepSpeedConfig` tells only `from_pretrained` of the config: another call hands it to DeepSpeed."""
         calls, unread = len(self.calls), len(self.unread)
-        self._take(integration, keyword, given)
+        self.take(integration, keyword, given)
         self._hints += self.calls[calls:]
         known = {(one.given.path, one.given.range) for one in self._unread_hints}
         self._unread_hints += [one for one in self.unread[unread:] if (one.given.path, one.given.range) not in known]
@@ -201,7 +194,7 @@ class Recorder:
         if given is None:
             keyword, given = "deepspeed_config", named
         unread = len(self.unread)
-        taken = self._take("deepspeed", keyword, given or Argument(Unknown(Reason(Cause.NOT_PASSED, (), call.span)), call.span, call.span))
+        taken = self.take("deepspeed", keyword, given or Argument(Unknown(Reason(Cause.NOT_PASSED, (), call.span)), call.span, call.span))
         noted: list[ConfigCall] = [*self.unread[unread:], *taken]
         for one in noted:
             one.optimizer = self._object(call, "optimizer", 2)
@@ -234,8 +227,8 @@ class Recorder:
         made = self._pipelines.get(model.span) if isinstance(model, Unknown) and model.span is not None else None
         if made is None:
             return None
-        stages = self._asked(made, "num_stages").get("num_stages")
-        return stages or self.sourced("PipelineModule", self._function(made), UNKNOWN)
+        stages = self.asked(made, "num_stages").get("num_stages")
+        return stages or self.sourced("PipelineModule", self.place_of(made), UNKNOWN)
 
     def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool) -> None:
         """Note arguments of the Trainer, and the config among them; for `sure` and `complete` see `Arguments`."""
@@ -247,7 +240,7 @@ class Recorder:
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
         arguments = Arguments(Integration.TRANSFORMERS.label, self.sources.all[0].shown, values, sure=sure, complete=complete)
         link = unless_none(keywords.get("deepspeed"))
-        for one in self._take("transformers", "deepspeed", link) if link else ():
+        for one in self.take("transformers", "deepspeed", link) if link else ():
             one.arguments = arguments
         if link is None:
             self.facts.loose = arguments
@@ -256,7 +249,7 @@ class Recorder:
         self.facts.loaders.add("accelerate")
         given = unless_none(call.argument("hf_ds_config", 0))
         if given is not None:
-            taken = self._take("accelerate", "hf_ds_config", given)
+            taken = self.take("accelerate", "hf_ds_config", given)
             if len(taken) == 1:
                 self._given_to[call.span] = taken[0]
         else:
@@ -267,23 +260,13 @@ class Recorder:
         self.facts.loaders.add("accelerate")
         self.facts.makes_accelerator = call.complete
         self._precision = call.argument("mixed_precision") or self._precision
-        asked = self._asked(call, "gradient_accumulation_steps")
+        asked = self.asked(call, "gradient_accumulation_steps")
         self.facts.accumulation = asked.get("gradient_accumulation_steps", self.facts.accumulation)
-        self.facts.mixed_precision = self._asked(call, "mixed_precision").get("mixed_precision", self.facts.mixed_precision)
-
-    def _strategy(self, call: CallOf) -> Value | None:
-        self.facts.loaders.add("lightning")
-        given = unless_none(call.argument("config"))
-        if given is None and call.complete:
-            self._strategies.append(call)
-        if given is not None and self._take("lightning", "config", given):
-            own = (name for name in call.keywords if name in STRATEGY)
-            self.facts.strategy += tuple(one for name in own for one in self._asked(call, name).values())
-        return None
+        self.facts.mixed_precision = self.asked(call, "mixed_precision").get("mixed_precision", self.facts.mixed_precision)
 
     def _distribute(self, call: CallOf) -> None:
         """The function that Spark's distributor runs on the workers decides who loads the config."""
-        for one in self._take("deepspeed", "deepspeedConfig", call.argument("deepspeedConfig", 5)):
+        for one in self.take("deepspeed", "deepspeedConfig", call.argument("deepspeedConfig", 5)):
             one.integration = ""
 
     def _ray(self, call: CallOf) -> None:
@@ -304,23 +287,12 @@ class Recorder:
             changed = changed_config(plugins.get(call.span))
             if not call.keywords and changed is None:
                 continue
-            at = self._function(call)
+            at = self.place_of(call)
             plugin = of_plugin(call, at, self._precision)
             plugin = overlaid(plugin, TreeMaker(self.sources).config(changed)) if changed is not None else plugin
             self.calls.append(ConfigCall("accelerate", self.sourced("DeepSpeedPlugin", at, UNKNOWN), plugin))
-        trainer = self._lightning
-        precision = trainer.argument("precision") if trainer else None
-        for call in once(self._strategies):
-            at = self._function(call)
-            built = of_strategy(call, at, precision)
-            self.calls.append(ConfigCall("lightning", self.sourced("DeepSpeedStrategy", at, UNKNOWN), built))
-        named = trainer.argument("strategy") if trainer else None
-        for option in possible(named.value) if named else ():
-            assert named is not None
-            config = of_name(replace(named, value=option), precision)
-            if config is not None:
-                self.facts.loaders.add("lightning")
-                self.calls.append(ConfigCall("lightning", self.sourced("strategy", named.span, UNKNOWN, key=named.key), config))
+        for reader in self._readers:
+            reader.finish()
         if not self.calls and (self._hints or not self.unread):
             self._use_hints()
 
@@ -346,37 +318,20 @@ class Recorder:
         self.calls = self._hints
         self.unread += self._unread_hints
 
-    def describe(self, variables: Mapping[str, Value]) -> None:
-        """Note the config of a file with settings for MMEngine."""
-        found = described(variables, TreeMaker(self.sources))
-        if found is None:
-            return
-        self.facts.loaders.add("deepspeed")
-        path = found.path.value.value if found.path is not None and isinstance(found.path.value, Constant) else UNKNOWN
-        if found.path is not None and path is UNKNOWN:
-            self.unread.append(ConfigCall("deepspeed", self.sourced("config", found.path.span, UNKNOWN), reason=IS_COMPUTED))
-            return
-        given = self.sourced("strategy", found.path.span if found.path is not None else found.at, path)
-        call = ConfigCall("deepspeed", given, found.config, passed=frozenset(("model", "optimizer", "config")), as_dict=True)
-        if found.optimizer is not None:
-            name, at = found.optimizer
-            call.optimizer = self.sourced("optimizer", at, name)
-        self.calls.append(call)
-
     @staticmethod
-    def _function(call: CallOf) -> Span:
+    def place_of(call: CallOf) -> Span:
         """The place of the name of the called function."""
         return call.scope.source.span(call.node.func)
 
     # ------------------------------------------------------------------ configs
 
-    def _take(self, integration: str, keyword: str, given: Argument | None) -> list[ConfigCall]:
+    def take(self, integration: str, keyword: str, given: Argument | None) -> list[ConfigCall]:
         """Note the config that a call takes, or each of those that it may take. [] if the program contains none."""
         self.facts.loaders.add(integration)
         if given is None:
             return []
         value = given.value
-        taken = [one for option in known_options(value) for one in self._take(integration, keyword, replace(given, value=option))]
+        taken = [one for option in known_options(value) for one in self.take(integration, keyword, replace(given, value=option))]
         if taken:
             if not (isinstance(value, Unknown) and value.closed):
                 self._leave(integration, keyword, given, is_part=True)
@@ -434,7 +389,7 @@ class Recorder:
         if all((one.given.range, one.given.path) != (sourced.range, sourced.path) for one in self.unread):
             self.unread.append(ConfigCall(integration, sourced, reason=reason, is_part=is_part))
 
-    def _asked(self, call: CallOf, *names: str) -> dict[str, SourcedValue]:
+    def asked(self, call: CallOf, *names: str) -> dict[str, SourcedValue]:
         """Keyword arguments of a call."""
         found: dict[str, SourcedValue] = {}
         for name in names:

@@ -1,0 +1,12 @@
+"""Read Python programs with all that the frameworks know of them."""
+
+from __future__ import annotations
+
+from dslint.evaluate.python.read import PythonFile, read_text
+from dslint.evaluate.values import Flag
+from dslint.frameworks.registry import in_programs
+
+
+def read_python(text: str, shown: str, path: str | None = None, flags: dict[str, Flag] | None = None) -> PythonFile | None:
+    """Read a Python text, or a notebook; see `read_text`."""
+    return read_text(text, shown, path, flags, in_programs())
