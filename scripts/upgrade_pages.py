@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from dslint.facts import LAST_PATCH, RELEASES, Release
+from dslint.facts import LAST_PATCH, NEWEST, RELEASES, Release
 from dslint.report.changes_page import markdown
 from dslint.schemas.changes import changes
 
@@ -28,8 +28,8 @@ def pages() -> dict[str, str]:
             "# Upgrading DeepSpeed",
             "",
             "The changes of the config in each release: new and removed keys, defaults, ranges, and stricter validation. Generated from",
-            "the models. `dslint check --deepspeed 0.14.5..0.19.8 ds_config.json` reports what an upgrade changes for a file,",
-            "and `--fix` migrates it; `dslint schema --diff 0.14.5 0.19.8` lists the changes between two releases.",
+            f"the models. `dslint check --deepspeed 0.14.5..{NEWEST} ds_config.json` reports what an upgrade changes for a file,",
+            f"and `--fix` migrates it; `dslint schema --diff 0.14.5 {NEWEST}` lists the changes between two releases.",
             "",
             *links,
             "",
