@@ -173,7 +173,7 @@ class Diagnostic(Record):
     cause: Cause | None = None
 
 
-class Answer(StrEnum):
+class AnsweredBy(StrEnum):
     """What would say which config a program uses, if it were known."""
 
     FLAG = "a flag of its launch names it"
@@ -191,14 +191,14 @@ class NotJudged(Record):
 
     what: str
     range: Range | None = None
-    answer: Answer | None = None
+    answer: AnsweredBy | None = None
     advice: str = ""
     """What the user can do, where that changes with what else is found; otherwise `what` ends with it."""
 
     @property
     def at_launch(self) -> bool:
         """Whether a launch of the program with its flags makes the reason void."""
-        return self.answer in (Answer.FLAG, Answer.REST)
+        return self.answer in (AnsweredBy.FLAG, AnsweredBy.REST)
 
     @property
     def reason(self) -> str:

@@ -26,7 +26,7 @@ from dslint.config.context import Context  # noqa: E402
 from dslint.config.infer import infer  # noqa: E402
 from dslint.config.values import UNKNOWN  # noqa: E402
 from dslint.diagnose.parse_log import read_error  # noqa: E402
-from dslint.diagnose.search import ANYTHING, Known, of_row  # noqa: E402
+from dslint.diagnose.search import ANYTHING, KnownError, of_row  # noqa: E402
 from dslint.diagnostics import Diagnostic, Effect  # noqa: E402 - the checkout this script stands in
 from dslint.facts import NEWEST, Facts, Integration  # noqa: E402
 from dslint.job.arguments import DEFAULTS  # noqa: E402
@@ -107,9 +107,9 @@ def check(trials: list[Trial], questions: dict[str, list[str]]) -> int:
     return int(bool(wrong))
 
 
-def record(trials: list[Trial]) -> list[Known]:
+def record(trials: list[Trial]) -> list[KnownError]:
     """The recorded errors. Errors in another phase than dslint claims are skipped: other tests cover them."""
-    found: dict[Known, set[str]] = {}
+    found: dict[KnownError, set[str]] = {}
     for trial, phase, text in answers(trials):
         if text is None or phase != trial.phase:
             continue
@@ -117,7 +117,7 @@ def record(trials: list[Trial]) -> list[Known]:
         for word in trial.own:
             message = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", ANYTHING, message)
         for raised in read_error(kind, message):
-            keys = found.setdefault(Known(raised.kind, raised.message, trial.code, trial.phase, trial.by), set())
+            keys = found.setdefault(KnownError(raised.kind, raised.message, trial.code, trial.phase, trial.by), set())
             if trial.key:
                 keys.add(trial.key)
     return sorted(known._replace(keys=tuple(sorted(keys))) for known, keys in found.items())
@@ -226,9 +226,9 @@ def crashes(text: str, context: Context) -> list[Diagnostic]:
     return [diagnostic for diagnostic in found if diagnostic.effect is Effect.CRASH and diagnostic.certain]
 
 
-def quoted(raised: Iterable[str]) -> list[Known]:
+def quoted(raised: Iterable[str]) -> list[KnownError]:
     """The errors quoted by rules without a recorded error, without the library that raises them."""
-    rows: dict[Known, None] = {}
+    rows: dict[KnownError, None] = {}
     for rule in loaded_rules():
         if rule.effect is not Effect.CRASH or rule.code in raised:
             continue
@@ -236,7 +236,8 @@ def quoted(raised: Iterable[str]) -> list[Known]:
         said += [d.message for example in rule.bad for d in crashes(example.text, context_of(example)) if d.code == rule.code]
         for text in said:
             for kind, message in errors_quoted(text):
-                rows |= dict.fromkeys(Known(one.kind, one.message, rule.code, rule.phase or "", "") for one in read_error(kind, message))
+                read = read_error(kind, message)
+                rows |= dict.fromkeys(KnownError(one.kind, one.message, rule.code, rule.phase or "", "") for one in read)
     return sorted(rows)
 
 
@@ -248,7 +249,7 @@ def errors_quoted(text: str) -> Iterator[tuple[str, str]]:
         yield kind, message.rstrip(". ").replace("...", ANYTHING)
 
 
-def written(questions: dict[str, list[str]], rows: list[Known]) -> str:
+def written(questions: dict[str, list[str]], rows: list[KnownError]) -> str:
     """The text of the file: a line for each source of trials and for each error."""
     asked = ",\n".join(f"  {json.dumps(name)}: {json.dumps(digests)}" for name, digests in questions.items())
     errors = ",\n".join("  " + json.dumps(list(row)) for row in rows)

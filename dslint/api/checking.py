@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from dslint.api.given import Given, Source
 from dslint.api.results import ConfigError, Findings
-from dslint.api.subject import Subject, config_of, is_training_arguments, named, of_training, subject_of
+from dslint.api.subject import ConfigArgument, config_of, is_training_arguments, named, of_training, subject_of
 from dslint.config import resolve
 from dslint.config.effective import as_deepspeed_sees_it
 from dslint.diagnostics import Effect, Phase
@@ -98,7 +98,7 @@ def load(config: Source | object, **given: Unpack[Given]) -> DeepSpeedConfig:
     return whole.model_copy(update=endless)
 
 
-def linted(subject: Subject) -> Findings:
+def linted(subject: ConfigArgument) -> Findings:
     """The findings in a config itself."""
     loaded, settings = subject.open(), subject.settings
     if isinstance(subject.source, Mapping):

@@ -8,7 +8,7 @@ from typing import TypeGuard, Unpack
 
 from dslint.api.given import Given, Source, files
 from dslint.api.results import FixedConfig
-from dslint.api.subject import Subject, here, is_training_arguments, named, subject_of
+from dslint.api.subject import ConfigArgument, here, is_training_arguments, named, subject_of
 from dslint.config.load import load_data, load_text
 from dslint.fixes.apply import fix as apply_fixes
 from dslint.fixes.atomic_write import write_whole
@@ -57,7 +57,7 @@ def fix(config: Source | object, *, unsafe: bool = False, write: bool = False, *
     return FixedConfig(done.after, done.fixed, suppress(list(done.results[:1]), subject.finder)[0].diagnostics)
 
 
-def _fixed(text: str, subject: Subject, *, unsafe: bool, write: bool, name: str) -> FixedConfig:
+def _fixed(text: str, subject: ConfigArgument, *, unsafe: bool, write: bool, name: str) -> FixedConfig:
     """A config that is in no file, or that training arguments name."""
     path = None if isinstance(subject.source, Mapping) else os.fspath(subject.source)
     if write and path is None:
@@ -78,7 +78,7 @@ def _is_text(config: object) -> TypeGuard[str]:
     return isinstance(config, str) and any(mark in config for mark in "{\n\r")
 
 
-def _of_text(given: Given) -> Subject:
+def _of_text(given: Given) -> ConfigArgument:
     finder = files(given).finder
     settings = here(finder)
-    return Subject({}, settings, settings.context, finder)
+    return ConfigArgument({}, settings, settings.context, finder)

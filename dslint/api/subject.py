@@ -18,7 +18,7 @@ from dslint.setups.open import open_passed, open_text
 from dslint.source.read import ReadError, read
 
 
-class Subject(NamedTuple):
+class ConfigArgument(NamedTuple):
     """A config as a dict or a path, with its settings, its facts, and where they come from."""
 
     source: Source
@@ -61,7 +61,7 @@ class Subject(NamedTuple):
         raise UserError(f"{self.shown}: {subject.note or 'no DeepSpeed config was found in it or named by it.'}")
 
 
-def subject_of(config: Source | object, given: Given) -> Subject:
+def subject_of(config: Source | object, given: Given) -> ConfigArgument:
     """The config that the first argument of a function stands for.
 
     Raises:
@@ -76,7 +76,7 @@ def subject_of(config: Source | object, given: Given) -> Subject:
     return _subject(_source(config, "a config is a dict, a path or a TrainingArguments, not {kind}"), finder)
 
 
-def of_training(args: object, config: Source, given: Given) -> Subject:
+def of_training(args: object, config: Source, given: Given) -> ConfigArgument:
     """A config with the training arguments that name it."""
     from dslint.frameworks.live import arguments_of, setup_of
 
@@ -124,6 +124,6 @@ def _source(value: object, wrong: str) -> Source:
     return value
 
 
-def _subject(source: Source, finder: Finder) -> Subject:
+def _subject(source: Source, finder: Finder) -> ConfigArgument:
     settings = here(finder) if isinstance(source, Mapping) else finder.for_file(os.fspath(source))
-    return Subject(source, settings, settings.context, finder)
+    return ConfigArgument(source, settings, settings.context, finder)

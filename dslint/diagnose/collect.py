@@ -53,7 +53,7 @@ class Collector:
         raise NotImplementedError
 
 
-class Block(Collector):
+class BracedBlock(Collector):
     """The lines from an opening brace to the brace that closes it, at the start of a line."""
 
     def __init__(self, line: Line, kind: str, values: dict[str, str]) -> None:

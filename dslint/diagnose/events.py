@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslint.diagnose.collect import LONGEST_TRACEBACK, Block, Collector, TracebackReader
+from dslint.diagnose.collect import LONGEST_TRACEBACK, BracedBlock, Collector, TracebackReader
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.prefixes import Line, Place, Prefixes
 from dslint.diagnose.reading import Kept, Source, read_lines
@@ -143,7 +143,7 @@ class EventReader:
             if kind == "traceback":
                 self._begin_traceback(line)
             elif kind in ("config_begins", "model_begins"):
-                self._begin(line, Block(line, kind.removesuffix("_begins"), values))
+                self._begin(line, BracedBlock(line, kind.removesuffix("_begins"), values))
             elif kind == "ignored":
                 self._ignored.add(line.source)
             elif kind == "next_follows":

@@ -37,7 +37,7 @@ ALIKE = 0.72
 _WORD = re.compile(r"[A-Za-z_][\w.]*|#|<\w+>|[<>=!]=?|//|\*")
 
 
-class Known(NamedTuple):
+class KnownError(NamedTuple):
     """A recorded error: its type and message, the library and phase that raise it, the rule that reports the mistake, and the keys that
     cause it if a single value does.
     """
@@ -60,20 +60,20 @@ class Match(NamedTuple):
     code: str
     fit: int
     keys: tuple[str, ...]
-    records: tuple[Known, ...]
+    records: tuple[KnownError, ...]
 
 
 @cache
-def known() -> tuple[Known, ...]:
+def known() -> tuple[KnownError, ...]:
     """All records."""
     data = json.loads(resources.files("dslint.rules").joinpath("errors.json").read_text(encoding="utf-8"))
     return tuple(map(of_row, data["errors"]))
 
 
-def of_row(row: list[Any]) -> Known:
+def of_row(row: list[Any]) -> KnownError:
     """A record from its row in the file."""
     kind, message, code, phase, by, keys = row
-    return Known(kind, message, code, phase, by, tuple(keys))
+    return KnownError(kind, message, code, phase, by, tuple(keys))
 
 
 @lru_cache(maxsize=1000)
@@ -97,13 +97,13 @@ def find(raised: LoggedError) -> tuple[Match, ...]:
     return tuple(sorted(matches, key=lambda match: -len(match.keys)))
 
 
-def _match(code: str, fit: int, records: Iterable[Known], where: str) -> Match:
+def _match(code: str, fit: int, records: Iterable[KnownError], where: str) -> Match:
     own = tuple(record for record in records if record.code == code)
     keys = (key for record in own for key in record.keys if not where or key == where or key.endswith("." + where))
     return Match(code, fit, tuple(sorted(set(keys))), own)
 
 
-def _fit(raised: LoggedError, record: Known) -> float:
+def _fit(raised: LoggedError, record: KnownError) -> float:
     """How well an error matches a record: one of the constants, a little less for every placeholder; 0 for no match."""
     told, recorded = _folded(raised.message), _folded(record.message)
     if raised.kind and raised.kind != record.kind:

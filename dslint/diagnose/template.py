@@ -30,7 +30,7 @@ _LETTERS = bytes(ord(chr(byte).lower()) if (chr(byte).isalpha() and byte < 128) 
 """For each byte the small letter, or a blank for what is not a letter."""
 
 
-class Place(NamedTuple):
+class Blank(NamedTuple):
     """A place in a template: the name of its value ("" if it is not kept) and its kind."""
 
     name: str
@@ -42,13 +42,13 @@ def words(text: str) -> list[bytes]:
     return text.encode("utf-8", "replace").translate(_LETTERS).split()
 
 
-def parse(template: str) -> list[str | Place]:
+def parse(template: str) -> list[str | Blank]:
     """The literal texts and places of a template, in order; neighbouring literals are joined.
 
     Raises:
         ValueError: a place has a kind that does not exist.
     """
-    parts: list[str | Place] = []
+    parts: list[str | Blank] = []
     for part in _split(template):
         if isinstance(part, str) and parts and isinstance(parts[-1], str):
             parts[-1] += part
@@ -57,7 +57,7 @@ def parse(template: str) -> list[str | Place]:
     return parts
 
 
-def _split(template: str) -> Iterator[str | Place]:
+def _split(template: str) -> Iterator[str | Blank]:
     end = 0
     for token in _TOKEN.finditer(template):
         yield template[end : token.start()]
@@ -65,13 +65,13 @@ def _split(template: str) -> Iterator[str | Place]:
         if token["name"] is None:
             yield token[0][0]
         elif (kind := token["kind"] or "text") in PLACES:
-            yield Place(token["name"], kind)
+            yield Blank(token["name"], kind)
         else:
             raise ValueError(f"unknown kind of place {token[0]} in the template {template!r}")
     yield template[end:]
 
 
-def pattern(parts: list[str | Place]) -> str:
+def pattern(parts: list[str | Blank]) -> str:
     """The regular expression of a template.
 
     Each place is an atomic group that ends with the literal after it, so that a search never goes back to try another value: its time is
@@ -103,7 +103,7 @@ def _literal(text: str) -> str:
     return "".join(map(piece, _LITERAL.findall(text)))
 
 
-def whole_words(parts: list[str | Place]) -> frozenset[bytes]:
+def whole_words(parts: list[str | Blank]) -> frozenset[bytes]:
     """The words that a text has as whole words if it matches the template.
 
     Raises:

@@ -13,7 +13,7 @@ from dslint.job.arguments import Arguments, SourcedValue, as_read, given_at
 from dslint.job.model import AccelerateFile
 from dslint.schemas.recognition import ACCELERATE_KEYS
 from dslint.source.read import ReadError, read
-from dslint.source.tree import Document, Key, Mapping, Member, Node, Path, Scalar, Source, Span, plain
+from dslint.source.tree import BuiltFrom, Document, Key, Mapping, Member, Node, Path, Scalar, Span, plain
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
@@ -158,7 +158,7 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
         if device is not None and device.value not in ("none", None):
             section = ("zero_optimization", f"offload_{kind}")
             made.take((*section, "device"), device.name, "none")
-            made.sources[section] = Source((BLOCK, device.name), optional=True)
+            made.sources[section] = BuiltFrom((BLOCK, device.name), optional=True)
             if device.value == "nvme":
                 made.put(("zero_optimization", f"offload_{kind}", "nvme_path"), "none")  # Accelerate does not pass the path on
     made.take(("zero_optimization", "stage3_gather_16bit_weights_on_model_save"), "zero3_save_16bit_model", None)
@@ -219,7 +219,7 @@ class _Made:
         self.at = at
         self.root = Mapping(at, [])
         self.places: dict[Path, Path] = {}
-        self.sources: dict[Path, Source] = {}
+        self.sources: dict[Path, BuiltFrom] = {}
 
     def take(self, path: Path, name: str, default: Any) -> None:
         """Copy a key of the block to a path, or write Accelerate's default there (None: write nothing)."""
@@ -227,7 +227,7 @@ class _Made:
         node = found.value if isinstance(found, Member) else None
         if isinstance(node, Scalar) and node.value not in (None, "none", "None"):
             self._put(path, node if path[-1] == "device" else _converted(node), (BLOCK, name))
-            self.sources[path] = Source((BLOCK, name), optional=default is None)
+            self.sources[path] = BuiltFrom((BLOCK, name), optional=default is None)
         elif default is not None:
             self.put(path, default)
 

@@ -42,14 +42,14 @@ LEAST = 2**30
 """Runs with fewer bytes of tensors say nothing about the allocator: its blocks are too large for them."""
 
 
-class Setup(NamedTuple):
+class Variation(NamedTuple):
     """How all experiments train: the 16-bit type, and whether with torch's Adam, which needs no compiler."""
 
     precision: str = "bf16"
     torch_adam: bool = False
 
 
-SETUPS = (Setup(), Setup(torch_adam=True), Setup("fp16"), Setup("fp16", torch_adam=True))
+SETUPS = (Variation(), Variation(torch_adam=True), Variation("fp16"), Variation("fp16", torch_adam=True))
 """Older GPUs have no bf16, and many machines have no compiler of CUDA, which DeepSpeed's fused Adam needs. The first that runs is used."""
 
 
@@ -105,7 +105,7 @@ class Finding(NamedTuple):
     copied_per_second: float | None = None
 
 
-def question_of(experiment: Experiment, device: Device, setup: Setup = SETUPS[0]) -> Question:
+def question_of(experiment: Experiment, device: Device, setup: Variation = SETUPS[0]) -> Question:
     """The question of an experiment. On the CPU, a tiny model stands for every model."""
     on_gpu = "offload_optimizer" not in experiment.zero
     config = {
@@ -167,7 +167,7 @@ def calibrate(
     return data
 
 
-def _setup(experiment: Experiment, device: Device, ask: Ask, progress: Progress) -> tuple[Setup, Answer]:
+def _setup(experiment: Experiment, device: Device, ask: Ask, progress: Progress) -> tuple[Variation, Answer]:
     """The first setup with which an experiment starts, and its answer. If none does, the usual one."""
     answers: list[Answer] = []
     for setup in SETUPS:

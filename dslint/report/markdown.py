@@ -30,7 +30,7 @@ TEXT = 1_000
 HEAD = "| Place | Severity | Code | Finding |\n| --- | --- | --- | --- |\n"
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table, and its severity."""
 
     severity: Severity
@@ -54,16 +54,16 @@ def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 
     out.write(after)
 
 
-def _rows(file: FileResult) -> Iterator[Row]:
+def _rows(file: FileResult) -> Iterator[TableRow]:
     if file.error is not None:
         yield _row("", Severity.ERROR, escaped(file.kind), [file.error])
     for diagnostic in file.diagnostics:
         yield _row(_line_and_column(diagnostic), diagnostic.severity, _code(diagnostic), [diagnostic.message, diagnostic.help])
 
 
-def _row(place: str, severity: Severity, code: str, parts: Iterable[str | None]) -> Row:
+def _row(place: str, severity: Severity, code: str, parts: Iterable[str | None]) -> TableRow:
     finding = "<br>".join(escaped(part) for part in parts if part)
-    return Row(severity, f"| {place} | {severity.value} | {code} | {finding} |\n")
+    return TableRow(severity, f"| {place} | {severity.value} | {code} | {finding} |\n")
 
 
 def _code(diagnostic: Diagnostic) -> str:
@@ -77,7 +77,7 @@ def _line_and_column(diagnostic: Diagnostic) -> str:
     return f"{start.line}:{start.column}" if start else ""
 
 
-def _fitting(tables: list[tuple[str, list[Row]]], room: int) -> list[set[int]]:
+def _fitting(tables: list[tuple[str, list[TableRow]]], room: int) -> list[set[int]]:
     """Which rows of each table fit. A table's head takes room with its first row."""
     kept: list[set[int]] = [set() for _ in tables]
     rows = [(table, index) for table, (_, rows) in enumerate(tables) for index in range(len(rows))]

@@ -16,7 +16,7 @@ from dslint.schemas.snippets import SNIPPETS
 from dslint.server.checking import Checked
 from dslint.server.cursor import Cursor, json_cursor, yaml_cursor
 from dslint.server.inside import Training
-from dslint.server.keys import Known, gone_keys, keys_of, known, status
+from dslint.server.keys import KnownKey, gone_keys, keys_of, known, status
 from dslint.server.writing import Writer
 from dslint.setups.names import leads
 from dslint.source.tree import Mapping, Member, Path, dotted
@@ -146,10 +146,10 @@ def _keys(place: _Place, text: str) -> Iterator[_Offer]:
             yield _Offer(f"{name}: {snippet.label}", member, types.CompletionItemKind.Snippet, "section", snippet.description)
     for name in gone_keys(section):
         if name not in offered and name not in written and status((*section, name), place.release, place.root) is None:
-            yield _key(place, name, Known(name), comma, only_name=only_name)
+            yield _key(place, name, KnownKey(name), comma, only_name=only_name)
 
 
-def _key(place: _Place, name: str, key: Known, comma: str, *, only_name: bool) -> _Offer:
+def _key(place: _Place, name: str, key: KnownKey, comma: str, *, only_name: bool) -> _Offer:
     gone = status((*place.path, name), place.release, place.root)
     value = place.writer.blank(key)
     whole = f"{name}:{value}" if place.writer.language == "yaml" and value.startswith("\n") else place.writer.member(name, value)

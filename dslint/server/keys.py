@@ -27,7 +27,7 @@ class Choice(Record):
     meaning: str = ""
 
 
-class Known(Record):
+class KnownKey(Record):
     """What is known of a key. `meaning` is Markdown; `kinds` are the types of JSON that its value can have."""
 
     name: str
@@ -38,15 +38,15 @@ class Known(Record):
     deprecated: str = ""
 
 
-def known(path: Path, root: Mapping | None) -> Known | None:
+def known(path: Path, root: Mapping | None) -> KnownKey | None:
     """What is known of the key at a path; `root` is the config, where the type of an optimizer is looked up."""
     schema = _schema_of(path, root)
     return None if schema is None else _known(str(path[-1]) if path else "", schema)
 
 
-def keys_of(section: Path, root: Mapping | None) -> dict[str, Known]:
+def keys_of(section: Path, root: Mapping | None) -> dict[str, KnownKey]:
     """The keys of a section, in the order of their use; empty for what is not a section, or is open."""
-    found: dict[str, Known] = {}
+    found: dict[str, KnownKey] = {}
     for node in _branches(_schema_of(section, root) or {}):
         for name, schema in node.get("properties", {}).items():
             found.setdefault(name, _known(name, schema))
@@ -141,7 +141,7 @@ def _type_in(root: Mapping | None, path: Path) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _known(name: str, schema: Schema) -> Known:
+def _known(name: str, schema: Schema) -> KnownKey:
     choices: list[Choice] = []
     kinds: list[str] = []
     for branch in _branches(schema):
@@ -153,4 +153,4 @@ def _known(name: str, schema: Schema) -> Known:
     if "boolean" in kinds and "object" not in kinds:
         choices = [Choice(value=True), Choice(value=False), *choices]
     meaning = schema.get("markdownDescription") or schema.get("description", "")
-    return Known(name, meaning, schema.get("default"), tuple(choices), tuple(kinds), schema.get("deprecationMessage", ""))
+    return KnownKey(name, meaning, schema.get("default"), tuple(choices), tuple(kinds), schema.get("deprecationMessage", ""))

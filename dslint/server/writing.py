@@ -9,7 +9,7 @@ from typing import Any
 
 from dslint.record import Record
 from dslint.schemas.snippets import without_placeholders
-from dslint.server.keys import Known
+from dslint.server.keys import KnownKey
 
 _WORDS = {True: "True", False: "False", None: "None"}
 
@@ -56,7 +56,7 @@ class Writer(Record):
             return text[1:].replace("true", "True").replace("false", "False") if self.language == "python" else text[1:]
         return f'"{text}"' if "$" in text else self.value(text)
 
-    def blank(self, key: Known) -> str:
+    def blank(self, key: KnownKey) -> str:
         """A value to fill in for a key: its default, its choices, or the right kind of brackets."""
         if "object" in key.kinds:
             inner = "$1" if self.has_snippets else ""

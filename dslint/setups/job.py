@@ -12,7 +12,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import folders_above, is_elsewhere
-from dslint.evaluate.shell.pieces import Piece, Source, Text, place_of
+from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, place_of
 from dslint.evaluate.shell.script import Script, run_words
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
@@ -65,7 +65,7 @@ def read_job(text: str, path: str, shown: str, given: Context) -> Read | None:
     A job need not mention DeepSpeed: the program that it starts does.
     """
     document = Document(text, None, language="text")
-    source = Source(shown, document)
+    source = ShellSource(shown, document)
     script = Script(source)
     configs: list[LoadedSetup] = []
     commands: list[_Command] = []
@@ -118,7 +118,7 @@ def _parts(text: str) -> Iterator[Document]:
             yield parse_yaml(re.sub(r"[^\n]", " ", text[:start]) + segment)
 
 
-def _config_maps(part: Document, source: Source) -> Iterator[Text]:
+def _config_maps(part: Document, source: ShellSource) -> Iterator[Text]:
     root = part.root
     kind, data = (root.get("kind"), root.get("data")) if isinstance(root, Mapping) else (None, None)
     if kind is None or data is None or not isinstance(kind.value, Scalar) or kind.value.value != "ConfigMap":
@@ -130,7 +130,7 @@ def _config_maps(part: Document, source: Source) -> Iterator[Text]:
                 yield text
 
 
-def _commands(node: Node | None, source: Source, around: tuple[Mapping, ...]) -> Iterator[_Command]:
+def _commands(node: Node | None, source: ShellSource, around: tuple[Mapping, ...]) -> Iterator[_Command]:
     """The commands in a tree: those of containers, and the texts of jobs. `around` are the mappings that the node stands in."""
     if len(around) > _DEEPEST or node is None:
         return
@@ -188,7 +188,7 @@ def _environment(node: Mapping) -> dict[str, str]:
     return found
 
 
-def _words(node: Mapping, name: str, source: Source) -> list[Text]:
+def _words(node: Mapping, name: str, source: ShellSource) -> list[Text]:
     """The words of a command; a text is one that a shell reads."""
     member = node.get(name)
     value = member.value if member else None
@@ -200,7 +200,7 @@ def _words(node: Mapping, name: str, source: Source) -> list[Text]:
     return []
 
 
-def text_of(node: Scalar, source: Source) -> Text:
+def text_of(node: Scalar, source: ShellSource) -> Text:
     """The text of a YAML scalar with its places; what AzureML fills in (`${{inputs.x}}`) is unknown."""
     value, text = str(node.value), source.document.text
     found: list[Piece] = []

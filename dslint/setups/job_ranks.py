@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Items
 from dataclasses import replace
 
-from dslint.evaluate.shell.pieces import Source
+from dslint.evaluate.shell.pieces import ShellSource
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import JobSize, Launch
 from dslint.setups.ranks import SELECTING
@@ -16,7 +16,7 @@ from dslint.source.tree import Mapping, Member, Node, Scalar
 _TORCHRUN = ("torchrun", "accelerate")
 
 
-def size_of(path: Items[Mapping], source: Source) -> JobSize:
+def size_of(path: Items[Mapping], source: ShellSource) -> JobSize:
     """The size of a job, by the mapping with its command and those around it, the outermost first."""
     node = path[-1]
     azure = _number(node, ("distribution", "process_count_per_instance"), source)
@@ -60,13 +60,13 @@ def _at(node: Mapping, path: tuple[str, ...]) -> Member | None:
     return member
 
 
-def _place(member: Member, value: int, name: str, source: Source) -> SourcedValue:
+def _place(member: Member, value: int, name: str, source: ShellSource) -> SourcedValue:
     node = member.value
     raw = node.raw if isinstance(node, Scalar) else source.document.text[slice(*node.span)]
     return SourcedValue(value, name, raw, source.shown, range_of(source.document, node.span), pointer=f"/{name}")
 
 
-def _number(node: Mapping, path: tuple[str, ...], source: Source) -> SourcedValue | None:
+def _number(node: Mapping, path: tuple[str, ...], source: ShellSource) -> SourcedValue | None:
     member = _at(node, path)
     value = _whole(member.value) if member is not None else None
     return _place(member, value, path[-1], source) if member is not None and value else None
@@ -83,7 +83,7 @@ def _whole(node: Node) -> int | None:
     return integer(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
 
 
-def _accelerators(node: Mapping, source: Source) -> SourcedValue | None:
+def _accelerators(node: Mapping, source: ShellSource) -> SourcedValue | None:
     """The GPUs on each machine of SkyPilot: `A100:8`, `A100` for one, or a mapping with one kind."""
     member = _at(node, ("resources", "accelerators"))
     if member is None:
@@ -97,7 +97,7 @@ def _accelerators(node: Mapping, source: Source) -> SourcedValue | None:
     return _place(member, value, "accelerators", source) if value else None
 
 
-def _container_gpus(container: Mapping, source: Source) -> SourcedValue | None:
+def _container_gpus(container: Mapping, source: ShellSource) -> SourcedValue | None:
     """The GPUs of a container of Kubernetes: the limit `nvidia.com/gpu`, or that of a kind of GPU."""
     member = _at(container, ("resources", "limits"))
     limits = member.value if member is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import Answer, NotJudged, Range
+from dslint.diagnostics import AnsweredBy, NotJudged, Range
 from dslint.evaluate.python.reach import may_call_into
 from dslint.frameworks.programs import read_python
 from dslint.setups.gather import LoadedSetup, Read
@@ -29,7 +29,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
     leading = [_as_named(one, path) for one in leading]
     launching = [_as_named(one, path) for one in project.launching({_name_in_launches(one) for one in leading}) if one != here]
     setups = list(_launched(project, launching, here, given))
-    if not setups and any(one.answer is Answer.CALLER for one in found.not_judged):
+    if not setups and any(one.answer is AnsweredBy.CALLER for one in found.not_judged):
         setups = list(_imported(project, leading[1:], here, given))
     without_config = [setup for setup in setups if setup.config is None]
     setups = [setup for setup in setups if setup.config is not None][:_MOST_SETUPS]
@@ -39,7 +39,7 @@ def with_launches(found: Read, path: str, shown: str, given: Context) -> Read:
         reasons = [_without_launch(one, project, leading[1:], here, without_config) for one in found.not_judged]
         return found._replace(note=reasons[0].reason if reasons else found.note, not_judged=reasons)
     starts = ", ".join(dict.fromkeys(_start_of(setup, shown) for setup in setups))
-    left = [one for one in found.not_judged if one.answer in (None, Answer.REST)]
+    left = [one for one in found.not_judged if one.answer in (None, AnsweredBy.REST)]
     kind = FileKind.PYTHON if found.kind is FileKind.UNRELATED else found.kind
     setups = [one.seen_from(shown, found.document, FileKind.PYTHON) for one in setups]
     return found._replace(kind=kind, setups=[*found.setups, *setups], note=f"a program: {starts}.", not_judged=left)
@@ -90,12 +90,12 @@ def _range(gathered: LoadedSetup) -> Range | None:
 
 def _without_launch(reason: NotJudged, project: Project, importers: list[str], here: str, without_config: list[LoadedSetup]) -> NotJudged:
     """A reason that a launch would answer, where none has a config: what its launches, or programs that import it, say of it."""
-    if reason.answer in (Answer.FLAG, Answer.LAUNCH):
+    if reason.answer in (AnsweredBy.FLAG, AnsweredBy.LAUNCH):
         told = ((setup.setup.link, setup.not_judged) for setup in without_config)
         why = next((f"{link.where} launches it: {one.reason}" for link, one in told if link is not None and one is not None), None)
         none = "No launch of the program was found in this project: check the config itself, or the launch with --command."
         return reason._replace(advice=why or none)
-    if reason.answer is not Answer.CALLER:
+    if reason.answer is not AnsweredBy.CALLER:
         return reason
     for path in importers:
         if not may_call_into(project.text(path), path, here):

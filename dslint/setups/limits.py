@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dslint.evaluate.shell.pieces import Source
+from dslint.evaluate.shell.pieces import ShellSource
 from dslint.evaluate.shell.script import Script, gpus_per_node
 from dslint.job.arguments import SourcedValue
 from dslint.source.integers import integer
@@ -57,7 +57,7 @@ def _tasks_per_node(slurm: dict[str, str]) -> int | None:
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
-def container_limit(container: Mapping, source: Source) -> SourcedValue | None:
+def container_limit(container: Mapping, source: ShellSource) -> SourcedValue | None:
     """The bytes in `resources.limits.memory` of a container of Kubernetes; None if it has no limit."""
     node = container
     for name in ("resources", "limits"):

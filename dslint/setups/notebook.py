@@ -9,7 +9,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.cells import Cell, cells_of, shell_of
 from dslint.evaluate.shell.interpreter import Interpreter
-from dslint.evaluate.shell.pieces import Piece, Source, Text
+from dslint.evaluate.shell.pieces import Piece, ShellSource, Text
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.shell.written import written_config
@@ -28,7 +28,7 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
     cells = cells_of(text)
     if cells is None:
         return found
-    sources = [Source(f"{shown}:{cell.name}", Document(cell.text, None, language="text")) for cell in cells]
+    sources = [ShellSource(f"{shown}:{cell.name}", Document(cell.text, None, language="text")) for cell in cells]
     try:
         runner = run_parts(_parts(cells, sources), path, given.environment)
     except NoParser:
@@ -48,7 +48,7 @@ def read_notebook(text: str, path: str, shown: str, given: Context, *, named: bo
     )
 
 
-def _parts(cells: list[Cell], sources: list[Source]) -> list[tuple[Text, str | None]]:
+def _parts(cells: list[Cell], sources: list[ShellSource]) -> list[tuple[Text, str | None]]:
     """The texts that a shell runs, in order, and those that cells write to files."""
     found: list[tuple[Text, str | None]] = []
     for cell, source in zip(cells, sources, strict=True):
@@ -58,7 +58,7 @@ def _parts(cells: list[Cell], sources: list[Source]) -> list[tuple[Text, str | N
     return found
 
 
-def _text(source: Source, start: int, end: int) -> Text:
+def _text(source: ShellSource, start: int, end: int) -> Text:
     pieces: list[Piece] = []
     text = source.document.text
     for match in _PYTHON.finditer(text, start, end) if text[start - 1 : start] == "!" else ():
@@ -70,7 +70,7 @@ def _text(source: Source, start: int, end: int) -> Text:
     return tuple(piece for piece in [*pieces, Piece(text[start:end], source, Span(start, end))] if piece.text != "")
 
 
-def _launches(source: Source, runner: Interpreter, path: str, given: Context) -> Read | None:
+def _launches(source: ShellSource, runner: Interpreter, path: str, given: Context) -> Read | None:
     """The launches that one cell runs."""
     launched = [one for one in runner.launched if one.words[0] and one.words[0][0].source is source]
     return read_launches(Script(source, launched), path, given, named=False) if launched else None

@@ -6,7 +6,7 @@ from itertools import takewhile
 
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
-from dslint.diagnostics import Answer, NotJudged, Range
+from dslint.diagnostics import AnsweredBy, NotJudged, Range
 from dslint.evaluate.budget import Budget
 from dslint.evaluate.python.mentions import first_mention
 from dslint.evaluate.python.notes import ConfigCall
@@ -89,7 +89,7 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
             not_judged = [_at_launch("the DeepSpeed config for Accelerate", "accelerate launch --config_file", at.range)]
         else:
             reason = f"{at.raw} concerns DeepSpeed, but dslint knows no call here that takes a config. Check the config directly."
-            not_judged = [NotJudged(reason, at.range, Answer.CALL)]
+            not_judged = [NotJudged(reason, at.range, AnsweredBy.CALL)]
     first = not_judged[0].reason if not_judged else None
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
@@ -101,16 +101,16 @@ def _why(unread: ConfigCall) -> NotJudged:
     label = "deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label
     source = f"{raw} is computed at run time" if unread.reason.is_computed else unread.reason.text
     if unread.is_part:
-        answer = Answer.REST if unread.flag else Answer.CALLER if unread.reason.is_parameter else None
+        answer = AnsweredBy.REST if unread.flag else AnsweredBy.CALLER if unread.reason.is_parameter else None
         part = f"a part of the DeepSpeed config for {label} is not in this program: {source}. Only what the program sets is checked."
         return NotJudged(part, place, answer)
     if unread.flag:
-        return _at_launch(f"the DeepSpeed config for {label}", source, place, Answer.FLAG)
-    answer = Answer.CALLER if unread.reason.is_parameter else None
+        return _at_launch(f"the DeepSpeed config for {label}", source, place, AnsweredBy.FLAG)
+    answer = AnsweredBy.CALLER if unread.reason.is_parameter else None
     return NotJudged(f"the DeepSpeed config for {label} is not in this program: {source}. Check the config directly.", place, answer)
 
 
-def _at_launch(what: str, source: str, place: Range | None = None, answer: Answer = Answer.LAUNCH) -> NotJudged:
+def _at_launch(what: str, source: str, place: Range | None = None, answer: AnsweredBy = AnsweredBy.LAUNCH) -> NotJudged:
     advice = "Check the launch script, or the config itself."
     return NotJudged(f"{what} is given at launch with {source}.", place, answer, advice)
 

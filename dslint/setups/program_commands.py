@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.evaluate.python.read import PythonFile
-from dslint.evaluate.shell.pieces import Piece, Source, Text
+from dslint.evaluate.shell.pieces import Piece, ShellSource, Text
 from dslint.evaluate.shell.script import Script, run_parts
 from dslint.evaluate.shell.syntax import NoParser
 from dslint.evaluate.values import HOLE
@@ -17,7 +17,7 @@ def with_commands(found: Read | None, program: PythonFile, path: str, given: Con
     """A program with the launches in the commands that it runs."""
     parts: list[tuple[Text, str | None]] = []
     for command in program.commands:
-        source = Source(command.shown, program.documents[command.shown])
+        source = ShellSource(command.shown, program.documents[command.shown])
         pieces = [Piece(text, source, command.span, exact=False) for text in command.text.split(HOLE)]
         holes = [Piece(None, source, command.span, exact=False)] * (len(pieces) - 1)
         joined = [pieces[0], *(one for pair in zip(holes, pieces[1:], strict=True) for one in pair)]
@@ -26,7 +26,7 @@ def with_commands(found: Read | None, program: PythonFile, path: str, given: Con
         runner = run_parts([part for part in parts if part[0]], path, given.environment)
     except NoParser:
         return found
-    source = Source(program.program.path, program.document)
+    source = ShellSource(program.program.path, program.document)
     launches = read_launches(Script(source, runner.launched), path, given, named=False)
     if launches is None:
         return found

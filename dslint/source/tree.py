@@ -176,7 +176,7 @@ Places: TypeAlias = dict[Path, Path]
 """For a config inside a file, or built from it: paths of the config with their paths in the file."""
 
 
-class Source(Record):
+class BuiltFrom(Record):
     """The key of a file that corresponds to a key of the config built from it; `optional`: neither exists without the other."""
 
     path: Path
@@ -214,7 +214,7 @@ class Document:
         language: str = "json",
         places: Places | None = None,
         whole: Document | None = None,
-        sources: dict[Path, Source] | None = None,
+        sources: dict[Path, BuiltFrom] | None = None,
         parts: tuple[Part, ...] = (),
     ) -> None:
         self.text = text

@@ -29,7 +29,7 @@ class Purpose(NamedTuple):
     advice: tuple[str, ...] = ()
 
 
-class Place(NamedTuple):
+class CodePlace(NamedTuple):
     """A place in the code of a library that requests much memory, as a pattern for `file:function: code`."""
 
     pattern: re.Pattern[str]
@@ -38,8 +38,8 @@ class Place(NamedTuple):
     advice: str = ""
 
 
-def _place(pattern: str, phase: str, what: str, advice: str = "") -> Place:
-    return Place(re.compile(pattern), phase, what, advice)
+def _place(pattern: str, phase: str, what: str, advice: str = "") -> CodePlace:
+    return CodePlace(re.compile(pattern), phase, what, advice)
 
 
 INFERENCE = frozenset({"generate", "_sample", "greedy_search", "beam_search", "evaluate", "evaluation_loop", "prediction_step", "predict"})
@@ -101,7 +101,7 @@ def purpose_of(job: Job, raised: Event, request: int) -> Purpose:
     return Purpose(phase, what, why, tuple(dict.fromkeys(advice)))
 
 
-def _place_of(frames: tuple[Frame, ...]) -> Place | None:
+def _place_of(frames: tuple[Frame, ...]) -> CodePlace | None:
     inner = [f"{frame.file}:{frame.function}: {frame.code}" for frame in reversed(frames[-8:])]
     backward = any(frame.function == "backward" for frame in frames)
     for text in inner:

@@ -15,7 +15,7 @@ RIGHT, WRONG = 0.03, 0.1
 BUCKET = 500_000_000
 
 
-class Setup(NamedTuple):
+class StateOf(NamedTuple):
     """What decides the state: stage, data-parallel ranks, bytes of a weight, whether the optimizer is offloaded, trained parameters."""
 
     stage: int
@@ -25,7 +25,7 @@ class Setup(NamedTuple):
     trained: int
 
 
-def state(params: int, setup: Setup, bucket: int = BUCKET) -> int:
+def state(params: int, setup: StateOf, bucket: int = BUCKET) -> int:
     """The bytes that a rank holds after initialization, without the optimizer's states, which the first step creates."""
     b, d = setup.width, setup.ranks
     master = 0 if setup.offload else 4 * setup.trained // d if b == 2 or setup.stage else 0
@@ -43,7 +43,7 @@ def state_mismatch(job: Job) -> Cause | None:
         return None
     bucket = _bucket(job)
     width = 4 if job.get("dtype") == "float32" else 2
-    said = Setup(stage, ranks, width, bool(job.get("offloads_optimizer")), job.get("trained") or params)
+    said = StateOf(stage, ranks, width, bool(job.get("offloads_optimizer")), job.get("trained") or params)
     expected = state(params, said, bucket) / GIB
     if abs(measured.now / expected - 1) < WRONG:
         return None
@@ -59,7 +59,7 @@ def state_mismatch(job: Job) -> Cause | None:
     )
 
 
-def _others(said: Setup, params: int) -> Iterator[tuple[Setup, str]]:
+def _others(said: StateOf, params: int) -> Iterator[tuple[StateOf, str]]:
     """Setups that may be in force instead, each with what that means."""
     if said.ranks > 1:
         yield said._replace(ranks=1), "the ranks do not share the states, each trains for itself"

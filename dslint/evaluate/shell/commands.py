@@ -11,7 +11,7 @@ from dslint.evaluate.files import find, find_checkout
 from dslint.evaluate.shell.interpreter import BUILTINS, Interpreter, statement, substitution
 from dslint.evaluate.shell.outcome import DONE, UNKNOWN_PROGRAM, Outcome
 from dslint.evaluate.shell.outputs import output_of, written_by
-from dslint.evaluate.shell.pieces import Source, Text, joined, known
+from dslint.evaluate.shell.pieces import ShellSource, Text, joined, known
 from dslint.evaluate.shell.pieces import key as key_of
 from dslint.evaluate.shell.state import ABSENT, DEPTH, Absence, Launched, State
 from dslint.evaluate.shell.statements import assign
@@ -273,7 +273,7 @@ def _project_text(shell: Interpreter, name: str | None, state: State) -> Text | 
         document = Document(read(linked.path), None, language="text")
     except ReadError:
         return None
-    return Chunk.of_file(Source(linked.shown, document)).pieces
+    return Chunk.of_file(ShellSource(linked.shown, document)).pieces
 
 
 @substitution

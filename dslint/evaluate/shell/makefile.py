@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dslint.evaluate.shell.pieces import Piece, Source, Text, is_absent, known
+from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, is_absent, known
 from dslint.evaluate.shell.words import bounded
 from dslint.source.tree import Span
 
@@ -52,7 +52,7 @@ class _Rule:
     """Each line from its begin to its end, and whether only the run knows that it counts."""
 
 
-def recipes(source: Source, environment: Mapping[str, Text] | None = None) -> list[Recipe]:
+def recipes(source: ShellSource, environment: Mapping[str, Text] | None = None) -> list[Recipe]:
     """The recipes of all targets in the order of the file.
 
     Args:
@@ -65,7 +65,7 @@ def recipes(source: Source, environment: Mapping[str, Text] | None = None) -> li
 class _Makefile:
     """Reads a Makefile line by line."""
 
-    def __init__(self, source: Source, environment: Mapping[str, Text]) -> None:
+    def __init__(self, source: ShellSource, environment: Mapping[str, Text]) -> None:
         self.source = source
         self.text = source.document.text
         self.variables = {name: _Variable(value) for name, value in environment.items()}

@@ -11,7 +11,7 @@ LONGEST = 200_000
 """The longest text, in code points, that a variable can have; a longer one is unknown."""
 
 
-class Source(NamedTuple):
+class ShellSource(NamedTuple):
     """A file that text comes from: its name in messages and its document."""
 
     shown: str
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     """
 
     text: str | None
-    source: Source
+    source: ShellSource
     span: Span
     exact: bool = True
     splits: bool = False
@@ -116,7 +116,7 @@ def joined(texts: Iterable[Text], blank: Piece) -> Text:
     return tuple(found)
 
 
-def place_of(text: Text) -> tuple[Source, Span]:
+def place_of(text: Text) -> tuple[ShellSource, Span]:
     """Where a text is written: the place of its first part, up to the last part in the same stretch of the file."""
     first = text[0]
     start, end = first.span

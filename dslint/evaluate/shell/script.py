@@ -13,7 +13,7 @@ from dslint.evaluate.shell.commands import call
 from dslint.evaluate.shell.conditions import Absent
 from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.evaluate.shell.makefile import recipes
-from dslint.evaluate.shell.pieces import Piece, Source, Text, fields, known
+from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, fields, known
 from dslint.evaluate.shell.state import Launched, State
 from dslint.evaluate.shell.syntax import Chunk
 from dslint.source.integers import integer
@@ -31,7 +31,7 @@ _SHORT = {"N": "nodes", "n": "ntasks", "G": "gpus", "c": "cpus-per-task"}
 class Script:
     """The commands that a text runs, its comments, its #SBATCH options, and the first statement that is not followed to its end."""
 
-    source: Source
+    source: ShellSource
     launched: list[Launched] = field(default_factory=list)
     slurm: dict[str, tuple[str, Span]] = field(default_factory=dict)
     cut_off: Piece | None = None
@@ -66,7 +66,7 @@ def read_script(
         dslint.evaluate.shell.syntax.NoParser: tree-sitter is not installed.
     """
     document = Document(text, None, language="text")
-    source = Source(shown, document)
+    source = ShellSource(shown, document)
     slurm = {name.lstrip("-"): (value or "", Span(*span)) for name, value, span in _slurm(text)}
     script = Script(source, slurm=slurm)
     shell = Interpreter(path, budget)
@@ -131,7 +131,7 @@ def run_parts(
     return shell
 
 
-def _begin(source: Source, slurm: dict[str, tuple[str, Span]], environment: Mapping[str, str]) -> State:
+def _begin(source: ShellSource, slurm: dict[str, tuple[str, Span]], environment: Mapping[str, str]) -> State:
     """The state before the first statement: what is given, and what #SBATCH lines set."""
     state = State()
     for name, value in environment.items():
@@ -145,10 +145,10 @@ def _begin(source: Source, slurm: dict[str, tuple[str, Span]], environment: Mapp
 
 
 def _given(name: str, value: str) -> Text:
-    return _constant(value, Source(f"--env {name}", Document(value, None, language="text")), Span(0, len(value)))
+    return _constant(value, ShellSource(f"--env {name}", Document(value, None, language="text")), Span(0, len(value)))
 
 
-def _constant(value: str, source: Source, span: Span) -> Text:
+def _constant(value: str, source: ShellSource, span: Span) -> Text:
     return (Piece(value, source, span, exact=False),)
 
 

@@ -6,7 +6,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from dslint.evaluate.shell.pieces import Piece, Source, Text, cut, known
+from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, cut, known
 from dslint.source.tree import Span
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Chunk:
         self._offsets: list[int] | None = None if len(data) == len(self.text) else _offsets(self.text)
 
     @classmethod
-    def of_file(cls, source: Source) -> Chunk:
+    def of_file(cls, source: ShellSource) -> Chunk:
         """The text of a whole file."""
         text = source.document.text
         pieces: list[Piece] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from dslint.evaluate.shell.pieces import Source, Text
+from dslint.evaluate.shell.pieces import ShellSource, Text
 from dslint.source.parse import parse
 from dslint.source.tree import Document, Key, Mapping, Member, Node, Scalar, Sequence, Span, SyntaxProblem
 from dslint.source.unknown import UNKNOWN
@@ -17,7 +17,7 @@ _WORD = "\ue001"
 """Stands for an unknown part of a string while the text is parsed."""
 
 
-def written_config(text: Text) -> tuple[Source, Document] | None:
+def written_config(text: Text) -> tuple[ShellSource, Document] | None:
     """The document of a config written in a file, and the file that its places refer to. None for a text that is not a JSON object."""
     if not text:
         return None
@@ -42,7 +42,7 @@ def written_config(text: Text) -> tuple[Source, Document] | None:
     return source, document
 
 
-def written_yaml(text: Text) -> tuple[Source, Document] | None:
+def written_yaml(text: Text) -> tuple[ShellSource, Document] | None:
     """The tree of a YAML file that a script writes, with places in the script, and the file that its places refer to.
 
     None for a text that is not a mapping. What the shell fills in is unknown.
@@ -63,7 +63,7 @@ def in_script(script: Document, root: Node, problems: list[SyntaxProblem] | None
     return Document(script.text, root, comments=script.comments, problems=problems, language="text", places={}, whole=script, sources={})
 
 
-def _main(text: Text) -> Source:
+def _main(text: Text) -> ShellSource:
     """The file that most of a text is written in."""
     lengths: dict[str, int] = {}
     for piece in text:
@@ -75,7 +75,7 @@ def _main(text: Text) -> Source:
 class _Places:
     """Where the characters of a text are in the file."""
 
-    def __init__(self, text: Text, starts: list[int], source: Source) -> None:
+    def __init__(self, text: Text, starts: list[int], source: ShellSource) -> None:
         self.text = text
         self.starts = starts
         self.source = source

@@ -139,7 +139,7 @@ class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
         self.shape = shape
         self.checkpointing = checkpointing
         self.embedding = nn.Embedding(shape.vocab, shape.hidden)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(TransformerBlock(shape) for _ in range(shape.layers))
         self.norm = nn.RMSNorm(shape.hidden)
         self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
         self.requires_grad_(shape.adapters == 0)
@@ -160,7 +160,7 @@ class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
         return F.cross_entropy(logits.view(-1, self.shape.vocab), labels.reshape(-1))
 
 
-class Block(nn.Module):  # type: ignore[misc] # the same
+class TransformerBlock(nn.Module):  # type: ignore[misc] # the same
     """Attention and a feed-forward layer, each after a norm and with a residual connection."""
 
     def __init__(self, shape: Shape) -> None:
