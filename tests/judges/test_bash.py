@@ -71,6 +71,10 @@ SHELL = {
         'A=3\nB=\nif [ $A -ge 1 -a $A -lt 9 ]; then deepspeed a; fi\n[ -n "$A" -a ! "$A" = 4 ] && deepspeed b\n[ $A -gt 5 -o $A = 3 -a -z "$B" ] && deepspeed c',
         ["deepspeed a", "deepspeed b", "deepspeed c"],
     ),
+    "arguments that a loop sets itself": (
+        "I=0\nwhile [ $I -lt 2 ]; do\nI=$((I + 1))\nset -- a b\nshift\nbash -c 'deepspeed $0 $1' x y\ndeepspeed $1\ndone",
+        ["deepspeed x y", "deepspeed b", "deepspeed x y", "deepspeed b"],
+    ),
     "a dash before a here-document": ("python - <<E\nE", ["python -"]),
 }
 

@@ -159,14 +159,17 @@ def _without_arguments(chunk: Chunk, body: Node, state: State) -> None:
 
 
 def _reads_arguments(chunk: Chunk, body: Node) -> bool:
-    """Whether a loop reads the arguments of the script: `while true; do case "$1" in ... shift ... done`."""
+    """Whether a loop reads the arguments of the script: `while true; do case "$1" in ... shift ... done`.
+
+    Those that `set --` gives are not the script's, and `$1` in single quotes is one of another shell.
+    """
     raw = _without_functions(chunk, body)
-    return "shift" in raw and "$1" in raw
+    return "shift" in raw and "$1" in raw and "set --" not in raw
 
 
 def _without_functions(chunk: Chunk, node: Node) -> str:
     """The text of a loop without the functions that it defines: they have arguments of their own."""
-    if node.type == "function_definition":
+    if node.type in ("function_definition", "raw_string"):
         return ""
     if not node.named_children:
         return chunk.raw(node)
