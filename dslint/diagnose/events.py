@@ -93,7 +93,7 @@ class EventReader:
         self.when: str | None = None
         self._open: dict[str, Collector] = {}
         self._ignored: set[str] = set()
-        self._follows: set[str] = set()
+        self._follows: dict[str, str] = {}
         self._bounded = bounded
         self._restarts: Restarts | None = None
         self._tracebacks = 0
@@ -147,7 +147,7 @@ class EventReader:
             elif kind == "ignored":
                 self._ignored.add(line.source)
             elif kind == "next_follows":
-                self._follows.add(line.source)
+                self._follows[line.source] = "raised from" if "direct cause" in line.text else "handled"
             elif kind == "error" and self._ends_unread(line):
                 yield self._event("raised", line, {**values, **self._unread.pop(line.source)[1]})
             elif kind == "launch":
@@ -165,8 +165,9 @@ class EventReader:
 
     def _begin_traceback(self, line: Line) -> None:
         """Begin to read a traceback, or remember where one begins that is not read."""
-        marks = {name: "yes" for name, sources in (("follows", self._follows), ("ignored", self._ignored)) if line.source in sources}
-        self._follows.discard(line.source)
+        marks = {"ignored": "yes"} if line.source in self._ignored else {}
+        if line.source in self._follows:
+            marks["follows"] = self._follows.pop(line.source)
         self._ignored.discard(line.source)
         self._tracebacks += 1
         if self._tracebacks <= COMPLETE:

@@ -60,9 +60,14 @@ def outcome_of(job: Job) -> Outcome:
         return _bad(job, fatal, errors)
     if _reached_the_end(job):
         return Outcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(job.steps[-1]))
-    left = job.of("left") or [event for event in job.events if "ignored" in event.values]
+    ignored = [event for event in job.events if "ignored" in event.values]
+    if ignored and not job.has_run():
+        return Outcome(
+            End.UNFINISHED, "Python ignored an error while a process ended; what happened before is missing.", evidence(ignored[0])
+        )
+    left = job.of("left") or ignored
     if left:
-        return Outcome(End.FINISHED, f"The processes ended by themselves, without an error{_progress(job)}.", evidence(left[0]))
+        return Outcome(End.FINISHED, f"The processes ended by themselves, and report no failure{_progress(job)}.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):
         return Outcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; no line says why.", _last(job))
     return Outcome(End.UNKNOWN, "The log holds nothing of a DeepSpeed job.")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dslint.diagnose.causes.requests import MESSAGES, OFFLOAD, PLACES
-from dslint.diagnose.diagnosis import Cause
+from dslint.diagnose.diagnosis import Cause, End
 from dslint.diagnose.fitting import CHECKS, Situation, fitted
 from dslint.diagnose.places import known_places
 from dslint.diagnose.texts import entries
@@ -103,6 +103,21 @@ def test_a_chain_of_exceptions_is_one_cause() -> None:
     (cause,) = diagnosed(STARTED, first, then, second, RETURNED.format(code=1)).causes
     assert cause.title.startswith("OSError")
     assert any("It led to ValueError: the tokenizer is away" in sentence for sentence in cause.why)
+
+
+def test_an_exception_raised_from_another_one_hides_it_not() -> None:
+    first = traceback("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error.", ("a.py", 1, "a", "f()"))
+    then = "\nThe above exception was the direct cause of the following exception:\n"
+    second = traceback("RuntimeError: DataLoader worker (pid(s) 7) exited unexpectedly", ("b.py", 2, "b", "g()"))
+    (cause,) = diagnosed(STARTED, first, then, second, RETURNED.format(code=1)).causes
+    assert "Bus error" in cause.title
+
+
+def test_an_ignored_error_alone_is_no_end_without_an_error() -> None:
+    ignored = "Exception ignored in: <function X.__del__ at 0x7f>\n" + traceback(
+        "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'"
+    )
+    assert diagnosed(ignored).outcome.end is End.UNFINISHED
 
 
 def test_a_text_of_one_library_is_not_told_of_another() -> None:

@@ -93,9 +93,15 @@ def _chains(job: Job) -> dict[Place, list[Event]]:
 
 
 def _teller(chain: list[Event], first: Event) -> Event:
-    """The exception of a chain that says most: the last one with a known text of its own, or else the first."""
-    known = [event for event in chain if level_of(event) == CAUSE and (hit := match_line(_line(event))) and hit[0].kind != GENERAL]
-    return known[-1] if known else first
+    """The exception of a chain that says most: of those with a known text of their own the first, or one that was raised while it was
+    handled, and so instead of it; or else the first of all.
+    """
+    best: Event | None = None
+    for event in chain:
+        hit = match_line(_line(event), [frame.file for frame in event.frames])
+        if level_of(event) == CAUSE and hit is not None and hit[0].kind != GENERAL:
+            best = event if best is None or event.values.get("follows") == "handled" else best
+    return best or first
 
 
 def _with_chain(cause: Cause, chain: list[Event], event: Event) -> Cause:

@@ -15,8 +15,9 @@ SIGNS = (
             "Finished training",
             "Training finished",
             "Training complete",
+            "***** predict metrics *****",
         ),
-        r"Training completed|\[after training is done\]|Finished [Tt]raining|Training finished|Training complete\b",
+        r"Training completed|\[after training is done\]|Finished [Tt]raining|Training finished|Training complete\b|\*\*\*\*\* predict metrics",
     ),
     sign(
         "left",
