@@ -102,6 +102,8 @@ def main() -> None:
         print("\n".join(sorted(listing(found))))
     print(f"seeds {given.seed} to {given.seed + given.count - 1}, {len(jobs) - len(done)} of {len(jobs)} jobs without an answer")
     print(table(found))
+    if any(one.different or (one.named == "error" and not one.job.raises) for one in found):
+        raise SystemExit("A false error, or a wrong value.")
 
 
 if __name__ == "__main__":

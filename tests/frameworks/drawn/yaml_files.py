@@ -139,7 +139,13 @@ def axolotl(rng: Draw, name: str) -> Job:
         values |= rng.choice(
             [{"gradient_acumulation_steps": 4}, {"eval_batch_size": 2}, {"per_device_train_batch_size": 2}, {"relora": True}]
         )
-    files = {"ds.json": text(rng, config(rng, values, ranks)), "train.yaml": as_yaml(written(values), rng)}
+    shared = {name: values.get(name, ABSENT) for name in ("learning_rate", "weight_decay", "adam_beta2", "max_grad_norm", "warmup_steps")}
+    sizes_given = {name: 1 if value is ABSENT else value for name, value in (
+        ("per_device_train_batch_size", values["micro_batch_size"]),
+        ("gradient_accumulation_steps", values["gradient_accumulation_steps"]),
+    )}  # fmt: skip
+    given = written(shared) | sizes_given | {"bf16": values["bf16"] is not False}
+    files = {"ds.json": text(rng, config(rng, given, ranks)), "train.yaml": as_yaml(written(values), rng)}
     flags = pick(rng, ([], 9), (["--micro-batch-size", "2"], 1))
     command = ["axolotl", "train", "train.yaml", *flags]
     return job(name, "axolotl", files, command, {}, ranks, AXOLOTL)
