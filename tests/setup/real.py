@@ -112,11 +112,11 @@ class _Reached(BaseException):
     """Accelerate has nothing more to say: it is DeepSpeed's turn."""
 
 
-def prepare(config: dict[str, Any], model: dict[str, Any] | None = None, *, optimizer: str = "torch") -> None:
-    """What Accelerate says of a program that prepares a model, an optimizer ("torch", "dummy" or "none") and a data loader."""
+def prepare(config: dict[str, Any], model: dict[str, Any] | None = None, *, optimizer: str = "torch", schedule: str = "none") -> None:
+    """What Accelerate says of a program that prepares a model, a data loader, an optimizer and a schedule ("torch", "dummy" or "none")."""
     import torch
     from accelerate import Accelerator
-    from accelerate.utils import DeepSpeedPlugin, DummyOptim
+    from accelerate.utils import DeepSpeedPlugin, DummyOptim, DummyScheduler
 
     _be_a_rank()
     with tempfile.TemporaryDirectory() as folder:
@@ -125,9 +125,15 @@ def prepare(config: dict[str, Any], model: dict[str, Any] | None = None, *, opti
         if model is not None:
             network.config = SimpleNamespace(**_attributes(model))
         loader = torch.utils.data.DataLoader(torch.zeros(4, 2), batch_size=1)
-        made = {"torch": torch.optim.AdamW, "dummy": DummyOptim, "none": None}[optimizer]
+        made: Any = {"torch": torch.optim.AdamW, "dummy": DummyOptim, "none": None}[optimizer]
+        optimizers = [made(network.parameters(), lr=1e-4)] if made else []
+        one: Any = {"torch": torch.optim.lr_scheduler.ConstantLR, "dummy": DummyScheduler, "none": None}[schedule]
+        if schedule == "torch" and optimizer == "dummy":  # torch's schedules need a real optimizer
+            schedules = [one(torch.optim.AdamW(network.parameters(), lr=1e-4))]
+        else:
+            schedules = [one(optimizers[0])] if one else []
         try:
-            accelerator.prepare(network, loader, *([made(network.parameters(), lr=1e-4)] if made else []))
+            accelerator.prepare(network, loader, *optimizers, *schedules)
         except _Reached:
             return
 

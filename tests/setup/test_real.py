@@ -66,14 +66,18 @@ def launched(name: str, text: str, code: str | None = None, says: str = "", argu
     return Case(name, "launched_trainer", {"text": text, "arguments": arguments}, code, says, files=files, what="run.sh")
 
 
-def alone(name: str, config: dict[str, Any], code: str | None = None, says: str = "", program: str = "dummy", **more: Any) -> Case:
-    """A program that uses Accelerate without the Trainer."""
+def alone(
+    name: str, config: dict[str, Any], code: str | None = None, says: str = "", program: str = "dummy", schedule: str = "none", **more: Any
+) -> Case:
+    """A program that uses Accelerate without the Trainer, and prepares an optimizer and a schedule."""
     make = {"torch": "torch.optim.AdamW(p)", "dummy": "DummyOptim(p)", "none": "None"}[program]
+    plan = {"torch": "torch.optim.lr_scheduler.ConstantLR(o)", "dummy": "DummyScheduler(o)", "none": "None"}[schedule]
     text = (
-        "import torch\nfrom accelerate import Accelerator, DeepSpeedPlugin\nfrom accelerate.utils import DummyOptim\n"
+        "import torch\nfrom accelerate import Accelerator, DeepSpeedPlugin\nfrom accelerate.utils import DummyOptim, DummyScheduler\n"
         f"plugin = DeepSpeedPlugin(hf_ds_config='ds.json')\naccelerator = Accelerator(deepspeed_plugin=plugin)\noptimizer = {make}\n"
+        f"schedule = {plan}\naccelerator.prepare(model, loader, optimizer, schedule)\n"
     )
-    data = {"config": config, "optimizer": program, **({"model": more["model"]} if "model" in more else {})}
+    data = {"config": config, "optimizer": program, "schedule": schedule, **({"model": more["model"]} if "model" in more else {})}
     return Case(name, "prepare", data, code, says, files={"train.py": text, "ds.json": json.dumps(config)}, what="train.py", **more)
 
 
@@ -94,6 +98,8 @@ def decay(**params: Any) -> dict[str, Any]:
 
 FULL = {**AUTO, **CLIPPED, **ZERO}
 PLAIN = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, **ZERO}
+ADAMW = {**PLAIN, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}}
+WITH_SCHEDULE = {**ADAMW, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}}
 STAGE3 = {"stage": 3, "stage3_gather_16bit_weights_on_model_save": True}
 MISMATCH = "Please correct the following DeepSpeed config values"
 
@@ -198,6 +204,19 @@ CASES = [
         "torch",
     ),
     alone("one-optimizer", PLAIN, program="torch"),
+    alone("no-section", PLAIN, "DS926", "You cannot create a `DummyOptim` without specifying an optimizer in the config file"),
+    alone("no-schedule-section", ADAMW, "DS926", "Either specify a scheduler in the config file", schedule="dummy"),
+    alone("no-section-for-torch", PLAIN, "DS926", "Either specify a scheduler in the config file", "torch", "dummy"),
+    alone(
+        "two-schedules",
+        WITH_SCHEDULE,
+        "DS926",
+        "You cannot specify a scheduler in the config file and in the code at the same time",
+        schedule="torch",
+    ),
+    alone("own-schedule", ADAMW, "DS926", "You can only specify `accelerate.utils.DummyScheduler` in the code", schedule="torch"),
+    alone("both-sections", WITH_SCHEDULE, schedule="dummy"),
+    alone("no-sections", PLAIN, program="torch", schedule="torch"),
     # X8, X13, X14, X33 and X11
     launched("file", "deepspeed_config:\n  deepspeed_config_file: ds_config.json\n"),
     launched(
