@@ -65,6 +65,10 @@ PROGRAMS = {
         "t = 'abcd'\nc = {'a': t[1:3], 'b': t[-1], 'c': [1, 2, 3][1:], 'd': len(t), 'e': t * 2}",
         {"a": "bc", "b": "d", "c": [2, 3], "d": 4, "e": "abcdabcd"},
     ),
+    "a default of a flag that ends a turn": (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--n', type=int, default=1)\nc = {}\nargs = p.parse_args()\nfor n in [2, args.n]:\n    if n % 2:\n        continue\n    c['a'] = n",
+        {"a": 2},
+    ),
     "comparisons in a row": ("c = {'a': 1 < 2 < 3, 'b': 1 < 3 < 2, 'c': sorted([3, 1])[0]}", {"a": True, "b": False, "c": 1}),
 }
 """Statements that make the config `c`, and what is evaluated of it; None stands for a value that is not known."""

@@ -361,7 +361,8 @@ def _under(state: State, condition: Condition | None, body: Sequence[ast.stmt], 
 def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.stmt], scope: Scope, condition: Condition) -> bool:
     """Two branches between which a flag decides; its default decides for `chosen`.
 
-    A name that only the other branch sets is used where the flag selects that branch.
+    A name that only the other branch sets is used where the flag selects that branch. A default that ends the program or a function is
+    not what is run, one that ends a turn of a loop is.
     """
     mark = state.journal.mark
     state.unlikely += 1
@@ -372,10 +373,11 @@ def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.st
         if reached_other:
             state.journal.adopt(left_by_other, scope.cells)
         return True
-    if reached_other:
-        state.journal.undo(mark)
-        state.journal.redo(left_by_other)
-    return reached_other
+    if not reached_other or state.left in ("break", "continue"):
+        return False
+    state.journal.undo(mark)
+    state.journal.redo(left_by_other)
+    return True
 
 
 def _branches(
