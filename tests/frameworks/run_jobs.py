@@ -255,13 +255,14 @@ def _start(command: list[str]) -> None:
         sys.argv = ["launcher.py", *rest[1:]]
         importlib.import_module("llamafactory.train.tuner").run_exp()
     elif program == "swift":  # starts torchrun on swift/cli/sft.py if NPROC_PER_NODE is set
-        importlib.import_module("swift.cli.main").parse_yaml_args(rest)
+        route, words = rest[0], rest[1:]
+        importlib.import_module("swift.cli.main").parse_yaml_args(words)
         if "NPROC_PER_NODE" in os.environ:
             nodes = int(os.environ.get("NNODES", "1"))
             _rank_zero(nodes * int(os.environ["NPROC_PER_NODE"]), nodes)
-        sys.argv = [f"{rest[0]}.py", *rest[1:]]
+        sys.argv = [f"{route}.py", *words]
         pipelines = importlib.import_module("swift.pipelines")
-        {"sft": pipelines.sft_main, "rlhf": pipelines.rlhf_main}[rest[0]]()
+        {"sft": pipelines.sft_main, "rlhf": pipelines.rlhf_main}[route]()
     elif program == "axolotl":  # starts `accelerate launch -m axolotl.cli.train`
         _rank_zero(_Run.job["gpus"])
         options = {name.lstrip("-").replace("-", "_"): value for name, value in zip(rest[2::2], rest[3::2], strict=True)}
