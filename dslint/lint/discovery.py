@@ -160,7 +160,7 @@ def with_mentions(targets: Sequence[Target]) -> Sequence[Target]:
 
 
 _ABOUT = re.compile(rb"(?i)^.{0,2000}?(?:deepspeed|ds_config|dsconfig|zero).*$", re.MULTILINE)
-_NAMES = re.compile(rb"[\w.-]+\.h?json[c5]?\b")
+_NAMES = re.compile(rb"(?<![\w.-])[\w.-]+\.h?json[c5]?\b")
 
 
 def is_excluded(path: str, settings: Settings, *, folder: bool = False) -> bool:

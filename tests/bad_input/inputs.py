@@ -94,6 +94,7 @@ def breaks(policy: dict[str, object], config: object) -> object:
 ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\ndeepspeed_config:\n  zero_stage: 2\n"
 
 GROWING: dict[str, tuple[int, Callable[[int], object]]] = {
+    "a long word in an import": (2_000, lambda n: lint(f"import deepspeed, {'x' * n}\ndeepspeed.initialize(config={{}})\n", "train.py")),
     "requirement with blanks": (500, lambda n: _requirements("deepspeed" + " " * n + "(x@", "r.txt")),
     "requirement with brackets": (500, lambda n: _requirements("deepspeed[" * n, "r.txt")),
     "requirement with hashes": (500, lambda n: _requirements("deepspeed" + "--hash" * n + "\n;", "r.txt")),

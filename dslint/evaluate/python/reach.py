@@ -77,7 +77,7 @@ _WORD = re.compile(r"""((?<=[\w)])[ \t]*:[ \t]+["']?|->\s*["']?|(?<=\w)\[["']?|\
 
 _TAKES = re.compile(
     r"\bdeepspeed\s*\.\s*initialize\b|[\"']initialize[\"']"
-    r"|(?:Hf|HfTrainer)?DeepSpeedConfig\s*\(|\w*DeepSpeed(?:Plugin|Strategy)\s*\(|\bDeepspeedTorchDistributor\b"
+    r"|(?:Hf|HfTrainer)?DeepSpeedConfig\s*\(|DeepSpeed(?:Plugin|Strategy)\s*\(|\bDeepspeedTorchDistributor\b"
     r"|=\s*[\"']?[\w.]*DeepSpeed(?:Config|Plugin|Strategy)\b"
     r"|ACCELERATE_DEEPSPEED_CONFIG_FILE"
     r"|(?<!self\.)\bdeepspeed\s*=(?!=)|^\s*deepspeed\s*:"
