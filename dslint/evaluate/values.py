@@ -222,9 +222,9 @@ def tables_of(value: Value) -> tuple[DictValue, ...]:
     """The dicts of which a value that is used as a dict is one; () if it may be something else."""
     if isinstance(value, DictValue):
         return (value,)
-    options = value.options if isinstance(value, Unknown) and value.closed else ()
-    tables = tuple(one for one in options if isinstance(one, DictValue))
-    return tables if len(tables) == len(options) else ()
+    if not isinstance(value, Unknown) or not value.closed:
+        return ()
+    return value.options if all(isinstance(one, DictValue) for one in value.options) else ()  # type: ignore[return-value]
 
 
 def is_one_of(value: Value) -> bool:

@@ -87,6 +87,9 @@ _TAKES = re.compile(
 )
 """What stands where a call takes a config or names one to the Trainer; see `record.Recorder.receive`."""
 
+_IN_TAKES = ("deepspeed", "DeepSpeed", "Deepspeed", "DEEPSPEED", "initialize", "parse_")
+"""One of these is in all that `_TAKES` matches: to look for words costs a twentieth of the pattern."""
+
 _UNPACKS = re.compile(r"(?:Arguments|(?<!Generation)(?<!Lora)(?<!BitsAndBytes)Config)\s*\(\s*(?:[^()]*,\s*)?\*\*")
 _LOADS = re.compile(r"load|OmegaConf")
 """Training arguments that are unpacked from a dict, and what reads one from a file, where the name of the config stands. Three configs of
@@ -103,6 +106,9 @@ _HARMLESS = re.compile(
     r"\bsubprocess\s*\.\s*\w+\(\s*\[\s*[\"'](?:git|nvidia-smi|rocm-smi|nvcc|sysctl|lscpu|numactl|uname|hostname|which|ldconfig|pip|uv)[\"']"
 )
 """A call that runs a command which is surely not a launcher."""
+
+_IN_RUNNING = ("subprocess", "system", "popen", "Popen", "check_")
+"""One of these is in all that `_RUNNING` matches."""
 
 _STARTS = "|".join(("deepspeed", "torchrun", r"torch\.distributed", "accelerate", *map(re.escape, COMMANDS)))
 _LAUNCHER = re.compile(rf"[\"'](?:[^\"'\n]*[\s/=}}])?(?:{_STARTS})(?=[\"'\s{{.])")
@@ -217,12 +223,14 @@ def _part(
     annotations: set[str] = set()
     for before, word, called in _WORD.findall(_STRING.sub(_only_names if with_strings else _only_expressions, text)):
         (words if called or not before else annotations).add(word)
-    takes = bool(_TAKES.search(text)) or any(one.search(text) and other.search(text) for one, other in _PAIRS)
+    may_take = any(word in text for word in _IN_TAKES)
+    takes = (may_take and bool(_TAKES.search(text))) or any(one.search(text) and other.search(text) for one, other in _PAIRS)
     head = text.partition(":")[0]
     if is_class and not takes:
         takes = bool(_INHERITED.search(head) or (_ARGUMENTS.search(name + head) and _SETS_ITSELF.search(text)))
     bases = frozenset(re.findall(r"\w+", head)) if is_class else None
-    runs_any = bool(_RUNNING.search(_HARMLESS.sub("", text))) or not runs.isdisjoint(words)
+    runs_any = any(word in text for word in _IN_RUNNING) and bool(_RUNNING.search(_HARMLESS.sub("", text)))
+    runs_any = runs_any or not runs.isdisjoint(words)
     return _Part(name, takes, runs_any, frozenset(words), frozenset(annotations - words), bases, not text.startswith("()"))
 
 

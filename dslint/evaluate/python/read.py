@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cells_of
 from dslint.evaluate.python.follow import follow
@@ -37,11 +37,11 @@ _MAKES_RANKS = re.compile(
 """What starts processes, initializes the process group, or sets the variables that a launcher sets."""
 
 
-@dataclass(slots=True)
+@dataclass
 class PythonFile:
     """A program that was read. `calls` take a config; `unread` are calls with a config that is not in the program.
 
-    `documents` are the files that the program consists of. `loose` are arguments of the Trainer in a call without a config.
+    `loose` are arguments of the Trainer in a call without a config.
     """
 
     document: Document
@@ -49,7 +49,6 @@ class PythonFile:
     calls: list[ConfigCall] = field(default_factory=list)
     unread: list[ConfigCall] = field(default_factory=list)
     loose: Arguments | None = None
-    documents: dict[str, Document] = field(default_factory=dict)
     sources: Sources = field(default_factory=Sources)
     broken: list[SourcedValue] = field(default_factory=list)
     """The first line that is not Python, of the program or of each cell."""
@@ -59,6 +58,13 @@ class PythonFile:
     """The statement up to which a program is followed that is too large for more."""
     parses_arguments: bool = False
     """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
+
+    @cached_property
+    def documents(self) -> dict[str, Document]:
+        """The files that the program consists of. Most programs of a project need none of them."""
+        first, *others = self.sources.all
+        own = self.document if not first.is_cell else _document(first)
+        return {first.shown: own} | {one.shown: _document(one) for one in others}
 
     def program_of(self, call: ConfigCall) -> Program:
         """The program as it is for one of its calls."""
@@ -129,12 +135,11 @@ def _read(text: str, shown: str, path: str, flags: dict[str, Flag], integrations
     if not parts:
         return None
     parsed, cut_off = follow(parts, sources, recorder, flags)
-    documents = {one.shown: Document(one.original, None, comments=one.parsed.comments, language=_language(one)) for one in sources.all}
     first = sources.all[0]
-    document = documents[first.shown] if not first.is_cell else Document(text, None, language="text")
-    broken = [_broken(one, documents[one.shown]) for one in sources.all if one.parsed.broken and one.path == path]
+    document = _document(first) if not first.is_cell else Document(text, None, language="text")
     program = _program(recorder, shown)
-    found = PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, documents, sources, broken)
+    found = PythonFile(document, program, recorder.calls, recorder.unread, recorder.facts.loose, sources)
+    found.broken = [_broken(one, found.documents[one.shown]) for one in sources.all if one.path == path and one.parsed.broken]
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
     found.commands = list(dict.fromkeys(recorder.commands))
     found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
@@ -142,6 +147,10 @@ def _read(text: str, shown: str, path: str, flags: dict[str, Flag], integrations
     if only:
         found.program = replace(found.program, argument_class=only.pop())
     return found
+
+
+def _document(source: Source) -> Document:
+    return Document(source.original, None, comments=source.parsed.comments, language=_language(source))
 
 
 def _any_has(pattern: re.Pattern[str], sources: Sources) -> bool:

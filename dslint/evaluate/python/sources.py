@@ -88,6 +88,9 @@ class Source:
 
     def span(self, node: ast.AST) -> Span:
         """Where a node of the tree is written."""
+        if self.parsed.is_ascii:  # nearly every file, and this is called for every expression
+            starts, base = self.parsed.lines, self.base
+            return Span(base + starts[node.lineno - 1] + node.col_offset, base + starts[node.end_lineno - 1] + node.end_col_offset)  # type: ignore[attr-defined]
         return Span(self.offset(node.lineno, node.col_offset), self.offset(node.end_lineno, node.end_col_offset))  # type: ignore[attr-defined]
 
     def offset(self, line: int, column: int) -> int:
