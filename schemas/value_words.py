@@ -35,6 +35,12 @@ VALUE_WORDS: dict[str, dict[Any, str]] = {
         **_DEVICES,
         "nvme": "A local NVMe drive, in the directory `nvme_path`. ZeRO stage 3 only.",
     },
+    "expert_parallel.expert_activation": {
+        "swiglu": "`silu(gate) * up`.",
+        "geglu_tanh": "`gelu_tanh(gate) * up`, as in Gemma 4.",
+        "swiglu_clamped": "`silu(clamp(gate)) * clamp(up)`, as in DeepSeek-V4.",
+        "swiglu_oai": "`(clamp(up) + 1) * clamp(gate) * sigmoid(alpha * clamp(gate))`, as in gpt-oss and MiniMax-M3.",
+    },
     "zero_optimization.zenflow.select_strategy": {
         "auto": "After every epoch, whatever `select_interval` says.",
         "step": "After every `select_interval` steps.",
