@@ -24,7 +24,7 @@ _STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stag
 _AXOLOTL = "base_model: m\nmicro_batch_size: 2\ndeepspeed: ds_config.json\n"
 _LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\n"
 _EVALUATION = _LLAMA_FACTORY + "do_train: false\ndo_eval: true\nbf16: true\nfp16: false\n"
-_GENERATION = _LLAMA_FACTORY + "per_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+_GENERATION = _LLAMA_FACTORY + "val_size: 0.1\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
 
 
 @rule(

@@ -152,7 +152,7 @@ def test_the_time_is_linear_in_the_text(kind: str) -> None:
 
 
 def test_a_template_names_its_places() -> None:
-    assert template.parse("a {{b}} {x:int} c{}") == ["a {b} ", template.Place("x", "int"), " c", template.Place("", "text")]
+    assert template.parse("a {{b}} {x:int} c{}") == ["a {b} ", template.Blank("x", "int"), " c", template.Blank("", "text")]
     with pytest.raises(ValueError, match="unknown kind"):
         template.parse("{x:float}")
     with pytest.raises(ValueError, match="literal word"):

@@ -80,7 +80,6 @@ def test_the_train_batch_size_is_kept(train: int, steps: int, meant: dict[str, A
         (("check", "--integration", "hf"), "transformers"),
         (("check", "--integration", "trl"), "transformers"),
         (("check", "--deepspeed", "0.14.6"), "0.14.5"),
-        (("check", "--deepspeed", "1.2.3"), "the nearest one is 0.19.8"),
     ],
 )
 def test_a_wrong_word_on_the_command_line_names_the_right_one(arguments: tuple[str, ...], said: str) -> None:

@@ -249,7 +249,6 @@ def test_a_forced_stage_that_does_not_pay_is_spoken_of() -> None:
         (("--integration", "transformers", "--output-format", "hjson"), "strict JSON"),
         (("--integration", "transformers", "--model", "."), "config.json"),
         (("--integration", "transformers", "--world-size", "10", "--nodes", "3", "--params", "7B", "--gpu", "a100"), "nodes"),
-        (("--integration", "transformers", "--deepspeed", "0.4"), "0.4"),
         (("--integration", "transformers", "no/such/folder/ds.json"), "cannot write"),
         (("--integration", "transformers", "."), "directory"),
     ],

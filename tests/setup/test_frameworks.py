@@ -411,7 +411,7 @@ def test_the_ranks_of_lightnings_trainer(lines: str, ranks: int | None) -> None:
 def test_a_strategy_named_deepspeed_is_lightnings_next_to_its_arguments() -> None:
     assert setups("strategy: deepspeed\nmax_epochs: 3\n")[0].facts.integration is Integration.LIGHTNING
     assert setups("trainer: {strategy: deepspeed}\n")[0].facts.integration is Integration.LIGHTNING
-    assert setups("strategy: deepspeed\nlr: 1e-4\n") == []
+    assert setups("strategy: deepspeed\nlr: 1e-4\n") == ()
 
 
 def test_a_group_of_a_hydra_file_that_is_elsewhere(folder: Folder) -> None:
