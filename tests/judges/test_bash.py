@@ -60,6 +60,11 @@ SHELL = {
         ["deepspeed 1", "deepspeed 2"],
     ),
     "set -e and a function that fails": ("set -e\nf() { [ a = b ] && echo x; }\ndeepspeed a\nf\ndeepspeed b", ["deepspeed a"]),
+    "set -e and a loop whose list fails": (
+        "set -e\nfor i in 1 2; do\n[ a = a ] && false && echo x\ndone\nif true; then false && echo x; fi\ndeepspeed a",
+        ["deepspeed a"],
+    ),
+    "set -e and a loop whose command fails": ("set -e\nfor i in 1 2; do\ntrue && false\ndone\ndeepspeed a", []),
     "set -e and a subshell that fails": ("set -e\ndeepspeed a\n( [ a = b ] && echo x )\ndeepspeed b", ["deepspeed a"]),
     "assignments on a line of their own": ("A=1 B=$A\ndeepspeed $A $B", ["deepspeed 1 1"]),
     "a pattern": ("A=run-2\n[[ $A =~ ^[a-z]+-[0-9]$ ]] && deepspeed a\n[[ $A =~ ^(x|y) ]] || deepspeed b", ["deepspeed a", "deepspeed b"]),
@@ -147,3 +152,10 @@ def test_scripts_that_run_each_other_end() -> None:
     made, cut_off, _ = bash.claims({"run.sh": "bash x.sh\n" * 300 + "deepspeed t.py\n", "x.sh": "source run.sh\n"})
     assert cut_off
     assert made[0].words == ["deepspeed", "t.py"]
+
+
+def test_a_test_that_the_parser_does_not_end_is_said() -> None:
+    """The syntax tree of this script has an `else` and its commands within the first `[ ... ]`."""
+    text = (Path(__file__).parent / "misread.sh").read_text(encoding="utf-8")
+    _, cut_off, _ = bash.claims({"run.sh": text})
+    assert cut_off

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 
+_COMPOUND = frozenset({"while_statement", "for_statement", "c_style_for_statement", "if_statement", "case_statement"})
+"""Statements whose failure does not end a script with `set -e`: one inside that counts has ended it before (bash's manual, `set`)."""
+
+
 class Interpreter:
     """Follows a script.
 
@@ -80,8 +84,8 @@ class Interpreter:
             if node.is_named and node.type != "comment":
                 last = self.follow(chunk, node, state)
                 outcome = outcome.then(last, because=False)
-                outcome.excused = last.excused
-                if state.errexit and not last.excused and not self.guarded:
+                outcome.excused = last.excused or node.type in _COMPOUND
+                if state.errexit and not outcome.excused and not self.guarded:
                     state.ended = state.ended or (last.is_false and last.is_sure)
                     state.perhaps = state.perhaps or (last.value is None and self._is_decision(chunk, node, state))
         return outcome

@@ -15,7 +15,7 @@ from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.evaluate.shell.makefile import recipes
 from dslint.evaluate.shell.pieces import Piece, ShellSource, Text, fields, known
 from dslint.evaluate.shell.state import Launched, State
-from dslint.evaluate.shell.syntax import Chunk
+from dslint.evaluate.shell.syntax import Chunk, misread
 from dslint.source.integers import integer
 from dslint.source.tree import Comment, Document, Span
 
@@ -88,6 +88,8 @@ def read_script(
         state = _begin(source, slurm, environment)
         shell.run(chunk, state)
         script.arguments += _arguments(state)
+        if (wrong := misread(chunk)) is not None:
+            shell.cut_off_at(chunk, wrong)
     if make:
         document.comments += [Comment(Span(*match.span()), match[0]) for match in re.finditer(r"^[ \t]*#.*", text, re.MULTILINE)]
     script.launched, script.cut_off, script.left_out = shell.launched, shell.cut_off, shell.tester.left_out

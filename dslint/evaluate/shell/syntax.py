@@ -94,6 +94,26 @@ class Chunk:
         return Piece("", found[0].source, span, exact=False)
 
 
+def misread(chunk: Chunk) -> Node | None:
+    """A `[ ... ]` whose end the parser found in a later line: it has taken the commands between for a part of the test.
+
+    tree-sitter-bash 0.25.1 does so in scripts with `[ $a -lt 9 ] && b` in a branch and `[[ $c =~ d$ ]]` below, which bash's judge found.
+    """
+    if "=~" not in chunk.text:
+        return None
+    waiting = [chunk.root]
+    while waiting:
+        node = waiting.pop()
+        if node.type == "test_command" and "\n" in _WITHIN.sub("", chunk.raw(node)) and not chunk.raw(node).startswith("[["):
+            return node
+        waiting += node.named_children
+    return None
+
+
+_WITHIN = re.compile(r"\\\r?\n|\"(?:[^\"\\]|\\.)*\"|'[^']*'|\$\([^()]*\)", re.DOTALL)
+"""What can hold the end of a line in a test: a joined line, a string, the output of a command."""
+
+
 def _offsets(text: str) -> list[int]:
     """The character at each byte of a text in UTF-8."""
     offsets: list[int] = []
