@@ -62,11 +62,13 @@ class Layout:
 def sub_groups(indices: Iterable[int], parts: Sequence[int], size: int) -> Iterator[list[int]]:
     """The weights that stage 3 updates together: a group ends with the one that fills it. `parts` are the sizes on one rank."""
     group: list[int] = []
+    filled = 0
     for index in indices:
         group.append(index)
-        if sum(parts[other] for other in group) >= size:
+        filled += parts[index]
+        if filled >= size:
             yield group
-            group = []
+            group, filled = [], 0
     if group:
         yield group
 
