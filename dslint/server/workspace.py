@@ -36,7 +36,7 @@ class Workspace:
         self._settings: dict[str, Any] = {}
         self._of_folders: dict[str, dict[str, Any]] = {}
         self._facts: dict[str, Any] = {}
-        self._evidence: dict[tuple[str, bool], list[Context]] = {}
+        self._evidence: dict[tuple[str, bool], tuple[Context, list[Context]]] = {}
         self._finders: dict[str, Finder] = {}
         self._store = Store()
 
@@ -106,9 +106,11 @@ class Workspace:
             return ()
         known = self._evidence
         key = file.path, os.path.exists(file.path)  # no training leads to a file before it is saved
-        if key not in known:
-            known[key] = contexts_of(path, given)
-        return known[key]
+        by, contexts = known.get(key, (None, []))
+        if by != given:  # not known yet, or found by a check that had read its settings before they changed
+            contexts = contexts_of(path, given)
+            known[key] = (given, contexts)
+        return contexts
 
     def folder_of(self, path: str) -> str:
         """The folder of the workspace that a file is in, the innermost of several; without one, the file's own."""

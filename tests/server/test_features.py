@@ -410,6 +410,20 @@ def test_what_a_check_reads_while_files_change_is_not_kept(tmp_path: Path, monke
     assert len(read) == 2
 
 
+def test_a_check_that_had_read_its_settings_before_they_changed_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("deepspeed --num_gpus 8 train.py --deepspeed --deepspeed_config ds_config.json\n", encoding="utf-8")
+    config = tmp_path / "ds_config.json"
+    config.write_text(CONFIG, encoding="utf-8")
+    file = opened(tmp_path, "ds_config.json", CONFIG)
+    before = file.workspace.finder(str(tmp_path)).for_file(str(config)).context
+    file.workspace.configure({"worldSize": 16})
+    (of_script,) = file.workspace.evidence(file.checked.file, str(config), before)
+    assert of_script.facts.world_size == 8
+    result = check(file.checked.file, file.workspace).result
+    assert result is not None
+    assert result.facts.world_size == 16
+
+
 def test_a_rule_is_explained() -> None:
     answer = explanation("DS501")
     assert answer["name"] == "offload-param-below-stage-3"
