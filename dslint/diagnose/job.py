@@ -136,3 +136,16 @@ def losses(job: Job) -> Iterator[tuple[Event, float]]:
         loss = event.real("loss")
         if loss is not None:
             yield event, loss
+
+
+def step_times(job: Job) -> list[tuple[Event, float]]:
+    """The seconds of each step that the log times. Of a step that two loggers time, DeepSpeed's and Megatron's, the first line counts."""
+    timed: list[tuple[Event, float]] = []
+    last = None
+    for event in job.steps:
+        seconds = (event.real("ms") or 0) / 1000 or event.real("seconds") or 0.0
+        step = event.number("step")
+        if event.kind == "step" and seconds > 0 and (step is None or step != last):
+            timed.append((event, seconds))
+            last = step
+    return timed

@@ -7,8 +7,7 @@ from statistics import median
 
 from dslint.config import Config
 from dslint.diagnose.diagnosis import Cause, evidence
-from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import step_times
 from dslint.diagnose.memory import Workshop
 from dslint.memory.estimate import Estimate
 from dslint.speed.compute import uses_tensor_cores
@@ -30,7 +29,7 @@ SMALL_BATCH = 2048
 
 def slow_steps(shop: Workshop, found: Estimate) -> Cause | None:
     """A notice if the steps of a job take longer than they should at most; None where the log does not tell enough to say so."""
-    timed = list(_timed(shop.job))[1:]
+    timed = step_times(shop.job)[1:]
     if len(timed) < FEWEST or not shop.job.get("length"):
         return None
     config, _ = shop.plan(shop.loaded.document.text, {})
@@ -43,13 +42,6 @@ def slow_steps(shop: Workshop, found: Estimate) -> Cause | None:
     reasons = tuple(_reasons(config, found, expected)) or (UNEXPLAINED,)
     advice = ("Measure the parts of a step with wall_clock_breakdown: true, and compare configs with `dslint tune`.",)
     return Cause("slow", title, reasons, advice, (evidence(timed[0][0]),), certain=False)
-
-
-def _timed(job: Job) -> Iterator[tuple[Event, float]]:
-    for event in job.steps:
-        seconds = (event.real("ms") or 0) / 1000 or event.real("seconds") or 0.0
-        if event.kind == "step" and seconds > 0:
-            yield event, seconds
 
 
 def _reasons(config: Config, found: Estimate, expected: Step) -> Iterator[str]:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job, Known
+from dslint.diagnose.job import Job, Known, step_times
 from dslint.diagnose.phases import phases_of
 from dslint.diagnose.prefixes import Place
 
@@ -158,8 +158,7 @@ def _sequence(job: Job) -> Iterator[Row]:
 
 
 def _speed(job: Job) -> Iterator[Row]:
-    timed = [(event, (event.real("ms") or 0) / 1000 or event.real("seconds") or 0.0) for event in job.steps if event.kind == "step"]
-    timed = [(event, seconds) for event, seconds in timed if seconds > 0]
+    timed = step_times(job)
     if timed:
         usual = median(seconds for _, seconds in timed)
         slow = sum(seconds > 3 * usual for _, seconds in timed)

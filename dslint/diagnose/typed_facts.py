@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
-from dslint.diagnose.job import Job, Known
+from dslint.diagnose.job import Job, Known, losses, step_times
 from dslint.diagnose.phases import phases_of
 from dslint.diagnose.prefixes import Place
 from dslint.diagnose.summary import token_rates
@@ -91,7 +91,7 @@ def _progress(job: Job) -> Iterator[Fact]:
     numbered = [(event, step) for event in job.steps if event.kind == "step" and (step := event.number("step")) is not None]
     if numbered:
         yield Fact("last_step", max(step for _, step in numbered), numbered[-1][0].place)
-    timed = [(event, seconds) for event in job.steps if (seconds := (event.real("ms") or 0) / 1000 or event.real("seconds") or 0.0) > 0]
+    timed = step_times(job)
     if timed:
         yield Fact("step_time_s", median(seconds for _, seconds in timed), timed[0][0].place)
     rates = [(event, rate) for event in job.steps if (rate := event.real("rate_per_second"))]
@@ -104,9 +104,9 @@ def _progress(job: Job) -> Iterator[Fact]:
     flops = [(event, rate) for event in job.steps if (rate := event.real("tflops"))]
     if flops:
         yield Fact("tflops", median(rate for _, rate in flops), flops[-1][0].place)
-    losses = [(event, loss) for event in job.steps if (loss := event.real("loss")) is not None]
-    if losses and losses[-1][1] - losses[-1][1] == 0:  # a finite number: JSON has no others
-        yield Fact("last_loss", losses[-1][1], losses[-1][0].place)
+    told = list(losses(job))
+    if told and told[-1][1] - told[-1][1] == 0:  # a finite number: JSON has no others
+        yield Fact("last_loss", told[-1][1], told[-1][0].place)
     if "overflow" in job.counts:
         yield Fact("skipped_steps", job.counts["overflow"], job.of("overflow")[0].place if job.of("overflow") else None)
     phases = phases_of(job)

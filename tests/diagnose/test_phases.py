@@ -21,6 +21,18 @@ def test_the_phases_of_a_step_are_told_without_the_first_one(line: str) -> None:
     assert notices(found) == []
 
 
+def test_a_step_that_two_loggers_time_is_one_step() -> None:
+    """DeepSpeed's engine and Megatron's loop print a line each."""
+    own, megatron = (
+        "steps: {0} loss: 2.1 iter time (s): {1:.3f} samples/sec: 0.5",
+        "iteration {0}/ 4 | elapsed time per iteration (ms): {2}",
+    )
+    lines = [(own + "\n" + megatron).format(step, seconds, seconds * 1000) for step, seconds in ((1, 21.5), (2, 6.5), (3, 6.5), (4, 6.5))]
+    found = diagnosed(STARTED, *lines, FINISHED)
+    (row,) = [row for row in rows(found.job) if row.name == "step time"]
+    assert row.value == "6.5 s; 1 of 4 steps took more than three times as long"
+
+
 @pytest.mark.parametrize(
     ("reduction", "step", "title"),
     [("24.0", "5.0", "Reducing gradients takes 53% of a step"), ("1.0", "60.0", "The optimizer's step takes 60% of a step")],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from dslint.diagnose.diagnosis import Cause, evidence
 from dslint.diagnose.events import Event
-from dslint.diagnose.job import Job
+from dslint.diagnose.job import Job, step_times
 
 SIGNALS = {
     6: ("SIGABRT", "The process aborted itself: a C++ error, such as the NCCL watchdog or an assertion in a library."),
@@ -55,12 +57,10 @@ def cancelled(job: Job, event: Event) -> Cause:
 
 
 def _pace(job: Job) -> tuple[str, ...]:
-    times = [value / 1000 for event in job.steps if (value := event.real("ms"))]
-    times = times or [value for event in job.steps if (value := event.real("seconds"))]
-    whole = job.get("steps")
-    if not times or not whole:
+    timed, whole = step_times(job), job.get("steps")
+    if not timed or not whole:
         return ()
-    usual = sorted(times)[len(times) // 2]
+    usual = median(seconds for _, seconds in timed)
     return (f"A step took {usual:.3g} s: all {whole:,} steps need {usual * whole / 3600:.1f} hours.",)
 
 
