@@ -224,7 +224,8 @@ def tables_of(value: Value) -> tuple[DictValue, ...]:
         return (value,)
     if not isinstance(value, Unknown) or not value.closed:
         return ()
-    return value.options if all(isinstance(one, DictValue) for one in value.options) else ()  # type: ignore[return-value]
+    tables = tuple(one for one in value.options if isinstance(one, DictValue))
+    return tables if len(tables) == len(value.options) else ()
 
 
 def is_one_of(value: Value) -> bool:

@@ -51,6 +51,10 @@ PROGRAMS = {
         "import functools\n\n@functools.lru_cache(maxsize=None)\ndef make():\n    return {'a': 1}\n\nc = make()",
         {"a": 1},
     ),
+    "a setter below another decorator": (
+        "def same(f):\n    return f\n\nclass S:\n    a = 1\n\n    @property\n    def b(self):\n        return self.a\n\n    @same\n    @b.setter\n    def b(self, value):\n        self.a = value\n\ns = S()\ns.b = 2\nc = {'n': 3}",
+        {"n": 3},
+    ),
     "a key that is not there": ("c = {'a': 1}\ntry:\n    c['a'] = c['b']\nexcept KeyError:\n    c['a'] = 2", {"a": 2}),
     "the fields of a dataclass": (
         "from dataclasses import dataclass, asdict\n\n@dataclass\nclass S:\n    a: int = 1\n\n    def __post_init__(self):\n        self.more = 2\n\nc = asdict(S())",

@@ -30,9 +30,8 @@ def _function(state: State, node: ast.FunctionDef | ast.AsyncFunctionDef, scope:
             made = enter(state, one, [made], {})
         elif isinstance(one, Class):
             made = instance(state, one, [made], {})
-    setter = any(isinstance(one, ast.Attribute) and one.attr in ("setter", "deleter") for one in node.decorator_list)
-    name = f"{node.name}.{node.decorator_list[0].attr}" if setter else node.name  # type: ignore[attr-defined]
-    state.journal.write(scope.cells, name, made)
+    accessors = [one.attr for one in node.decorator_list if isinstance(one, ast.Attribute) and one.attr in ("setter", "deleter")]
+    state.journal.write(scope.cells, ".".join((node.name, *accessors[:1])), made)
 
 
 @statement(ast.ClassDef)

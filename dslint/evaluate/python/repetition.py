@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from dslint.evaluate.python.carried import forget_carried
 from dslint.evaluate.python.evaluate import State, block, evaluate, expression, statement
@@ -50,7 +51,7 @@ def _over_items(state: State, node: ast.For | ast.AsyncFor, items: list[Entry], 
     try:
         for item in items:
             if item.perhaps:
-                _perhaps(state, lambda item=item: _turn(state, node, item, scope), node.iter, scope)  # type: ignore[misc]
+                _perhaps(state, partial(_turn, state, node, item, scope), node.iter, scope)
             elif not _turn(state, node, item, scope) and state.left != "continue":
                 return state.left
             if state.perhaps_left & {"break", "continue"}:

@@ -111,7 +111,7 @@ def _sequence(rest: list[Text], blank: Piece) -> Text | None:
     return tuple(blank._replace(text=f"{number}{separator if index < last_of else chr(10)}") for index, number in enumerate(found))
 
 
-def _of_path(name: str, rest: list[Text], blank: tuple[object, ...]) -> Text | None:
+def _of_path(name: str, rest: list[Text], blank: Piece) -> Text | None:
     operands = [known(word) for word in rest]
     if not operands or None in operands:
         return None
@@ -126,7 +126,7 @@ def _of_path(name: str, rest: list[Text], blank: tuple[object, ...]) -> Text | N
     elif name == "expr":
         value = calculate(" ".join(words), lambda *_: None)
         text = str(value) if value is not None else None
-    return (blank._replace(text=text),) if text is not None else None  # type: ignore[attr-defined]
+    return (blank._replace(text=text),) if text is not None else None
 
 
 def written_by(words: list[Text], given: Text | None) -> Iterator[tuple[Text, Text | None]]:
