@@ -1,14 +1,13 @@
 """What the page calls in its worker: one request, the texts of the files in it, is answered in JSON.
 
 The worker runs this file in the browser's Python, where dslint is installed from its own wheel. The findings come from the functions of
-`dslint check`; the other views are the commands themselves, with the text that they print. No sentence is worded here.
+`dslint check`; the other views are the commands themselves, with the JSON that they print. No sentence is worded here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,7 +51,7 @@ def answer(request: str) -> str:
     files: dict[str, str] = asked["files"]
     with _folder(files):
         if "fix" in asked:
-            output = run(asked["fix"], asked["columns"])
+            output = run(asked["fix"])
             return json.dumps({"output": output, "texts": {name: _read(Path(name)) for name in files}})
         if "hover" in asked:
             return json.dumps({"key": key_at(asked["facts"], *asked["hover"])})
@@ -60,7 +59,7 @@ def answer(request: str) -> str:
         if "upgrade" in asked:
             answered["upgrade"] = check(files, {**asked["facts"], "deepspeed": asked["upgrade"]})
         if "run" in asked:
-            answered["output"] = run(asked["run"], asked["columns"], asked.get("input", {}))
+            answered["output"] = run(asked["run"], asked.get("input", {}))
     return json.dumps(answered)
 
 
@@ -103,14 +102,13 @@ def key_at(facts: Mapping[str, str], name: str, offset: int) -> dict[str, Any] |
     return {"from": units(spot.span.start), "to": units(spot.span.end), "paragraphs": said}
 
 
-def run(words: list[str], columns: int, given: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run a command of dslint: what it prints to a terminal of this width, and the chart that it draws. `given` are more files for it."""
+def run(words: list[str], given: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Run a command of dslint: what it prints, and the chart that it draws. `given` are more files for it."""
     from dslint.cli import main  # with click, for which the first findings do not wait
 
     for name, text in (given or {}).items():
         _write(Path(name), text)
     out, err = StringIO(), StringIO()
-    os.environ["COLUMNS"] = str(columns)
     sys.argv = ["dslint", *words]
     code = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

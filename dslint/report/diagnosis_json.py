@@ -14,6 +14,7 @@ from dslint import __version__
 from dslint.diagnose import typed_facts as facts
 from dslint.diagnose.diagnosis import Cause, Diagnosis, Evidence
 from dslint.diagnose.prefixes import Place
+from dslint.diagnose.summary import rows
 from dslint.diagnostics import Diagnostic
 from dslint.report.json_format import portable
 
@@ -42,6 +43,7 @@ def _job(found: Diagnosis) -> dict[str, Any]:
         "notices": [_cause(cause) for cause in found.notices],
         "facts": {**dict.fromkeys(facts.NAMES), **{fact.name: fact.value for fact in facts.typed(found.job)}},
         "places": {fact.name: _place(fact.place) for fact in facts.typed(found.job) if fact.place},
+        "ran": [{"name": row.name, "value": row.value, **_place(row.place)} for row in rows(found.job)],
         "config": _finite(found.job.get("config")),
         "memory": _memory(found),
         "not_estimated": found.not_estimated or None,
@@ -65,10 +67,12 @@ def _cause(cause: Cause) -> dict[str, Any]:
         "why": list(cause.why),
         "advice": list(cause.advice),
         "changes": cause.changes or None,
+        "changed_by": cause.changed_by or None,
         "certain": cause.certain,
         "rank": cause.rank,
         "host": cause.host,
         "when": cause.when,
+        "where": cause.where or None,
         "rules": list(cause.rules),
         "evidence": [_evidence(shown) for shown in cause.evidence],
     }

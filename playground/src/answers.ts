@@ -3,7 +3,6 @@
 export interface Request {
   files: Record<string, string>;
   facts: Record<string, string>;
-  columns: number;
   run?: string[];
   input?: Record<string, string>;
   upgrade?: string;

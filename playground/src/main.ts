@@ -8,7 +8,6 @@ import { EXAMPLES, exampleState } from "./examples";
 import { factsForm } from "./facts";
 import { nameOf } from "./detect";
 import { fileList, freeName, isLog } from "./files";
-import { columnsOf } from "./output";
 import { patched } from "./memory";
 import { answer as answerAbove, controls, type PanelActions, results } from "./panels";
 import { decode, encode, MOST_CHARACTERS } from "./permalink";
@@ -73,7 +72,7 @@ async function refresh(): Promise<void> {
   document.body.dataset.busy = "";
   const asked = { tab: state.tab, file: state.files[state.active], text: editor.text };
   try {
-    const answer = await engine.ask(requestOf(state, columnsOf(panel)));
+    const answer = await engine.ask(requestOf(state));
     answered = answer;
     if (state.files[state.active] === asked.file && editor.text === asked.text) editor.mark(answer.check.marks, fixOne);
     if (state.tab === asked.tab) showResults();
@@ -174,7 +173,7 @@ async function aboutKey(offset: number): Promise<AboutKey | null> {
 
 async function fixAll(): Promise<void> {
   const asked = JSON.stringify(state.files);
-  const answer = await engine.ask(fixRequest(state, columnsOf(panel)));
+  const answer = await engine.ask(fixRequest(state));
   if (JSON.stringify(state.files) !== asked) return; // the visitor went on typing
   for (const file of state.files) file.text = answer.texts?.[file.name] ?? file.text;
   editor.replace(state.files[state.active]?.text ?? "");

@@ -155,7 +155,8 @@ function card(way: Way, report: FitReport, apply: (diff: string) => void): HTMLE
   );
 }
 
-function diffView(diff: string): HTMLElement {
+/** A unified diff without its heads. */
+export function diffView(diff: string): HTMLElement {
   const kinds: Record<string, string> = { "+": "added", "-": "removed" };
   const lines = diff.split("\n").filter((line) => !/^(?:---|\+\+\+|@@)/.test(line));
   return h("pre", { class: "diff", tabindex: 0, role: "region", "aria-label": "Change of the config" }, ...lines.map((line) => h("span", { class: kinds[line[0] ?? ""] ?? "" }, `${line}\n`)));

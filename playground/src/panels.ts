@@ -2,12 +2,13 @@
 
 import menus from "menus";
 import type { Answer, Output } from "./answers";
+import { diagnosisAnswer, diagnosisView } from "./diagnosis";
 import { field, h, menu, numberField } from "./dom";
 import { type FindingActions, findingsView } from "./findings";
 import { effectiveView } from "./effective";
 import { answerOf, estimateView, fitView, sweepView } from "./memory";
-import { commandLine, terminal } from "./output";
-import type { EstimateReport, FitReport, ShowReport, SweepReport } from "./reports";
+import { commandLine } from "./output";
+import type { DiagnosisReport, EstimateReport, FitReport, ShowReport, SweepReport } from "./reports";
 import { commandOf, upgradeOf } from "./requests";
 import type { State } from "./state";
 
@@ -80,7 +81,22 @@ function logField(state: State, actions: PanelActions): HTMLElement {
     },
   });
   area.value = state.log;
-  return field("The log of the job", area, "wide");
+  const open = state.log === ""; // else the diagnosis comes first
+  return h("details", { class: "more", open }, h("summary", {}, "Log"), field("The log of the job", area, "wide bare"));
+}
+
+/** Show a line of the log in the field that holds it. */
+function showLine(log: string, line: number): void {
+  const area = document.querySelector<HTMLTextAreaElement>("#panel textarea");
+  const fold = area?.closest("details");
+  if (!area || !fold) return;
+  const lines = log.split("\n");
+  const sizeOf = (text: string) => text.replaceAll(/\r\n?/g, "\n").length; // a field has other line ends
+  const start = sizeOf(lines.slice(0, line - 1).map((one) => `${one}\n`).join(""));
+  fold.open = true;
+  area.blur(); // a field scrolls to its selection when it gets the focus
+  area.setSelectionRange(start, start + sizeOf((lines[line - 1] ?? "").replace(/\r$/, "")));
+  area.focus();
 }
 
 /** Controls that are folded on a phone, where the answer comes first. */
@@ -104,8 +120,6 @@ function viewOf(state: State, answer: Answer, actions: PanelActions): Node[] {
       return checked(answer, actions);
     case "upgrade":
       return upgraded(answer, actions);
-    case "diagnose":
-      return printed(answer.output);
     default:
       return reported(state, answer.output, actions);
   }
@@ -129,22 +143,18 @@ function reported(state: State, output: Output | undefined, actions: PanelAction
   const report: unknown = JSON.parse(output.text);
   const remark = output.errors === "" ? [] : [h("p", { class: "remark" }, wordsOf(output.errors))];
   if (state.tab === "show") return [...effectiveView(report as ShowReport, actions.goToPlace), ...remark];
+  if (state.tab === "diagnose") return [...remark, ...diagnosisView(report as DiagnosisReport, (line) => showLine(state.log, line))];
   if (state.tab === "fit") return [...fitView(report as FitReport, actions.apply), ...remark];
   const estimate = report as EstimateReport | SweepReport;
   return [...("points" in estimate ? sweepView(estimate, output.chart) : estimateView(estimate, output.chart)), ...remark];
 }
 
-/** What comes above the controls: the answer of an estimate. */
+/** What comes above the controls: the answer of an estimate, or of a diagnosis. */
 export function answer(state: State, output: Output | undefined): Node[] {
-  if ((state.tab !== "estimate" && state.tab !== "fit") || !output?.text) return [];
-  const found = answerOf(JSON.parse(output.text) as EstimateReport | SweepReport | FitReport);
+  if (!["estimate", "fit", "diagnose"].includes(state.tab) || !output?.text) return [];
+  const report: unknown = JSON.parse(output.text);
+  const found = state.tab === "diagnose" ? diagnosisAnswer(report as DiagnosisReport) : answerOf(report as EstimateReport | SweepReport | FitReport);
   return found ? [found] : [];
-}
-
-function printed(output: Output | undefined): Node[] {
-  if (!output) return [];
-  if (output.text === "") return [problem(output)];
-  return [...(output.errors === "" ? [] : [h("p", { class: "remark" }, wordsOf(output.errors))]), terminal(output.text)];
 }
 
 function problem(output: Output): HTMLElement {

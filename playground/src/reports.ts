@@ -1,4 +1,4 @@
-// The JSON outputs of `dslint show`, `estimate` and `fit`: what the page shows of them. Sizes are in bytes, times in seconds.
+// The JSON outputs of `dslint show`, `estimate`, `fit` and `diagnose`: what the page shows of them. Sizes are in bytes, times in seconds.
 
 export interface Sizes {
   low: number;
@@ -84,6 +84,47 @@ export interface Key {
 
 export interface ShowReport {
   keys: Key[];
+}
+
+/** A line of the log. */
+export interface LogLine {
+  line: number | null;
+  text: string;
+}
+
+export interface Cause {
+  title: string;
+  why: string[];
+  advice: string[];
+  changes: string | null;
+  changed_by: string | null;
+  certain: boolean;
+  where: string | null;
+  rules: string[];
+  evidence: LogLine[];
+}
+
+export interface Job {
+  outcome: { end: "finished" | "failed" | "killed" | "hung" | "unfinished" | "unknown"; sentence: string; evidence: LogLine | null };
+  causes: Cause[];
+  notices: Cause[];
+  ran: { name: string; value: string; line: number | null }[];
+  memory: {
+    label: string;
+    allocated_gib: number | null;
+    peak_gib: number | null;
+    reserved_gib: number | null;
+    host_gib: number | null;
+    estimated_gib: number | null;
+    line: number | null;
+  }[];
+  not_estimated: string | null;
+  unread: string[];
+  findings: { code: string; name: string; severity: "error" | "warning" | "info"; message: string; help: string | null }[];
+}
+
+export interface DiagnosisReport {
+  jobs: Job[];
 }
 
 const GIB = 2 ** 30;

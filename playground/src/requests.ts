@@ -35,25 +35,24 @@ export function upgradeOf(state: State): string {
 }
 
 /** The request for the findings and for the tab. */
-export function requestOf(state: State, columns: number): Request {
+export function requestOf(state: State): Request {
   const files = Object.fromEntries(state.files.map((file) => [file.name, file.text]));
-  const request: Request = { files, facts: state.facts, columns };
+  const request: Request = { files, facts: state.facts };
   if (state.tab === "upgrade") return { ...request, upgrade: upgradeOf(state) };
   const words = state.tab === "check" ? null : commandOf(state);
   if (words === null) return request;
   const drawn = state.tab === "estimate" ? ["--plot", CHART] : [];
   const input: Record<string, string> = state.tab === "diagnose" ? { [LOG]: state.log } : {};
-  const form = state.tab === "diagnose" ? ["--color", "always"] : ["--output-format", "json"];
-  return { ...request, run: [...words, ...drawn, ...form], input };
+  return { ...request, run: [...words, ...drawn, "--output-format", "json"], input };
 }
 
 /** The request to apply all safe fixes. */
-export function fixRequest(state: State, columns: number): Request {
+export function fixRequest(state: State): Request {
   const names = state.files.map((file) => file.name);
-  return { ...requestOf({ ...state, tab: "check" }, columns), fix: ["check", "--fix", "--fix-only", ...names, ...asOptions(state.facts)] };
+  return { ...requestOf({ ...state, tab: "check" }), fix: ["check", "--fix", "--fix-only", ...names, ...asOptions(state.facts)] };
 }
 
 /** The request to explain the key at a place of the file in the editor. */
 export function hoverRequest(state: State, offset: number): Request {
-  return { ...requestOf({ ...state, tab: "check" }, 80), hover: [activeFile(state).name, offset] };
+  return { ...requestOf({ ...state, tab: "check" }), hover: [activeFile(state).name, offset] };
 }

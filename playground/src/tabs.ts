@@ -16,7 +16,7 @@ export class TabList {
   private readonly buttons = new Map<Tab, HTMLButtonElement>();
 
   constructor(
-    list: HTMLElement,
+    private readonly list: HTMLElement,
     private readonly panel: HTMLElement,
     private readonly onSelect: (tab: Tab) => void,
   ) {
@@ -33,6 +33,7 @@ export class TabList {
     for (const [tab, button] of this.buttons) {
       button.setAttribute("aria-selected", String(tab === selected));
       button.tabIndex = tab === selected ? 0 : -1;
+      if (tab === selected) this.reveal(button);
     }
     this.panel.setAttribute("aria-labelledby", `tab-${selected}`);
   }
@@ -41,6 +42,13 @@ export class TabList {
   count(number: number): void {
     const button = this.buttons.get("check");
     button?.replaceChildren(TITLES.check, number > 0 ? h("span", { class: "count" }, String(number)) : "");
+  }
+
+  /** Scroll the list, not the page, to a tab that is cut off. */
+  private reveal(button: HTMLButtonElement): void {
+    const left = button.offsetLeft - this.list.offsetLeft;
+    const hidden = left + button.offsetWidth - this.list.clientWidth;
+    this.list.scrollLeft = Math.min(left, Math.max(this.list.scrollLeft, hidden));
   }
 
   private move(event: KeyboardEvent, tab: Tab): void {

@@ -35,7 +35,7 @@ def ask(bridge: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "80")
 
     def answer(files: dict[str, str], facts: dict[str, str] | None = None, **view: Any) -> dict[str, Any]:
-        answered: dict[str, Any] = json.loads(bridge.answer(json.dumps({"files": files, "facts": facts or {}, "columns": 90, **view})))
+        answered: dict[str, Any] = json.loads(bridge.answer(json.dumps({"files": files, "facts": facts or {}, **view})))
         assert list(tmp_path.iterdir()) == []
         return answered
 
@@ -65,19 +65,22 @@ def test_offsets_are_those_of_the_browser(ask: Any) -> None:
     assert json.loads(fixed.decode("utf-16-le"))["zero_optimization"] == {"stage": 3}
 
 
+AS_JSON = ("--output-format", "json")
+
+
 @pytest.mark.parametrize(
     "words",
     [
-        ["show", "ds_config.json", "--world-size", "4"],
-        ["estimate", "ds_config.json", "--model", "llama-3-8b", "--world-size", "8"],
-        ["fit", "ds_config.json", "--model", "llama-3-8b", "--gpu", "a100-40gb", "--world-size", "8"],
-        ["estimate", "ds_config.json"],
+        ["show", "ds_config.json", "--world-size", "4", *AS_JSON],
+        ["estimate", "ds_config.json", "--model", "llama-3-8b", "--world-size", "8", *AS_JSON],
+        ["fit", "ds_config.json", "--model", "llama-3-8b", "--gpu", "a100-40gb", "--world-size", "8", *AS_JSON],
+        ["estimate", "ds_config.json", *AS_JSON],
     ],
 )
 def test_a_view_is_what_the_command_prints(ask: Any, tmp_path_factory: pytest.TempPathFactory, words: list[str]) -> None:
     folder = tmp_path_factory.mktemp("command")
     (folder / "ds_config.json").write_text(ZERO3, encoding="utf-8")
-    done = dslint(*words, cwd=folder, env={"COLUMNS": "90"})
+    done = dslint(*words, cwd=folder)
     output = ask({"ds_config.json": ZERO3}, run=words)["output"]
     assert (output["text"], output["errors"], output["code"]) == (done.stdout, done.stderr, done.returncode)
 

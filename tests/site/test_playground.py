@@ -154,10 +154,36 @@ def test_a_pasted_log_is_diagnosed(play: Play) -> None:
     play.open(fragment(ZERO3))
     play.page.get_by_role("tab", name="Diagnose").click()
     play.page.get_by_label("The log of the job").fill(read("logs/out-of-memory.log"))
-    output = play.page.locator(".terminal")
-    output.wait_for()
-    assert output.inner_text().startswith("GPU 2 ran out of memory in the loss")
-    assert output.get_by_role("link", name="DS501").first.get_attribute("href") == "../rules/DS501.html"
+    play.page.locator(".answer").wait_for()
+    (job,) = json.loads(dslint("diagnose", "examples/logs/out-of-memory.log", "--output-format", "json", cwd=ROOT).stdout)["jobs"]
+    (cause,) = job["causes"]
+    assert play.page.locator(".answer").inner_text() == cause["title"]
+    panel = play.page.locator("#results")
+    assert panel.locator(".log code").inner_text() == cause["evidence"][0]["text"][:480]
+    assert [text.splitlines()[0] for text in panel.locator(".todo li").all_inner_texts()] == cause["advice"]
+    assert '-    "train_micro_batch_size_per_gpu": 4,' in panel.locator(".todo .diff").inner_text()
+    assert panel.get_by_role("link", name="DS501").get_attribute("href") == "../rules/DS501.html"
+    assert len(rows_of(play, "Memory of a rank, in GiB")) == len(job["memory"])
+    panel.get_by_text("What ran", exact=True).click()
+    assert [row[:2] for row in rows_of(play, "What the log tells of the job")] == [[row["name"], row["value"]] for row in job["ran"]]
+
+
+def test_the_evidence_of_a_diagnosis_leads_to_the_log(play: Play) -> None:
+    log = read("logs/out-of-memory.log")
+    play.open(fragment(ZERO3, tab="diagnose", log=log.replace("\n", "\r\n")))
+    area = play.page.get_by_label("The log of the job")
+    assert not area.is_visible(), "it is folded: the cause comes first"
+    play.page.locator("#results").get_by_role("button", name="line 67").first.click()
+    selected = area.evaluate("area => area.value.slice(area.selectionStart, area.selectionEnd)")
+    assert selected == log.splitlines()[66]
+
+
+def test_several_jobs_in_a_log_are_listed(play: Play) -> None:
+    play.open(fragment(ZERO3, tab="diagnose", log=read("logs/out-of-memory.log") + read("logs/second-machine.log")))
+    jobs = play.page.locator("#results .job")
+    first, last = jobs.all_inner_texts()
+    assert first.startswith("Job 1, failed: GPU 2 ran out of memory")
+    assert "What to do" in last
 
 
 def test_an_upgrade_lists_what_changes(play: Play) -> None:
@@ -206,8 +232,7 @@ def test_a_log_that_is_pasted_into_the_editor_is_diagnosed(play: Play) -> None:
     play.open(fragment({"ds_config.json": ""}))
     paste(play, read("logs/out-of-memory.log"))
     assert play.page.get_by_role("tab", name="Diagnose").get_attribute("aria-selected") == "true"
-    play.page.locator(".terminal").wait_for()
-    assert "The job failed" in play.page.locator(".terminal").inner_text()
+    play.page.locator("#results .why", has_text="The job failed").wait_for()
 
 
 def test_a_broken_link_says_so(play: Play) -> None:
@@ -228,7 +253,7 @@ def test_dropped_files_are_opened(play: Play) -> None:
     play.page.locator(".cm-tooltip").get_by_role("button", name='rename to "zero_optimization"').click()
     assert play.text() == '{\n  "train_micro_batch_size_per_gpu": 4,\n  "zero_optimization": {"stage": 2}\n}\n'
     play.drop("job.log", read("logs/second-machine.log"))
-    play.page.locator(".terminal", has_text="The job failed").wait_for()
+    play.page.locator("#results .why", has_text="The job failed").wait_for()
 
 
 def test_scripts_are_said_to_be_unread(play: Play) -> None:
