@@ -96,3 +96,23 @@ def test_every_documented_configuration_is_lua(block: str, tmp_path: Path) -> No
         "qall!",
     ]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout == "true"
+
+
+STUB = """\
+local set_up
+package.preload["lspconfig.configs"] = function() return {} end
+package.preload["lspconfig.util"] = function() return { root_pattern = function() return vim.fn.getcwd end } end
+package.preload["lspconfig"] = function() return { dslint = { setup = function(given) set_up = given end } } end
+dofile("block.lua")
+io.stdout:write(vim.fn.json_encode(set_up))
+"""
+"""As much of nvim-lspconfig as the documented configuration calls."""
+
+
+def test_the_configuration_for_nvim_lspconfig_calls_what_it_has(tmp_path: Path) -> None:
+    (block,) = (block for block in BLOCKS if 'require("lspconfig")' in block)
+    (tmp_path / "block.lua").write_text(block, encoding="utf-8")
+    (tmp_path / "stub.lua").write_text(STUB, encoding="utf-8")
+    command = [program("nvim"), "--headless", "-u", "NONE", "-i", "NONE", "-c", "luafile stub.lua", "-c", "qall!"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout) == {"init_options": {"settings": {"world-size": 8}}}, done.stderr
