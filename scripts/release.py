@@ -23,7 +23,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -38,24 +37,14 @@ class Unready(Exception):
     """The release cannot be made. The text says why."""
 
 
-def project() -> dict[str, object]:
-    """The table `project` of pyproject.toml."""
-    table: dict[str, object] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return table
-
-
 def version() -> str:
     """The version in dslint/__init__.py."""
-    found = re.search(r'^__version__ = "([^"]+)"', (ROOT / "dslint" / "__init__.py").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    return found[1]
+    return release_packages.project_constant("dslint/__init__.py", "__version__")
 
 
 def oldest() -> list[str]:
     """The lower bounds of the dependencies, as constraints."""
-    dependencies = project()["dependencies"]
-    assert isinstance(dependencies, list)
-    return [re.sub(r"^([\w.-]+)>=([\w.]+).*", r"\1==\2", line) for line in dependencies]
+    return [re.sub(r"^([\w.-]+)>=([\w.]+).*", r"\1==\2", line) for line in release_packages.read_project()["dependencies"]]
 
 
 def check_version(tag: str | None) -> None:
@@ -195,11 +184,16 @@ def steps(given: argparse.Namespace, dist: Path) -> Iterator[tuple[str, Callable
         yield "the packages for other places", lambda: make_packages(dist, given.packages)
 
 
+def absolute(word: str) -> Path:
+    """A path of the command line, as it is from every working directory."""
+    return Path(word).resolve()
+
+
 def main(arguments: list[str]) -> int:
     """Run the steps until one fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dist", type=Path, help="where to write the distributions; by default a temporary folder")
-    parser.add_argument("--packages", type=Path, help="also make the packages for other places, into this folder")
+    parser.add_argument("--dist", type=absolute, help="where to write the distributions; by default a temporary folder")
+    parser.add_argument("--packages", type=absolute, help="also make the packages for other places, into this folder")
     parser.add_argument("--tag", help="the tag of the release")
     parser.add_argument("--python", nargs="+", action="extend", default=[], help="the Pythons to try it with")
     parser.add_argument("--oldest", action="store_true", help="print the oldest dependencies, and do nothing else")

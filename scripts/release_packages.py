@@ -93,10 +93,23 @@ MAINTAINER = "MAINTAINER"
 """In place of the account on GitHub that maintains the feedstock."""
 
 
+def read_project() -> dict[str, Any]:
+    """The table `project` of pyproject.toml."""
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return table
+
+
+def project_constant(path: str, name: str) -> str:
+    """A string that a module assigns to a name, without importing it."""
+    found = re.search(rf'^{name} = "([^"]*)"', (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
 def recipe(sdist: Path, version: str) -> str:
     """The recipe for conda-forge of a source distribution."""
-    project = _project()
-    homepage = f"  homepage: {address}\n" if (address := _repository()) else ""
+    project = read_project()
+    homepage = f"  homepage: {address}\n" if (address := project_constant("dslint/project.py", "REPOSITORY")) else ""
     return RECIPE.format(
         version=version,
         sha256=hashlib.sha256(sdist.read_bytes()).hexdigest(),
@@ -167,14 +180,3 @@ def write_schemastore(folder: Path, run: Run) -> None:
     """Write the files of the pull request to SchemaStore."""
     folder.mkdir(parents=True)
     run([sys.executable, str(ROOT / "scripts" / "schemastore.py"), str(folder)], env={"PYTHONPATH": str(ROOT)})
-
-
-def _project() -> dict[str, Any]:
-    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return table
-
-
-def _repository() -> str:
-    found = re.search(r'^REPOSITORY = "([^"]*)"', (ROOT / "dslint" / "project.py").read_text(encoding="utf-8"), re.MULTILINE)
-    assert found is not None
-    return found[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import re
 import shutil
@@ -30,12 +31,19 @@ def test_a_release_is_built_and_works(tmp_path: Path) -> None:
         pytest.importorskip(tool)
     if not (ROOT / ".git").exists():
         pytest.skip("not a git checkout")
-    source = tracked(tmp_path / "source")
+    source, dist, packages = tracked(tmp_path / "source"), tmp_path / "dist", tmp_path / "packages"
+    others = all(map(shutil.which, ("node", "npm"))) and importlib.util.find_spec("pre_commit") is not None
     pythons = [sys.executable, *(found for name in ("python3.12", "python3.13", "python3.14") if (found := working(name)))]
-    command = [sys.executable, str(source / "scripts/release.py"), "--dist", str(tmp_path / "dist"), "--python", *pythons]
+    command = [sys.executable, "scripts/release.py", "--dist", "../dist", "--python", *pythons]
+    command += ["--packages", "../packages"] if others else []
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert {path.suffix for path in (tmp_path / "dist").iterdir()} == {".whl", ".gz"}
+    names = {re.sub(r"-\d.*?(?=\.tar|-py3)", "", path.name) for path in dist.iterdir()}
+    ours = {"deepspeed_lint-py3-none-any.whl", "deepspeed_lint.tar.gz"}
+    assert names == (ours | {"deepspeed_lint_playground-py3-none-any.whl"} if others else ours)
+    if others:
+        found = {path.relative_to(packages).as_posix() for path in packages.glob("*/*")}
+        assert found > {"conda/recipe.yaml", "pre-commit/.pre-commit-hooks.yaml", "schemastore/src", f"vscode/dslint-{__version__}.vsix"}
     again = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert again.returncode == 1
     assert "is not empty" in again.stderr
