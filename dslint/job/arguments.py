@@ -120,7 +120,7 @@ class Arguments:
 
     `framework` names the reader of the arguments, for messages. `path` is the file that holds most of them. `defaults` are the values of
     arguments that are not set, and `sure` means that they hold; otherwise the program may have its own. `complete` is False if some could
-    not be read.
+    not be read. `assigned` are those that the program sets after it has parsed the flags of the command; None if it parses none.
     """
 
     framework: str
@@ -131,6 +131,7 @@ class Arguments:
     defaults: Table[str, Any] = field(default_factory=lambda: DEFAULTS)
     unknown: tuple[SourcedValue, ...] = ()
     """Arguments that the framework does not know, and refuses."""
+    assigned: frozenset[str] | None = None
 
     def __contains__(self, name: str) -> bool:
         return name in self.values

@@ -181,8 +181,9 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
         return None
     if program is not None and program.program.loader in (Integration.DEEPSPEED, Integration.ACCELERATE):
         return None
-    if training is None and program is not None and program.arguments is not None:
-        return program.arguments
+    set_by_program = program.arguments if program is not None else None
+    if training is None and set_by_program is not None and set_by_program.assigned is None:
+        return set_by_program
     if training is None and program is not None and _has_own_parser(program):
         return None
     flags = training_flags(command)
@@ -199,7 +200,9 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     defaults = started.defaults(command.task) if started is not None else base.defaults
     refuses = started or (huggingface.FRAMEWORK if program is not None and is_plain and not _takes_more(program) else None)
     unknown = (*base.unknown, *unknown_flags(refuses, command.flags)) if refuses is not None else ()
-    values = {**base.values, **own}
+    assigned = set_by_program.assigned if set_by_program is not None else None
+    later = {name: given for name, given in set_by_program.values.items() if name in assigned} if set_by_program and assigned else {}
+    values = {**base.values, **own, **later}
     return replace(base, values=values, complete=base.complete and command.complete, sure=sure, defaults=defaults, unknown=unknown)
 
 

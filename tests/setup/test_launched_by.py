@@ -333,3 +333,22 @@ def test_the_flags_of_an_own_parser_are_not_the_trainers(folder: Folder) -> None
     assert folder.found("run.sh") == []
     folder.write({"serve.py": program.replace("serve(args)", "Trainer(args)")})
     assert "DS904" in [code for code, *_ in folder.found("run.sh")]
+
+
+@pytest.mark.parametrize(
+    ("statement", "differs"),
+    [
+        ("args.run_name = 'x'", True),
+        ("if flag():\n    args.run_name = 'x'", True),
+        ("args.per_device_train_batch_size = 2", False),
+        ("args.per_device_train_batch_size = 4", True),
+        ("args.per_device_train_batch_size = size()", False),
+        ("if flag():\n    args.per_device_train_batch_size = 4", False),
+    ],
+)
+def test_a_program_that_sets_one_of_its_arguments_keeps_the_flags_of_the_others(folder: Folder, statement: str, *, differs: bool) -> None:
+    parse = "from transformers import HfArgumentParser, Trainer, TrainingArguments\nargs, = HfArgumentParser(TrainingArguments)"
+    folder.write({"hf.py": f"{parse}.parse_args_into_dataclasses()\n{statement}\nTrainer(model=m, args=args).train()\n"})
+    folder.write({"ds.json": '{"train_micro_batch_size_per_gpu": 2, "train_batch_size": "auto"}'})
+    folder.write({"hf.sh": "deepspeed hf.py --deepspeed ds.json --per_device_train_batch_size 16\n"})
+    assert ("DS904" in {code for code, _, _ in folder.found("hf.sh")}) is differs

@@ -30,7 +30,8 @@ class CallOf:
     """A call with its evaluated arguments. `complete` is False if there may be more of them (`*args`, `**kwargs`).
 
     `chosen` says that the call is in a branch of a condition that only the run knows, `unlikely` that the default of a flag takes another.
-    `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`.
+    `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`. `assigned` are the attributes that the
+    program sets afterwards, if the flags of the command set the others.
     """
 
     node: ast.Call
@@ -45,6 +46,7 @@ class CallOf:
     conditions: tuple[Condition, ...] = ()
     within: tuple[str, ...] = ()
     loops: int = 0
+    assigned: frozenset[str] | None = None
 
     def get(self, name: str, index: int | None = None) -> Value | None:
         """The value of an argument by its name or position."""

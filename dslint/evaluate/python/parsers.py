@@ -325,7 +325,7 @@ def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str,
             read = as_read(option, state.flags[option])
             known_value = isinstance(read, str | int | float)
             thing.cells[option] = Constant(read) if known_value else Unknown(flag(f"--{option}", call.span))
-        received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False)
+        received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False, assigned=frozenset())
         thing.about = received
         if "deepspeed" in arguments:
             state.receive(received)

@@ -114,7 +114,7 @@ class Recorder:
             return given.value if given else None
         if is_trainers(name) or (short.endswith("Config") and "deepspeed" in call.keywords):
             sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
-            self.take_arguments(call.keywords, sure=sure, complete=call.complete and not call.arguments)
+            self.take_arguments(call.keywords, sure=sure, complete=call.complete and not call.arguments, assigned=call.assigned)
             return as_object(call)
         if name == "deepspeed.initialize":
             self._initialize(call)
@@ -230,15 +230,17 @@ class Recorder:
         stages = self.asked(made, "num_stages").get("num_stages")
         return stages or self.sourced("PipelineModule", self.place_of(made), UNKNOWN)
 
-    def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool) -> None:
-        """Note arguments of the Trainer, and the config among them; for `sure` and `complete` see `Arguments`."""
+    def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool, assigned: frozenset[str] | None = None) -> None:
+        """Note arguments of the Trainer, and the config among them; for the rest see `Arguments`."""
         self.facts.loaders.add("transformers")
         values: dict[str, SourcedValue] = {}
         for name, given in keywords.items():
             if name in ARGUMENTS | WORKLOAD:
                 plain = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
-        arguments = Arguments(Integration.TRANSFORMERS.label, self.sources.all[0].shown, values, sure=sure, complete=complete)
+        arguments = Arguments(
+            Integration.TRANSFORMERS.label, self.sources.all[0].shown, values, sure=sure, complete=complete, assigned=assigned
+        )
         link = unless_none(keywords.get("deepspeed"))
         for one in self.take("transformers", "deepspeed", link) if link else ():
             one.arguments = arguments

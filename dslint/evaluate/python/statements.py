@@ -219,7 +219,10 @@ def set_attribute(state: State, owner: Object | Class, name: str, given: Argumen
     """Set an attribute. Training arguments are received again with it."""
     state.journal.write(owner.cells, name, given.value)
     if isinstance(owner, Object) and isinstance(owner.about, CallOf):
-        owner.about = replace(owner.about, keywords={**owner.about.keywords, name: given})
+        if owner.about.assigned is not None and (state.undecided or state.unlikely):
+            given = replace(given, value=Unknown())
+        assigned = owner.about.assigned | {name} if owner.about.assigned is not None else None
+        owner.about = replace(owner.about, keywords={**owner.about.keywords, name: given}, assigned=assigned)
         state.receive(owner.about)
 
 
