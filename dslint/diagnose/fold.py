@@ -18,31 +18,64 @@ BEGINS = frozenset({"release", "trainer", "ranks", "mesh", "argument", "process_
 TRAINS = frozenset({"step", "throughput"})
 """Lines that only a run in its steps prints. A progress bar may be one of a tokenizer, before the first step."""
 
+VERDICTS = frozenset({"return_code", "child_failed", "cancelled", "exited_well"})
+"""Lines in which a launcher, or Slurm, says that a process has ended. What starts after it on the same machine is another run."""
+
+FAILS = frozenset({"raised", "error", "oom", "host_allocation", "return_code", "child_failed", "worker_failed"})
+"""Lines of a run that fails, perhaps before it prints anything else."""
+
+OF_MACHINE = frozenset({"gpu", "gpu_memory"})
+"""What stays the same when another launcher starts."""
+
 OF_LAUNCHER = frozenset({"ranks", "nodes", "hosts", "spawned", "config_path", "gpu", "gpu_memory", "torch", "release"})
 """What stays the same when a launcher, or a program, trains again."""
 
 
 class Fold:
-    """The jobs of a log, event by event. A launcher that starts after another one begins a new job."""
+    """The jobs of a log, event by event. A launcher that starts after another one begins a new job, and so does a process that starts after
+    a launcher has said that its processes ended.
+    """
 
     def __init__(self) -> None:
         self.jobs = [Job()]
         self._labels: dict[str, str] = {}
-        self._restarts = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what the lines of a job say about the next one."""
+        self._labels.clear()
+        self._restarts = self._starts = False
         self._trained: Event | None = None
+        self._ended: Event | None = None
 
     def take(self, event: Event) -> None:
         """Take the next event."""
-        job = self.jobs[-1]
-        if (event.kind == "launch" and job.has_run()) or (event.kind in BEGINS and self._begins_again(event)):
-            self.jobs.append(Job() if event.kind == "launch" else _next_of(job))
-            self._labels.clear()
-            self._restarts = False
-            self._trained = None
+        following = self._following(event)
+        if following is not None:
+            self.jobs.append(following)
+            self._forget()
         self._restarts |= event.kind == "restart"
+        self._starts |= event.kind == "process_begins" and self._is_after(self._ended, event)
         if event.kind in TRAINS:
             self._trained = event
+        elif _is_verdict(event):
+            self._ended = event
         _take(self.jobs[-1], event, self._labels)
+
+    def _following(self, event: Event) -> Job | None:
+        """The next job, if a line begins one."""
+        job = self.jobs[-1]
+        if event.kind == "launch":
+            return Job() if job.has_run() else None
+        if event.kind in BEGINS and self._begins_again(event):
+            return _next_of(job, OF_LAUNCHER)
+        if event.kind in BEGINS and self._is_after(self._ended, event) and _begins_surely(job, event):
+            return _next_of(job, OF_MACHINE)
+        if event.kind in FAILS and self._starts and self._is_after(self._ended, event) and (job.get("nodes") or 1) == 1:
+            return _next_of(job, OF_MACHINE)
+        if event.kind == "refused" and (self._trained or self._ended or "finished" in job.counts):
+            return _next_of(job, OF_MACHINE)
+        return None
 
     def _begins_again(self, event: Event) -> bool:
         """Whether a line that a run prints at its start begins another one, under the same launcher."""
@@ -52,10 +85,27 @@ class Fold:
             return False
         return event.kind != "trainer" or "Running training" in event.text
 
+    @staticmethod
+    def _is_after(ended: Event | None, event: Event) -> bool:
+        """Whether a line stands in the same log as the end of a process, and is of the same machine."""
+        return ended is not None and (ended.place.file, ended.host) == (event.place.file, event.host)
 
-def _next_of(job: Job) -> Job:
-    """The next run under the same launcher, with what the launcher told."""
-    return Job(facts={name: known for name, known in job.facts.items() if name in OF_LAUNCHER})
+
+def _is_verdict(event: Event) -> bool:
+    """Whether a launcher says that a process has ended. A compiler that failed is one of CalledProcessError, too."""
+    return event.kind in VERDICTS and not (event.kind == "child_failed" and "ChildFailedError" not in event.text)
+
+
+def _begins_surely(job: Job, event: Event) -> bool:
+    """Whether a line that a run prints at its start is not one of a machine that started later than the one that failed."""
+    if event.kind in ("ranks", "process_started") and (job.get("nodes") or 1) > 1:
+        return False
+    return event.rank in (None, 0) and (event.kind != "trainer" or "Running training" in event.text)
+
+
+def _next_of(job: Job, kept: frozenset[str]) -> Job:
+    """The next run, with the facts of the one before that stay the same."""
+    return Job(facts={name: known for name, known in job.facts.items() if name in kept})
 
 
 def jobs_of(events: Iterable[Event]) -> list[Job]:

@@ -11,7 +11,7 @@ from dslint.diagnose.texts import CAUSE
 FATAL = frozenset(
     {"worker_failed", "worker_signal", "child_failed", "cancelled", "host_kill", "shell_killed", "interrupted", "signal_received"}
 )
-ERRORS = frozenset({"raised", "error", "oom", "host_allocation", "watchdog", "minimum_scale", "disk_full", "hardware", "unread"})
+ERRORS = frozenset({"raised", "error", "refused", "oom", "host_allocation", "watchdog", "minimum_scale", "disk_full", "hardware", "unread"})
 ALIVE = (
     "launch",
     "ranks",
@@ -86,6 +86,8 @@ def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
         return Outcome(End.KILLED, f"{how}{progress}.", evidence(cancelled))
     if (not errors and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not errors and _killed(fatal)):
         return Outcome(End.KILLED, f"The job was killed{progress}.", evidence(first))
+    if first.kind == "refused" and not job.steps:
+        return Outcome(End.FAILED, "The program refused its command line, and ended before it did anything.", evidence(first))
     if errors and not own:
         return Outcome(End.HUNG, f"The job hung: a collective operation did not complete{progress}.", evidence(first))
     return Outcome(End.FAILED, f"The job failed{progress}.", evidence(first))

@@ -53,8 +53,8 @@ def test_a_text_without_an_error_has_no_answer(text: str) -> None:
 
 
 def test_the_line_before_an_exit_code_is_the_cause() -> None:
-    found = diagnosed(STARTED, "train.py: error: unrecognized arguments: --foo", RETURNED.format(code=2))
-    assert [cause.kind for cause in found.causes] == ["launcher", "exit"]
+    found = diagnosed(STARTED, "/bin/sh: 1: c++: not found", RETURNED.format(code=2))
+    assert [cause.kind for cause in found.causes] == ["build", "exit"]
 
 
 @pytest.mark.parametrize("option", ["--config", "--program"])

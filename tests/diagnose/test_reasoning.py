@@ -7,7 +7,7 @@ import pytest
 from dslint.diagnose.causes.hang import NETWORK, SAME_ORDER, SLOW_START
 from dslint.diagnose.diagnosis import End
 from dslint.diagnose.typed_facts import typed
-from tests.diagnose.logs import FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
+from tests.diagnose.logs import CHILD_FAILED, FINISHED, OOM, RETURNED, STARTED, all_diagnosed, diagnosed, steps, traceback
 
 CONFIG = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {{\n    "zero_optimization": {{\n        "stage": {stage}\n    }}\n}}'
 
@@ -95,6 +95,47 @@ def test_attempts_of_an_elastic_agent_are_told_apart() -> None:
     )
     first, second = all_diagnosed(STARTED, traceback("ValueError: one"), restart, STARTED, steps([2.0]), FINISHED)
     assert (first.outcome.end, second.outcome.end) == (End.FAILED, End.FINISHED)
+
+
+IMPORTED = "[2026-05-04 09:12:09,530] [INFO] [real_accelerator.py:260:get_accelerator] Setting ds_accelerator to cuda (auto detect)"
+RELEASE = "[2026-05-04 09:12:11,530] [INFO] [logging.py:107:log_dist] [Rank 0] DeepSpeed info: version=0.16.4, git-hash=unknown"
+REFUSED = "usage: train.py [-h] [--local_rank LOCAL_RANK]\ntrain.py: error: unrecognized arguments: --stage 3"
+
+
+@pytest.mark.parametrize("ended", [CHILD_FAILED, RETURNED.format(code=1)])
+def test_a_start_that_fails_before_its_first_step_is_a_job_of_its_own(ended: str) -> None:
+    attempts = [
+        [IMPORTED, RELEASE, traceback("ValueError: one"), ended],
+        [IMPORTED, traceback("ModuleNotFoundError: No module named 'peft'"), ended],
+        [IMPORTED, RELEASE, steps([2.0, 1.9, 1.8]), "{'train_runtime': 12.3}"],
+    ]
+    found = all_diagnosed(*(line for attempt in attempts for line in attempt))
+    assert [one.outcome.end for one in found] == [End.FAILED, End.FAILED, End.FINISHED]
+    assert [one.causes[0].title for one in found[:2]] == ["ValueError: one", "ModuleNotFoundError: No module named 'peft'"]
+
+
+def test_a_machine_that_starts_later_begins_no_further_job() -> None:
+    machines = "[2026-05-04 09:12:09,530] [INFO] [launch.py:152:main] nnodes=2, num_local_procs=4, node_rank={}"
+    first = [machines.format(0), IMPORTED, traceback("ValueError: one"), RETURNED.format(code=1)]
+    found = all_diagnosed(*first, machines.format(1), STARTED, IMPORTED, traceback("ValueError: one"), RETURNED.format(code=1))
+    assert len(found) == 1
+
+
+def test_a_program_that_is_imported_after_the_end_and_does_not_fail_begins_no_further_job() -> None:
+    assert diagnosed(STARTED, steps([2.0]), FINISHED, IMPORTED, "Saved fp32 state dict").outcome.end is End.FINISHED
+
+
+@pytest.mark.parametrize("end", ["{'train_runtime': 12.3}", FINISHED, "Iteration 3/3: loss=1.0"])
+def test_a_command_that_is_refused_after_a_job_is_not_part_of_it(end: str) -> None:
+    first, second = all_diagnosed(STARTED, steps([2.0]), end, REFUSED)
+    assert (first.outcome.end, second.outcome.end) == (End.FINISHED, End.FAILED)
+    assert second.causes[0].kind == "launcher"
+    assert "refused its command line" in second.outcome.sentence
+
+
+def test_a_launcher_whose_program_refuses_its_arguments_is_one_job() -> None:
+    found = diagnosed(STARTED, REFUSED, REFUSED, RETURNED.format(code=2))
+    assert [cause.title for cause in found.causes] == ["train.py: error: unrecognized arguments: --stage 3"]
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])

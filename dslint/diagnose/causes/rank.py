@@ -142,6 +142,7 @@ def _suspects(job: Job) -> Iterator[Suspect]:
 
 _LEVELS = {
     "oom": CAUSE,
+    "refused": CAUSE,
     "host_allocation": CAUSE,
     "host_kill": CAUSE,
     "minimum_scale": CAUSE,
@@ -216,7 +217,7 @@ def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | No
             return killed(event)
         case "interrupted":
             return interrupted(event)
-        case "raised" | "error" | "minimum_scale" | "disk_full" | "hardware":
+        case "raised" | "error" | "refused" | "minimum_scale" | "disk_full" | "hardware":
             return crash(job, event)
     return None
 

@@ -14,9 +14,20 @@ SIGNS = (
     sign("process_started", "cache directory for DeepSpeed Triton autotune"),
     sign("launch", LAUNCH, re.escape(LAUNCH) + "(?P<command>.*)"),
     sign("restart", ("will restart worker group", "estarting worker group"), r"will restart worker group|[Rr]estarting worker group"),
+    # what processes print as they start, before anything that a run tells
+    sign(
+        "process_begins",
+        ("Setting ds_accelerator to", "Setting OMP_NUM_THREADS environment variable", "not passed to `accelerate launch`"),
+        r"Setting ds_accelerator to|Setting OMP_NUM_THREADS environment variable|not passed to `accelerate launch`",
+    ),
     sign("spawned", "spawned with command: [", r"process \d+ spawned with command: (?P<command>\[.*)"),
     sign("ranks", "dist_world_size=", r"dist_world_size=(?P<ranks>\d+)"),
     sign("machines", "num_local_procs=", r"nnodes=(?P<nodes>\d+), num_local_procs=(?P<local>\d+)"),
+    sign(
+        "refused",
+        (": error: unrecognized arguments", ": error: the following arguments are required", ": error: argument ", ": error: ambiguous option"),
+        r"^\S*[\w.-]: error: (?:unrecognized arguments: |the following arguments are required: |argument \S+: |ambiguous option: ).*",
+    ),
     sign("exited_well", "exits successfully", r"Process \d+ exits successfully"),
     sign("return_code", "exits with return code = ", r"exits with return code = (?P<code>-?\d+)"),
     sign("killing", "Killing subprocess", r"Killing subprocess \d+"),
