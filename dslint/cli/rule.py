@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import BinaryIO
+from collections.abc import Sequence
+from typing import BinaryIO, NamedTuple
 
 import click
 
@@ -14,7 +15,8 @@ from dslint.errors import UserError
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of, no_such_rule
 from dslint.registry.watches import watched_keys
-from dslint.report import rule_page
+from dslint.report import rule_json, rule_page
+from dslint.rule import RuleInfo
 from dslint.settings import Finder, from_environment
 
 FOUND, NOTHING = 0, 1
@@ -24,6 +26,21 @@ ENOUGH = 4 * 2**20
 
 LONGEST = 256 * 2**20
 """The most bytes that are read from standard input."""
+
+
+class Output(NamedTuple):
+    """How an answer is printed: as JSON, or as a page of this width."""
+
+    is_json: bool
+    color: bool
+    width: int
+
+    def show(self, text: str) -> None:
+        """Print JSON, or open a page that is longer than the terminal in the pager."""
+        if self.is_json:
+            click.echo(text)
+        else:
+            show_page(text, color=self.color, paged=True)
 
 
 @click.command(name="rule", short_help="Explain a rule, list all rules, or find the rules behind an error.")
@@ -39,8 +56,9 @@ LONGEST = 256 * 2**20
     shell_complete=lambda _ctx, _param, word: complete_keys(word),
     help="List the rules about a config key (zero_optimization.offload_param, or only offload_param), the keys below it, and its section.",
 )
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="The output format.")
 @color_option
-def command(word: str | None, error: str | None, key: str | None, color: str) -> None:
+def command(word: str | None, error: str | None, key: str | None, output_format: str, color: str) -> None:
     """Explain a rule: what it finds, why it matters, what to write instead. Without CODE or NAME, list all rules.
     A page that is longer than the terminal opens in the pager ($PAGER).
 
@@ -49,43 +67,52 @@ def command(word: str | None, error: str | None, key: str | None, color: str) ->
     run_settings(Finder([from_environment(os.environ)]))[
         "plugins"
     ]  # reading the setting loads the plug-ins, so that their rules are listed
-    colored = wants_color(color, sys.stdout)
-    width = terminal_width(most=100)
+    out = Output(is_json=output_format == "json", color=wants_color(color, sys.stdout), width=terminal_width(most=100))
     if sum(given is not None for given in (word, error, key)) > 1:
         raise click.UsageError("give only one of CODE or NAME, --error and --key.")
     if key is not None:
-        sys.exit(_about(key, color=colored, width=width))
+        sys.exit(_about(key, out))
     if error is not None:
-        sys.exit(_behind(error, color=colored, width=width))
+        sys.exit(_behind(error, out))
     if word is None:
-        show_page(rule_page.index(all_rules(), color=colored, width=width), color=colored, paged=True)
+        _list(all_rules(), out)
         return
     for rule in all_rules():
         if is_name_of(word, rule):
-            show_page(rule_page.render(rule.load(), color=colored, width=width), color=colored, paged=True)
+            page = rule_json.of_rule(rule.load()) if out.is_json else rule_page.render(rule.load(), color=out.color, width=out.width)
+            out.show(page)
             return
     raise click.UsageError(no_such_rule(word, all_rules()))
 
 
-def _about(key: str, *, color: bool, width: int) -> int:
+def _list(rules: Sequence[RuleInfo], out: Output) -> None:
+    out.show(rule_json.of_list(rules) if out.is_json else rule_page.index(rules, color=out.color, width=out.width))
+
+
+def _about(key: str, out: Output) -> int:
     """List the rules that watch a key, one below it or a section that it is in, and return the exit code."""
     places = _places(key)
     if len(places) > 1:
-        show_page(f'"{key}" is a key of several sections; give one of: {", ".join(places)}', color=False, err=True)
-        return NOTHING
+        return _nothing(f'"{key}" is a key of several sections; give one of: {", ".join(places)}', out)
     if places and places[0] != key:
         show_page(f'"{key}" is {places[0]}.', color=False, err=True)
         key = places[0]
     rules = [rule for rule in all_rules() if any(_concerns(path, key) for path in watched_keys(rule))]
     meant = _meant(key)
     if meant:
-        show_page(f'DeepSpeed has no key "{key}". Did you mean {meant}?', color=False, err=True)
-        return NOTHING
+        return _nothing(f'DeepSpeed has no key "{key}". Did you mean {meant}?', out)
     if not rules:
-        show_page(f'No rule is about the key "{key}".', color=False, err=True)
-        return NOTHING
-    show_page(rule_page.index(rules, color=color, width=width), color=color, paged=True)
+        return _nothing(f'No rule is about the key "{key}".', out)
+    _list(rules, out)
     return FOUND
+
+
+def _nothing(why: str, out: Output) -> int:
+    """Say why there is no rule to list; JSON is an answer without rules."""
+    show_page(why, color=False, err=True)
+    if out.is_json:
+        _list((), out)
+    return NOTHING
 
 
 def _places(key: str) -> list[str]:
@@ -116,7 +143,7 @@ def _concerns(path: str, key: str) -> bool:
     return path == key or path.startswith(f"{key}.") or key.startswith(f"{path}.")
 
 
-def _behind(text: str, *, color: bool, width: int) -> int:
+def _behind(text: str, out: Output) -> int:
     """Print the causes of an error and the rules behind it, and return the exit code."""
     from dslint.diagnose.explain import explain
     from dslint.report import errors_page
@@ -124,7 +151,11 @@ def _behind(text: str, *, color: bool, width: int) -> int:
     explanation = explain(_text_of(text))
     if not explanation.read:
         raise click.UsageError("--error got an empty text.")
-    show_page(errors_page.render(explanation, {rule.code: rule for rule in all_rules()}, color=color, width=width), color=color)
+    rules = {rule.code: rule for rule in all_rules()}
+    if out.is_json:
+        out.show(rule_json.of_error(explanation, rules))
+    else:
+        show_page(errors_page.render(explanation, rules, color=out.color, width=out.width), color=out.color)
     return FOUND if explanation.causes else NOTHING
 
 

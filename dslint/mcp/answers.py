@@ -27,11 +27,6 @@ def data_of(name: str, done: Done) -> dict[str, Any]:
     Raises:
         Failed: it printed none: its message says why.
     """
-    if name in ("explain_rule", "explain_error"):
-        said = done.out.strip() or done.err.strip()
-        if done.code >= UNUSABLE:
-            raise Failed(_reason(done))
-        return {"version": 1, "found": done.code == 0, "text": said}
     if name == "init":
         if not done.out.strip():
             raise Failed(_reason(done))
@@ -69,11 +64,9 @@ def short_answer(name: str, data: dict[str, Any], report: str | None) -> str:
         lines = report.strip().splitlines()
         more = len(lines) - LINES
         return "\n".join(lines[:LINES] + ([f"({more} more lines are left out; the data has everything.)"] if more > 0 else []))
-    if name == "check":
-        return _findings(data)
     if name == "init":
         return f"{json.dumps(data['config'], indent=2)}\n\n{data['reasons']}"
-    return str(data["text"])
+    return _findings(data)
 
 
 def _findings(data: dict[str, Any]) -> str:

@@ -20,6 +20,8 @@ OUTPUTS = {
     "fit": "fit",
     "tune": "tune",
     "diagnose": "diagnosis",
+    "rule": "rule",
+    "init": "init",
 }
 """The file of `dslint.report` with the schema of a command's JSON output, without `.schema.json`."""
 
@@ -175,13 +177,13 @@ def output_schema(command: str) -> Schema:
     """The schema of the JSON output of a command."""
     text = files("dslint.report").joinpath(f"{OUTPUTS[command]}.schema.json").read_text(encoding="utf-8")
     schema: Schema = json.loads(text)
+    del schema["$schema"]  # it may be a part of another one
     return schema
 
 
 def tools() -> tuple[Tool, ...]:
     """All tools, the most useful first."""
     facts = _facts()
-    text = _versioned("The whole answer as text.", text=_string("The answer."), found={"type": "boolean"})
     return (
         Tool(
             "check",
@@ -281,7 +283,7 @@ def tools() -> tuple[Tool, ...]:
                 },
                 required=("integration",),
             ),
-            _versioned("The config and its reasons.", config={"type": "object"}, fits={"type": "boolean"}, reasons={"type": "string"}),
+            _versioned("The config and its reasons.", config=output_schema("init"), fits={"type": "boolean"}, reasons={"type": "string"}),
             _init,
         ),
         Tool(
@@ -292,16 +294,18 @@ def tools() -> tuple[Tool, ...]:
                 {"rule": _string("The code or name of the rule: DS501."), "key": _string("A config key: zero_optimization.offload_param.")},
                 one_of=("rule", "key"),
             ),
-            text,
+            output_schema("rule"),
             _rule,
+            has_report=True,
         ),
         Tool(
             "explain_error",
             "Explain an error message",
             "The cause of an error message or traceback of a DeepSpeed training, what to do, and the rules behind it.",
             _object({"text": _string("The message, the traceback, or the end of the log.")}, required=("text",)),
-            text,
+            output_schema("rule"),
             _error,
+            has_report=True,
         ),
         Tool(
             "diagnose",

@@ -81,7 +81,7 @@ def _documentation(text: str, width: int) -> Iterator[str]:
 def _title(example: Example) -> str:
     """The heading of an example: whether and where the rule finds something, and with which options."""
     where = dotted(path_of(example.at or ""))
-    words = ["No finding" if example.at is None else "Found", f"at {where}" if where else "", _flags(example.context)]
+    words = ["No finding" if example.at is None else "Found", f"at {where}" if where else "", flags(example.context)]
     return " ".join(word for word in words if word)
 
 
@@ -95,7 +95,7 @@ def _examples(examples: Iterable[Example], width: int) -> Iterator[str]:
             yield from ("    " + line for line in text.rstrip("\n").split("\n"))
 
 
-def _flags(context: Context) -> str:
+def flags(context: Context) -> str:
     """The options that give the facts of an example; defaults are left out."""
     facts, usual = context.facts, Context()
     implied = {*NOT_NEEDED} | ({"gpu_memory"} if facts.gpu is not None and facts.gpu.memory == facts.gpu_memory else set())

@@ -13,7 +13,11 @@ from jsonschema import Draft202012Validator
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
-SCHEMAS = {"check": "output", "diagnose": "diagnosis", **{name: name for name in ("show", "estimate", "fit", "tune", "config", "probe")}}
+SCHEMAS = {
+    "check": "output",
+    "diagnose": "diagnosis",
+    **{name: name for name in ("show", "estimate", "fit", "tune", "config", "probe", "rule", "init")},
+}
 """The schema of a command, without `.schema.json`."""
 
 
