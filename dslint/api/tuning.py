@@ -11,7 +11,7 @@ from dslint.api.given import Given, Source
 from dslint.config import Config, resolve
 from dslint.errors import UserError
 from dslint.facts.gpus import in_words, size
-from dslint.memory.changes import AS_FACTS
+from dslint.memory.completed import changed
 from dslint.memory.plan import Plan
 from dslint.memory.ways import Goal
 from dslint.source.config_text import config_text
@@ -88,8 +88,7 @@ def fastest(
         raise UserError("No memory limit given: pass gpu, gpu_memory or limit.")
 
     def planner(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
-        changed = {name: otherwise[name] for name in AS_FACTS if name in otherwise}
-        config = resolve(parse(text), subject.context.but(**changed))
+        config = resolve(parse(text), changed(subject.context, otherwise))
         return config, subject.plan(config, otherwise)
 
     text = config_text(subject.document)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import click
@@ -153,11 +154,23 @@ def _measure(result: Result, launch: tuple[str, ...], text: str, config: str, ou
 
     results = Results(out)
     entries = entries_of([(one.candidate, one.written) for one in result.best], result.now, text)
-    found = measure(entries, launch, config, results, float(limit), warn)
-    warn(summary(found, results))
-    remove_configs(results)
+    try:
+        found = measure(entries, launch, config, results, float(limit), warn)
+        warn(summary(found, results))
+    finally:
+        remove_configs(results)  # also after Ctrl-C; the results stay
     if any(one.outcome.seconds is not None for one in found):
         warn(f"Predictions are corrected by these measurements with --measured {out}.")
+
+
+def _outside(target: str, named: str) -> str | None:
+    """Where a config is that a link, or the file that was named, leads out of the project; None if it is in it, or was named itself."""
+    from dslint.setups.project import leads_out, top_of
+
+    if target == named:
+        return leads_out(target)
+    real = Path(target).resolve()
+    return None if real.is_relative_to(Path(top_of(named)).resolve()) else str(real)
 
 
 def _apply(result: Result, number: int, opened: Opened, text: str, path: str) -> None:
@@ -170,6 +183,8 @@ def _apply(result: Result, number: int, opened: Opened, text: str, path: str) ->
     chosen = result.best[number - 1]
     if target == "-" or opened.loaded.document.text != text or opened.loaded.encoded:
         raise UserError("--apply requires a config in a file of its own: this one is part of another file. Write the diff by hand.")
+    if outside := _outside(target, path):
+        raise UserError(f"{target} is not written: it leads out of this project. To write {outside}, name it.")
     try:
         write_whole(target, chosen.written.text, before=text)
     except OSError as error:

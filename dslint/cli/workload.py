@@ -12,8 +12,7 @@ from dslint.cli.options import SettingType, model_option, settings_options
 from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
-from dslint.memory.changes import AS_FACTS
-from dslint.memory.completed import completed
+from dslint.memory.completed import changed, completed
 from dslint.memory.fit import Planner
 from dslint.memory.given import FoundModel
 from dslint.memory.plan import STATES, Plan
@@ -197,7 +196,7 @@ class Opened(NamedTuple):
         context = self.context
 
         def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
-            config = resolve(parse(text), context.but(**{name: otherwise[name] for name in AS_FACTS if name in otherwise}))
+            config = resolve(parse(text), changed(context, otherwise))
             return config, planned(config, self.found.model, {**self.said, **otherwise}, self.found.assumed, self.unmodelled)
 
         return plan

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dslint.config.context import Context
 from dslint.facts.model_config import describe
 from dslint.frameworks.workload import Told, told_by
 from dslint.job.arguments import Arguments
+from dslint.memory.changes import AS_FACTS
 
 _FLAGS = {
     "length": "sequence-length",
@@ -44,6 +46,21 @@ def completed(said: dict[str, Any], arguments: Arguments | None, context: Contex
             said = {**said, name: value}
             notes.append(f"--{_FLAGS.get(name, name.replace('_', '-'))} is {value}, from {place}")
     return Completed(said, (*notes, *told.notes), context, told.unmodelled)
+
+
+_ARGUMENTS = {"micro_batch": "per_device_train_batch_size", "accumulation": "gradient_accumulation_steps"}
+"""The training arguments for options of an estimate that fill values of the config."""
+
+
+def changed(context: Context, otherwise: Mapping[str, Any]) -> Context:
+    """The context of a config with which other options change: facts of the run, and training arguments that are set."""
+    setup = context.setup
+    arguments = setup.arguments if setup is not None else None
+    set_here = {_ARGUMENTS[name]: value for name, value in otherwise.items() if name in _ARGUMENTS}
+    if setup is not None and arguments is not None and set_here:
+        values = {name: replace(given, value=set_here.get(name, given.value)) for name, given in arguments.values.items()}
+        context = context._replace(setup=replace(setup, arguments=replace(arguments, values=values)))
+    return context.but(**{name: otherwise[name] for name in AS_FACTS if name in otherwise})
 
 
 def _allocator(context: Context) -> Iterator[tuple[str, tuple[Any, str]]]:

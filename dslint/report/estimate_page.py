@@ -43,9 +43,9 @@ def page(results: Estimate | Sweep, facts: Facts, limit: int | None, style: Styl
     lines = [*_answer(found, facts, limit, style), *_head(found, style), "", *_table(found, style), "", *_bars(found, limit, style), ""]
     lines += [*_ranges(found, style), *_evaluation(found, limit, style), "", *_host(found, facts, style)]
     if time is not None:
-        lines += _paragraphs("Time of a step", (f"{duration(time.seconds)} ({spread(time)}): {speeds(time)}", *parts(time)), style)
-    lines += _paragraphs("Accuracy", found.reasons, style)
-    lines += _paragraphs("Assumptions", found.plan.assumed, style)
+        lines += paragraphs("Time of a step", (f"{duration(time.seconds)} ({spread(time)}): {speeds(time)}", *parts(time)), style)
+    lines += paragraphs("Accuracy", found.reasons, style)
+    lines += paragraphs("Assumptions", found.plan.assumed, style)
     return "\n".join(lines)
 
 
@@ -238,7 +238,8 @@ def _host(found: Estimate, facts: Facts, style: Style) -> list[str]:
     return [part for line in lines for part in wrap(line, style.width)]
 
 
-def _paragraphs(title: str, sentences: tuple[str, ...], style: Style) -> list[str]:
+def paragraphs(title: str, sentences: tuple[str, ...], style: Style) -> list[str]:
+    """A list of sentences with a title; nothing if there are none."""
     if not sentences:
         return []
     lines = ["", style.paint(title, "bold")]

@@ -48,11 +48,21 @@ def training(step: Step, tokens: float) -> str:
     """How long a training with so many tokens takes, as a phrase."""
     hours = step.hours(tokens)
     low, high = (hours * bound / step.seconds for bound in (step.low, step.high))
-    gpus = step.job.gpus
-    return f"{_hours(hours)} for {_number(tokens)} tokens ({_hours(low)} to {_hours(high)}), {hours * gpus:,.0f} GPU-hours"
+    days = f", {hours / 24:,.3g} days" if hours >= LONG else ""
+    return f"{_rounded(hours)} hours ({_rounded(low)} to {_rounded(high)}{days}), {_rounded(hours * step.job.gpus)} GPU-hours"
 
 
-def _number(number: float) -> str:
+LONG = 72
+"""Hours from which days are said as well."""
+
+
+def _rounded(number: float) -> str:
+    """Three significant digits."""
+    return f"{float(f'{number:.3g}'):,.{0 if number >= 99.5 else 1}f}"
+
+
+def shown_tokens(number: float) -> str:
+    """A large number in words."""
     for scale, name in ((1e12, " trillion"), (1e9, " billion"), (1e6, " million")):
         if number >= scale:
             return f"{number / scale:.4g}{name}"
@@ -64,10 +74,6 @@ def factor(gain: float) -> str:
     if gain >= 1:
         return f"{1 + gain:.1f} times as fast"
     return f"{gain:.0%} faster".replace("%", " %") if gain >= 0 else f"{-gain:.0%} slower".replace("%", " %")
-
-
-def _hours(hours: float) -> str:
-    return f"{hours / 24:,.1f} days" if hours >= 72 else f"{hours:,.1f} h" if hours >= 1 else f"{60 * hours:.0f} min"
 
 
 def as_data(step: Step, tokens: float | None = None) -> dict[str, Any]:

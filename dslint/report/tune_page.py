@@ -8,11 +8,11 @@ from typing import Any
 
 from dslint.facts import Facts
 from dslint.memory.ledger import INIT
-from dslint.report.estimate_page import gib
-from dslint.report.speed_words import as_data, duration, factor, parts, speeds, spread, training
+from dslint.report.estimate_page import gib, paragraphs
+from dslint.report.speed_words import as_data, duration, factor, parts, shown_tokens, speeds, spread, training
 from dslint.report.style import Style, visible_lines, wrap
 from dslint.report.words import count
-from dslint.speed.compare import Verdict, compare
+from dslint.speed.compare import CLOSE, Verdict, compare
 from dslint.tune.candidate import Candidate
 from dslint.tune.reasons import Loss
 from dslint.tune.search import Result, Tuned
@@ -27,18 +27,20 @@ def page(result: Result, facts: Facts, text: str, path: str, style: Style, token
     lines = [style.paint(model.name, "bold") + first, f"{plan.samples:,} samples of {now.step.job.length:,} tokens per step", ""]
     lines += [*wrap(f"Now: {_described(now)}: {_time(now)}; {_memory(result)}.", style.width)]
     if not result.best:
-        lines += ["", *wrap(_nothing(result), style.width), "", *_lost(result, style)]
+        lines += ["", *wrap(_nothing(result), style.width), "", *_lost(result, style), *paragraphs("Assumptions", _assumed(result), style)]
         return "\n".join(lines)
     lines += ["", *_table(result, style)]
     best = result.best[0]
     lines += ["", *wrap(_verdict(result), style.width)]
     lines += wrap(f"Config 1: {speeds(best.candidate.step)}.", style.width)
     if tokens is not None:
-        lines += wrap(f"Training: {training(best.candidate.step, tokens)}; now {training(now.step, tokens)}.", style.width)
+        lines += wrap(f"{shown_tokens(tokens)} tokens: {training(best.candidate.step, tokens)}.", style.width)
+        if best.candidate.choice != now.choice:
+            lines += wrap(f"With the present config: {training(now.step, tokens)}.", style.width)
     lines += ["", style.paint("Parts of a step of config 1", "bold")]
     lines += [f"  {line}" for part in parts(best.candidate.step) for line in wrap(part, style.width - 2)]
     changes = [line for number, one in enumerate(result.best, 1) for line in _changes(number, one, text, path, style)]
-    lines += ["", *changes, *_lost(result, style), "", *_small_print(result, style)]
+    lines += ["", *changes, *_lost(result, style), *paragraphs("Assumptions", _assumed(result), style), "", *_small_print(result, style)]
     return "\n".join(lines)
 
 
@@ -103,6 +105,11 @@ def _verdict(result: Result) -> str:
         words = "The present config is the fastest one that surely fits."
     elif gain.verdict is Verdict.CLOSE:
         words = "Config 1 and the present config are too close to call: keep the present one."
+    elif gain.kind is not None and abs(gain.gain) < CLOSE:
+        words = (
+            f"Config 1 is about as fast as the present config ({factor(gain.low)} to {factor(gain.high)}, depending on {gain.kind.name}): "
+            "measure to know which is faster."
+        )
     else:
         how = "" if gain.verdict is Verdict.FASTER else "likely "
         words = (
@@ -155,7 +162,14 @@ def _why(loss: Loss, result: Result) -> str:
     if loss.needs is not None:
         return f"{loss.name}: does not surely fit, up to {gib(loss.needs)} of {gib(result.goal.device)} GiB"
     assert loss.slower is not None
+    if loss.slower < 1:
+        return f"{loss.name}: no config that passes `dslint check`"
     return f"{loss.name}: {loss.slower:.2f} times as long as config 1 ({loss.part})"
+
+
+def _assumed(result: Result) -> tuple[str, ...]:
+    """What was assumed or inferred of the present config and its training. Sizes of buckets matter too little for the time."""
+    return tuple(sentence for sentence in result.now.plan.assumed if "bucket_size" not in sentence)
 
 
 def _nothing(result: Result) -> str:

@@ -105,25 +105,32 @@ def _batch(config: Config, choice: Choice, now: Choice, said: dict[str, Any], pr
         ("micro_batch", "train_micro_batch_size_per_gpu", "per_device_train_batch_size"),
         ("accumulation", "gradient_accumulation_steps", "gradient_accumulation_steps"),
     )
+    whole = "train_batch_size"
     for field, key, argument in names:
         value = getattr(choice, field)
         if value == getattr(now, field):
             continue
-        if config.has(key) and config.value(key) is not UNKNOWN and config.quote(key).strip("\"'") != "auto":
+        derived = not config.has(key) and _is_number(config, whole)
+        filled = not _is_number(config, key) and not derived and (config.has(key) or _fills(config))
+        if not filled and not (derived and field == "accumulation" and not _fills(config)):  # Accelerate would add 1
             yield key, value
-        elif config.value(key) is not UNKNOWN and config.has("train_batch_size"):
-            if field == "micro_batch":
-                yield key, value
-        elif config.has(key) or _fills(config):
+        if filled or _is_argument(config, argument):
             said[field] = value
             program.append(f"set {argument} to {value:,}")
-        else:
-            yield key, value
-    whole = "train_batch_size"
-    if config.has(whole) and config.value(whole) is not UNKNOWN and config.quote(whole).strip("\"'") != "auto":
+    if _is_number(config, whole):
         samples = config.value(whole) // max(1, now.micro_batch * now.accumulation) * choice.micro_batch * choice.accumulation
         if samples != config.value(whole):
             yield whole, samples
+
+
+def _is_number(config: Config, key: str) -> bool:
+    return config.has(key) and config.value(key) is not UNKNOWN and config.quote(key).strip("\"'") != "auto"
+
+
+def _is_argument(config: Config, name: str) -> bool:
+    """Whether the training arguments set a value: it has to be that of the config."""
+    setup = config.context.setup
+    return setup is not None and setup.arguments is not None and name in setup.arguments
 
 
 def _fills(config: Config) -> bool:

@@ -108,3 +108,46 @@ def test_a_memory_limit_is_needed(config: Path) -> None:
     result = CliRunner().invoke(cli, ["tune", str(config), "--model", "gpt2", "--world-size", "8", "--isolated"])
     assert result.exit_code == 2
     assert "No memory limit given" in result.output
+
+
+def test_a_link_that_leaves_the_project_is_not_written_through(tmp_path: Path) -> None:
+    project, outside = tmp_path / "project", tmp_path / "elsewhere.json"
+    (project / ".git").mkdir(parents=True)
+    outside.write_text(json.dumps(CONFIG), encoding="utf-8")
+    before = outside.read_text(encoding="utf-8")
+    (project / "ds.json").symlink_to(outside)
+    result = tune(str(project / "ds.json"), "--apply", "1")
+    assert "it leads out of this project" in str(result.exception)
+    assert outside.read_text(encoding="utf-8") == before
+    assert tune(str(outside), "--apply", "1").exit_code == 0
+    assert outside.read_text(encoding="utf-8") != before
+
+
+BATCHES = {
+    "auto": {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"},
+    "numbers": {"train_micro_batch_size_per_gpu": 32, "gradient_accumulation_steps": 1},
+    "whole": {"train_batch_size": 256},
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batch_sizes_change_where_flags_fill_them(tmp_path: Path, name: str) -> None:
+    """The present micro batch is too large: the same samples in smaller ones fit, whether the config or the Trainer's flags say it."""
+    data = {"bf16": {"enabled": True}, "zero_optimization": {"stage": 3}, **BATCHES[name]}
+    (tmp_path / "ds.json").write_text(json.dumps(data), encoding="utf-8")
+    (tmp_path / "train.py").write_text(
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(args=args).train()\n",
+        encoding="utf-8",
+    )
+    flags = "--bf16 --per_device_train_batch_size 32 --gradient_accumulation_steps 1 --gradient_checkpointing True"
+    (tmp_path / "run.sh").write_text(f"deepspeed --num_gpus 8 train.py --deepspeed ds.json {flags}\n", encoding="utf-8")
+    options = ("--model", "llama-3-8b", "--gpu", "a100", "--sequence-length", "4096", "--output-format", "json", "--isolated")
+    result = CliRunner().invoke(cli, ["tune", str(tmp_path / "run.sh"), *options])
+    best = json.loads(result.stdout)["best"]
+    assert best
+    for one in best:
+        choice = one["choice"]
+        assert choice["micro_batch"] * choice["accumulation"] == 32
+    assert best[0]["choice"]["micro_batch"] < 32
+    assert any("per_device_train_batch_size" in sentence for sentence in best[0]["program"])

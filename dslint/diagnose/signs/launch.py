@@ -25,7 +25,12 @@ SIGNS = (
     sign("machines", "num_local_procs=", r"nnodes=(?P<nodes>\d+), num_local_procs=(?P<local>\d+)"),
     sign(
         "refused",
-        (": error: unrecognized arguments", ": error: the following arguments are required", ": error: argument ", ": error: ambiguous option"),
+        (
+            ": error: unrecognized arguments",
+            ": error: the following arguments are required",
+            ": error: argument ",
+            ": error: ambiguous option",
+        ),
         r"^\S*[\w.-]: error: (?:unrecognized arguments: |the following arguments are required: |argument \S+: |ambiguous option: ).*",
     ),
     sign("exited_well", "exits successfully", r"Process \d+ exits successfully"),
