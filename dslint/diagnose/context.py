@@ -54,12 +54,21 @@ def context_of(job: Job, given: Given = NOTHING) -> Context:
     return Context((given.facts or Facts())._replace(**{name: value for name, value in told.items() if value is not None}), filler=LOADERS)
 
 
+def checked_as(job: Job) -> str:
+    """The release whose rules are run in place of the one that the log names, "" if it is that one, or if the log names none."""
+    used = _release(job)
+    return str(used) if used is not None and used != Release.parse(str(job.get("release"))) else ""
+
+
 def _release(job: Job) -> Release | None:
+    """The release of a job, or the nearest one that dslint knows."""
     try:
         release = Release.parse(str(job.get("release")))
     except ValueError:
         return None
-    return release if release.may_exist else None
+    if release.may_exist:
+        return release
+    return release.nearest if release.major == 0 and release.minor else None
 
 
 def _gpu(job: Job) -> Gpu | None:

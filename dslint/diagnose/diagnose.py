@@ -13,7 +13,7 @@ from dslint.config.load import Loaded
 from dslint.diagnose import paste
 from dslint.diagnose.causes import find_causes, find_notices, follows
 from dslint.diagnose.causes.gpu_memory import figures_of
-from dslint.diagnose.context import NOTHING, Given, config_file, config_of, context_of, model_in
+from dslint.diagnose.context import NOTHING, Given, checked_as, config_file, config_of, context_of, model_in
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Outcome
 from dslint.diagnose.equal_jobs import EqualJobs
 from dslint.diagnose.events import EventReader
@@ -50,6 +50,9 @@ MOST_LINES = 1000
 TEXT_FAILED = "The text reports an error; no line tells how the job ended."
 
 NEXT_BEGINS = "The next job of the log begins while this one runs"
+
+LONG_WARMUP = "DS635"
+"""The rule about a warm-up that is longer than the run, which is also a notice for jobs whose config is not checked."""
 
 GENERAL = ("dslint fit", "raise gradient_accumulation_steps")
 """Words of general advice, which changes for this job replace."""
@@ -132,6 +135,9 @@ def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosi
     told, survived = job.told(), survived_by(job)
     judged = equal.once((told, survived, shown), lambda: _judged(job, given, shown, survived))
     found.findings = judged.findings
+    found.checked_as = checked_as(job)
+    if any(finding.code == LONG_WARMUP for finding in found.findings):
+        found.notices = [notice for notice in found.notices if notice.kind != "schedule"]
     if judged.shop is None or judged.estimate is None:
         found.measured = measured_only(job)
         found.not_estimated = f"Not estimated: {judged.missing}." if found.measured else ""

@@ -94,6 +94,7 @@ class Diagnosis:
     """What the log of one job tells. `causes` are ranked; `notices` did not end the job; `findings` are those of the rules.
 
     `unread` says what could not be read of the logs. `not_estimated` says why measured memory has no estimate, as a sentence.
+    `checked_as` is the release whose rules were run, if dslint does not know that of the job.
     """
 
     job: Job
@@ -104,6 +105,12 @@ class Diagnosis:
     measured: list[Measured] = field(default_factory=list)
     not_estimated: str = ""
     unread: tuple[str, ...] = ()
+    checked_as: str = ""
+
+    @property
+    def rules_title(self) -> str:
+        """The title above the findings of the rules."""
+        return "Rules on the config of this job" + (f", as of DeepSpeed {self.checked_as}" if self.checked_as else "")
 
     def at(self, place: Place | None) -> str:
         """Where a line stands, as in "line 7", or "rank_1.log:7" if the job has several logs; "" for None."""

@@ -33,6 +33,13 @@ class Frame:
         code = _ARROW.sub("", line.strip())[:LONGEST_CODE]
         return self if self.code or not code else replace(self, code=code)
 
+    @property
+    def whole_code(self) -> str:
+        """The code with its calls closed: a traceback prints the first line of a statement only."""
+        if self.code.count("(") <= self.code.count(")"):
+            return self.code
+        return f"{self.code.rstrip(' ,')}{'' if self.code.endswith('(') else ', '}...)"
+
 
 def read_frame(line: str) -> Frame | None:
     """The frame that a line shows, None for any other line."""

@@ -52,9 +52,9 @@ def outcome_of(job: Job) -> Outcome:
     fatal = [event for event in after if is_fatal(event)]
     late = [event for event in after if is_error(event) and level_of(event) == CAUSE] if ends else []
     if late and (not fatal or ends[-1].kind == "finished"):
-        return Outcome(End.FAILED, f"The training finished{_progress(job)}, and the job failed afterwards.", evidence(late[0]))
+        return Outcome(End.FAILED, f"The training finished{_progress(job, ended=True)}, and the job failed afterwards.", evidence(late[0]))
     if ends and not fatal:
-        return Outcome(End.FINISHED, f"The job finished{_progress(job)}.", evidence(ends[-1]))
+        return Outcome(End.FINISHED, f"The job finished{_progress(job, ended=True)}.", evidence(ends[-1]))
     errors = [event for event in after if is_error(event) and not job.survived(event)]
     if fatal or errors:
         return _bad(job, fatal, errors)
@@ -67,7 +67,7 @@ def outcome_of(job: Job) -> Outcome:
         )
     left = job.of("left") or ignored
     if left:
-        return Outcome(End.FINISHED, f"The processes ended by themselves, and report no failure{_progress(job)}.", evidence(left[0]))
+        return Outcome(End.FINISHED, f"The processes ended by themselves{_progress(job)}, and report no failure.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):
         return Outcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; no line says why.", _last(job))
     return Outcome(End.UNKNOWN, "The log holds nothing of a DeepSpeed job.")
@@ -105,13 +105,17 @@ def _reached_the_end(job: Job) -> bool:
     return last is not None and most is not None and last >= most > 1
 
 
-def _progress(job: Job) -> str:
-    """How far the job came. Of progress bars only those over all steps count."""
+def _progress(job: Job, *, ended: bool = False) -> str:
+    """How far the job came, as far as the log shows it. Of progress bars only those over all steps count. A job that `ended` well may have
+    printed its last steps in a way that is not read.
+    """
     whole = job.get("steps")
     counted = [event for event in job.steps if event.kind == "step" or (event.kind == "bar" and whole and event.number("steps") == whole)]
     step = max((event.number("step") or 0 for event in counted), default=0)
     whole = next((steps for event in reversed(counted) if (steps := event.number("steps"))), whole)
     if not step:
+        return ""
+    if ended and whole and step < whole:
         return ""
     return f" after step {step:,}" + (f" of {whole:,}" if whole and whole >= step else "")
 

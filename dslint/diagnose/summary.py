@@ -180,9 +180,9 @@ def _speed(job: Job) -> Iterator[Row]:
 
 
 def token_rates(job: Job, *, of_each: bool) -> list[tuple[Event, float]]:
-    """The tokens per second that the job prints: of one GPU, or of all."""
+    """The tokens per second that the job prints: of one GPU, as "tgs" (tokens per GPU per second) always are, or of all."""
     told = ((event, rate) for event in job.steps if (rate := event.real("tokens_per_second")))
-    return [(event, rate) for event, rate in told if any(name in event.values for name in ("each_gpu", "of_gpu")) is of_each]
+    return [(event, rate) for event, rate in told if any(name in event.values for name in ("each_gpu", "of_gpu", "tgs")) is of_each]
 
 
 def _phases(job: Job) -> Iterator[Row]:

@@ -47,7 +47,7 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
         yield f"<p>{_text(one.moment.label)}: {one.moment.now:.2f} GiB measured{told}</p>"
     yield f"<p>{_text(found.not_estimated)}</p>" if found.not_estimated else ""
     if found.findings:
-        yield "<h2>Rules on the config of this job</h2><ul>"
+        yield f"<h2>{_text(found.rules_title)}</h2><ul>"
         yield from (
             f"<li><b>{_text(finding.code)}</b> {_text(finding.message)} {_text(finding.help or '')}</li>" for finding in found.findings
         )

@@ -37,7 +37,7 @@ def _job(found: Diagnosis, number: str) -> Iterator[str]:
     if found.not_estimated:
         yield from ("", escaped(found.not_estimated))
     if found.findings:
-        yield from ("", "#### Rules on the config of this job", "")
+        yield from ("", f"#### {escaped(found.rules_title)}", "")
         yield from (f"- **{finding.code}** {escaped(finding.message)} {escaped(finding.help or '')}".rstrip() for finding in found.findings)
     yield ""
 

@@ -102,7 +102,7 @@ def _memory(found: Diagnosis, style: Style) -> Iterator[str]:
 def _findings(found: Diagnosis, style: Style) -> Iterator[str]:
     if not found.findings:
         return
-    yield from _title("Rules on the config of this job", style)
+    yield from _title(found.rules_title, style)
     for finding in found.findings[:MOST_FINDINGS]:
         yield from _finding(finding, style)
     if len(found.findings) > MOST_FINDINGS:

@@ -281,3 +281,32 @@ def test_the_signal_of_a_worker_is_named() -> None:
 def test_what_a_wrapping_error_names_on_its_next_line_is_the_cause() -> None:
     wrapped = "RuntimeError: Failed to import transformers.models.x because of the following error (look up to see its traceback):"
     assert "torch._six" in diagnosed(f"{wrapped}\nNo module named 'torch._six'").causes[0].title
+
+
+def test_tokens_per_gpu_are_said_to_be_so() -> None:
+    megatron = (
+        " iteration {0}/ 3 | elapsed time per iteration (ms): 10.0 | lm loss: 2.0 | tokens per gpu per second (tgs): 143.4 | TFLOPs: 3.9 |"
+    )
+    facts = {fact.name: fact.value for fact in typed(diagnosed(STARTED, *(megatron.format(step) for step in (1, 2, 3))).job)}
+    assert (facts.get("tokens_per_second_of_gpu"), facts.get("tokens_per_second")) == (143.4, None)
+
+
+def test_a_good_end_before_the_last_step_that_is_read_names_no_step() -> None:
+    total = "  Total optimization steps = 16"
+    bar = " 94%|#########3| 15/16 [15:19<00:57, 57.0s/it]"
+    assert diagnosed(STARTED, total, bar, "{'train_runtime': 919.0}").outcome.sentence == "The job finished."
+
+
+def test_the_rules_of_another_release_are_said_to_be_so() -> None:
+    release = "[2021-05-25 06:38:26,530] [INFO] [logging.py:68:log_dist] [Rank 0] DeepSpeed info: version={}, git-hash=unknown"
+    assert diagnosed(release.format("0.3.17"), CONFIG.format(stage=3)).rules_title.endswith(", as of DeepSpeed 0.9.0")
+    assert diagnosed(release.format("0.16.4"), CONFIG.format(stage=3)).rules_title == "Rules on the config of this job"
+
+
+def test_a_statement_that_goes_on_is_not_cut() -> None:
+    frames = [
+        ("train.py", 12, "main", "engine, _, _, _ = deepspeed.initialize("),
+        ("/x/site-packages/deepspeed/__init__.py", 9, "initialize", "no"),
+    ]
+    found = diagnosed(STARTED, traceback("ValueError: no", *frames))
+    assert any("deepspeed.initialize(...)" in sentence for sentence in found.causes[0].why)

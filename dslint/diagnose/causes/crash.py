@@ -80,7 +80,7 @@ def raised_at(frames: tuple[Frame, ...]) -> list[str]:
     own = [frame for frame in frames if not is_library(frame)]
     told = [f"Raised at {_short(last.file)}:{last.line}" + (f", in {last.function}" if last.function else "")]
     if own and own[-1] is not last:
-        told.append(f"called by {_short(own[-1].file)}:{own[-1].line}" + (f" ({own[-1].code})" if own[-1].code else ""))
+        told.append(f"called by {_short(own[-1].file)}:{own[-1].line}" + (f" ({own[-1].whole_code})" if own[-1].code else ""))
     return [", ".join(told) + "."]
 
 

@@ -132,8 +132,15 @@ def _of_others(figures: Figures) -> list[str]:
     if not figures.others:
         return []
     if all(other < CONTEXT_ONLY for other in figures.others):
+        one = len(figures.others) == 1
+        who = (
+            f"The other process holds {size(figures.others[0])}"
+            if one
+            else f"The other processes hold at most {size(max(figures.others))} each"
+        )
+        ranks = "another rank" if one else "other ranks"
         return [
-            f"The other processes hold only CUDA contexts, {size(max(figures.others))} each: probably other ranks of this job, which touch this GPU before they call torch.cuda.set_device(local_rank). Call it first."
+            f"{who}, as much as a CUDA context: probably {ranks} of this job, on this GPU before torch.cuda.set_device(local_rank). Call it first."
         ]
     return ["Another program uses this GPU: look at nvidia-smi, and end processes that an earlier job left."]
 

@@ -125,7 +125,7 @@ def _at(frames: tuple[Frame, ...]) -> str:
     if not own:
         return ""
     frame = own[-1]
-    return f"The program was at {frame.file.rpartition('/')[2]}:{frame.line}, in {frame.function}{f': {frame.code}' if frame.code else ''}."
+    return f"The program was at {frame.file.rpartition('/')[2]}:{frame.line}, in {frame.function}{f': {frame.whole_code}' if frame.code else ''}."
 
 
 def _sizes(job: Job, request: int) -> Iterator[str]:
@@ -202,5 +202,6 @@ def _usual(job: Job, phase: str, is_inference: bool) -> Iterator[str]:  # noqa: 
     if not job.get("checkpointing") and not job.get("megatron"):
         yield "Turn on activation checkpointing (gradient_checkpointing): the log does not say that it is on."
     if (job.get("micro_batch") or 2) > 1:
-        yield "Lower the micro batch size and raise gradient_accumulation_steps by the same factor: the training stays the same."
+        lower = "Lower the micro batch size" + ("" if job.get("micro_batch") else ", if it is above 1,")
+        yield f"{lower} and raise gradient_accumulation_steps by the same factor: the training stays the same."
     yield "Run `dslint fit CONFIG --model MODEL --gpu-memory SIZE` for changes that fit, best first."

@@ -36,7 +36,7 @@ SIGNS = (
     sign(
         "throughput",
         ("tokens/s", "tok/s", "tokens_per_sec", "tokens per sec", "tokens-per-sec", "tgs"),
-        r"(?i)(?P<of_gpu>per[-_ ](?:gpu|device)[-_ ])?(?:tokens?[-_ /]per[-_ ]sec(?:ond)?|tokens/s(?:ec)?|tok/s|\btgs)"
+        r"(?i)(?P<of_gpu>per[-_ ](?:gpu|device)[-_ ])?(?:tokens?[-_ /]per[-_ ]sec(?:ond)?|tokens/s(?:ec)?|tok/s|(?P<tgs>\btgs))"
         r"(?P<each_gpu>[-_/ ](?:per[-_ ])?(?:gpu|device))?\S{0,3}\s*[:=]\s*(?P<tokens_per_second>\d[\d,]*(?:\.\d+)?)",
     ),
     sign(
