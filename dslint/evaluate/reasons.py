@@ -44,6 +44,7 @@ class Cause(Enum):
     NOT_DEFINED = "{} is not defined in {}"
     NO_MODULE = "{}, which is not in the project"
 
+    MACHINE = "an absolute path depends on the machine"
     FILE = "it is read from a file"
     NO_FILE = "{}, which is not there"
     BROKEN_FILE = "{} cannot be read"

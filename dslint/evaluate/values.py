@@ -43,6 +43,7 @@ class Unknown:
     `options` are values that it can have, as far as they are known: a condition selects one of them. With `closed` it has one of them or is
     None, with `or_none` it may be None, and with `shared` something else may hold
     the one that it does not have. `text` is what is known of a string, with `HOLE` for each part that is not.
+    `path` is the path of the file that an absolute path names, from the working directory or the home directory.
     """
 
     reason: Reason | None = None
@@ -53,6 +54,7 @@ class Unknown:
     closed: bool = False
     or_none: bool = False
     shared: bool = False
+    path: str | None = None
 
 
 @dataclass(slots=True)
@@ -216,6 +218,13 @@ _LONGEST_NUMBER = 40
 def text_of(value: Value) -> str:
     """What is known of a value as a string."""
     return str(value.value) if isinstance(value, Constant) else (isinstance(value, Unknown) and value.text) or HOLE
+
+
+def path_of(value: Value | None) -> str | None:
+    """The path of a file that a value names; None if it is not known."""
+    if isinstance(value, Constant):
+        return value.value if isinstance(value.value, str) else None
+    return value.path if isinstance(value, Unknown) else None
 
 
 def tables_of(value: Value) -> tuple[DictValue, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tables import why_open
 from dslint.evaluate.shell.script import read_script
-from dslint.evaluate.values import Constant, DictValue, Flag, ListValue, Unknown, Value
+from dslint.evaluate.values import Constant, DictValue, Flag, ListValue, Unknown, Value, path_of
 from dslint.frameworks.registry import in_programs
 from dslint.setups.command import read_command
 from dslint.setups.launches import flags_of
@@ -30,6 +31,8 @@ from tests.judges.table import Row
 
 DRIVER = Path(__file__).parent / "run_programs.py"
 RECORDED = Path(__file__).parent / "python.json"
+FOLDER = "/tmp/work"
+"""Where `run_programs.py` runs programs."""
 SINKS = frozenset({"deepspeed.initialize", "TrainingArguments", "DeepSpeedPlugin", "DeepSpeedStrategy"})
 _BATCH = 200
 
@@ -37,12 +40,16 @@ Path_ = tuple[str | int, ...]
 
 
 class Leaf(NamedTuple):
-    """A value as it is evaluated: known, or unknown with a place; `perhaps` if only some branches set it."""
+    """A value as it is evaluated: known, or unknown with a place; `perhaps` if only some branches set it.
+
+    Of a path that is absolute in the run `path` is known, relative to the working directory.
+    """
 
     value: Any = None
     is_known: bool = False
     is_placed: bool = False
     perhaps: bool = False
+    path: str | None = None
 
 
 class Open(NamedTuple):
@@ -120,7 +127,7 @@ def _leaves(claim: Claim, path: Path_, value: Value, *, perhaps: bool) -> None:
         claim.leaves[path] = Leaf(value.value, is_known=True, perhaps=perhaps)
     else:
         reason = value.reason if isinstance(value, Unknown) else None
-        claim.leaves[path] = Leaf(is_placed=reason is not None and reason.place is not None, perhaps=perhaps)
+        claim.leaves[path] = Leaf(is_placed=reason is not None and reason.place is not None, perhaps=perhaps, path=path_of(value))
 
 
 def claims(program: Made) -> list[Claim]:
@@ -170,6 +177,13 @@ def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or one != one)
 
 
+def _names(path: str, value: Any) -> bool:
+    """Whether a path from the working directory, or from the home directory, is that of a file."""
+    if path.startswith("~"):
+        return isinstance(value, str) and value.endswith(path[1:])
+    return isinstance(value, str) and posixpath.normpath(posixpath.join(FOLDER, path)) == posixpath.normpath(value)
+
+
 def compare(program: Made, answer: dict[str, Any]) -> Verdict:
     """Compare the evaluated calls with those that Python ran."""
     verdict = Verdict()
@@ -203,6 +217,8 @@ def _compared(claim: Claim, truth: dict[Path_, Any], what: str) -> Verdict:
             if not _same(leaf.value, value):
                 found.wrong.append(f"{what}: {path} is {value!r}, and is evaluated as {leaf.value!r}")
             continue
+        if leaf is not None and leaf.path is not None and not _names(leaf.path, value):
+            found.wrong.append(f"{what}: {path} is {value!r}, and is evaluated as the path {leaf.path!r}")
         above = [path[:length] for length in range(len(path), -1, -1)]
         unknown = next((claim.leaves[one] for one in above if one in claim.leaves and not claim.leaves[one].is_known), None)
         is_open = next((claim.open[one] for one in above if one in claim.open), None)

@@ -15,9 +15,10 @@ from dslint.evaluate.python.functions import GENERATOR, collected, enter, instan
 from dslint.evaluate.python.library import CONSUMES, FUNCTIONS
 from dslint.evaluate.python.nodes import is_literal
 from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER, leave_open
+from dslint.evaluate.python.paths import SAME_FILE, joined, same_file
 from dslint.evaluate.python.rows import method_of_row, method_of_set
 from dslint.evaluate.python.statements import opened
-from dslint.evaluate.python.strings import method_of_string
+from dslint.evaluate.python.strings import method_of_string, opened_file
 from dslint.evaluate.python.tables import SET, certain_items, forget_all, table_of, whole
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import (
@@ -36,6 +37,7 @@ from dslint.evaluate.values import (
     Value,
     is_one_of,
     member,
+    path_of,
     tables_of,
 )
 from dslint.source.tree import Span
@@ -174,6 +176,8 @@ def _method(state: State, owner: Value, name: str, call: CallOf) -> Value:
         return _of_path(state, owner, name, call) or method_of_string(owner, name, call)
     if isinstance(owner, Object) and (found := _of_object(state, owner, name, call)) is not None:
         return found
+    if isinstance(owner, Unknown) and owner.path is not None and (found := _of_path(state, owner, name, call)) is not None:
+        return found
     if isinstance(owner, Unknown):
         if f"{owner.made}.{name}" == ENGINE_BACKWARD:
             state.receive(replace(call, name=ENGINE_BACKWARD, span=owner.span or call.span))
@@ -210,11 +214,15 @@ def _passed_on(call: CallOf) -> Value | None:
     return ListValue(items, call.span) if call.complete and items else None
 
 
-def _of_path(state: State, owner: Constant, name: str, call: CallOf) -> Value | None:
-    """A method of a path that reads or writes the file there."""
+def _of_path(state: State, owner: Constant | Unknown, name: str, call: CallOf) -> Value | None:
+    """A method of a path that reads or writes the file there, or one of a path that is absolute."""
     here = Argument(owner, call.span, call.span)
     if name in ("read_text", "read_bytes"):
-        return json_file(state, str(owner.value))
+        return json_file(state, path_of(owner) or "")
+    if isinstance(owner, Unknown) and (name in SAME_FILE or (name == "joinpath" and call.complete)):
+        return same_file(owner, name) if name in SAME_FILE else joined([owner, *(one.value for one in call.arguments)])
+    if isinstance(owner, Unknown) and name == "open":
+        return opened_file(owner, call.plain("mode", 0))
     if name == "write_text":
         return FUNCTIONS["write_text"](state, replace(call, arguments=[here, *call.arguments]))
     return FUNCTIONS["os.path.exists"](state, replace(call, arguments=[here])) if name in ("exists", "is_file") else None

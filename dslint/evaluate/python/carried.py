@@ -13,7 +13,7 @@ from dslint.evaluate.python.evaluate import State, evaluate
 from dslint.evaluate.python.nodes import is_dotted, own_nodes
 from dslint.evaluate.python.tables import set_items
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import Cells, Class, Constant, Entry, ListValue, Object, Scope, Unknown, tables_of
+from dslint.evaluate.values import Cells, Class, Constant, Entry, ListValue, Object, Scope, Unknown, path_of, tables_of
 
 CHANGES_ROW = frozenset("append extend insert remove pop clear sort reverse".split())
 """Methods that change a list."""
@@ -45,9 +45,9 @@ def _forget_item(state: State, node: ast.Subscript, scope: Scope) -> None:
     for table in tables_of(owner) if name is not None else ():
         assert name is not None
         before = table.cells.get(name)
-        if before is None or isinstance(before.value, Constant):
+        if before is None or isinstance(before.value, Constant) or path_of(before.value) is not None:
             place = scope.source.span(node)
-            options = (before.value,) if before is not None and isinstance(before.value.value, str) else ()
+            options = (before.value,) if before is not None and path_of(before.value) is not None else ()
             unknown = Unknown(Reason(Cause.LOOP, (), place), options=options)
             state.journal.write(table.cells, name, Entry(unknown, place, place, perhaps=before is None or before.perhaps))
 
@@ -71,8 +71,8 @@ def _forget(state: State, target: ast.Name | ast.Attribute, scope: Scope) -> Non
             return
         cells, name = owner.cells, target.attr
     before = cells.get(name)
-    if isinstance(before, Constant):
-        options = (before,) if isinstance(before.value, str) else ()
+    if before is not None and (isinstance(before, Constant) or path_of(before) is not None):
+        options = (before,) if path_of(before) is not None else ()
         state.journal.write(cells, name, Unknown(Reason(Cause.LOOP, (), scope.source.span(target)), options=options))
     elif isinstance(before, ListValue):
         state.journal.write(cells, name, Unknown(Reason(Cause.LOOP, (), scope.source.span(target))))

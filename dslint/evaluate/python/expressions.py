@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import posixpath
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +23,7 @@ from dslint.evaluate.python.events import part_of_model
 from dslint.evaluate.python.functions import above, collected, enter
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
+from dslint.evaluate.python.paths import attribute_of_path, extended, joined, parent_of, parents_of
 from dslint.evaluate.python.plugins import CONFIGS, KIND, PLUGIN, config_attribute, plugin_in_use
 from dslint.evaluate.python.strings import as_text
 from dslint.evaluate.python.tables import SET, certain_items, copied, merge, new_table, options_of, table_of, whole
@@ -47,6 +47,7 @@ from dslint.evaluate.values import (
     Value,
     is_soft,
     member,
+    path_of,
     text_of,
     truth,
 )
@@ -128,6 +129,8 @@ def attribute_of(state: State, owner: Value, name: str) -> Value:
         if owner.value is None and not owner.soft:
             raise_certainly(state, ATTRIBUTE_ERROR)
         return _of_plain(owner, name)
+    if isinstance(owner, Unknown) and owner.path is not None and (found := attribute_of_path(owner, name)) is not None:
+        return found
     reason = owner.reason if isinstance(owner, Unknown) else None
     if isinstance(owner, Unknown) and part_of_model(owner, name):
         return Unknown(reason, owner.made, owner.span)
@@ -155,14 +158,8 @@ def _of_object(state: State, owner: Object, name: str) -> Value:
 
 def _of_plain(owner: Constant, name: str) -> Value:
     """An attribute of a path, or the value of a member of an enumeration."""
-    if isinstance(owner.value, str) and name == "parent":
-        return Constant(posixpath.dirname(owner.value) or ".", owner.soft)
-    if isinstance(owner.value, str) and name == "parents":
-        folders, path = [], owner.value
-        while path not in ("", ".", "/"):
-            path = posixpath.dirname(path)
-            folders.append(Entry(Constant(path or ".", owner.soft), Span(0, 0), Span(0, 0)))
-        return ListValue(folders, Span(0, 0))
+    if isinstance(owner.value, str) and name in ("parent", "parents"):
+        return parent_of(owner) if name == "parent" else parents_of(owner)
     return owner if name == "value" else Unknown(Reason(Cause.ATTRIBUTE, ("", name)))
 
 
@@ -341,6 +338,10 @@ def operate(state: State, op: ast.operator, left: Value, right: Value) -> Value:
     if isinstance(op, ast.Mod) and isinstance(left, Constant) and isinstance(left.value, str):
         return as_text(left, right)
     if not isinstance(left, Constant) or not isinstance(right, Constant):
+        if isinstance(op, ast.Div) and path_of(left) is not None and path_of(right) is not None:
+            return joined([left, right])
+        if isinstance(op, ast.Add) and (path := extended([left, right])) is not None:
+            return path
         known = next((one for one in (left, right) if isinstance(one, Unknown) and one.reason), COMPUTED)
         text = (text_of(left) + text_of(right))[:LONGEST] if isinstance(op, ast.Add) else ""
         return Unknown(known.reason, text=text if text.strip(HOLE) else "")
@@ -415,6 +416,8 @@ def _f_string(state: State, node: ast.JoinedStr, scope: Scope) -> Value:
             pattern = f"{{{conversion}:{spec.value or ''}}}" if isinstance(spec, Constant) else ""
             found = as_text(Constant(pattern), found, braces=True) if pattern else COMPUTED
         parts.append(found)
+    if (path := extended(parts)) is not None:
+        return path
     text = "".join(map(text_of, parts))
     unknown = [part for part in parts if not isinstance(part, Constant)]
     if unknown or len(text) >= LONGEST:

@@ -12,7 +12,7 @@ from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.sources import moved, tree_of
 from dslint.evaluate.python.tables import copied, of_tree, whole
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Object, Unknown, Value
+from dslint.evaluate.values import COMPUTED, Constant, DictValue, ListValue, Object, Unknown, Value, path_of
 from dslint.source.parse import parse
 from dslint.source.read import ReadError, read
 from dslint.source.store import store
@@ -87,23 +87,24 @@ def _place(table: DictValue, span: Span) -> None:
 
 def write_file(state: State, path: Value, content: Value | None, written: Span) -> None:
     """Note what the program writes to a file, if it is a dict or its text."""
-    if not isinstance(path, Constant) or not isinstance(path.value, str):
+    name = path_of(path)
+    if name is None:
         return
     if isinstance(content, Constant) and isinstance(content.value, str):
         content = json_text(state, content.value, written)
     content = whole(state, content) if content is not None else None
     if isinstance(content, DictValue):
-        state.written[posixpath.normpath(path.value)] = copied(state, content)
+        state.written[posixpath.normpath(name)] = copied(state, content)
 
 
 def method_of_file(state: State, file: Object, name: str, call: CallOf) -> Value:
     """The result of a method of an open file."""
     path = file.cells.get("path")
-    if not isinstance(path, Constant) or not isinstance(path.value, str):
+    if (at := path_of(path)) is None:
         return Unknown(path.reason if isinstance(path, Unknown) and path.reason else Reason(Cause.FILE))
     if name == "write":
-        write_file(state, path, call.get("s", 0), call.span)
-    return json_file(state, path.value) if name == "read" else COMPUTED
+        write_file(state, Constant(at), call.get("s", 0), call.span)
+    return json_file(state, at) if name == "read" else COMPUTED
 
 
 def exists(state: State, path: str) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 
 from dslint.evaluate.python import calling, definitions, repetition
 from dslint.evaluate.python.evaluate import Exhausted, State, block
 from dslint.evaluate.python.expressions import variable
 from dslint.evaluate.python.functions import enter, follow_rest
+from dslint.evaluate.python.paths import located
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import Constant, DictValue, Flag, Function, Scope, Unknown, Value
+from dslint.evaluate.values import DictValue, Flag, Function, Scope, Unknown, Value
 
 FOLLOWS = (calling, definitions, repetition)
 """The modules that register what `evaluate` and `block` know, with those that they import."""
@@ -34,7 +36,7 @@ def follow(
     recorder.state = state
     state.note = recorder.note
     cells = state.journal.cells()
-    cells["__file__"] = Constant(parts[0][0].path)
+    cells["__file__"] = located(parts[0][0].path.replace(os.sep, "/"))
     cells["__name__"] = Unknown(Reason(Cause.DUNDER_NAME))
     try:
         for source, tree in parts:

@@ -22,7 +22,7 @@ def known_options(value: Value) -> list[Value]:
 
 def possible(value: Value) -> tuple[Value, ...]:
     """A value that is known, or the values that one of which it is."""
-    return value.options if isinstance(value, Unknown) else (value,)
+    return value.options if isinstance(value, Unknown) and value.path is None else (value,)
 
 
 def says_anything(table: DictValue) -> bool:

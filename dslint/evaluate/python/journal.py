@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import NONE, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, same
+from dslint.evaluate.values import NONE, Cells, Constant, DictValue, Entry, ListValue, Object, Unknown, Value, member, path_of, same
 
 _ABSENT: Final = object()
 
@@ -167,9 +167,9 @@ class Journal:
 
 def _options(value: Value) -> tuple[Value, ...]:
     """The dicts and paths that a value can be; at most `_MOST_OPTIONS`."""
-    if isinstance(value, Unknown):
-        return value.options[:_MOST_OPTIONS]
-    return (value,) if isinstance(value, DictValue) or (isinstance(value, Constant) and isinstance(value.value, str)) else ()
+    if isinstance(value, DictValue) or path_of(value) is not None:
+        return (value,)
+    return value.options[:_MOST_OPTIONS] if isinstance(value, Unknown) else ()
 
 
 def _is_config(value: Value) -> bool:
@@ -190,7 +190,7 @@ def _is_same_display(left: DictValue, right: DictValue) -> bool:
 def _is_closed(value: Value) -> bool:
     """Whether the options of a value are all that it can be, besides None."""
     if isinstance(value, Unknown):
-        return value.closed
+        return value.closed or value.path is not None
     return isinstance(value, DictValue) or (isinstance(value, Constant) and (value.value is None or isinstance(value.value, str)))
 
 

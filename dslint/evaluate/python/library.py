@@ -18,6 +18,7 @@ from dslint.evaluate.python.functions import GENERATOR, collected, enter, librar
 from dslint.evaluate.python.objects import OBJECTS
 from dslint.evaluate.python.operators import LONGEST
 from dslint.evaluate.python.parsers import argument_parser, class_parser, config_arguments, field_of
+from dslint.evaluate.python.paths import absolute, expanded, folder_of, joined, last_part, located
 from dslint.evaluate.python.rows import in_order
 from dslint.evaluate.python.statements import set_variable
 from dslint.evaluate.python.strings import as_text, opened_file
@@ -53,6 +54,7 @@ from dslint.evaluate.values import (
     converted,
     is_soft,
     member,
+    path_of,
     soften,
     tables_of,
     truth,
@@ -85,8 +87,8 @@ def _path_of(file: Value | None) -> Value | None:
 def _json_load(state: State, call: CallOf) -> Value:
     file = call.get("fp", 0)
     path = _path_of(file)
-    if isinstance(path, Constant) and isinstance(path.value, str):
-        return json_file(state, path.value, as_json=not call.name.startswith("hjson"))
+    if (name := path_of(path)) is not None:
+        return json_file(state, name, as_json=not call.name.startswith("hjson"))
     return _unknown(path, file, reason=Reason(Cause.FILE))
 
 
@@ -113,8 +115,8 @@ def _yaml_load(state: State, call: CallOf) -> Value:
     """A YAML file, given as an open file, or to OmegaConf as its path."""
     file = call.arguments[0].value if call.arguments else call.get("stream") or call.get("file_")
     path = _path_of(file) or file
-    if isinstance(path, Constant) and isinstance(path.value, str) and path.value.endswith((".yaml", ".yml", ".json")):
-        return yaml_file(state, path.value, interpolates=call.name.startswith("omegaconf"))
+    if (name := path_of(path)) is not None and name.endswith((".yaml", ".yml", ".json")):
+        return yaml_file(state, name, interpolates=call.name.startswith("omegaconf"))
     return _unknown(path, reason=Reason(Cause.FILE))
 
 
@@ -139,26 +141,33 @@ def first_argument(_: State, call: CallOf) -> Value:
 
 def _join(_: State, call: CallOf) -> Value:
     parts = [argument.value for argument in call.arguments]
-    plain = [part for part in parts if isinstance(part, Constant) and isinstance(part.value, str)]
-    if len(plain) < len(parts) or not call.complete or not parts:
-        return _unknown(*parts)
-    return Constant(posixpath.join(*(str(part.value) for part in plain)), any(part.soft for part in plain))
+    return joined(parts) if call.complete else _unknown(*parts)
 
 
 def _dirname(_: State, call: CallOf) -> Value:
-    path = call.plain("p", 0)
-    return Constant(posixpath.dirname(path) or ".") if isinstance(path, str) else _unknown(call.get("p", 0))
+    return folder_of(call.get("p", 0) or Unknown())
 
 
 def _basename(_: State, call: CallOf) -> Value:
-    path = call.plain("p", 0)
-    return Constant(posixpath.basename(path)) if isinstance(path, str) else _unknown(call.get("p", 0))
+    return last_part(call.get("p", 0) or Unknown())
+
+
+def _absolute(_: State, call: CallOf) -> Value:
+    return absolute(call.get("path", 0) or Unknown(), follows_links=call.name == "os.path.realpath")
+
+
+def _expanduser(_: State, call: CallOf) -> Value:
+    return expanded(call.get("path", 0) or Unknown())
+
+
+def _working_directory(_: State, __: CallOf) -> Value:
+    return located(".")
 
 
 def _exists(state: State, call: CallOf) -> Value:
     """A file that is there now is taken to be there in the run; one that is not may be."""
-    path = call.get("path", 0)
-    is_there = isinstance(path, Constant) and isinstance(path.value, str) and exists(state, path.value)
+    path = path_of(call.get("path", 0))
+    is_there = path is not None and exists(state, path)
     return Constant(value=True, soft=True) if is_there else COMPUTED
 
 
@@ -189,9 +198,9 @@ def _set_environ(state: State, call: CallOf) -> Value:
 
 def _add_folder(state: State, call: CallOf) -> Value:
     """`sys.path.append(folder)`, `sys.path.insert(0, folder)`."""
-    folder = call.arguments[-1].value if call.arguments else None
-    if isinstance(folder, Constant) and isinstance(folder.value, str):
-        state.folders.append(folder.value)
+    folder = path_of(call.arguments[-1].value) if call.arguments else None
+    if folder is not None:
+        state.folders.append(folder)
     return NONE
 
 
@@ -202,6 +211,8 @@ def _number(state: State, call: CallOf) -> Value:
     value = call.get("x", 0)
     if call.name == "str" and isinstance(value, Object):
         return COMPUTED
+    if call.name == "str" and isinstance(value, Unknown) and value.path is not None:
+        return value
     if call.name == "int" and len(call.arguments) == 2:
         base = call.plain("base", 1)
         text = call.plain("x", 0)
@@ -446,8 +457,10 @@ def _defaultdict(state: State, call: CallOf) -> Value:
 
 def _normpath(_: State, call: CallOf) -> Value:
     path = call.get("path", 0)
-    known = isinstance(path, Constant) and isinstance(path.value, str)
-    return Constant(posixpath.normpath(path.value), path.soft) if known else _unknown(path)  # type: ignore[union-attr,arg-type]
+    name = path_of(path)
+    if name is None or path is None:
+        return _unknown(path)
+    return Constant(posixpath.normpath(name), is_soft(path)) if isinstance(path, Constant) else path
 
 
 def _entry(value: Value, call: CallOf) -> Entry:
@@ -531,9 +544,11 @@ FUNCTIONS: dict[str, Callable[[State, CallOf], Value]] = {
     "os.path.join": _join,
     "os.path.dirname": _dirname,
     "os.path.basename": _basename,
-    "os.path.abspath": first_argument,
-    "os.path.realpath": first_argument,
-    "os.path.expanduser": first_argument,
+    "os.path.abspath": _absolute,
+    "os.path.realpath": _absolute,
+    "os.path.expanduser": _expanduser,
+    "os.getcwd": _working_directory,
+    "pathlib.Path.cwd": _working_directory,
     "os.path.normpath": _normpath,
     "os.path.exists": _exists,
     "os.path.isfile": _exists,

@@ -8,8 +8,9 @@ import sys
 from dslint.evaluate.files import Linked, find
 from dslint.evaluate.python.evaluate import State, block
 from dslint.evaluate.python.files import text_of
+from dslint.evaluate.python.paths import located
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import Constant, Library, Module, Scope, Unknown, Value
+from dslint.evaluate.values import Library, Module, Scope, Unknown, Value
 
 _MOST_MODULES = 40
 _LARGEST_MODULE = 400_000
@@ -69,7 +70,7 @@ def _module(state: State, path: str, shown: str) -> Module | None:
     if tree is None:
         return None
     scope = Scope(state.journal.cells(), source)
-    scope.cells["__file__"] = Constant(os.path.abspath(path).replace(os.sep, "/"))
+    scope.cells["__file__"] = located(os.path.abspath(path).replace(os.sep, "/"))
     module = state.modules[shown] = Module(source, scope)
     block(state, tree.body, scope)
     return module

@@ -99,8 +99,12 @@ def _equal(left: Value, right: Value) -> bool | None:
     if same(left, right):
         return True
     none = [one for one in (left, right) if isinstance(one, Constant) and one.value is None]
-    other = [one for one in (left, right) if isinstance(one, ListValue | Function | Class | Object) or _is_dict(one)]
+    other = [one for one in (left, right) if isinstance(one, ListValue | Function | Class | Object) or _is_dict(one) or _is_path(one)]
     return False if none and other else None
+
+
+def _is_path(value: Value) -> bool:
+    return isinstance(value, Unknown) and value.path is not None
 
 
 def _is_dict(value: Value) -> bool:

@@ -26,6 +26,7 @@ from dslint.evaluate.values import (
     Unknown,
     Value,
     converted,
+    path_of,
     soften,
 )
 from dslint.job.arguments import as_read
@@ -269,16 +270,14 @@ def _parse_dict(state: State, parser: Object, call: CallOf) -> Value:
 
 def _parse_json_file(state: State, parser: Object, call: CallOf) -> Value:
     path = call.get("json_file", 0)
-    return _parsed(
-        state, parser, call, json_file(state, path.value) if isinstance(path, Constant) and isinstance(path.value, str) else path
-    )
+    name = path_of(path)
+    return _parsed(state, parser, call, json_file(state, name) if name is not None else path)
 
 
 def _parse_yaml_file(state: State, parser: Object, call: CallOf) -> Value:
     path = call.get("yaml_file", 0)
-    return _parsed(
-        state, parser, call, yaml_file(state, path.value) if isinstance(path, Constant) and isinstance(path.value, str) else path
-    )
+    name = path_of(path)
+    return _parsed(state, parser, call, yaml_file(state, name) if name is not None else path)
 
 
 def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> Value:

@@ -9,7 +9,7 @@ from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.files import json_file
 from dslint.evaluate.python.tables import copied, new_table
 from dslint.evaluate.reasons import Cause, Reason
-from dslint.evaluate.values import Constant, DictValue, Object, Unknown, Value
+from dslint.evaluate.values import DictValue, Object, Unknown, Value, path_of
 from dslint.source.tree import Mapping, Member, Span
 
 KIND = "DeepSpeedPlugin"
@@ -56,8 +56,8 @@ def _config(state: State, plugin: Object) -> DictValue:
     if isinstance(known, DictValue):
         return known
     given = plugin.about.value if plugin.about is not None else Unknown()
-    if isinstance(given, Constant) and isinstance(given.value, str):
-        given = json_file(state, given.value)
+    if (path := path_of(given)) is not None:
+        given = json_file(state, path)
     if isinstance(given, DictValue):
         made = copied(state, given)
     else:

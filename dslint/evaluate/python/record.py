@@ -32,7 +32,7 @@ from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid,
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
-from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value
+from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, path_of
 from dslint.facts import Integration
 from dslint.job.arguments import Arguments, SourcedValue, as_read, in_short
 from dslint.job.events import Events
@@ -338,12 +338,12 @@ class Recorder:
             if not (isinstance(value, Unknown) and value.closed):
                 self._leave(integration, keyword, given, is_part=True)
             return taken
-        if isinstance(value, Constant) and isinstance(value.value, str) and self.state is not None:
-            value = written_at(self.state, value.value) or value
+        if (name := path_of(value)) is not None and self.state is not None:
+            value = written_at(self.state, name) or value
             if isinstance(value, Constant) and str(value.value).startswith(TEMPORARY):
                 value = Unknown(Reason(Cause.TEMPORARY_FILE, (), given.span))
                 given = replace(given, value=value)
-        path = value.path if isinstance(value, DictValue) else value.value if isinstance(value, Constant) else None
+        path = value.path if isinstance(value, DictValue) else path_of(value)
         made: ConfigCall | None = None
         if isinstance(path, str) and path.strip():
             made = ConfigCall(integration, self.sourced(keyword, given.span, path, key=given.key), as_dict=is_dict(value))
@@ -371,8 +371,8 @@ class Recorder:
             config = TreeMaker(self.sources).config(value)
             config.may_have_more = True  # the file that uses it may add keys
             self.calls.append(ConfigCall("", self.sourced(name, span, UNKNOWN), config))
-        elif isinstance(value, Constant) and isinstance(value.value, str) and value.value.endswith(".json"):
-            self.calls.append(ConfigCall("", self.sourced(name, span, value.value)))
+        elif (path := path_of(value)) is not None and path.endswith(".json"):
+            self.calls.append(ConfigCall("", self.sourced(name, span, path)))
 
     def define_arguments(self, value: Value) -> None:
         """Note a dict of arguments of the Trainer that names a config; the program makes flags or keyword arguments of it."""

@@ -7,6 +7,7 @@ import re
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.operators import LONGEST
+from dslint.evaluate.python.paths import SAME_FILE, same_file
 from dslint.evaluate.values import COMPUTED, Cells, Constant, Entry, ListValue, Object, Unknown, Value, is_soft
 from dslint.source.tree import Span
 
@@ -22,7 +23,6 @@ _METHODS = frozenset(
 )
 _WIDENS = frozenset({"zfill", "center", "ljust", "rjust"})
 """Methods without effects; their results are no longer than what they are given."""
-_PATHS = frozenset("resolve absolute as_posix expanduser".split())
 
 
 def as_text(pattern: Constant, given: Value, *, braces: bool = False) -> Value:
@@ -47,8 +47,8 @@ def method_of_string(owner: Constant, name: str, call: CallOf) -> Value:
     """The result of a method of a string or a path."""
     text = str(owner.value)
     arguments = [one.value for one in call.arguments]
-    if name in _PATHS:
-        return owner
+    if name in SAME_FILE:
+        return same_file(owner, name)
     if name == "open":
         return opened_file(owner)
     if name == "format" and not call.keywords:
