@@ -377,3 +377,87 @@ def hostfile_refused(config: Config) -> Iterator[Finding]:
             help="Write a line per machine: worker-1 slots=8.",
             elsewhere=launch.gpus_given.related(""),
         )
+
+
+_MPI = ("openmpi", "mpich", "impi", "mvapich")
+"""The values of `--launcher` that start every GPU of the hostfile with mpirun."""
+
+_TWO_HOSTS = "cat > hosts <<EOF\nwork1 slots=2\nwork2 slots=2\nEOF\n"
+
+
+@rule(
+    "DS981",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("deepspeed/launcher/multinode_runner.py, validate_args", f"{_RUNNER}, main"),
+    untried=_BY_LAUNCHER,
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"{_TWO_HOSTS}deepspeed --hostfile hosts --launcher openmpi --include work1@work2 {_TRAIN}",
+    integration="deepspeed",
+    message='--include work1@work2 together with --launcher openmpi: the launcher raises "openmpi backend does not support worker include/exclusion".',
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=f"deepspeed --launcher MPICH --force_multi --num_gpus 2 {_TRAIN}",
+    integration="deepspeed",
+    message='--num_gpus 2 together with --launcher MPICH: the launcher raises "mpich backend does not support limiting num nodes/gpus".',
+)
+@good(BF16_ZERO_2, launch=f"{_TWO_HOSTS}deepspeed --hostfile hosts --launcher pdsh --include work1@work2 {_TRAIN}", integration="deepspeed")
+@good(
+    BF16_ZERO_2, launch=f"{_TWO_HOSTS}deepspeed --hostfile hosts --launcher openmpi --include work1:0,1 {_TRAIN}", integration="deepspeed"
+)
+@good(BF16_ZERO_2, launch=f"deepspeed --launcher openmpi --num_gpus 2 {_TRAIN}", integration="deepspeed")
+def mpi_launcher_selects(config: Config) -> Iterator[Finding]:
+    """`--launcher openmpi`, `mpich`, `impi` or `mvapich` together with a flag that selects machines or GPUs.
+
+    These launchers start every GPU of the hostfile. With `--include` or `--exclude` they raise "backend does not support worker
+    include/exclusion", with `--num_nodes` or `--num_gpus` "backend does not support limiting num nodes/gpus". On one machine DeepSpeed
+    starts the ranks itself and ignores `--launcher`, unless `--force_multi` is given.
+
+    Remove the flag and write only the machines and slots to use into the hostfile, or use `--launcher pdsh`.
+    """
+    launch = launched_by_deepspeed(config)
+    kind = launch.flags.get("launcher") if launch is not None else None
+    if launch is None or kind is None or str(kind.value).lower() not in _MPI or "no_ssh" in launch.flags:
+        return
+    flags = launch.flags
+    filters = [flags[name] for name in ("include", "exclude") if name in flags and flags[name].value != ""]
+    numbers = [flags[name] for name in ("num_nodes", "num_gpus") if _number(flags, name) != -1]
+    several = True if "force_multi" in flags else _starts_several(launch)
+    if several is False or bool(filters) is bool(numbers):  # DS954 says that both raise
+        return
+    given = (filters or numbers)[0]
+    why = "worker include/exclusion" if filters else "limiting num nodes/gpus"
+    where = "" if several else "if the hostfile has more than one machine, "
+    yield Finding(
+        "",
+        f'{given.shown} together with {kind.shown}: {where}the launcher raises "{str(kind.value).lower()} backend does not support {why}".',
+        help=f"Remove {given.name} and write only the machines and slots to use into the hostfile, or use --launcher pdsh.",
+        elsewhere=given.related(""),
+        related=(kind.related("given here"),),
+        certain=several is True,
+    )
+
+
+def _starts_several(launch: Launch) -> bool | None:
+    """Whether the launcher starts ranks on more than one machine; None if the hostfile is not known."""
+    flags = launch.flags
+    if "hostfile" not in flags:
+        return False
+    included = {node.host for node in nodes_of(flags["include"])} if "include" in flags else set()
+    if included:
+        return len(included) > 1
+    if launch.gpus_given is None or not launch.hosts:
+        return False if _number(flags, "num_nodes") in (0, 1) else None
+    excluded = nodes_of(flags["exclude"]) if "exclude" in flags else ()
+    left = len(
+        launch.hosts.keys() - {node.host for node in excluded if not node.slots or len(set(node.slots)) >= launch.hosts.get(node.host, 0)}
+    )
+    most = _number(flags, "num_nodes")
+    return (min(left, most) if most > 0 else left) > 1

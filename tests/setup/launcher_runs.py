@@ -41,7 +41,8 @@ def launched(arguments: list[str], visible: str | None, gpus: int, hostfile: str
         if hostfile is not None:
             given.write_text(hostfile, encoding="utf-8")
         try:
-            runner.main(["--hostfile", str(given), "--no_ssh", "--node_rank", "0", "--master_addr", "localhost", *arguments, "train.py"])
+            alone = ["--no_ssh_check"] if "--launcher" in arguments else ["--no_ssh", "--node_rank", "0"]
+            runner.main(["--hostfile", str(given), *alone, "--master_addr", "localhost", *arguments, "train.py"])
         except _Started as started:
             return json.loads(str(started))
         except Exception as error:  # noqa: BLE001  # any error is an answer

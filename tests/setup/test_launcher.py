@@ -64,7 +64,24 @@ ALL = [
     Case("", "DS955", "Hostfile is empty or not formatted correctly", hostfile="# none\n"),
 ]
 
-LAUNCHER = ("DS951", "DS953", "DS954", "DS955")
+_HOSTS = "work1 slots=2\nwork2 slots=2\n"
+ALL += [
+    Case(f"--launcher {kind} {flags}", "DS981", f"{kind} backend does not support {says}", hostfile=_HOSTS)
+    for kind in ("openmpi", "mpich", "impi", "mvapich")
+    for flags, says in (
+        ("--include work1@work2", "worker include/exclusion"),
+        ("--exclude work1:0", "worker include/exclusion"),
+        ("--num_gpus 1", "limiting num nodes/gpus"),
+        ("--num_nodes 2", "limiting num nodes/gpus"),
+        ("--force_multi --include work1", "worker include/exclusion"),
+    )
+] + [
+    Case(f"--launcher {kind} {flags}", None, "work1", hostfile=_HOSTS)
+    for kind in ("openmpi", "impi")
+    for flags in ("--include work1", "--exclude work2", "--num_nodes 1")
+]
+
+LAUNCHER = ("DS981", "DS951", "DS953", "DS954", "DS955")
 
 
 def messages(folder: Folder, case: Case, facts: Facts | None = None) -> dict[str, str]:
