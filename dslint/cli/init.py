@@ -102,11 +102,16 @@ def _commented(integration: Integration, path: str | None, output_format: str | 
 
 
 def _refuse(path: str | None, *, force: bool) -> None:
-    """Refuse to overwrite an existing file without --force."""
-    if path in (None, "-"):
+    """Refuse a word that is not a file name, and refuse to overwrite a file without --force."""
+    if path is None or path == "-":
         return
     if os.path.isdir(path):
         raise UserError(f"{shown(path)} is a directory; pass a file name.")
+    if not os.path.dirname(path) and not os.path.splitext(path)[1][1:].isalpha():  # names of models have ".1-8b"
+        raise click.UsageError(
+            f'FILE is the config to write, and "{shown(path)}" has no suffix such as .json. Pass a model with --model, a number of GPUs'
+            " with --world-size."
+        )
     if os.path.lexists(path) and not force:
         raise UserError(f"{shown(path)} already exists; --force overwrites it.")
 

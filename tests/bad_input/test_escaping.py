@@ -49,7 +49,8 @@ OPTIONS = {
     "an output": ["check", "ds_config.json", "--output", "json={}/x"],
     "a reason": ["check", "ds_config.json", "--add-ignores", "{}"],
     "a launch": ["check", "--command", "deepspeed {} --deepspeed {}"],
-    "a file to write": ["init", "{}", "--integration", "deepspeed"],
+    "a file to write": ["init", "{}.json", "--integration", "deepspeed"],
+    "a word in place of a file to write": ["init", "{}", "--integration", "deepspeed"],
 }
 
 

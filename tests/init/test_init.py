@@ -211,6 +211,15 @@ def test_deepspeeds_own_file_has_the_reasons_as_comments(tmp_path: Path) -> None
     json.loads((tmp_path / "plain.json").read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("word", ["8", "llama-3.1-8b", "7B"])
+def test_a_word_that_is_not_a_file_name_is_not_written(tmp_path: Path, word: str) -> None:
+    done = init(word, "--integration", "transformers", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f'"{word}" has no suffix' in done.stderr
+    assert "--model" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_standard_output_has_the_config_alone(tmp_path: Path) -> None:
     done = init("--integration", "accelerate", "-", cwd=tmp_path)
     assert json.loads(done.stdout)["zero_optimization"]["stage"] == 2
