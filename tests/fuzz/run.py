@@ -78,7 +78,8 @@ def input_of(target: str, seed: int, number: int) -> tuple[str, Random]:
     """The input of a case and the source of its other choices. A case depends on nothing but its target, seed and number."""
     rng = Random(f"{seed}/{target}/{number}")
     texts = TARGETS[target].seeds()
-    return mutated(rng.choice(texts), rng, texts), rng
+    text = rng.choice(texts)
+    return mutated(text, rng, texts) if TARGETS[target].mutates else text, rng
 
 
 def run(names: list[str], seed: int, budget: Budget, report: Callable[[str], object] = lambda _: None) -> Outcome:

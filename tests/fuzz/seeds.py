@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sysconfig
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from dslint.registry.rules import loaded_rules
 ROOT = Path(__file__).resolve().parent.parent.parent
 BATCH = '"train_micro_batch_size_per_gpu": 4'
 DIGITS = "9" * 5_000
+LARGEST_MODULE = 16_000
+"""Bytes. A larger one may take longer than a case of the fuzzer is given."""
 
 
 @cache
@@ -148,6 +151,15 @@ LOGS = [
 def setups() -> dict[str, str]:
     """The files of the documentation's setups, by name."""
     return {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples" / "setups").iterdir()) if path.is_file()}
+
+
+@cache
+def modules() -> list[str]:
+    """Modules that others wrote, the standard library's, each as a program that passes DeepSpeed a config at its end."""
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    files = (file for file in sorted(folder.rglob("*.py")) if "site-packages" not in file.parts and file.stat().st_size < LARGEST_MODULE)
+    texts = (file.read_text(encoding="utf-8", errors="replace") for file in files)
+    return [f"{text}\nimport deepspeed\ndeepspeed.initialize(model=None, config={{{BATCH}}})\n" for text in texts]
 
 
 def written_around() -> dict[str, str]:

@@ -62,10 +62,11 @@ SURROGATES = "surrogatepass"
 
 @dataclass(frozen=True)
 class Target:
-    """What is fuzzed: the texts to start from, and the work on a mutated one."""
+    """What is fuzzed: the texts to start from, and the work on a mutated one; on the text itself where it would no longer be read."""
 
     seeds: Callable[[], list[str]]
     work: Callable[[str, Random], object]
+    mutates: bool = True
 
 
 def parser(text: str, rng: Random) -> None:
@@ -245,6 +246,7 @@ TARGETS: dict[str, Target] = {
     "commands": Target(lambda: seeds.SCRIPTS, commands),
     "yaml": Target(lambda: [*seeds.YAMLS, seeds.setups()["train.yaml"]], setup_files("accelerate.yaml", "train.yml")),
     "programs": Target(lambda: [*seeds.PROGRAMS, seeds.setups()["pretrain.py"]], setup_files("train.py")),
+    "modules": Target(seeds.modules, setup_files("train.py"), mutates=False),
     "checkpoints": Target(lambda: seeds.CHECKPOINTS, checkpoints),
     "releases": Target(lambda: seeds.RELEASES, releases),
     "models": Target(lambda: seeds.MODELS, models),

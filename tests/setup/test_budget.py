@@ -7,6 +7,7 @@ import json
 import pytest
 
 from dslint.config.context import Context
+from dslint.evaluate.python import repetition
 from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.setups import program
 from dslint.setups.read import read_setups
@@ -81,3 +82,32 @@ def test_scripts_that_multiply_end(how: str, folder: Folder, monkeypatch: pytest
     found = read_setups(SCRIPTS[how][name], name, name, Context(), named=True)
     assert found is not None
     assert steps < 30_000
+
+
+def test_a_loop_around_a_call_of_its_own_function_ends(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each turn of the loop would follow the loop again, and what an attempt costs is given back."""
+    turns = 0
+
+    def known_turns(*given: object) -> str | None:
+        nonlocal turns
+        turns += 1
+        assert turns < 5_000
+        return original(*given)  # type: ignore[arg-type]
+
+    original = repetition._known_turns
+    monkeypatch.setattr(repetition, "_known_turns", known_turns)
+    walk = "def walk(a):\n    while True:\n        try:\n            b = step(a)\n        except OSError:\n            break\n        walk(b)\n\n"
+    text = f"import deepspeed\n{walk}walk(1)\nds = {{'train_batch_size': 8}}\n{CALL}"
+    folder.write({"train.py": text})
+    found = read_setups(text, "train.py", "train.py", Context(), named=True)
+    assert found is not None
+    assert [one.config is not None for one in found.setups] == [True]
+
+
+def test_an_annotation_in_quotes_may_name_what_no_file_defines(folder: Folder) -> None:
+    head = "from typing import TYPE_CHECKING\nimport deepspeed\nif TYPE_CHECKING:\n    from ...outputs import Output\n"
+    text = f"{head}def train(x: 'Output'):\n    ds = {{'train_batch_size': 8}}\n    {CALL}"
+    folder.write({"train.py": text})
+    found = read_setups(text, "train.py", "train.py", Context(), named=True)
+    assert found is not None
+    assert len(found.setups) == 1

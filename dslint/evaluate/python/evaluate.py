@@ -54,6 +54,8 @@ class State:
     receive: Callable[[CallOf], Value | None]
     steps: int
     """How many expressions may still be evaluated."""
+    attempts: int
+    """How many may still be evaluated in loops that are then followed in another way."""
     flags: dict[str, Flag] = field(default_factory=dict)
     """The flags that the program is launched with, by the names of their arguments."""
     library: Mapping[str, Callable[[State, CallOf], Value]] = field(default_factory=dict)

@@ -32,7 +32,7 @@ def follow(
     """Follow a program. Returns the classes that it parses the command line into, and of one that is too large the last statement."""
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
-    state = State(sources, recorder.receive, steps, flags, library)
+    state = State(sources, recorder.receive, steps, steps, flags, library)
     recorder.state = state
     state.note = recorder.note
     cells = state.journal.cells()

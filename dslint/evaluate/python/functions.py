@@ -165,7 +165,7 @@ def _annotated(state: State, function: Function, name: str) -> Object | None:
     given = function.node.args
     annotation = next((one.annotation for one in (*given.posonlyargs, *given.args, *given.kwonlyargs) if one.arg == name), None)
     if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str) and annotation.value.isidentifier():
-        annotation = ast.Name(annotation.value)
+        annotation = ast.copy_location(ast.Name(annotation.value), annotation)
     kind = evaluate(state, annotation, function.scope) if isinstance(annotation, ast.Name | ast.Attribute) else None
     return some_instance(state, kind) if isinstance(kind, Class) and not library_base(kind) else None
 

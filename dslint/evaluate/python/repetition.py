@@ -95,11 +95,12 @@ def _perhaps(state: State, follow: Callable[[], object], decides: ast.expr, scop
 @statement(ast.While)
 def _while(state: State, node: ast.While, scope: Scope) -> bool:
     mark, before, steps = state.journal.mark, set(state.perhaps_left), state.steps
-    if sum(1 for _ in own_nodes(node.body)) <= _LARGEST_BODY:
+    if state.attempts > 0 and sum(1 for _ in own_nodes(node.body)) <= _LARGEST_BODY:
         ends = _known_turns(state, node, scope)
         if ends is not None:
             return ends == "" and block(state, node.orelse, scope) if ends in ("", "return", "raise") else True
         state.journal.undo(mark)
+        state.attempts -= steps - state.steps  # a loop around another, or around a call of its own function, multiplies them
         state.perhaps_left, state.steps = before, steps - 1
     state.loops += 1
     _any_turns(state, node, scope)
