@@ -112,6 +112,17 @@ def opened(linked: Linked) -> tuple[Document, AccelerateFile] | None:
     return (document, read_accelerate(document, linked.shown)) if is_accelerate(document) else None
 
 
+def opened_without_deepspeed(linked: Linked) -> AccelerateFile | None:
+    """The Accelerate config of a file that starts a rank on each GPU without DeepSpeed; None for any other file."""
+    try:
+        document = parse_yaml(read(linked.path))
+    except ReadError:
+        return None
+    file = read_accelerate(document, linked.shown) if is_accelerates_own(document) else None
+    kind = file.top.get("distributed_type") if file is not None else None
+    return file if kind is not None and str(kind.value).startswith("MULTI_") and str(kind.value) != "MULTI_CPU" else None
+
+
 def read_accelerate(document: Document, shown: str) -> AccelerateFile:
     """Read the tree of an Accelerate config."""
     block = document.lookup((BLOCK,))

@@ -21,7 +21,7 @@ from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit
 from dslint.setups.lost import lost_arguments
-from dslint.setups.ranks import COUNTS, VISIBLE, framework_launch, launch_of, number_of
+from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
@@ -210,7 +210,7 @@ class _Reader:
     def __init__(self, launched: Launched, script: Script) -> None:
         self.words = words_of(launched)
         self.visible = _variable(launched, VISIBLE)
-        self.environment = {name: given for name in (*COUNTS, *LINKS) if (given := _variable(launched, name)) is not None}
+        self.environment = {name: given for name in (*COUNTS, *OF_TORCHRUN, *LINKS) if (given := _variable(launched, name)) is not None}
         self.memory = launched.memory
         self.by_platform = launched.job is not None
         self.files = launched.files
@@ -353,7 +353,7 @@ class _Reader:
         if command is not None:
             command.launcher_flags = flags
             command.is_module = not flags.keys().isdisjoint(("module", "m"))
-            command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory)
+            command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
         return command
 
     def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:

@@ -10,7 +10,7 @@ from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.shell.written import written_config, written_yaml
 from dslint.facts import Integration
-from dslint.frameworks.accelerate import accelerate_flags, is_accelerate, keys_of_flags, opened, read_accelerate
+from dslint.frameworks.accelerate import accelerate_flags, is_accelerate, keys_of_flags, opened, opened_without_deepspeed, read_accelerate
 from dslint.frameworks.base import LauncherFile
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import AccelerateFile
@@ -83,6 +83,8 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
         if found is not None:
             document, file = found
             gathered = gathered.with_file(file.path, document, FileKind.ACCELERATE)
+        elif how is None and linked is not None and (other := opened_without_deepspeed(linked)) is not None:
+            gathered = _with_ranks(gathered, other)
     if "deepspeed_config_file" in flags:
         block = keys_of_flags(flags, ["deepspeed_config_file"])
         file = AccelerateFile(given.path if given else flags["deepspeed_config_file"].path, file.top if file else {}, block)
@@ -93,6 +95,18 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
     if "num_processes" in flags and how is None:
         top.pop("num_processes", None)
     return gathered.but(accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
+
+
+def _with_ranks(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
+    """With the ranks and machines that a file says which starts no DeepSpeed itself; flags override it."""
+    launch = gathered.setup.launch
+    if launch is None:
+        return gathered
+    ranks, given = launch.world_size, launch.given
+    if ranks is None and "num_processes" not in launch.flags:
+        ranks, given = file.number("num_processes"), file.top.get("num_processes")
+    nodes = launch.nodes if "num_machines" in launch.flags else file.number("num_machines")
+    return gathered.but(launch=replace(launch, world_size=ranks, nodes=nodes, given=given))
 
 
 def _flags_with_file(command: Command, how: LauncherFile, path: str) -> dict[str, SourcedValue]:

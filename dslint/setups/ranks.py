@@ -22,14 +22,26 @@ SELECTING = ("include", "exclude", "num_gpus", "num_nodes")
 """Flags of DeepSpeed's launcher that select among the machines and the GPUs."""
 
 
+OF_TORCHRUN = {"PET_NPROC_PER_NODE": "nproc_per_node", "PET_NNODES": "nnodes"}
+"""The variables from which torchrun takes flags that are not given. Source: torch/distributed/argparse_util.py, env."""
+
+
 def launch_of(
-    launcher: str, flags: dict[str, SourcedValue], script: Script, visible: SourcedValue | None, memory: SourcedValue | None = None
+    launcher: str,
+    flags: dict[str, SourcedValue],
+    script: Script,
+    visible: SourcedValue | None,
+    memory: SourcedValue | None = None,
+    environment: dict[str, SourcedValue] | None = None,
 ) -> Launch:
     """The number of ranks, the machines and the GPUs of a launch, as its flags, its #SBATCH lines and its environment tell. `memory` is the
     limit of its container.
     """
+    set_by = {OF_TORCHRUN[name]: given for name, given in (environment or {}).items() if name in OF_TORCHRUN}
     named = {_LONG_NAMES.get(name, name): given for name, given in flags.items()}
-    return replace(_started(launcher, named, script, visible), flags=named, visible=visible, memory=memory or slurm_limit(script))
+    return replace(
+        _started(launcher, {**set_by, **named}, script, visible), flags=named, visible=visible, memory=memory or slurm_limit(script)
+    )
 
 
 COUNTS = ("NPROC_PER_NODE", "NNODES")
@@ -59,7 +71,7 @@ def _started(launcher: str, flags: dict[str, SourcedValue], script: Script, visi
     if launcher == "torchrun":
         each, nodes = number_of(flags, "nproc_per_node"), number_of(flags, "nnodes")
         nodes = 1 if "nnodes" not in flags else nodes
-        given = flags.get("nproc_per_node")  # without it, PET_NPROC_PER_NODE decides, which operators of Kubernetes set
+        given = flags.get("nproc_per_node")  # without it, the operator of Kubernetes may set PET_NPROC_PER_NODE
         return Launch(launcher, each * nodes if each and nodes else None, nodes, given, *_gpus(slurm, script))
     if launcher == "accelerate":
         number, machines = number_of(flags, "num_processes"), number_of(flags, "num_machines")

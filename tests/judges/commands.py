@@ -100,7 +100,12 @@ def _torchrun(random: Random) -> Case:
     words += random.choice(
         ([], [], ["--tee", "3"], ["-t", "3"], _flag(random, "monitor_interval", 5), _flag(random, "role", "train"), ["--no-python"])
     )
-    return Case([*words, *_program(random)], {}, {}, 8)
+    environment: dict[str, str] = {}
+    if random.random() < 0.3:
+        environment["PET_NPROC_PER_NODE"] = random.choice(("1", "2", "4", "gpu"))
+    if random.random() < 0.3:
+        environment["PET_NNODES"] = random.choice(("1", "2", "1:2"))
+    return Case([*words, *_program(random)], environment, {}, 8)
 
 
 def _accelerate(random: Random) -> Case:
@@ -123,7 +128,7 @@ def _accelerate(random: Random) -> Case:
         words += random.choice((["--use_deepspeed"], ["--multi_gpu"]))
         words += ["--deepspeed_config_file", "ds.json"] if words[-1] == "--use_deepspeed" else []
         words += _flag(random, "num_machines", 1)
-    if not files or random.random() < 0.4:
+    if random.random() < (0.4 if files else 0.7):
         words += random.choice(
             (
                 _flag(random, "num_processes", machines * random.randint(1, 4) if files else random.randint(1, 8)),

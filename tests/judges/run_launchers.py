@@ -24,14 +24,21 @@ class _Started(BaseException):
         self.found = found
 
 
+def _programs(command: list[str]) -> list[list[str]]:
+    """The commands that mpirun gets, which a colon separates."""
+    ends = [index for index, word in enumerate(command) if word == ":"]
+    return [command[start:end] for start, end in zip([0, *(one + 1 for one in ends)], [*ends, len(command)], strict=True)]
+
+
 def _deepspeed(words: list[str], gpus: int) -> None:
     from deepspeed.launcher import runner
 
     def start(command: list[str], **_: Any) -> None:
         info = next((word for word in command if "--world_info=" in word), "")
         if not info:  # MPI and Slurm are told how many processes to start, and where by files
-            count = next(int(command[index + 1]) for index, word in enumerate(command) if word in ("-n", "-np"))
-            raise _Started(ranks=count, machines=machines[0], program=command[command.index("train.py") :])
+            first, *more = _programs(command)  # Intel MPI gets a command for each rank
+            count = sum(int(one[index + 1]) for one in (first, *more) for index, word in enumerate(one) if word in ("-n", "-np"))
+            raise _Started(ranks=count, machines=machines[0], program=first[first.index("train.py") :])
         if command[0] == "pdsh":  # a shell on each machine reads the words
             command = shlex.split(" ".join(command))
         hosts = json.loads(base64.urlsafe_b64decode(info.partition("=")[2]))
@@ -133,7 +140,7 @@ def known(words: list[str], environment: dict[str, str], files: dict[str, str], 
     A file of Accelerate that nothing names is not there, and would say on how many machines it starts.
     """
     found = launched(words, environment, files, gpus)
-    other = launched(words, {**environment, "PET_NPROC_PER_NODE": "7"}, files, gpus * 2)
+    other = launched(words, {"PET_NPROC_PER_NODE": "7", **environment}, files, gpus * 2)
     if "error" in found:
         return found
     if "error" in other:

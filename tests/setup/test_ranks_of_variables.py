@@ -1,0 +1,48 @@
+"""Ranks that no flag of the launcher gives: torchrun's variables, and files of Accelerate that start no DeepSpeed themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.setup.folder import Folder, folder
+
+__all__ = ["folder"]
+
+CONFIG = '{"train_batch_size": 8, "zero_optimization": {"stage": 1}}'
+ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\nmachine_rank: 0\nnum_machines: {machines}\nnum_processes: {processes}\nuse_cpu: false\n"
+
+
+def ranks(folder: Folder, script: str) -> tuple[int | None, int | None]:
+    folder.write({"run.sh": f"{script} --deepspeed_config ds.json\n", "ds.json": CONFIG, "train.py": "import deepspeed\n"})
+    facts = folder.results("run.sh")["ds.json"].facts
+    return facts.world_size, facts.nodes
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("PET_NPROC_PER_NODE=4 torchrun train.py", (4, 1)),
+        ("export PET_NPROC_PER_NODE=4 PET_NNODES=2\ntorchrun train.py", (8, 2)),
+        ("PET_NPROC_PER_NODE=4 torchrun --nproc_per_node 2 train.py", (2, 1)),
+        ("PET_NPROC_PER_NODE=gpu torchrun train.py", (None, 1)),
+        ("PET_NNODES=1:2 torchrun --nproc_per_node 2 train.py", (None, None)),
+        ("PET_NPROC_PER_NODE=4 deepspeed train.py", (None, None)),
+    ],
+)
+def test_variables_of_torchrun(folder: Folder, script: str, expected: tuple[int | None, int | None]) -> None:
+    assert ranks(folder, script) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "flags", "expected"),
+    [
+        ("MULTI_GPU", "", (4, 2)),
+        ("MULTI_GPU", "--num_processes 2", (2, 2)),
+        ("MULTI_GPU", "--num_machines 1", (4, 1)),
+        ("MULTI_CPU", "", (None, None)),
+        ("FSDP", "", (None, None)),
+    ],
+)
+def test_files_of_accelerate_without_deepspeed(folder: Folder, kind: str, flags: str, expected: tuple[int | None, int | None]) -> None:
+    folder.write({"acc.yaml": ACCELERATE.format(kind=kind, machines=2, processes=4)})
+    assert ranks(folder, f"accelerate launch --config_file acc.yaml {flags} train.py") == expected
