@@ -65,7 +65,7 @@ def command(
     color: str,
 ) -> None:
     """Name the fastest configs for the setup of FILE that surely fit in memory and pass `dslint check`: ZeRO stage, micro batch size,
-    activation checkpointing, offload, overlap and secondary partitions. Nothing runs: times are predicted.
+    activation checkpointing, offload, bucket sizes, overlap, secondary partitions and quantised weights. Nothing runs: times are predicted.
 
     FILE is a config, a training file, a launch script or a program, or "-" for standard input.
 

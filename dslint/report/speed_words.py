@@ -23,8 +23,18 @@ def duration(seconds: float) -> str:
 
 def spread(step: Step) -> str:
     """The range of a step: `2.1 to 4.5 s`."""
-    low, high = duration(step.low), duration(step.high)
-    return f"{low.split()[0]} to {high}" if low.split()[1] == high.split()[1] else f"{low} to {high}"
+    return between(step.low, step.high)
+
+
+def between(low: float, high: float) -> str:
+    """A range of seconds in one unit: `2.1 to 4.5 s`."""
+    unit = duration(high).split()[1]
+    if duration(low).split()[1] == unit:
+        return f"{duration(low).split()[0]} to {duration(high)}"
+    return f"{low / _SECONDS[unit]:.2g} to {duration(high)}"
+
+
+_SECONDS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def speeds(step: Step) -> str:
@@ -39,8 +49,7 @@ def parts(step: Step) -> list[str]:
     rows = []
     for part in found:
         why = f"; {part.kind.why}" if part.kind.why else ""
-        low, high = duration(part.low), duration(part.high)
-        rows.append(f"{part.kind.name} {duration(part.seconds)} ({low} to {high}{why})")
+        rows.append(f"{part.kind.name} {duration(part.seconds)} ({between(part.low, part.high)}{why})")
     return rows
 
 

@@ -7,6 +7,7 @@ from difflib import unified_diff
 from typing import Any
 
 from dslint.facts import Facts
+from dslint.memory.changes import SMALL_BUCKET
 from dslint.memory.ledger import INIT
 from dslint.report.estimate_page import gib, paragraphs
 from dslint.report.speed_words import as_data, duration, factor, parts, shown_tokens, speeds, spread, training
@@ -58,13 +59,15 @@ def _described(candidate: Candidate) -> str:
     if choice.secondary > 1:
         words.append(f"hpZ {choice.secondary}")
     if choice.quantized_weights:
-        words.append("quantised weights")
+        words.append("quantised weights *")
     if choice.tensor > 1:
         words.append(f"tensor parallel {choice.tensor}")
     if choice.sequence > 1:
         words.append(f"sequence parallel {choice.sequence}")
     if choice.overlap and choice.stage in (1, 2):
         words.append("overlap")
+    if choice.stage and choice.reduce_bucket == SMALL_BUCKET:
+        words.append("small buckets")
     return ", ".join(words)
 
 
@@ -196,6 +199,8 @@ def _small_print(result: Result, style: Style) -> list[str]:
         f"and {job.pcie / 1e9:,.0f} GB/s to the host, from figures of data sheets and public measurements; docs/tune.md says how well. "
         "A config surely fits if the high end of its estimate does."
     )
+    if any(one.candidate.choice.quantized_weights for one in result.best):
+        words += " * changes training a little: weights are sent in 8 bits."
     return wrap(words, style.width)
 
 
@@ -218,6 +223,7 @@ def as_json(result: Result, facts: Facts, text: str, path: str, tokens: float | 
         "tried": result.tried,
         "estimated": result.estimated,
         "complete": not result.ended,
+        "assumed": list(result.now.plan.assumed),
     }
     return json.dumps(data, indent=2)
 

@@ -86,12 +86,13 @@ class Search:
         self.precision = precision_of(self.config, self.base)
         self.known: dict[Choice, Estimate] = {}
         self.misfits: list[Choice] = []
-        self.states: dict[tuple[Any, ...], tuple[int, float, float]] = {}
+        self.states: dict[tuple[Any, ...], list[tuple[int, float, float, tuple[int, int]]]] = {}
 
     def run(self, *, free_batch: bool = False, progress: Progress | None = None) -> Result:
         """Search. `progress` is called with the estimates made so far and the most that there will be."""
         now = self.candidate(present(self.base))
         tried = [self.candidate(choice) for choice in choices(self.config, self.base, self.model, free_batch=free_batch)]
+        tried = [candidate for candidate in tried if not self._quantizes_for_little(candidate)]
         tried.sort(key=lambda candidate: candidate.seconds * (1 + EFFORT * len(candidate.choice.differs(now.choice))))
         best: list[Tuned] = []
         ended = self._collect(tried, now, best, progress, _kind) or self._collect(tried, now, best, progress, _kind_and_batch)
@@ -140,16 +141,44 @@ class Search:
             found = self.estimate(choice)
             if self.goal.sure(found):
                 return True
-            self.states[_but_micro_batch(choice)] = choice.micro_batch, float(found.steady.total), float(found.device.high)
+            sizes = choice.reduce_bucket, choice.prefetch_bucket
+            state = choice.micro_batch, float(found.steady.total), float(found.device.high), sizes
+            self.states.setdefault(_but_micro_batch(choice), []).append(state)
         self.misfits.append(choice)
         return False
 
     def _too_large(self, choice: Choice) -> bool:
-        """Whether a larger micro batch of an otherwise equal choice shows that this one does not fit: what is held between steps does not
-        depend on the micro batch, and the rest of the peak shrinks at most in proportion to it.
+        """Whether another choice shows that this one does not fit: the same without quantised weights, which take more, or one with a
+        larger micro batch or larger buckets. What is held between steps does not depend on the micro batch, and the rest of the peak
+        shrinks at most in proportion to it.
         """
-        larger, steady, peak = self.states.get(_but_micro_batch(choice), (0, 0.0, 0.0))
-        return choice.micro_batch <= larger and steady + (peak - steady) * choice.micro_batch / larger > self.goal.device
+        if choice.quantized_weights and not self.fits(choice._replace(quantized_weights=False)):
+            return True
+        return any(
+            choice.micro_batch <= larger
+            and steady + (peak - steady) * choice.micro_batch / larger - self._saved(choice, *buckets) > self.goal.device
+            for larger, steady, peak, buckets in self.states.get(_but_micro_batch(choice), ())
+        )
+
+    def _saved(self, choice: Choice, reduce_bucket: int, prefetch_bucket: int) -> float:
+        """The most bytes that the buckets of a choice save in comparison with others."""
+        buckets = 2 if choice.overlap and choice.stage < 3 else 1
+        reduced = buckets * max(self.base.wire_bytes, self.base.gradient_bytes) * max(0, reduce_bucket - choice.reduce_bucket)
+        return (reduced + 2 * self.base.model_bytes * max(0, prefetch_bucket - choice.prefetch_bucket)) * OVERHEAD
+
+    def _quantizes_for_little(self, candidate: Candidate) -> bool:
+        """Whether quantised weights, which change training a little, make a step hardly faster where the config does not have them."""
+        choice = candidate.choice
+        if not choice.quantized_weights or self.base.quantized_weights:
+            return False
+        return candidate.seconds * (1 + WORTH_QUANTIZING) > self.candidate(choice._replace(quantized_weights=False)).seconds
+
+    def _as_written(self, choice: Choice, plan: Plan) -> Choice:
+        """The choice, with the buckets of its plan where it keeps those of the config: their defaults follow the stage."""
+        kept = {
+            name: getattr(plan, name) for name in ("reduce_bucket", "prefetch_bucket") if getattr(choice, name) == getattr(self.base, name)
+        }
+        return choice._replace(**kept)
 
     def _dominated(self, candidate: Candidate, peak: int, one: Tuned) -> bool:
         """Whether a faster config makes a candidate pointless: the candidate has more offload or partitions, and saves little by it."""
@@ -160,16 +189,17 @@ class Search:
         """Whether offload saves nothing worth reporting at stage 3: the same config without it fits, or does not fit by far, and all that
         the rank would move to the host is little.
         """
-        without = choice._replace(optimizer_device=None, offload_ratio=1.0, parameter_device=None)
-        if choice.stage != 3 or choice == without:
+        buckets = {"reduce_bucket": self.base.reduce_bucket, "prefetch_bucket": self.base.prefetch_bucket}
+        without = choice._replace(optimizer_device=None, offload_ratio=1.0, parameter_device=None, **buckets)
+        if choice.stage != 3 or not (choice.optimizer_device or choice.parameter_device):
             return False
         moved = most_offloaded(self.model, choice.plan(self.base))
         if moved >= LITTLE * self.goal.device:
             return False
         if self.fits(without):
             return True
-        smaller = without if without in self.known else without._replace(secondary=1)
-        return self.estimate(smaller).device.high - moved > self.goal.device
+        smaller = without if without in self.known else without._replace(secondary=1, quantized_weights=False)
+        return self.estimate(smaller).device.high - moved - self._saved(choice, *buckets.values()) > self.goal.device
 
     def _tuned(self, candidate: Candidate, now: Candidate, best: list[Tuned]) -> Iterator[Tuned]:
         if self._offloads_little(candidate.choice) or not self.fits(candidate.choice):
@@ -184,7 +214,7 @@ class Search:
             config, plan = self.planner(written.text, written.said)
         except PlanError:
             return
-        if present(plan) == candidate.choice and self.checked(config):
+        if present(plan) == self._as_written(candidate.choice, plan) and self.checked(config):
             yield Tuned(candidate, self.estimate(candidate.choice), written, compare(candidate.step, now.step))
 
 
@@ -214,9 +244,15 @@ def _needs_more(choice: Choice, other: Choice) -> bool:
         and choice.parameter_device in (None, other.parameter_device)
         and choice.overlap >= other.overlap
         and choice.secondary >= other.secondary
-        and (choice.tensor, choice.sequence, choice.quantized_weights) == (other.tensor, other.sequence, other.quantized_weights)
+        and choice.reduce_bucket >= other.reduce_bucket
+        and choice.prefetch_bucket >= other.prefetch_bucket
+        and choice.quantized_weights >= other.quantized_weights
+        and (choice.tensor, choice.sequence) == (other.tensor, other.sequence)
     )
 
+
+WORTH_QUANTIZING = 0.1
+"""The share by which quantised weights must make a step faster to be considered."""
 
 LITTLE = 0.05
 """The share of the limit that a config with more offload or partitions must save to be reported next to a faster one."""

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from dslint.config import Config
-from dslint.memory.changes import ON_HOST
+from dslint.memory.changes import ON_HOST, SMALL_BUCKET, SMALL_PREFETCH
 from dslint.memory.plan import HOST, Plan
 from dslint.memory.shapes import Model
 from dslint.record import Record
@@ -37,10 +37,12 @@ class Choice(Record):
     quantized_weights: bool
     tensor: int
     sequence: int
+    reduce_bucket: int
+    prefetch_bucket: int
 
     @property
     def kind(self) -> tuple[Any, ...]:
-        """What tells it from configs of another kind: all but the batch sizes and the overlap."""
+        """What tells it from configs of another kind: all but the batch sizes, the overlap and the buckets."""
         return (
             self.stage,
             bool(self.checkpoint_every),
@@ -76,8 +78,8 @@ def choices(config: Config, plan: Plan, model: Model, *, free_batch: bool) -> It
         if stage == 3 and tensor > 1:
             continue
         for micro_batch, accumulation in _batches(plan, tensor, sequence, free=free_batch):
-            for rest in product(checkpointing, _offload(plan, stage), _overlaps(plan, stage), _hpz(config, plan, stage)):
-                every, (device, ratio, parameters), overlap, (secondary, quantized) = rest
+            options = _offload(plan, stage), _overlaps(plan, stage), _hpz(config, plan, stage), _buckets(plan, stage)
+            for every, (device, ratio, parameters), overlap, (secondary, quantized), buckets in product(checkpointing, *options):
                 choice = Choice(
                     stage,
                     micro_batch,
@@ -91,6 +93,7 @@ def choices(config: Config, plan: Plan, model: Model, *, free_batch: bool) -> It
                     quantized,
                     tensor,
                     sequence,
+                    *buckets,
                 )
                 if choice not in seen:
                     seen.add(choice)
@@ -151,12 +154,20 @@ def _overlaps(plan: Plan, stage: int) -> tuple[bool, ...]:
 
 
 def _hpz(config: Config, plan: Plan, stage: int) -> Iterator[tuple[int, bool]]:
-    """Secondary partitions of a machine's size, and quantised weights, which change training a little, only where they are used."""
+    """Secondary partitions of a machine's size, and quantised weights where machines exchange them."""
     yield 1, False
     several = plan.world > plan.local > 1
     if stage == 3 and several and config.value("zero_optimization.zero_quantized_gradients") is not True:
         yield plan.local, False
+    if stage == 3 and several and plan.half:
+        yield 1, True
+        yield plan.local, True
     if stage == 3 and (plan.quantized_weights or plan.secondary > 1):
         yield plan.secondary, plan.quantized_weights
-        if several and plan.quantized_weights:
-            yield plan.local, True
+
+
+def _buckets(plan: Plan, stage: int) -> Iterator[tuple[int, int]]:
+    """Sizes of the buckets of reduction and of prefetching: those of the config, and small ones, which save memory."""
+    yield plan.reduce_bucket, plan.prefetch_bucket
+    if stage and plan.reduce_bucket > SMALL_BUCKET:
+        yield SMALL_BUCKET, min(plan.prefetch_bucket, SMALL_PREFETCH) if stage == 3 else plan.prefetch_bucket

@@ -265,3 +265,15 @@ def test_a_guard_that_nobody_listens_to_still_cancels_the_job(tmp_path: Path) ->
     subprocess.run(guard, stdin=subprocess.DEVNULL, stdout=writing, env={**os.environ, "PATH": path}, check=True, timeout=60)
     os.close(writing)
     assert (tmp_path / "cancelled").read_text(encoding="utf-8") == "42\n"
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+@pytest.mark.parametrize(
+    ("part", "parts"), [(7, 25), *(pytest.param(number, 4, marks=pytest.mark.slow, id=f"all-{number}") for number in range(4))]
+)
+def test_a_run_that_is_killed_at_any_line_leaves_nothing_and_goes_on(tmp_path: Path, part: int, parts: int) -> None:
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "tests.tune.killed", str(tmp_path), str(part), str(parts)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, timeout=580)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 5
