@@ -180,8 +180,8 @@ class Time(NamedTuple):
 
 
 class Score(NamedTuple):
-    """The score of a rank group: shares of wins of the model, of the rule of thumb and of a random pick, and Kendall's tau. `wrong` are
-    pairs called too close to call of which one is 25 % faster; `pairs` are all that are called so.
+    """The score of a rank group: shares of wins of the model, of the rule of thumb and of a random pick, and Kendall's tau of the first
+    two. `wrong` are pairs called too close to call of which one is 25 % faster; `pairs` are all that are called so.
     """
 
     group: str
@@ -189,6 +189,7 @@ class Score(NamedTuple):
     rule: float
     random: float
     tau: float
+    rule_tau: float
     pairs: int
     wrong: tuple[str, ...]
 
@@ -212,6 +213,7 @@ def scored(group: str, members: list[Time]) -> Score:
     """The score of a group."""
     real = [time.row.speed(time.row.seconds or math.inf) for time in members]
     ours = [round(time.row.speed(time.step.seconds), 6) for time in members]
+    by_rule = [_rule_of_thumb(time.row.job) for time in members]
     good = [speed >= WINS * max(real) for speed in real]
 
     def wins(keys: Sequence[Any]) -> float:
@@ -228,9 +230,10 @@ def scored(group: str, members: list[Time]) -> Score:
     return Score(
         group,
         wins(ours),
-        wins([_rule_of_thumb(time.row.job) for time in members]),
+        wins(by_rule),
         sum(good) / len(good),
         tau(real, ours),
+        tau(real, [sorted(set(by_rule)).index(key) for key in by_rule]),
         len(close),
         wrong,
     )
@@ -395,11 +398,13 @@ def show(times: list[Time], least: int) -> None:
     scores = [scored(group, members) for group, members in grouped(times, least).items()]
     if not scores:
         return
-    print(f"{len(scores)} rank groups of {least} or more; winner within 10 % of the best:")
-    for name, field in (("model", "model"), ("rule of thumb", "rule"), ("random pick", "random")):
+    heading = f"{len(scores)} rank groups of {least} or more"
+    print(f"{heading:40}{'winner within 10 % of the best':>32}{'Kendall tau':>14}")
+    for name, field, order in (("model", "model", "tau"), ("rule of thumb", "rule", "rule_tau"), ("random pick", "random", None)):
         wins = [getattr(score, field) for score in scores]
-        print(f"  {name:14}{sum(wins):6.2f} of {len(wins)}  {statistics.fmean(wins):4.0%}")
-    print(f"Kendall tau {statistics.fmean(score.tau for score in scores):.2f}")
+        taus = [getattr(score, order) if order else 0.0 for score in scores]
+        won = f"{sum(wins):.2f} of {len(wins)}  {statistics.fmean(wins):4.0%}"
+        print(f"  {name:38}{won:>32}{statistics.fmean(taus):>14.2f}")
     wrong = [pair for score in scores for pair in score.wrong]
     print(
         f"{sum(score.pairs for score in scores)} pairs too close to call, of which {len(wrong)} differ by 25 % {', '.join(wrong)}".rstrip()

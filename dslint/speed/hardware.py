@@ -1,10 +1,7 @@
 """GPUs and links: peaks, memory bandwidth, and the bandwidth between GPUs, between machines, and to the host.
 
-Peaks are those of dense matrix products, without sparsity. Sources: the data sheets of the vendors (NVIDIA: P100, V100, T4, A10, A40, RTX
-A6000, A100, A800, L4, L40S, H100, H20, GH200, H200, B200, and the architecture white papers of Turing, Ampere GA102, Ada and Blackwell
-for GeForce, Titan and Quadro, with fp32 accumulation; AMD: Instinct MI210 to MI355X; Intel: Gaudi 2 and 3; Huawei: Ascend 910B); AWS for
-the A10G. 21 of the 24 ports of a Gaudi lead to the others of its machine. B300, GB200, GB300, RTX PRO 6000 and Ascend 910C follow their
-neighbours by the ratio of their dense peaks; `reached` of all these is that of a neighbour of the same generation.
+Peaks are those of dense matrix products, without sparsity. Each row of the table names its source; those of a GPU without a public figure
+of its own follow a neighbour. `reached` is explained below the table.
 """
 
 from __future__ import annotations
@@ -19,7 +16,7 @@ class Hardware(NamedTuple):
     """A GPU. `half`, `bf16` and `single` are TFLOPS in fp16, bf16 and fp32 (PyTorch does not use TF32 unless it is asked to); `reached` is
     the share of the peak in 16 bits that large matrix products reach. `memory` is the bandwidth of its memory, `link` that to the other
     GPUs of its machine in one direction, `host` that of its PCIe slot (or C2C link) in one direction, in GB/s. `direct`: the GPUs of a
-    machine are linked directly (NVLink, Infinity Fabric).
+    machine are linked directly (NVLink, Infinity Fabric). `source` is where the figures come from, but for `reached`.
     """
 
     name: str
@@ -31,6 +28,7 @@ class Hardware(NamedTuple):
     host: float
     reached: float
     direct: bool
+    source: str
 
     def peak(self, precision: str) -> float:
         """Operations per second in `fp16`, `bf16` or `fp32`."""
@@ -41,55 +39,85 @@ GEN3, GEN4, GEN5, GEN6 = 16.0, 32.0, 64.0, 128.0
 """GB/s of 16 PCIe lanes in one direction, by generation."""
 
 HARDWARE = {
-    name: Hardware(name, half, bf16, single, memory, link or host, host, reached, link is not None)
-    for name, half, bf16, single, memory, link, host, reached in (
-        ("p100", 21.2, 10.6, 10.6, 732, 80.0, GEN3, 0.8),
-        ("v100-16gb", 125, 15.7, 15.7, 900, 150.0, GEN3, 0.7),
-        ("v100", 125, 15.7, 15.7, 900, 150.0, GEN3, 0.7),
-        ("t4", 65, 8.1, 8.1, 320, None, GEN3, 0.5),
-        ("rtx2080ti", 53.8, 13.4, 13.4, 616, None, GEN3, 0.8),
-        ("titanrtx", 130.5, 16.3, 16.3, 672, None, GEN3, 0.6),
-        ("rtx6000", 130.5, 16.3, 16.3, 672, None, GEN3, 0.6),
-        ("rtx8000", 130.5, 16.3, 16.3, 672, None, GEN3, 0.6),
-        ("a10", 125, 125, 31.2, 600, None, GEN4, 0.6),
-        ("a10g", 70, 70, 31.5, 600, None, GEN4, 0.8),
-        ("a30", 165, 165, 10.3, 933, None, GEN4, 0.75),
-        ("a40", 149.7, 149.7, 37.4, 696, None, GEN4, 0.7),
-        ("a6000", 154.8, 154.8, 38.7, 768, None, GEN4, 0.7),
-        ("rtx6000ada", 364, 364, 91.1, 960, None, GEN4, 0.65),
-        ("rtx3090", 71, 71, 35.6, 936, None, GEN4, 0.9),
-        ("a100-40gb", 312, 312, 19.5, 1555, 300.0, GEN4, 0.8),
-        ("a100", 312, 312, 19.5, 2039, 300.0, GEN4, 0.8),
-        ("a800", 312, 312, 19.5, 2039, 200.0, GEN4, 0.8),
-        ("l4", 121, 121, 30.3, 300, None, GEN4, 0.5),
-        ("l40", 181, 181, 90.5, 864, None, GEN4, 0.8),
-        ("l40s", 362, 362, 91.6, 864, None, GEN4, 0.65),
-        ("rtx4080", 104.4, 104.4, 52.2, 736, None, GEN4, 0.85),
-        ("rtx4090", 165.2, 165.2, 82.6, 1008, None, GEN4, 0.9),
-        ("rtx5090", 209.5, 209.5, 104.8, 1792, None, GEN5, 0.9),
-        ("rtx5080", 112.6, 112.6, 56.3, 960, None, GEN5, 0.9),
-        ("rtxpro6000", 503.8, 503.8, 125.9, 1792, None, GEN5, 0.7),
-        ("h100", 989, 989, 67, 3350, 450.0, GEN5, 0.7),
-        ("h100-pcie", 756, 756, 51, 2000, None, GEN5, 0.65),
-        ("h100nvl", 835, 835, 60, 3938, 300.0, GEN5, 0.65),
-        ("h800", 989, 989, 67, 3350, 200.0, GEN5, 0.7),
-        ("h20", 148, 148, 44, 4000, 450.0, GEN5, 0.92),
-        ("gh200", 989, 989, 67, 4000, 450.0, 450.0, 0.7),
-        ("h200", 989, 989, 67, 4800, 450.0, GEN5, 0.72),
-        ("b200", 2250, 2250, 75, 8000, 900.0, GEN5, 0.7),
-        ("gb200", 2500, 2500, 80, 8000, 900.0, 450.0, 0.7),
-        ("b300", 2250, 2250, 75, 8000, 900.0, GEN6, 0.7),
-        ("gb300", 2500, 2500, 80, 8000, 900.0, 450.0, 0.7),
-        ("mi210", 181, 181, 22.6, 1638, None, GEN4, 0.6),
-        ("mi250x", 191.5, 191.5, 23.9, 1638, 100.0, GEN4, 0.6),
-        ("mi300x", 1307, 1307, 163.4, 5300, 448.0, GEN5, 0.47),
-        ("mi325x", 1307, 1307, 163.4, 6000, 448.0, GEN5, 0.47),
-        ("mi350x", 2300, 2300, 144.2, 8000, 537.6, GEN5, 0.47),
-        ("mi355x", 2500, 2500, 157.3, 8000, 537.6, GEN5, 0.47),
-        ("gaudi2", 432, 432, 11, 2450, 262.5, GEN4, 0.6),
-        ("gaudi3", 1835, 1835, 14.3, 3700, 525.0, GEN5, 0.5),
-        ("ascend910b", 376, 376, 94, 1600, 196.0, GEN5, 0.6),
-        ("ascend910c", 752, 752, 188, 3200, 392.0, GEN5, 0.6),
+    name: Hardware(name, half, bf16, single, memory, link or host, host, reached, link is not None, source)
+    for name, half, bf16, single, memory, link, host, reached, source in (
+        ("p100", 21.2, 10.6, 10.6, 732, 80.0, GEN3, 0.8, "NVIDIA, Tesla P100 data sheet"),
+        ("v100-16gb", 125, 15.7, 15.7, 900, 150.0, GEN3, 0.7, "NVIDIA, V100 data sheet"),
+        ("v100", 125, 15.7, 15.7, 900, 150.0, GEN3, 0.7, "NVIDIA, V100 data sheet"),
+        ("t4", 65, 8.1, 8.1, 320, None, GEN3, 0.5, "NVIDIA, T4 data sheet"),
+        ("rtx2080ti", 53.8, 13.4, 13.4, 616, None, GEN3, 0.8, "NVIDIA, Turing architecture white paper, fp32 accumulation"),
+        ("titanrtx", 130.5, 16.3, 16.3, 672, None, GEN3, 0.6, "NVIDIA, Turing architecture white paper, fp32 accumulation"),
+        ("rtx6000", 130.5, 16.3, 16.3, 672, None, GEN3, 0.6, "NVIDIA, Turing architecture white paper, fp32 accumulation"),
+        ("rtx8000", 130.5, 16.3, 16.3, 672, None, GEN3, 0.6, "NVIDIA, Turing architecture white paper, fp32 accumulation"),
+        ("a10", 125, 125, 31.2, 600, None, GEN4, 0.6, "NVIDIA, A10 data sheet"),
+        ("a10g", 70, 70, 31.5, 600, None, GEN4, 0.8, "AWS, Amazon EC2 G5 instances"),
+        ("a30", 165, 165, 10.3, 933, None, GEN4, 0.75, "NVIDIA, A30 data sheet"),
+        ("a40", 149.7, 149.7, 37.4, 696, None, GEN4, 0.7, "NVIDIA, A40 data sheet"),
+        ("a6000", 154.8, 154.8, 38.7, 768, None, GEN4, 0.7, "NVIDIA, RTX A6000 data sheet"),
+        ("rtx6000ada", 364, 364, 91.1, 960, None, GEN4, 0.65, "NVIDIA, RTX 6000 Ada data sheet"),
+        ("rtx3090", 71, 71, 35.6, 936, None, GEN4, 0.9, "NVIDIA, Ampere GA102 architecture white paper, fp32 accumulation"),
+        ("a100-40gb", 312, 312, 19.5, 1555, 300.0, GEN4, 0.8, "NVIDIA, A100 data sheet"),
+        ("a100", 312, 312, 19.5, 2039, 300.0, GEN4, 0.8, "NVIDIA, A100 data sheet"),
+        ("a800", 312, 312, 19.5, 2039, 200.0, GEN4, 0.8, "NVIDIA, A100 data sheet; A800: NVLink of 400 GB/s"),
+        ("l4", 121, 121, 30.3, 300, None, GEN4, 0.5, "NVIDIA, L4 data sheet"),
+        ("l40", 181, 181, 90.5, 864, None, GEN4, 0.8, "NVIDIA, L40 data sheet"),
+        ("l40s", 362, 362, 91.6, 864, None, GEN4, 0.65, "NVIDIA, L40S data sheet"),
+        (
+            "rtx4080",
+            104.4,
+            104.4,
+            52.2,
+            736,
+            None,
+            GEN4,
+            0.85,
+            "NVIDIA, GeForce RTX 4080 SUPER specifications, by the ratios of the Ada architecture white paper",
+        ),
+        ("rtx4090", 165.2, 165.2, 82.6, 1008, None, GEN4, 0.9, "NVIDIA, Ada architecture white paper, fp32 accumulation"),
+        ("rtx5090", 209.5, 209.5, 104.8, 1792, None, GEN5, 0.9, "NVIDIA, RTX Blackwell architecture white paper, fp32 accumulation"),
+        ("rtx5080", 112.6, 112.6, 56.3, 960, None, GEN5, 0.9, "NVIDIA, RTX Blackwell architecture white paper, fp32 accumulation"),
+        ("rtxpro6000", 503.8, 503.8, 125.9, 1792, None, GEN5, 0.7, "after rtx5090, by the ratio of their dense peaks"),
+        ("h100", 989, 989, 67, 3350, 450.0, GEN5, 0.7, "NVIDIA, H100 data sheet"),
+        ("h100-pcie", 756, 756, 51, 2000, None, GEN5, 0.65, "NVIDIA, H100 data sheet"),
+        ("h100nvl", 835, 835, 60, 3938, 300.0, GEN5, 0.65, "NVIDIA, H100 data sheet"),
+        ("h800", 989, 989, 67, 3350, 200.0, GEN5, 0.7, "NVIDIA, H100 data sheet; H800: NVLink of 400 GB/s"),
+        ("h20", 148, 148, 44, 4000, 450.0, GEN5, 0.92, "NVIDIA, H20 data sheet"),
+        ("gh200", 989, 989, 67, 4000, 450.0, 450.0, 0.7, "NVIDIA, GH200 data sheet"),
+        ("h200", 989, 989, 67, 4800, 450.0, GEN5, 0.72, "NVIDIA, H200 data sheet"),
+        ("b200", 2250, 2250, 75, 8000, 900.0, GEN5, 0.7, "NVIDIA, DGX B200 data sheet"),
+        ("gb200", 2500, 2500, 80, 8000, 900.0, 450.0, 0.7, "after b200, by the ratio of their dense peaks"),
+        ("b300", 2250, 2250, 75, 8000, 900.0, GEN6, 0.7, "after b200, by the ratio of their dense peaks"),
+        ("gb300", 2500, 2500, 80, 8000, 900.0, 450.0, 0.7, "after gb200, by the ratio of their dense peaks"),
+        ("mi210", 181, 181, 22.6, 1638, None, GEN4, 0.6, "AMD, Instinct MI210 data sheet"),
+        ("mi250x", 191.5, 191.5, 23.9, 1638, 100.0, GEN4, 0.6, "AMD, Instinct MI250X data sheet (one of its two dies)"),
+        ("mi300x", 1307, 1307, 163.4, 5300, 448.0, GEN5, 0.47, "AMD, Instinct MI300X data sheet"),
+        ("mi325x", 1307, 1307, 163.4, 6000, 448.0, GEN5, 0.47, "AMD, Instinct MI325X data sheet"),
+        ("mi350x", 2300, 2300, 144.2, 8000, 537.6, GEN5, 0.47, "AMD, Instinct MI350 series data sheets"),
+        ("mi355x", 2500, 2500, 157.3, 8000, 537.6, GEN5, 0.47, "AMD, Instinct MI350 series data sheets"),
+        (
+            "gaudi2",
+            432,
+            432,
+            11,
+            2450,
+            262.5,
+            GEN4,
+            0.6,
+            "Intel, Gaudi 2 and 3 white papers; 21 of 24 ports lead to the others of the machine",
+        ),
+        (
+            "gaudi3",
+            1835,
+            1835,
+            14.3,
+            3700,
+            525.0,
+            GEN5,
+            0.5,
+            "Intel, Gaudi 2 and 3 white papers; 21 of 24 ports lead to the others of the machine",
+        ),
+        ("ascend910b", 376, 376, 94, 1600, 196.0, GEN5, 0.6, "Huawei, Ascend 910B"),
+        ("ascend910c", 752, 752, 188, 3200, 392.0, GEN5, 0.6, "after ascend910b, by the ratio of their dense peaks"),
     )
 }
 """By the names of `facts.gpus`, and further GPUs. `reached`: large matrix products measured by SemiAnalysis

@@ -61,10 +61,10 @@ def test_times_and_groups_are_scored(tmp_path: Path, capsys: pytest.CaptureFixtu
     out = printed(capsys, monkeypatch, file)
     assert "4 rows, 1 more without the facts for a prediction" in out
     assert "times: 3 rows" in out
-    assert "  model           1.00 of 1  100%" in out
-    assert "  rule of thumb   1.00 of 1  100%" in out
-    assert "  random pick     0.33 of 1   33%" in out
-    assert "Kendall tau 1.00" in out
+    lines = [line.split() for line in out.splitlines()]
+    assert ["model", "1.00", "of", "1", "100%", "1.00"] in lines
+    assert ["rule", "of", "thumb", "1.00", "of", "1", "100%", "1.00"] in lines
+    assert ["random", "pick", "0.33", "of", "1", "33%", "0.00"] in lines
 
 
 def test_rows_that_ran_out_of_memory_are_named_if_they_would_be_chosen(
@@ -88,8 +88,7 @@ def test_a_wrong_order_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str
         tmp_path, {**group, "value": 5.0}, {**group, "offload_optimizer": "cpu", "value": 20.0}, {**group, "micro_batch": 1, "value": 12.0}
     )
     out = printed(capsys, monkeypatch, file, "--rows")
-    assert "  model           0.00 of 1    0%" in out
-    assert "Kendall tau -1.00" in out
+    assert ["model", "0.00", "of", "1", "0%", "-1.00"] in [line.split() for line in out.splitlines()]
 
 
 def test_two_equal_configs_that_differ_by_half_are_a_wrong_call(

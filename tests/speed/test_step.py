@@ -203,6 +203,7 @@ def test_tensor_parallelism_across_machines_uses_the_network() -> None:
 def test_every_gpu_of_the_facts_has_its_speed(name: str) -> None:
     assert hardware_of(GPUS[name]) is HARDWARE[name]
     assert compute(job(name), FITTED).device > 0
+    assert HARDWARE[name].source
 
 
 @pytest.mark.parametrize(
