@@ -20,8 +20,8 @@ from dslint.diagnose.events import EventReader
 from dslint.diagnose.fitting import fitted, situation_of
 from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
-from dslint.diagnose.job import Job
-from dslint.diagnose.memory import Way, Workshop, estimated, measured, measured_only, ways_to_fit
+from dslint.diagnose.job import SURVIVING, Job
+from dslint.diagnose.memory import Way, Workshop, estimated, is_of_another_job, measured, measured_only, ways_to_fit
 from dslint.diagnose.outcome import LOG_ENDS, outcome_of
 from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
@@ -104,7 +104,8 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[Job], reader: Event
     last = following.line - 1 if following else sys.maxsize
     known = {shown.place for cause in found.causes for shown in cause.evidence}
     for name in job.files or names[:MOST_TEXTS]:
-        lines = [line for line in reader.kept.lines(name) if first <= line.place.line <= last and line.text.strip()]
+        begin = max(first, _survived_until(job, name))
+        lines = [line for line in reader.kept.lines(name) if begin <= line.place.line <= last and line.text.strip()]
         if not lines and found.outcome.end is End.UNKNOWN:
             found.outcome = Outcome(End.UNKNOWN, f"{name} is empty.")
         causes = [cause for cause in _fitted(job, lines) if cause.evidence[0].place not in known]
@@ -114,6 +115,12 @@ def _look_into_text(found: Diagnosis, index: int, jobs: list[Job], reader: Event
                 found.outcome = Outcome(End.FAILED, TEXT_FAILED, causes[0].evidence[0])
             found.causes = [*causes, *(cause for cause in found.causes if cause.kind == "exit")]
             return
+
+
+def _survived_until(job: Job, name: str) -> int:
+    """The line of a log up to which the job survived what the log shows: it trained on."""
+    steps = [step for step in job.steps if step.place.file == name]
+    return steps[-SURVIVING].place.line if len(steps) >= SURVIVING else 0
 
 
 def _fitted(job: Job, lines: list[Line]) -> list[Cause]:
@@ -144,6 +151,12 @@ def diagnose_job(job: Job, equal: EqualJobs, given: Given = NOTHING) -> Diagnosi
         return found
     shop, estimate = judged.shop._replace(job=job), judged.estimate
     found.measured = measured(job, estimate)
+    if given.model is None and any(is_of_another_job(one) for one in found.measured):
+        found.measured = measured_only(job)
+        found.not_estimated = (
+            "Not estimated: much less memory was measured than training the whole model needs; the program may train a part of it (LoRA)."
+        )
+        return found
     found.causes = [_with_estimate(shop, estimate, cause, equal) for cause in found.causes]
     slow = slow_steps(shop, estimate)
     found.notices += [slow] if slow is not None else []

@@ -21,6 +21,8 @@ OPEN = 256
 COMPLETE = 500
 """The tracebacks of a job that are read with their frames. Of further ones only the errors count."""
 
+_LATE_RANK = re.compile(r"\S.*\[rank ?(\d{1,5})\]: Traceback \(most recent call last\)")
+_BAR = re.compile(r"it/s|s/it")
 _TIME = re.compile(r"(?<!\d)(?P<date>20\d\d-\d\d-\d\d)[ T_](?P<time>\d\d:\d\d:\d\d)")
 
 
@@ -60,6 +62,16 @@ class Event:
             return float(value.replace(",", ""))
         except ValueError:
             return None
+
+
+def _of_its_rank(line: Line) -> Line:
+    """A line in which a traceback begins, as one of the rank that prints it: it may stand behind a progress bar that has no line end."""
+    match = _LATE_RANK.search(line.text)
+    if match:
+        return line._replace(source=f"{line.source.rpartition('#')[0]}#{match[1]}", rank=int(match[1]))
+    if line.rank is not None and _BAR.search(line.before):
+        return line._replace(source=f"#{line.rank}")
+    return line
 
 
 class Recogniser:
@@ -165,6 +177,7 @@ class EventReader:
 
     def _begin_traceback(self, line: Line) -> None:
         """Begin to read a traceback, or remember where one begins that is not read."""
+        line = _of_its_rank(line)
         marks = {"ignored": "yes"} if line.source in self._ignored else {}
         if line.source in self._follows:
             marks["follows"] = self._follows.pop(line.source)

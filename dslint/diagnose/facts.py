@@ -135,6 +135,7 @@ def _params(job: Job, event: Event) -> None:
     params, trained = event.number("params"), event.number("trained")
     job.learn("params", params, event.place)
     job.learn("trained", trained, event.place)
+    _trainer(job, event)
 
 
 def _zero_init(job: Job, event: Event) -> None:
@@ -234,13 +235,14 @@ def _machines(job: Job, event: Event) -> None:
         job.learn("ranks", nodes * local, event.place)
 
 
+OF_TRAINER = ("|trainer.py", "Number of trainable parameters = ", "train_runtime", "'epoch': ")
+"""What only the Trainer of transformers prints. Its title "Running training" and its sizes are those of many programs."""
+
+
 def _trainer(job: Job, event: Event) -> None:
-    job.learn("integration", "transformers", event.place)
-
-
-def _batch(job: Job, event: Event) -> None:
-    _numbers(micro_batch="micro", accumulation="accumulation", total_batch="total")(job, event)
-    _trainer(job, event)
+    """The loader. Programs with a loop of their own copy what the Trainer prints before it trains."""
+    if any(text in event.text for text in OF_TRAINER):
+        job.learn("integration", "transformers", event.place)
 
 
 def _label(job: Job, event: Event) -> None:
@@ -280,6 +282,8 @@ def _raised(job: Job, event: Event) -> None:
         job.learn("stage", 3, event.place)
     elif any(frame.file.endswith("runtime/zero/stage_1_and_2.py") for frame in event.frames):
         job.learn("partitions", value=True, place=event.place)
+    if any(frame.file.endswith("transformers/trainer.py") for frame in event.frames):
+        job.learn("integration", "transformers", event.place)
     if any(frame.file.endswith(("ops/adam/cpu_adam.py", "ops/lion/cpu_lion.py", "ops/adagrad/cpu_adagrad.py")) for frame in event.frames):
         job.learn("offloads_optimizer", value=True, place=event.place)
 
@@ -321,12 +325,14 @@ FACTS: dict[str, Callable[[Job, Event], None]] = {
     "parallel": _parallel,
     "dtype": _text("dtype", "dtype"),
     "vocabulary": _number("vocabulary", "vocabulary"),
-    "batch": _batch,
+    "batch": _numbers(micro_batch="micro", accumulation="accumulation", total_batch="total"),
     "steps": _number("steps", "steps"),
     "length": _number("length", "length"),
     "sequence_parallel": _number("sequence", "sequence"),
     "checkpointing": _checkpointing,
     "trainer": _trainer,
+    "finished": _trainer,
+    "step": _trainer,
     "label": _label,
     "launch": _launch,
     "spawned": _spawned,

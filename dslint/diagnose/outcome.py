@@ -49,7 +49,7 @@ def outcome_of(job: Job) -> Outcome:
     """How the job ended, judged by its last lines: a job that finished after an error has survived it."""
     ends = [event for event in job.events if event.kind in ("finished", "exited_well")]
     after = job.events[job.events.index(ends[-1]) + 1 :] if ends else job.events
-    fatal = [event for event in after if is_fatal(event)]
+    fatal = [event for event in job.events if is_fatal(event) and (event in after or _is_left_by_others(job, event))]
     late = [event for event in after if is_error(event) and level_of(event) == CAUSE] if ends else []
     if late and (not fatal or ends[-1].kind == "finished"):
         return Outcome(End.FAILED, f"The training finished{_progress(job, ended=True)}, and the job failed afterwards.", evidence(late[0]))
@@ -73,6 +73,13 @@ def outcome_of(job: Job) -> Outcome:
     return Outcome(End.UNKNOWN, "The log holds nothing of a DeepSpeed job.")
 
 
+def _is_left_by_others(job: Job, event: Event) -> bool:
+    """Whether a launcher says that a process failed, after which only processes ended: those that exit well do not make up for it."""
+    return event.kind == "return_code" and not any(
+        step.place.file == event.place.file and step.place.line > event.place.line for step in (job.steps[-1:] or [])
+    )
+
+
 def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
     """The outcome of a job that did not finish."""
     signs = {event.kind for event in fatal}
@@ -86,6 +93,10 @@ def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
         return Outcome(End.KILLED, f"{how}{progress}.", evidence(cancelled))
     if (not errors and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not errors and _killed(fatal)):
         return Outcome(End.KILLED, f"The job was killed{progress}.", evidence(first))
+    well = job.counts.get("exited_well", 0)
+    if well and not errors and first.kind == "return_code":
+        others = "another exited" if well == 1 else f"{well:,} others exited"
+        return Outcome(End.FAILED, f"A process failed{progress}, while {others} successfully.", evidence(first))
     if first.kind == "refused" and not job.steps:
         return Outcome(End.FAILED, "The program refused its command line, and ended before it did anything.", evidence(first))
     if errors and not own:

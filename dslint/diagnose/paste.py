@@ -36,6 +36,9 @@ NAMES = (
 )
 """How lines look that report an error, the plainest first."""
 
+_PLAIN = re.compile(r"\bNCCL INFO\b")
+"""Lines that report no error, whatever they name: NCCL tells of each plugin that is not there."""
+
 _PROMISES = re.compile(
     r"(?i)\b(?:0 errors?|no errors?|without (?:an )?errors?|error_?(?:rate|file)|errors?=0|[\"']?error[\"']?: (?:null|none|0|0\.\d+))\b"
 )
@@ -43,6 +46,7 @@ _PROMISES = re.compile(
 
 def causes_of(lines: Sequence[Line]) -> list[Cause]:
     """The causes that a text tells, the most likely first; none for a text without an error."""
+    lines = [line for line in lines if not _PLAIN.search(line.text[:200])] or lines
     text = "\n".join(line.text for line in lines)
     found = explain(text)
     causes = [_explained(one, lines) for one in _joined(found.causes)[:MOST]]

@@ -14,7 +14,9 @@ from dslint.report.words import COLORS, count, said
 LONGEST = 480
 """The most characters of a line of the log."""
 
-_USEFUL = re.compile(r"\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b|out of memory|timeout|[Ee]rror:|[Kk]illed|CANCELLED")
+_USEFUL = re.compile(
+    r"\b(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)\b|out of memory|timeout|[Ee]rror:|[Kk]illed|CANCELLED|exits with return code"
+)
 """What makes a line evidence."""
 
 MOST_FINDINGS = 12

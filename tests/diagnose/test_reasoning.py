@@ -40,7 +40,7 @@ def test_a_rank_in_another_operation_is_named() -> None:
 def test_a_slow_first_step_is_considered() -> None:
     (cause,) = diagnosed(STARTED, *(waits(rank, 3) for rank in (1, 2, 3))).causes
     assert SLOW_START in cause.advice
-    assert "did not report that they waited: 0." in cause.why[0]
+    assert "report that they waited. These do not: 0." in cause.why[0]
 
 
 def test_an_error_that_the_job_survived_is_not_the_cause() -> None:
@@ -310,3 +310,38 @@ def test_a_statement_that_goes_on_is_not_cut() -> None:
     ]
     found = diagnosed(STARTED, traceback("ValueError: no", *frames))
     assert any("deepspeed.initialize(...)" in sentence for sentence in found.causes[0].why)
+
+
+@pytest.mark.parametrize("others", [1, 7])
+def test_a_process_that_crashes_while_others_exit_well_is_a_failure(others: int) -> None:
+    plugin = "node:1:1 [0] NCCL INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: cannot open shared object file"
+    found = diagnosed(STARTED, plugin, steps([3.0, 2.0, 1.0, 0.9]), FINISHED, RETURNED.format(code=-11), *[FINISHED] * (others - 1))
+    assert found.outcome.end is End.FAILED
+    assert "exited successfully" in found.outcome.sentence
+    assert [cause.title for cause in found.causes] == ["A process ended with SIGSEGV"]
+
+
+def test_what_a_program_copies_from_the_trainer_does_not_make_it_one() -> None:
+    copied = "***** Running training *****\n  Instantaneous batch size per device = 4\n  Gradient Accumulation steps = 2"
+    assert diagnosed(STARTED, copied, steps([3.0])).job.get("integration") is None
+    assert diagnosed(STARTED, copied, "{'loss': 2.1, 'learning_rate': 1e-05, 'epoch': 0.1}").job.get("integration") == "transformers"
+
+
+def test_a_traceback_behind_a_progress_bar_is_read() -> None:
+    overflow = "[2026-05-04 09:13:00,101] [INFO] [loss_scaler.py:184:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 4, reducing to 2"
+    bar = "Steps:   0%|1 | {}/6000 [00:55<4:54:46,  2.96s/it, lr=0, loss=nan]"
+    lines = traceback("ValueError: no", prefix="[rank0]: ")
+    found = diagnosed(overflow, bar.format(16) + overflow, bar.format(17) + lines)
+    assert [cause.title for cause in found.causes] == ["ValueError: no"]
+    cut = diagnosed(overflow, bar.format(16) + overflow, bar.format(17) + lines.rpartition("\n")[0])
+    assert cut.outcome.end is End.FAILED
+
+
+def test_an_estimate_far_above_what_was_measured_is_not_told() -> None:
+    measured = "After initializing ZeRO optimizer\nMA 11.21 GB         Max_MA 11.3 GB         CA 12.0 GB         Max_CA 12 GB "
+    launch = "[2026-05-04 09:12:07,114] [INFO] [runner.py:610:main] cmd = python -m deepspeed.launcher.launch train.py --model_name_or_path llama-3-8b"
+    found = diagnosed(
+        launch, STARTED, CONFIG.format(stage=2).replace('{"zero', '{"train_micro_batch_size_per_gpu": 4, "zero'), measured, FINISHED
+    )
+    assert [one.estimated for one in found.measured] == [None]
+    assert "LoRA" in found.not_estimated

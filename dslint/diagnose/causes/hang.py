@@ -72,9 +72,7 @@ def hang(job: Job, event: Event) -> Cause:
     missing = sorted(set(range(seen)) - set(names)) if names and seen and seen <= MOST_RANKS else []
     if missing:
         number = f"{ranks}" if ranks else f"at least {seen}"
-        why.append(
-            f"{len(names)} of {number} ranks waited. These did not report that they waited: {_named(missing)}. Look at their logs first."
-        )
+        why.append(f"{len(names)} of {number} ranks report that they waited. These do not: {_named(missing)}. Look at their logs first.")
     elif len(names) > 1:
         number = f" {waiting[0].number}" if waiting[0].number is not None else ""
         who = f"{ranks} ranks" if ranks else f"{len(names)} ranks that the log names"
@@ -155,7 +153,7 @@ def _which(job: Job, event: Event) -> list[str]:
     elements, number = event.number("into"), event.number("number")
     told = []
     if elements == 1:
-        told.append("One element is a barrier or a flag, not a part of the model: a rank left, or waits elsewhere.")
+        told.append("One element is a barrier, a flag or a norm, not a part of the model: probably a rank left, or waits elsewhere.")
     if elements and job.get("vocabulary") and job.get("hidden") and elements == job.get("vocabulary") * job.get("hidden"):
         told.append("Its size is that of the embedding.")
     if job.get("stage") == 3 and event.values["operation"] in ("_ALLGATHER_BASE", "ALLGATHER", "ALLGATHER_coalesced", "COALESCED"):
