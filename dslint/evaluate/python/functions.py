@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.carried import forget_counters
 from dslint.evaluate.python.evaluate import State, block, evaluate
-from dslint.evaluate.python.nodes import is_decorated, yields
+from dslint.evaluate.python.nodes import is_decorated
 from dslint.evaluate.python.sources import Source
 from dslint.evaluate.python.tables import copied, forget_all, new_table
 from dslint.evaluate.reasons import Cause, Reason
@@ -57,7 +57,7 @@ def enter(
     if isinstance(node, ast.Lambda):
         state.followed.add(node)
         return evaluate(state, node.body, scope)
-    if yields(node):
+    if function.source.parsed.yields(node):
         return Object(GENERATOR, state.journal.cells(), about=(function, scope))
     ends = _follow_body(state, node, scope)
     assert scope.returns is not None

@@ -56,11 +56,6 @@ def own_nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
-def yields(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function is a generator."""
-    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own_nodes(node.body))
-
-
 def leaves_loop(body: list[ast.stmt]) -> bool:
     """Whether a statement in the body of a loop may end the loop or a turn of it."""
     return any(isinstance(one, ast.Break | ast.Continue | ast.Return) for one in own_nodes(body))

@@ -7,6 +7,7 @@ import re
 from functools import cached_property
 
 from dslint.evaluate.python.cells import without_effect
+from dslint.evaluate.python.nodes import own_nodes
 from dslint.source.python import parse_python
 from dslint.source.store import store
 from dslint.source.tree import Comment, Document, Key, Mapping, Member, Node, Part, Scalar, Sequence, Span
@@ -23,6 +24,7 @@ class Parsed:
         self.is_ascii = text.isascii()
         self.broken: int | None = None
         """The first line that is not Python."""
+        self._yields: dict[ast.AST, bool] = {}
         self.tree = self._parse()
 
     @cached_property
@@ -35,6 +37,12 @@ class Parsed:
     def size(self) -> int:
         """The number of nodes in the tree."""
         return sum(1 for _ in ast.walk(self.tree)) if self.tree is not None else 0
+
+    def yields(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+        """Whether a function of the tree is a generator, which is asked at each of its calls."""
+        if node not in self._yields:
+            self._yields[node] = any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own_nodes(node.body))
+        return self._yields[node]
 
     def _parse(self) -> ast.Module | None:
         """The syntax tree, without a few lines that are not Python; None if the text is not Python."""
