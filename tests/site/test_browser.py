@@ -153,6 +153,14 @@ def test_nothing_sticks_out_on_a_phone(show: Open, site: Path, path: str) -> Non
     assert page.locator("article h1").is_visible()
 
 
+def test_rules_are_on_the_first_screen_of_a_phone(show: Open) -> None:
+    page = show("rules/index.html", size=PHONE)
+    box = page.get_by_role("link", name="DS001", exact=True).first.bounding_box()
+    assert box is not None
+    assert box["y"] + 100 < PHONE[1]
+    assert page.evaluate("[...document.querySelectorAll('article table')].every(table => table.scrollWidth <= innerWidth)")
+
+
 def test_the_menu_of_a_phone_leads_to_the_rules(show: Open) -> None:
     page = show("index.html", size=PHONE)
     page.locator("label.md-header__button[for=__drawer]").click()
