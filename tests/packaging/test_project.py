@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import setuptools
+import yaml
 from click.testing import CliRunner
 
 import dslint
 from dslint import project
 from dslint.cli import cli
+from dslint.cli.playground import find_page
+from dslint.errors import UserError
 from dslint.report.style import Style, printable
 from dslint.schemas.export import json_schema
 from dslint.settings.table import FORMATS
@@ -84,6 +91,54 @@ def test_an_address_leads_to_pages_everywhere(address: str, tmp_path: Path, monk
     assert sarif.get("informationUri", "") == address
     assert [rule.get("helpUri") for rule in sarif["rules"] if rule["id"] == "DS109"] == [page if address else None]
     assert json_schema()["$id"].startswith(address or "urn:dslint:")
+
+
+def test_an_address_reaches_editors_assistants_and_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("pygls", "mcp"):
+        pytest.importorskip(module)
+    from dslint.mcp.serve import server
+    from dslint.server.diagnostics import diagnostics_of
+    from tests.server.opened import opened
+
+    monkeypatch.setattr(project, "SITE", SITE)
+    (one, *_) = diagnostics_of(opened(tmp_path, "ds_config.json", '{"train_micro_batch_size_per_gpu": 4, "elasticity": {}}').checked)
+    assert one.code_description is not None
+    assert one.code_description.href == f"{SITE}/rules/DS109.html"
+    assert server([str(tmp_path)]).website_url == SITE
+    monkeypatch.setattr("dslint.cli.playground.SITE", SITE)
+    with pytest.raises(UserError, match=f"It is also at {SITE}/playground/"):
+        find_page(tmp_path)
+
+
+def test_the_two_addresses_reach_the_metadata_and_the_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for a release: the two lines of dslint/project.py are all that is written."""
+    repository = "https://git.example.org/lint"
+    (tmp_path / "dslint").mkdir()
+    text = (ROOT / "dslint/project.py").read_text(encoding="utf-8")
+    for name, address in (("REPOSITORY", repository), ("SITE", SITE)):
+        text, changed = re.subn(rf'^{name} = ".*"$', f'{name} = "{address}"', text, flags=re.MULTILINE)
+        assert changed == 1
+        monkeypatch.setattr(project, name, address)
+    (tmp_path / "dslint/project.py").write_text(text, encoding="utf-8")
+    for name in ("setup.py", "README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(setuptools, "setup", given.update)
+    runpy.run_path(str(tmp_path / "setup.py"))
+    assert given["project_urls"]["Documentation"] == SITE
+    assert f"({repository}/blob/main/docs/ci.md)" in given["long_description"]
+    assert "![dslint check" in given["long_description"]
+
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    import build_site
+    import release_packages
+
+    monkeypatch.setattr(release_packages, "ROOT", tmp_path)
+    assert f"homepage: {repository}\n" in release_packages.recipe(tmp_path / "README.md", "1.2.3")
+    pages = dict.fromkeys(("fixing.md", "rules/README.md", "keys/README.md", "upgrading/README.md"), "# A page")
+    assert f"]({SITE}/fixing.html)" in build_site.for_assistants(pages)
+    built = yaml.safe_load(build_site.write_config(tmp_path / "mkdocs.yml", pages, tmp_path / "site").read_text(encoding="utf-8"))
+    assert (built["site_url"], built["repo_url"]) == (SITE, repository)
 
 
 def test_only_links_to_the_site_reach_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
