@@ -96,6 +96,8 @@ def command(
     if not isinstance(memory, int):
         raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
     text = config_text(opened.loaded.document)
+    if measured_to and _is_part(opened, text):
+        raise UserError("--measure requires a config in a file of its own: this one is part of another file.")
     planner = opened.planner()
     factor = factor_of(measured) if measured else None
     search = Search(text, opened.found.model, planner, no_new_errors(planner(text, {})[0]), Goal(memory, facts.host_memory), rates, factor)
@@ -104,7 +106,8 @@ def command(
         click.echo(tune_page.as_json(result, facts, text, path, tokens))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
-        show_page(tune_page.page(result, facts, text, path, style, tokens), color=style.color)
+        source = _config_path(opened, path) if _is_part(opened, text) else None
+        show_page(tune_page.page(result, facts, text, path, style, tokens, source), color=style.color)
     if plot:
         _plot(result, plot)
     if measured_to:
@@ -163,6 +166,11 @@ def _measure(result: Result, launch: tuple[str, ...], text: str, config: str, ou
         warn(f"Predictions are corrected by these measurements with --measured {out}.")
 
 
+def _is_part(opened: Opened, text: str) -> bool:
+    """Whether a config has no file of its own: Accelerate makes it, or it stands in YAML, in a program or in an encoded value."""
+    return opened.loaded.document.text != text or bool(opened.loaded.encoded)
+
+
 def _outside(target: str, named: str) -> str | None:
     """Where a config is that a link, or the file that was named, leads out of the project; None if it is in it, or was named itself."""
     from dslint.setups.project import leads_out, top_of
@@ -181,7 +189,7 @@ def _apply(result: Result, number: int, opened: Opened, text: str, path: str) ->
         raise UserError(f"--apply {number}: the list has {len(result.best)} configs")
     target = _config_path(opened, path)
     chosen = result.best[number - 1]
-    if target == "-" or opened.loaded.document.text != text or opened.loaded.encoded:
+    if target == "-" or _is_part(opened, text):
         raise UserError("--apply requires a config in a file of its own: this one is part of another file. Write the diff by hand.")
     if outside := _outside(target, path):
         raise UserError(f"{target} is not written: it leads out of this project. To write {outside}, name it.")

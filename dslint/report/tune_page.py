@@ -19,8 +19,8 @@ from dslint.tune.reasons import Loss
 from dslint.tune.search import Result, Tuned
 
 
-def page(result: Result, facts: Facts, text: str, path: str, style: Style, tokens: float | None) -> str:
-    """The report as text."""
+def page(result: Result, facts: Facts, text: str, path: str, style: Style, tokens: float | None = None, source: str | None = None) -> str:
+    """The report as text. `source` is the file that the config is made of, if it has none of its own."""
     model, now = result.found.model, result.now
     plan = now.plan
     gpu = str(facts.gpu) if facts.gpu else "a100 (assumed; pass --gpu)"
@@ -40,6 +40,11 @@ def page(result: Result, facts: Facts, text: str, path: str, style: Style, token
             lines += wrap(f"With the present config: {training(now.step, tokens)}.", style.width)
     lines += ["", style.paint("Parts of a step of config 1", "bold")]
     lines += [f"  {line}" for part in parts(best.candidate.step) for line in wrap(part, style.width - 2)]
+    if source is not None:
+        lines += [
+            "",
+            *wrap(f"The diffs show, as JSON, the config that DeepSpeed gets from {source}: it has no file of its own.", style.width),
+        ]
     changes = [line for number, one in enumerate(result.best, 1) for line in _changes(number, one, text, path, style)]
     lines += ["", *changes, *_lost(result, style), *paragraphs("Assumptions", _assumed(result), style), "", *_small_print(result, style)]
     return "\n".join(lines)

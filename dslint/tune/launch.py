@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
 ARGUMENTS = {
@@ -23,11 +24,39 @@ def with_config(command: Sequence[str], config: str, other: str) -> list[str]:
     Raises:
         CannotSet: the command does not name the config.
     """
+    if not names(command, config):
+        raise CannotSet(f"the command does not name {config}: name it as a word, as --option={config}, or in a YAML file of the command")
+    return [_replaced(word, os.path.realpath(config), other) for word in command]
+
+
+def names(command: Sequence[str], config: str) -> bool:
+    """Whether a command names a file, in any form of its path."""
     target = os.path.realpath(config)
-    found = [_replaced(word, target, other) for word in command]
-    if found == list(command):
-        raise CannotSet(f"the command does not name {config}: name it as a word or as --option={config}")
-    return found
+    return any(_replaced(word, target, "") != word for word in command)
+
+
+def naming_file(command: Sequence[str], config: str) -> tuple[str, str] | None:
+    """A YAML file of the command that names the config, such as Accelerate's, and its text with `PLACE` instead of it."""
+    target = os.path.realpath(config)
+    for word in command:
+        path = word.partition("=")[2] if word.startswith("-") else word
+        if not path.endswith((".yaml", ".yml")) or not os.path.isfile(path):
+            continue
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.read(LARGEST_FILE).split("\n")
+        for number, line in enumerate(lines):
+            found = NAMED.match(line)
+            if found and target in (os.path.realpath(found[2]), os.path.realpath(os.path.join(os.path.dirname(path), found[2]))):
+                return path, "\n".join([*lines[:number], f"{found[1]}{PLACE}", *lines[number + 1 :]])
+    return None
+
+
+NAMED = re.compile(r"""(\s*[\w-]+:\s*)["']?([^"'#]+?)["']?\s*(?:#.*)?$""")
+"""A line of YAML with a key and a value of one word."""
+
+PLACE = "{dslint's config}"
+
+LARGEST_FILE = 1 << 20
 
 
 def _replaced(word: str, target: str, other: str) -> str:

@@ -21,7 +21,7 @@ from dslint.record import Record
 from dslint.source.edit import CannotChange
 from dslint.speed.compare import compare
 from dslint.tune.candidate import Candidate
-from dslint.tune.launch import CannotSet, with_arguments, with_config
+from dslint.tune.launch import PLACE, CannotSet, names, naming_file, with_arguments, with_config
 from dslint.tune.processes import kill_marked
 from dslint.tune.trial import Outcome, Status, cancel, run
 from dslint.tune.write import Written
@@ -181,13 +181,19 @@ def _measured(
     folder = os.path.abspath(f"{results.path}.configs")
     key = entry.key(command)
     path = os.path.join(folder, f"{key}.json")
+    naming = naming_file(command, config) if not names(command, config) else None
+    other = os.path.join(folder, f"{key}.yaml")
     try:
-        words = with_arguments(with_config(command, config, path), entry.written.said)
+        replaced = with_config(command, naming[0], other) if naming else with_config(command, config, path)
+        words = with_arguments(replaced, entry.written.said)
     except CannotSet as reason:
         tell(f"{entry.name}: not measured, {reason}.")
         return None
     try:
         os.makedirs(folder, exist_ok=True)
+        if naming:
+            with open(other, "w", encoding="utf-8") as file:
+                file.write(naming[1].replace(PLACE, json.dumps(path)))
         with open(path, "w", encoding="utf-8") as file:
             file.write(seen(entry.written.text, entry.candidate.plan.release))
     except CannotChange:

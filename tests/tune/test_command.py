@@ -151,3 +151,19 @@ def test_batch_sizes_change_where_flags_fill_them(tmp_path: Path, name: str) -> 
         assert choice["micro_batch"] * choice["accumulation"] == 32
     assert best[0]["choice"]["micro_batch"] < 32
     assert any("per_device_train_batch_size" in sentence for sentence in best[0]["program"])
+
+
+def test_a_config_without_a_file_of_its_own_is_shown_and_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "accelerate.yaml"
+    text = "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 3\n"
+    file.write_text(text, encoding="utf-8")
+    options = ("--model", "llama-3-8b", "--gpu", "a100", "--sequence-length", "2048", "--isolated", str(file))
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["tune", *options, *arguments])
+
+    result = run()
+    assert "The diffs show, as JSON, the config that DeepSpeed gets from" in " ".join(result.output.split())
+    assert "file of its own" in str(run("--apply", "1").exception)
+    assert "file of its own" in str(run("--measure", str(tmp_path / "out.jsonl"), "--", "accelerate", "launch").exception)
+    assert file.read_text(encoding="utf-8") == text

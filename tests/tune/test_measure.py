@@ -17,7 +17,7 @@ from dslint.errors import UserError
 from dslint.tune import processes
 from dslint.tune.calibrate import calibrated, factor_of
 from dslint.tune.launch import CannotSet, followed, is_batch, with_arguments, with_config
-from dslint.tune.measure import Entry, Measured, Results, can_win, entries_of, measure, summary
+from dslint.tune.measure import Entry, Measured, Results, can_win, entries_of, measure, remove_configs, summary
 from dslint.tune.processes import MARK, kill_marked, marked
 from dslint.tune.space import present
 from dslint.tune.timing import Timing
@@ -196,6 +196,24 @@ def test_the_config_is_replaced_in_every_form(tmp_path: Path) -> None:
     assert with_config(command, config, "/x.json") == ["deepspeed", "train.py", "--deepspeed", "/x.json", "--config=/x.json", "--lr=1"]
     with pytest.raises(CannotSet, match="does not name"):
         with_config(["deepspeed", "train.py"], config, "/x.json")
+
+
+def test_a_config_that_a_file_of_the_command_names_is_replaced_there(config: Path, tmp_path: Path) -> None:
+    """`accelerate launch --config_file accelerate.yaml`: the file names the config."""
+    named = tmp_path / "accelerate.yaml"
+    named.write_text("# mine\ndeepspeed_config:\n  deepspeed_config_file: ds.json  # the config\nnum_processes: 2\n", encoding="utf-8")
+    code = (
+        "import re, runpy, sys\ntext = open(sys.argv[1]).read()\nassert 'num_processes: 2' in text\n"
+        f"sys.argv[1:] = [re.search('config_file: \"(.*)\"', text)[1]]\nrunpy.run_path({str(TRAIN)!r})\n"
+    )
+    os.environ["FAKE_ENDS"] = ""
+    said: list[str] = []
+    command = [sys.executable, "-c", code, str(named)]
+    results = Results(str(tmp_path / "out.jsonl"))
+    found = measure(entries(config.read_text(encoding="utf-8")), command, str(config), results, 20, said.append)
+    assert found[0].outcome.seconds == pytest.approx(0.02), said
+    remove_configs(results)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["accelerate.yaml", "ds.json", "out.jsonl"]
 
 
 def test_arguments_of_the_trainer_are_replaced() -> None:
