@@ -109,7 +109,10 @@ def _is_in_library(frames: Sequence[Frame]) -> bool:
 def _last_raised(read: Sequence[LoggedError], frames: Sequence[Frame]) -> str:
     """The error that a traceback ends with, or else the line that raised it."""
     named = [str(raised) for raised in read if raised.kind]
-    return named[0] if named else frames[-1].code or f"{frames[-1].file}:{frames[-1].line}"
+    if named:
+        return named[0]
+    last = frames[-1]
+    return last.code or f"{last.function or 'a frame'} in {'/'.join(last.file.split('/')[-2:])}, line {last.line}"
 
 
 def _first_of_each(matches: Iterable[texts.Match]) -> list[texts.Match]:

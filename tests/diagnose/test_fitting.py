@@ -141,7 +141,7 @@ def test_memory_that_ran_out_before_a_cancellation_is_the_cause() -> None:
 def test_the_trainer_gives_accelerate_one_micro_batch_by_itself() -> None:
     differs = "Gradient accumulation steps mismatch: GradientAccumulationPlugin has 1, DeepSpeed config has 8. Using DeepSpeed's value."
     assert diagnosed(STARTED, differs, RETURNED.format(code=1)).notices
-    assert not diagnosed(STARTED, differs, "***** Running training *****", RETURNED.format(code=1)).notices
+    assert not diagnosed(STARTED, differs, "[INFO|trainer.py:1143] >> ***** Running training *****", RETURNED.format(code=1)).notices
 
 
 def test_an_error_of_pydantic_names_the_keys() -> None:

@@ -75,3 +75,21 @@ def test_a_config_that_the_log_names_is_used(tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(f"{launch}\n{traceback('ValueError: no')}\n")
     result = CliRunner().invoke(command, [str(tmp_path / "job.log")])
     assert "zero_optimisation" in result.output
+
+
+def test_the_key_that_pydantic_names_is_in_the_title() -> None:
+    error = (
+        "pydantic.error_wrappers.ValidationError: 1 validation error for DeepSpeedInferenceConfig\n"
+        "injection_policy_tuple\n  value is not a valid tuple (type=type_error.tuple)"
+    )
+    assert (
+        diagnosed(traceback(error)).causes[0].title.endswith(": injection_policy_tuple: value is not a valid tuple (type=type_error.tuple)")
+    )
+
+
+def test_a_group_that_does_not_divide_the_ranks_is_told_apart_from_a_size_of_the_model() -> None:
+    error = "AssertionError: 4 is not divisible by 8"
+    of_ranks = diagnosed(traceback(error, ("/x/deepspeed/utils/groups.py", 54, "_ensure_divisibility", "assert"))).causes[0]
+    of_model = diagnosed(traceback(error, ("/x/megatron/core/utils.py", 18, "ensure_divisibility", "assert"))).causes[0]
+    assert "ep_size" in of_ranks.why[0]
+    assert "ep_size" not in of_model.why[0]

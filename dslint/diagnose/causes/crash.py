@@ -23,7 +23,7 @@ def crash(job: Job, event: Event) -> Cause:
     kind = event.values.get("kind", "").rpartition(".")[2]
     message = event.values.get("message", "") if event.kind in ("raised", "error") else event.text
     lines = [line for line in message.split("\n") if line.strip()]
-    title = ": ".join(filter(None, (kind, lines[0].strip()[:LONGEST] if lines else ""))) or _without_error(event)
+    title = ": ".join(filter(None, (kind, *_first(lines)))) or _without_error(event)
     why, advice, codes, sort = _known(event, message)
     why += raised_at(event.frames)
     why += _others(job, event)
@@ -35,6 +35,12 @@ def crash(job: Job, event: Event) -> Cause:
     if codes:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
     return Cause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
+
+
+def _first(lines: list[str]) -> list[str]:
+    """The first line of a message; of pydantic, which counts the errors there, also the first key and what is wrong with it."""
+    first = lines[: 3 if lines and "validation error" in lines[0] else 1]
+    return [line.strip()[:LONGEST] for line in first]
 
 
 def _without_error(event: Event) -> str:
