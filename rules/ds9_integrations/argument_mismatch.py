@@ -19,7 +19,7 @@ from dslint.schemas.auto import MISMATCH_CHECKED
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.schemas.trainer import FILLINGS
 from dslint.source.change import Set
-from dslint.source.tree import plain
+from dslint.source.tree import Scalar, plain
 
 PRECISIONS = ("fp16.enabled", "bf16.enabled")
 TOTAL_STEPS = "scheduler.params.total_num_steps"
@@ -35,6 +35,13 @@ def _compared_value(config: Config, key: str) -> Any:
         return UNKNOWN
     value = plain(node)
     return UNKNOWN if value is None or isinstance(value, str | dict) else value
+
+
+def _printed(config: Config, key: str, value: Any) -> str:
+    """A value of the config as Python prints it: 1.0 is a whole number here, and stays a float there."""
+    node = config.node(key)
+    is_float = isinstance(node, Scalar) and type(value) is int and any(sign in node.raw for sign in ".eE")
+    return repr(float(value) if is_float else value)
 
 
 def _other_value(filled: Filled, arguments: Arguments, key: str) -> str:
@@ -99,6 +106,13 @@ def _conflicting_precision(config: Config, arguments: Arguments) -> str | None:
     fixed='{"train_batch_size": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}',
 )
 @bad(
+    f'{{"train_batch_size": "auto", "gradient_clipping": 1.0, {ZERO_2}}}',
+    at="gradient_clipping",
+    training=_AXOLOTL + "max_grad_norm: 0.5\n",
+    message='gradient_clipping is 1.0 here but 0.5 from train.yaml:3 (max_grad_norm: 0.5). After the model is loaded, the Hugging Face Trainer raises "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: - ds gradient_clipping=1.0 vs hf max_grad_norm=0.5".',
+    fixed='{"train_batch_size": "auto", "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}',
+)
+@bad(
     f'{{"train_batch_size": "auto", "bf16": {{"enabled": true}}, {ZERO_2}}}',
     at="bf16.enabled",
     training=_LLAMA_FACTORY,
@@ -144,7 +158,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             key,
             f"{key} is {config.quote(key)} here but {_other_value(filled, arguments, key)}. After the model is loaded, the Hugging Face Trainer "
             f'{raising} "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
-            f'- ds {key}={value!r} vs hf {label}={filled.value!r}".',
+            f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}".',
             help=_advice(config, key, filled),
             on="value",
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
