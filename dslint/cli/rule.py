@@ -15,8 +15,8 @@ from dslint.errors import UserError
 from dslint.registry.rules import all_rules
 from dslint.registry.selection import is_name_of, no_such_rule
 from dslint.registry.watches import watched_keys
-from dslint.report import rule_json, rule_page
-from dslint.rule import RuleInfo
+from dslint.report import rule_page
+from dslint.rule import Rule, RuleInfo
 from dslint.settings import Finder, from_environment
 
 FOUND, NOTHING = 0, 1
@@ -34,13 +34,6 @@ class Output(NamedTuple):
     is_json: bool
     color: bool
     width: int
-
-    def show(self, text: str) -> None:
-        """Print JSON, or open a page that is longer than the terminal in the pager."""
-        if self.is_json:
-            click.echo(text)
-        else:
-            show_page(text, color=self.color, paged=True)
 
 
 @click.command(name="rule", short_help="Explain a rule, list all rules, or find the rules behind an error.")
@@ -79,14 +72,27 @@ def command(word: str | None, error: str | None, key: str | None, output_format:
         return
     for rule in all_rules():
         if is_name_of(word, rule):
-            page = rule_json.of_rule(rule.load()) if out.is_json else rule_page.render(rule.load(), color=out.color, width=out.width)
-            out.show(page)
+            _explain(rule.load(), out)
             return
     raise click.UsageError(no_such_rule(word, all_rules()))
 
 
+def _explain(rule: Rule, out: Output) -> None:
+    if out.is_json:
+        from dslint.report import rule_json  # with what explains errors, for which a page does not wait
+
+        click.echo(rule_json.of_rule(rule))
+    else:
+        show_page(rule_page.render(rule, color=out.color, width=out.width), color=out.color, paged=True)
+
+
 def _list(rules: Sequence[RuleInfo], out: Output) -> None:
-    out.show(rule_json.of_list(rules) if out.is_json else rule_page.index(rules, color=out.color, width=out.width))
+    if out.is_json:
+        from dslint.report import rule_json
+
+        click.echo(rule_json.of_list(rules))
+    else:
+        show_page(rule_page.index(rules, color=out.color, width=out.width), color=out.color, paged=True)
 
 
 def _about(key: str, out: Output) -> int:
@@ -153,7 +159,9 @@ def _behind(text: str, out: Output) -> int:
         raise click.UsageError("--error got an empty text.")
     rules = {rule.code: rule for rule in all_rules()}
     if out.is_json:
-        out.show(rule_json.of_error(explanation, rules))
+        from dslint.report import rule_json
+
+        click.echo(rule_json.of_error(explanation, rules))
     else:
         show_page(errors_page.render(explanation, rules, color=out.color, width=out.width), color=out.color)
     return FOUND if explanation.causes else NOTHING
