@@ -7,6 +7,7 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.facts import Integration
+from dslint.frameworks.workload import workload_of
 from dslint.memory.changes import REMOVE
 from dslint.memory.fit import written
 from dslint.record import Record
@@ -143,7 +144,9 @@ def _fills(config: Config) -> bool:
 
 
 def _checkpointing(config: Config, every: int) -> str:
+    words = f"{'enable' if every else 'disable'} activation checkpointing"
+    setup = config.context.setup
+    if setup is not None and setup.arguments is not None and workload_of(setup.arguments).checkpoints is not None:
+        return f"{words} (disable_gradient_checkpointing: {'false' if every else 'true'})"  # checkpointing is its default
     trainer = config.facts.integration in (None, Integration.TRANSFORMERS)
-    if every:
-        return "enable activation checkpointing" + (" (gradient_checkpointing=True)" if trainer else "")
-    return "disable activation checkpointing" + (" (gradient_checkpointing=False)" if trainer else "")
+    return words + (f" (gradient_checkpointing={bool(every)})" if trainer else "")

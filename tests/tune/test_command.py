@@ -167,3 +167,16 @@ def test_a_config_without_a_file_of_its_own_is_shown_and_not_written(tmp_path: P
     assert "file of its own" in str(run("--apply", "1").exception)
     assert "file of its own" in str(run("--measure", str(tmp_path / "out.jsonl"), "--", "accelerate", "launch").exception)
     assert file.read_text(encoding="utf-8") == text
+
+
+def test_checkpointing_is_switched_by_the_argument_that_its_framework_reads(tmp_path: Path) -> None:
+    text = (
+        "stage: sft\nfinetuning_type: full\ntemplate: llama3\ndataset: alpaca\ncutoff_len: 2048\nbf16: true\noutput_dir: x\n"
+        "deepspeed: ds.json\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\n"
+    )
+    (tmp_path / "full.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "ds.json").write_text('{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3}}', encoding="utf-8")
+    options = ("--model", "llama-3-8b", "--gpu", "a100", "--world-size", "8", "--output-format", "json", "--isolated")
+    result = CliRunner().invoke(cli, ["tune", str(tmp_path / "full.yaml"), *options])
+    sentences = [sentence for one in json.loads(result.stdout)["best"] for sentence in one["program"]]
+    assert "disable activation checkpointing (disable_gradient_checkpointing: true)" in sentences
