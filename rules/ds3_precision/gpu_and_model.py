@@ -7,6 +7,7 @@ from typing import Any
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
+from dslint.facts.gpus import Gpu
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import switched, write
 from dslint.rules.helpers.precision import bf16_section, dtype_of
@@ -64,10 +65,21 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
     yield Finding(
         key,
         f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
-        help="Use fp16 on this GPU.",
+        help=f"Use fp16 on this GPU{_peaks(gpu)}.",
         fix=_use_fp16(config, key, section),
         costly=True,
     )
+
+
+def _peaks(gpu: Gpu) -> str:
+    """What bf16 costs on a GPU, as the end of a sentence."""
+    from dslint.speed.hardware import hardware_of
+
+    hardware = hardware_of(gpu)
+    if hardware.half <= hardware.bf16:
+        return ""
+    ratio = hardware.half / hardware.bf16
+    return f": its matrix products reach {hardware.half:g} TFLOPS in fp16, and at most {hardware.bf16:g} in bf16, {ratio:.0f} times slower"
 
 
 def _use_fp16(config: Config, key: str, section: str) -> FixPlan | None:
