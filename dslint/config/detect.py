@@ -26,8 +26,8 @@ class FileKind(StrEnum):
     UNREADABLE = "unreadable"
 
 
-_PLACEHOLDER = r"\{\{[^{}\n]*+\}\}|\{%[^{%\n]*+%\}|\$\{[^{}\n]*+\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b"
-"""Placeholders of Jinja, the shell and Hydra."""
+_PLACEHOLDER = r"\{\{[^{}\n]*+\}\}|\{%[^{%\n]*+%\}|\$\{[^{}\x22\n]*+\}|<<[A-Z_]+>>|\$[A-Z][A-Z_]{2,}\b"
+"""Placeholders of Jinja, the shell and Hydra; none of them goes over the end of a string, as between two words of a vocabulary."""
 
 _SHOUTED = r"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+),?"
 """An unquoted placeholder for `sed`, as in Megatron's templates: `CONFIG_BATCH_SIZE`."""

@@ -1,7 +1,8 @@
 """Detects the DeepSpeed release that will run a config: from the environment, lock files and requirements.
 
 The environment that dslint runs in comes first. Then dslint searches from the config's folder upwards to the root of the repository. The
-first folder with a file that names DeepSpeed decides, and in it the first such file in the order of `FILES`.
+first folder with a file that names DeepSpeed decides, and in it the first such file in the order of `FILES`. If that allows several
+releases and a file above names one of them, it is this one.
 """
 
 from __future__ import annotations
@@ -29,10 +30,14 @@ LARGEST = 64 * 1024 * 1024
 
 
 class FoundRelease(Record):
-    """A release, and the evidence for it as shown to users: "uv.lock locks deepspeed 0.16.9"."""
+    """A release, and the evidence for it as shown to users: "uv.lock locks deepspeed 0.16.9".
+
+    `specifier` is what a requirement says that allows several releases; None of an exact one.
+    """
 
     release: Release
     evidence: str
+    specifier: str | None = None
 
 
 ENVIRONMENT = "this environment has deepspeed"
@@ -85,11 +90,18 @@ def wsl_kernel() -> str | None:
 
 @cache
 def _near(folder: str) -> FoundRelease | None:
-    for name, reader in _readers_of(folder):
-        if found := _read(os.path.join(folder, name), name, reader):
-            return found
+    read = (_read(os.path.join(folder, name), name, reader) for name, reader in _readers_of(folder))
+    found = next((one for one in read if one is not None), None)
     above = folder_above(folder)
-    return None if above is None else _near(above)
+    further = _near(above) if above is not None and (found is None or found.specifier is not None) else None
+    return further if found is None or (further is not None and _narrows(further, found)) else found
+
+
+def _narrows(further: FoundRelease, near: FoundRelease) -> bool:
+    """Whether a file above names one of the releases that the nearest file allows."""
+    from packaging.specifiers import SpecifierSet
+
+    return further.specifier is None and SpecifierSet(near.specifier or "").contains(str(further.release))
 
 
 def files_of(folder: str) -> Iterator[str]:
@@ -271,7 +283,9 @@ def _allowed(specifier: str, name: str) -> FoundRelease | None:
         outside = _outside(wanted)
         return FoundRelease(outside, f"{name} requires deepspeed {specifier.strip()}") if outside is not None else None
     return FoundRelease(
-        best, f"{name} requires deepspeed{specifier.strip() and ' ' + specifier.strip()}, and this is the latest supported match"
+        best,
+        f"{name} requires deepspeed{specifier.strip() and ' ' + specifier.strip()}, and this is the latest supported match",
+        specifier.strip(),
     )
 
 

@@ -93,7 +93,7 @@ def _without_launch(reason: NotJudged, project: Project, importers: list[str], h
     if reason.answer in (AnsweredBy.FLAG, AnsweredBy.LAUNCH):
         told = ((setup.setup.link, setup.not_judged) for setup in without_config)
         why = next((f"{link.where} launches it: {one.reason}" for link, one in told if link is not None and one is not None), None)
-        none = "No launch of the program was found in this project: check the config itself, or the launch with --command."
+        none = "No script, job file or program of this project launches the program: check the config itself, or the launch with --command."
         return reason._replace(advice=why or none)
     if reason.answer is not AnsweredBy.CALLER:
         return reason

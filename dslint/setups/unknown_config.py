@@ -45,6 +45,8 @@ def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudge
         return NotJudged(f"{name} uses DeepSpeed and names no config: {ends}, so bash does not pass that argument.", lost.range)
     if program is None:
         return NotJudged(f"{name} uses DeepSpeed, names no config, and the program is not in this project.", at)
+    if command.launcher == "deepspeed" and not any("deepspeed" in flag for flag in command.flags):
+        return NotJudged(f"{name} names no config. If the program trains with DeepSpeed, it sets the config: check the program.", at)
     return NotJudged(f"{name} uses DeepSpeed and names no config; the program sets it. Check the program.", at)
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from dslint.config import Config, Violation, ViolationKind
 from dslint.config.sections import children
 from dslint.diagnostics import Cause, Effect
+from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
-from dslint.rules.helpers.foreign_keys import owner_of
+from dslint.rules.helpers.foreign_keys import OF_ACCELERATE, owner_of
 from dslint.rules.helpers.messages import PIPELINE
 from dslint.rules.helpers.unknown import allowed_keys, shared_cause, subject_of
 from dslint.schemas.key_table import KEYS
@@ -141,6 +142,8 @@ def _advice(config: Config, violation: Violation) -> str:
     if _unwrap(config, violation):
         return "Move its keys to the top level."
     owner = owner_of(violation.path)
+    if owner in OF_ACCELERATE and config.facts.integration is Integration.DEEPSPEED:
+        return f"Remove it: only Accelerate reads it, in {owner}."
     if owner is not None:
         return f"Move it to {owner}."
     return allowed_keys(violation) or 'Remove it, or begin its name with "_" if it is a note.'

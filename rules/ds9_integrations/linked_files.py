@@ -52,7 +52,7 @@ def _outcome(config: Config, path: str) -> str:
     _STAGE_2,
     at=("deepspeed",),
     training="base_model: m\nmicro_batch_size: 2\ndeepspeed: nowhere/ds.json\n",
-    message='nowhere/ds.json does not exist: not in the working directory, and not in the folder of train.yaml or above it. If the job does not find it either, it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string".',
+    message='nowhere/ds.json does not exist: not in the working directory, and not in the folder of this file or above it. If the job does not find it either, it raises "Expected a string path to an existing deepspeed config, or a dictionary, or a base64 encoded string".',
 )
 @good(_STAGE_2, training=_TRAINING)
 def config_not_found(config: Config) -> Iterator[Finding]:
@@ -72,11 +72,13 @@ def config_not_found(config: Config) -> Iterator[Finding]:
         hosts = given.name.endswith("hostfile")
         certain = not hosts and _is_certain(config, str(given.value))
         known = certain or is_in_repository(given.path)
-        outcome = "the launcher prints a warning and starts on this machine only" if hosts else _outcome(config, str(given.value))
+        alone = _for_one_machine(config) if hosts else None
+        here = f"starts on this machine, which is what {alone.name} requests" if alone else "starts on this machine only"
+        outcome = f"the launcher prints a warning and {here}" if hosts else _outcome(config, str(given.value))
         message = (
             f"{given.value} does not exist in the folder of the launch: {outcome.removeprefix('it ')}."
             if certain
-            else f"{given.value} does not exist: not in the working directory, and not in the folder of {given.path}{' or above it' if known else ''}. "
+            else f"{given.value} does not exist: not in the working directory, and not in the folder of this file{' or above it' if known else ''}. "
             f"If the job does not find it either, {outcome}."
         )
         yield Finding(
@@ -84,10 +86,20 @@ def config_not_found(config: Config) -> Iterator[Finding]:
             message,
             help=_correction(given),
             elsewhere=given.related(""),
-            effect=(Effect.SILENT if hosts else None) if known else Effect.ADVICE,
+            effect=(Effect.SILENT if hosts else None) if known and not alone else Effect.ADVICE,
             certain=certain,
             cause=Cause(f"missing {given.value}", message),
         )
+
+
+def _for_one_machine(config: Config) -> SourcedValue | None:
+    """The flag with which the launcher starts ranks on this machine only, whatever a hostfile says."""
+    launch = config.setup.launch if config.setup else None
+    nodes, included = (launch.flags.get("num_nodes"), launch.flags.get("include")) if launch is not None else (None, None)
+    if nodes is not None and str(nodes.value) == "1":
+        return nodes
+    hosts = included.value.split("@") if included is not None and isinstance(included.value, str) else ()
+    return included if hosts and all(host.partition(":")[0] == "localhost" for host in hosts) else None
 
 
 def _correction(given: SourcedValue) -> str:

@@ -6,6 +6,7 @@ from dslint.source.tree import Path
 
 ACCELERATE = "the Accelerate config file"
 ACCELERATE_DEEPSPEED = "the `deepspeed_config` block of the Accelerate config file"
+OF_ACCELERATE = (ACCELERATE, ACCELERATE_DEEPSPEED)
 TRAINING_ARGUMENTS = "the training arguments (TrainingArguments)"
 LAUNCHER = "the command line of the launcher"
 

@@ -92,6 +92,26 @@ def test_the_order_of_files_and_of_folders(tmp_path: Path) -> None:
     assert "environment.yml" in releases.find(str(inner)).evidence  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(
+    ("near", "above", "release"),
+    [
+        ("deepspeed>=0.9.0", "deepspeed==0.9.3", "0.9.3"),
+        ("deepspeed", "deepspeed==0.14.5", "0.14.5"),
+        ("deepspeed>=0.16", "deepspeed==0.9.3", str(NEWEST)),
+        ("deepspeed==0.16.9", "deepspeed==0.9.3", "0.16.9"),
+        ("deepspeed<0.15", "deepspeed<0.13", "0.14.5"),
+    ],
+)
+def test_a_pin_above_a_requirement_that_allows_it(tmp_path: Path, near: str, above: str, release: str) -> None:
+    inner = tmp_path / "training"
+    inner.mkdir()
+    (inner / "requirements.txt").write_text(f"{near}\n", encoding="utf-8")
+    (tmp_path / "requirements.txt").write_text(f"{above}\n", encoding="utf-8")
+    found = releases.find(str(inner))
+    assert found is not None
+    assert found.release == Release.parse(release)
+
+
 def test_the_search_ends_at_the_repository(tmp_path: Path) -> None:
     inner = tmp_path / "project"
     (inner / ".git").mkdir(parents=True)

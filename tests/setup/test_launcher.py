@@ -153,6 +153,27 @@ def test_a_hostfile_that_the_script_writes(folder: Folder) -> None:
     assert [code for code, _, _ in folder.found("run.sh")] == ["DS951"]
 
 
+def test_a_hostfile_that_is_not_there(folder: Folder) -> None:
+    start = "deepspeed --hostfile hosts {} train.py --deepspeed_config ds.json\n"
+    folder.write({"ds.json": '{"train_batch_size": 8, "zero_optimization": {"stage": 1}}', ".git/HEAD": "x"})
+    for flags, says, severity in (
+        ("--num_nodes 1", "which is what --num_nodes requests", "info"),
+        ("--include localhost:0,1", "which is what --include requests", "info"),
+        ("--include work1:0,1", "starts on this machine only", "warning"),
+        ("--num_nodes 2", "starts on this machine only", "warning"),
+    ):
+        folder.write({"run.sh": start.format(flags)})
+        (found,) = (one for one in folder.diagnostics("run.sh") if one.code == "DS919")
+        assert says in found.message
+        assert str(found.severity) == severity
+
+
+def test_the_launcher_alone_does_not_prove_a_training(folder: Folder) -> None:
+    folder.write({"predict.py": "print(1)\n", "run.sh": "deepspeed --num_gpus 1 predict.py --mode inference\n"})
+    (result,) = folder.results("run.sh").values()
+    assert "If the program trains with DeepSpeed" in str(result)
+
+
 def test_visible_gpus_and_ranks_of_torchrun(folder: Folder) -> None:
     start = "torchrun --nproc_per_node 8 train.py --deepspeed\n"
     for text in (f"CUDA_VISIBLE_DEVICES=0,1 {start}", f"export CUDA_VISIBLE_DEVICES=0,1\n{start}"):
