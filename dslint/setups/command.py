@@ -86,6 +86,8 @@ _BRINGS_FILES = re.compile(
 
 _LAUNCHERS = frozenset({"deepspeed", "torchrun", "accelerate", "python", "python3", "bash"})
 
+_OF_MPI = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "mpirun_rsh"})
+
 LINKS = ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_DEEPSPEED_CONFIG_FILE", "PL_DEEPSPEED_CONFIG_PATH")
 """The variables with which Accelerate and Lightning find a config that no argument names."""
 
@@ -281,6 +283,17 @@ class _Reader:
 
     # ------------------------------------------------------------------ words
 
+    def _number_of_mpirun(self, program: int) -> SourcedValue | None:
+        """The number of processes that mpirun starts a program with; None if it is not known, or another program starts it."""
+        before = [word.text or "" for word in self.words[:program]]
+        start = next((index for index, text in enumerate(before) if basename(text) in _OF_MPI), None)
+        if start is None or ":" in [word.text for word in self.words]:
+            return None
+        flags = (index for index in range(start + 1, program - 1) if before[index] in ("-n", "-np", "--np", "-c"))
+        found = [(self.words[index + 1], self.words[index]) for index in flags]
+        given = self._given("np", *found[0]) if len(found) == 1 else None
+        return given if given is not None and integer(str(given.value)) else None
+
     def _given(self, name: str, word: Word | None, flag: Word | None = None) -> SourcedValue:
         first, last = flag or word, word or flag
         assert first is not None
@@ -370,6 +383,9 @@ class _Reader:
         if launcher == "python":
             command.launch = launch_of("srun" if self.srun else "python", {}, self.script, self.visible, self.memory)
             command.launch = replace(command.launch, unasserted=self._without_assertions(index))
+            given = self._number_of_mpirun(index)
+            if given is not None:
+                command.launch = replace(command.launch, world_size=integer(str(given.value)), given=given)
             if self._is_bare(index):
                 command.launch = replace(command.launch, bare=command.program)
         return command

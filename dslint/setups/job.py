@@ -19,7 +19,7 @@ from dslint.evaluate.shell.written import written_config
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import JobSize, Setup
 from dslint.setups.gather import LoadedSetup, Read, settle
-from dslint.setups.job_ranks import size_of
+from dslint.setups.job_ranks import set_by_operator, size_of
 from dslint.setups.limits import container_limit
 from dslint.setups.script import not_read, read_launches
 from dslint.source.ranges import range_of
@@ -142,8 +142,9 @@ def _commands(node: Node | None, source: ShellSource, around: tuple[Mapping, ...
     if not isinstance(node, Mapping):
         return
     names = {member.key.value for member in node.members}
-    environment, here = _environment(node), (*around, node)
-    if names & {"image", "args"} and names & {"command", "args"}:
+    here = (*around, node)
+    environment = {**_environment(node), **set_by_operator(here)}
+    if names & {"image", "args", "numNodes", "numProcPerNode"} and names & {"command", "args"}:
         words = [*_words(node, "command", source), *_words(node, "args", source)]
         if words:
             yield _Command(words, environment, size_of(here, source), _folder(node), container_limit(node, source))

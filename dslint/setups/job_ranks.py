@@ -34,6 +34,31 @@ def size_of(path: Items[Mapping], source: ShellSource) -> JobSize:
     return JobSize(gpus=_times(limit, _pods(path))) if limit is not None else JobSize()
 
 
+def set_by_operator(path: Items[Mapping]) -> dict[str, str]:
+    """The variables from which torchrun takes its ranks, as an operator of Kubeflow sets them for a container.
+
+    Sources: kubeflow/training-operator 1.7, pkg/controller.v1/pytorch/envvar.go; kubeflow/trainer 2, the plugin torch.
+    """
+    for node in reversed(path):
+        if node.get("pytorchReplicaSpecs") is not None:
+            each = node.get("nprocPerNode")
+            pods = _pods(path) if node.get("elasticPolicy") is None else None
+            found = {"PET_NNODES": _text(pods)}
+            return found if each is None else {**found, "PET_NPROC_PER_NODE": _text(_whole(each.value))}
+        if node.get("runtimeRef") is not None:  # the runtime says what the job leaves out
+            nodes, each = (_at(node, ("trainer", name)) for name in ("numNodes", "numProcPerNode"))
+            counts = {"PET_NNODES": nodes, "PET_NPROC_PER_NODE": each}
+            return {name: _text(_whole(member.value) if member is not None else None) for name, member in counts.items()}
+    return {}
+
+
+_NOT_KNOWN = "?"
+
+
+def _text(number: int | None) -> str:
+    return str(number) if number is not None else _NOT_KNOWN
+
+
 def sized(launch: Launch, size: JobSize, *, by_platform: bool) -> Launch:
     """A launch with what the job file tells of its ranks and GPUs. `by_platform` says that the platform starts each rank itself."""
     if launch.gpus is None and size.gpus is not None and launch.launcher in _TORCHRUN:

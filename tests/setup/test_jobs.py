@@ -108,6 +108,50 @@ def test_the_ranks_of_a_job(folder: Folder, text: str, ranks: int | None) -> Non
     assert folder.results("job.yaml")["ds.json"].facts.world_size == ranks
 
 
+TRAIN_JOB = """kind: TrainJob
+spec:
+  runtimeRef: {{name: torch}}
+  trainer:
+    {sizes}
+    command: [{command}]
+"""
+MPI_JOB = """kind: MPIJob
+spec:
+  slotsPerWorker: 4
+  mpiReplicaSpecs:
+    Launcher: {{template: {{spec: {{containers: [{{image: trainer, command: [{command}]}}]}}}}}}
+    Worker: {{replicas: 2, template: {{spec: {{containers: [{{image: trainer}}]}}}}}}
+"""
+_WORDS = ", ".join(TRAIN.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        (KUBEFLOW.format(command=f"torchrun, --nproc_per_node=4, {_WORDS}", limit="memory: 4Gi"), 16),
+        (KUBEFLOW.format(command=f"torchrun, --nnodes=2, --nproc_per_node=4, {_WORDS}", limit="memory: 4Gi"), 8),
+        (KUBEFLOW.format(command=f"torchrun, {_WORDS}", limit="memory: 4Gi").replace("spec:", "spec:\n  nprocPerNode: '2'", 1), 8),
+        (KUBEFLOW.format(command=f"torchrun, {_WORDS}", limit="memory: 4Gi").replace("spec:", "spec:\n  nprocPerNode: auto", 1), None),
+        (
+            KUBEFLOW.format(command=f"torchrun, --nproc_per_node=4, {_WORDS}", limit="memory: 4Gi").replace(
+                "spec:", "spec:\n  elasticPolicy: {minReplicas: 1, maxReplicas: 4}", 1
+            ),
+            None,
+        ),
+        (TRAIN_JOB.format(sizes="numNodes: 2\n    numProcPerNode: 4", command=f"torchrun, {_WORDS}"), 8),
+        (TRAIN_JOB.format(sizes="numNodes: 2", command=f"torchrun, {_WORDS}"), None),
+        (TRAIN_JOB.format(sizes="numProcPerNode: 2", command=f"torchrun, {_WORDS}"), None),
+        (TRAIN_JOB.format(sizes="numNodes: 2", command=f"torchrun, --nproc_per_node=8, {_WORDS}"), 16),
+        (MPI_JOB.format(command=f"mpirun, -np, '8', python, {_WORDS}"), 8),
+        (MPI_JOB.format(command=f"mpirun, python, {_WORDS}"), None),
+        (MPI_JOB.format(command=f"deepspeed, {_WORDS}"), None),
+    ],
+)
+def test_the_ranks_that_an_operator_sets(folder: Folder, text: str, ranks: int | None) -> None:
+    folder.write({"job.yaml": text, "ds.json": BOTH})
+    assert folder.results("job.yaml")["ds.json"].facts.world_size == ranks
+
+
 @pytest.mark.parametrize(
     ("text", "differ"),
     [

@@ -112,6 +112,7 @@ def run_words(
     """Follow a command that stands in another file, such as a job file, and starts in a folder."""
     shell = Interpreter(path, budget)
     state = _begin(words[0][0].source, {}, environment)
+    state.exported.update(environment)
     state.folder = folder
     call(shell, words, {}, state, None)
     return shell
