@@ -23,6 +23,9 @@ _CONFIG_STEPS = 10_000
 notebook of 100 cells, or with 200 calls and configs of 40 keys, takes fewer. Without a limit 800 cells with a call each took 12 s.
 """
 
+_MOST_PLACES = 3
+"""How many places a sentence names."""
+
 
 def read_program(text: str, path: str, shown: str, given: Context, *, named: bool) -> Read | None:
     """Read a Python text or a notebook. None for a discovered file that passes no config to DeepSpeed."""
@@ -34,7 +37,7 @@ def read_followed(found: PythonFile | None, text: str, path: str, shown: str, gi
     if found is None:
         document = Document(text, None, language="text")
         return Read(FileKind.UNRELATED, document, note="cannot be parsed as Python; not checked.") if named else None
-    not_judged = [_why(unread) for unread in found.unread]
+    not_judged = _unread(found, shown)
     not_judged += [NotJudged(f"{_at(line)} is not Python and was left out.", line.range) for line in found.broken]
     if found.cut_off:
         last = (
@@ -94,11 +97,31 @@ def _without_calls(found: PythonFile, not_judged: list[NotJudged]) -> Read:
     return Read(FileKind.UNRELATED, found.document, note=first, not_judged=not_judged)
 
 
-def _why(unread: ConfigCall) -> NotJudged:
-    """Why the config of a call is not judged, and what the user can do."""
+def _unread(found: PythonFile, shown: str) -> list[NotJudged]:
+    """Why configs are not judged: one reason for all calls of a file that share it. It names a file that the program imports."""
+    groups: dict[tuple[str, str], list[ConfigCall]] = {}
+    for unread in found.unread:
+        groups.setdefault((unread.given.path.partition(":cell ")[0], _why(unread).reason), []).append(unread)
+    reasons = []
+    for (path, _), calls in groups.items():
+        if path != shown:
+            reasons.append(_why(calls[0], f" ({path}, {_all_at(calls)})")._replace(range=None))
+        else:
+            reasons.append(_why(calls[0], f" (also {_all_at(calls[1:])})" if len(calls) > 1 else ""))
+    return reasons
+
+
+def _all_at(calls: list[ConfigCall]) -> str:
+    places = list(dict.fromkeys(_at(call.given) for call in calls))
+    more = len(places) - _MOST_PLACES
+    return ", ".join(places[:_MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _why(unread: ConfigCall, where: str = "") -> NotJudged:
+    """Why the config of a call is not judged, and what the user can do. `where` is said of the call."""
     assert unread.reason is not None
     integration, raw, place = Integration(unread.integration), unread.given.raw, unread.given.range
-    label = "deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label
+    label = ("deepspeed.initialize" if integration is Integration.DEEPSPEED else integration.label) + where
     source = f"{raw} is computed at run time" if unread.reason.is_computed else unread.reason.text
     if unread.is_part:
         answer = AnsweredBy.REST if unread.flag else AnsweredBy.CALLER if unread.reason.is_parameter else None

@@ -148,3 +148,20 @@ def test_a_place_that_many_classes_share_has_one_reason(folder: Folder) -> None:
     )
     folder.write({"model.py": base + others})
     assert len(folder.results("model.py")["model.py"].not_judged) == 1
+
+
+def test_calls_with_one_reason_are_one_line_that_names_their_file(folder: Folder) -> None:
+    call = "deepspeed.initialize(args=args, model=m)\n"
+    head = "import argparse, deepspeed\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\nargs = parser.parse_args()\n"
+    folder.write({"own.py": head + call + call, "main.py": "import engine\nengine.build()\n"})
+    folder.write({"engine.py": f"{head}def build():\n    if args.a:\n        {call}    else:\n        {call}"})
+    (own,) = folder.results("own.py")["own.py"].not_judged
+    assert (own.range is not None, own.what.partition(" is given")[0]) == (
+        True,
+        "the DeepSpeed config for deepspeed.initialize (also line 5)",
+    )
+    (other,) = folder.results("main.py")["main.py"].not_judged
+    assert (other.range, other.what.partition(" is given")[0]) == (
+        None,
+        "the DeepSpeed config for deepspeed.initialize (engine.py, line 6, line 8)",
+    )
