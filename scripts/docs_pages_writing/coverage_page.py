@@ -18,6 +18,7 @@ SOURCES = {
     "integrations": "Training setups",
     "postparse": "DeepSpeed after parsing",
     "observed": "Observed behaviour",
+    "contracts": "What libraries refuse with DeepSpeed",
 }
 """The sources by their name in the file, with their headings."""
 
@@ -29,6 +30,8 @@ REASONS = {
     "loud": "DeepSpeed or the loader reports it clearly before training starts.",
     "past": "It concerns unsupported releases of DeepSpeed, or releases of other libraries.",
     "unsure": "There is a single, unconfirmed report.",
+    "internal": "No config, argument or program reaches the check.",
+    "open": "No rule looks for it yet.",
 }
 """Reasons why no rule finds a mistake: the first word of an answer without rules, and its meaning."""
 
