@@ -196,6 +196,21 @@ def _asked(arguments: Arguments) -> str | None:
     return next((kind for kind, value in values.items() if value is True), "" if UNKNOWN in values.values() else None)
 
 
+_SELECT_A_LAUNCHER = ("use_deepspeed", "multi_gpu", "use_fsdp", "use_megatron_lm", "tpu", "cpu", "config_file", "mpirun_hostfile")
+
+
+def starts_one_process(flags: Table[str, SourcedValue]) -> bool:
+    """Whether `accelerate launch` may start its program as one process without ranks in its environment, by its flags.
+
+    It does so for one process that no flag and no file of settings gives to another launcher. Without `--num_processes` there are as many
+    processes as GPUs. Source: accelerate/commands/launch.py, launch_command.
+    """
+    if any(flag in flags for flag in _SELECT_A_LAUNCHER):
+        return False
+    processes, machines = (str(flags[name].value) if name in flags else "1" for name in ("num_processes", "num_machines"))
+    return processes == machines == "1"
+
+
 def accelerate_flags(flags: Table[str, SourcedValue], document: Document, shown: str) -> tuple[AccelerateFile, Document] | None:
     """The settings and the config of `accelerate launch --use_deepspeed` without a file; None for any other launch."""
     if "use_deepspeed" not in flags and "zero_stage" not in flags:

@@ -13,6 +13,7 @@ from dslint.diagnostics import Range
 from dslint.evaluate.shell.pieces import Piece, Text, key, known, place_of
 from dslint.evaluate.shell.script import Script
 from dslint.evaluate.shell.state import Launched
+from dslint.frameworks.accelerate import starts_one_process
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
@@ -73,11 +74,13 @@ class Command:
 _STARTERS = frozenset({"nohup", "time", "exec", "nice", "stdbuf", "env"})
 """Commands that start another one as it is."""
 
-_RANKS = re.compile(
-    r"RANK\b|MASTER_ADDR|WORLD_SIZE|PROCID|(?<![\w-])(?:mpi(?:run|exec)\S*|[jp]?srun|aprun|pdsh|horovodrun|ray|torchrun|accelerate)\b"
+_TELLS_OF_RANKS = (
+    r"RANK\b|MASTER_ADDR|WORLD_SIZE|PROCID|(?<![\w-])(?:mpi(?:run|exec)\S*|[jp]?srun|aprun|pdsh|horovodrun|ray|torchrun%s)\b"
     r"|(?<![\w-])deepspeed(?=[ \t]+-)"
 )
+_RANKS = re.compile(_TELLS_OF_RANKS % "|accelerate")
 """What tells of ranks in a script: their variables, and commands that start several processes."""
+_RANKS_BESIDES_ACCELERATE = re.compile(_TELLS_OF_RANKS % "")
 
 _BRINGS_FILES = re.compile(
     r"(?<![\w-])(?:cp|mv|ln|cd|pushd|wget|curl|git|tar|unzip|rsync|scp|aws|gsutil|gcloud|azcopy|docker|source|\.)(?=[ \t])"
@@ -367,6 +370,8 @@ class _Reader:
             command.launcher_flags = flags
             command.is_module = not flags.keys().isdisjoint(("module", "m"))
             command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
+            if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):
+                command.launch = replace(command.launch, bare=command.program)
         return command
 
     def _program(self, launcher: str, index: int, *, module: bool = False) -> Command | None:

@@ -11,7 +11,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.job.model import Launch, Setup
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.examples import BF16_ZERO_2
-from dslint.rules.helpers.loaders import accelerate_file
+from dslint.rules.helpers.loaders import accelerate_file, trainer_arguments
 
 _TWO_MACHINES = (
     "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 2\n"
@@ -169,10 +169,18 @@ def no_launcher(config: Config) -> Iterator[Finding]:
     looks for MPI, on one GPU and without ZeRO, too, and raises `ModuleNotFoundError: No module named 'mpi4py'` unless that package is
     installed. transformers and Accelerate start DeepSpeed in the same way. With mpi4py, the program trains on one GPU.
 
-    Start the program with `deepspeed`, `torchrun` or `accelerate launch`, for one GPU as well.
+    `accelerate launch` of one process does the same as `python`, unless a flag, or the file of `accelerate config`, selects DeepSpeed: it
+    sets these variables only for several processes, and for DeepSpeed.
+
+    Start the program with `deepspeed`, `torchrun` or `accelerate launch --use_deepspeed`, for one GPU as well.
     """
     setup = config.setup
-    if setup is None or setup.launch is None or setup.launch.bare is None or setup.program is None or setup.program.makes_ranks:
+    if setup is None or setup.launch is None or setup.launch.bare is None or (setup.program is not None and setup.program.makes_ranks):
+        return
+    if setup.launch.launcher == "accelerate":
+        yield from _started_by_accelerate(config, setup.launch.bare)
+        return
+    if setup.program is None:
         return
     if setup.program.loader in (Integration.DEEPSPEED.value, Integration.TRANSFORMERS.value, Integration.ACCELERATE.value):
         program = setup.launch.bare
@@ -184,3 +192,18 @@ def no_launcher(config: Config) -> Iterator[Finding]:
             elsewhere=program.related(""),
             certain=False,
         )
+
+
+def _started_by_accelerate(config: Config, program: SourcedValue) -> Iterator[Finding]:
+    """The finding for one process of `accelerate launch`, if the arguments of the Trainer bring DeepSpeed in, and no Accelerate file."""
+    arguments = trainer_arguments(config)
+    if arguments is None or config.facts.world_size != 1 or accelerate_file(config) is not None:
+        return
+    yield Finding(
+        "",
+        f"accelerate launch starts {program.raw} as one process without --use_deepspeed, and sets no RANK: DeepSpeed looks for MPI, and "
+        "raises \"No module named 'mpi4py'\" unless that is installed.",
+        help="Add --use_deepspeed, or select DeepSpeed with accelerate config.",
+        elsewhere=program.related(""),
+        certain=False,
+    )

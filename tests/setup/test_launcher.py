@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dslint.facts import Facts, Release
+from dslint.facts import Facts, Integration, Release
 from dslint.rules.ds9_integrations.launcher_flags import OWN_FLAGS, refused_by
 from tests.setup.folder import Folder, folder
 
@@ -230,6 +230,26 @@ def test_a_program_without_a_launcher(folder: Folder, command: str, program: str
         {"run.sh": f"{command} --deepspeed --deepspeed_config ds.json\n", "train.py": program, "ds.json": '{"train_batch_size": 8}'}
     )
     assert [code for code, _, _ in folder.found("run.sh") if code == "DS962"] == codes
+
+
+@pytest.mark.parametrize(
+    ("command", "codes"),
+    [
+        ("accelerate launch --num_processes 1 train.py", ["DS962"]),
+        ("accelerate launch -m package.train", ["DS962"]),
+        ("accelerate launch --use_deepspeed --num_processes 1 train.py", []),
+        ("accelerate launch --config_file own.yaml --num_processes 1 train.py", []),
+        ("accelerate launch --num_processes 2 train.py", []),
+        ("RANK=0 accelerate launch --num_processes 1 train.py", []),
+    ],
+)
+def test_accelerate_starts_one_process_without_ranks(folder: Folder, command: str, codes: list[str]) -> None:
+    folder.write(
+        {"run.sh": f"{command} --deepspeed ds.json\n", "ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 1}}'}
+    )
+    given = None if "_processes" in command else 1
+    found = folder.diagnostics("run.sh", facts=Facts(integration=Integration.TRANSFORMERS, world_size=given))
+    assert [one.code for one in found if one.code == "DS962"] == codes
 
 
 @pytest.mark.integrations
