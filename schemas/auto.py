@@ -59,6 +59,9 @@ FILLED: dict[str, dict[str, str]] = {
 }
 """By integration and dotted key: the argument (or computation) that replaces "auto". Lightning replaces nothing."""
 
+FILLED_WITHOUT = {"zero_allow_untested_optimizer": "optimizer"}
+"""Keys that both Hugging Face loaders fill only if the config does not have another top-level key."""
+
 MISMATCH_CHECKED: dict[str, frozenset[str]] = {
     "transformers": frozenset(
         {

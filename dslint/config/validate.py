@@ -13,7 +13,7 @@ from dslint.config.sections import children, default_of, drops_auto, forbids_unk
 from dslint.config.values import UNKNOWN, Origin, Unknown, Value
 from dslint.config.violations import Consequence, Spec, Violation, ViolationKind, is_raising
 from dslint.facts import Facts, Integration, Release
-from dslint.schemas.auto import FILLED
+from dslint.schemas.auto import FILLED, FILLED_WITHOUT
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.typed import params_of
 from dslint.source.tree import Mapping, Member, Node, Path, Scalar, Sequence, dotted, is_float_literal, plain
@@ -202,6 +202,8 @@ class Validator:
         integration = self.facts.integration
         if integration in (Integration.TRANSFORMERS, Integration.ACCELERATE):
             source = FILLED[integration.value].get(dotted(path))
+            if FILLED_WITHOUT.get(dotted(path)) in self.top:
+                source = None
             if source is None:
                 self._violate(ViolationKind.AUTO_UNFILLED, path, section, spec)
             self.values[path] = Value(UNKNOWN, Origin.FILLED if source else Origin.REFUSED, source)

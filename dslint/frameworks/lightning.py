@@ -203,6 +203,7 @@ class _Calls:
         if is_own and short in ("Trainer", "Fabric"):
             self._trainer = call
             facts.fabric |= short == "Fabric"
+            facts.lightning_trainer |= short == "Trainer"
             facts.trainer |= self._notes.asked(call, *_OF_TRAINER)
             return True
         return False

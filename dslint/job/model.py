@@ -109,6 +109,8 @@ class Program:
     """The `PipelineModule` that the program passes to `deepspeed.initialize`; its value is the number of stages, if that is known."""
     fabric: bool = False
     """Whether the program trains with Lightning Fabric, not with Lightning's Trainer."""
+    lightning_trainer: bool = False
+    """Whether the program makes a Trainer of Lightning's."""
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None

@@ -8,6 +8,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Cause, Effect, Phase
 from dslint.facts import Integration
 from dslint.frameworks.accelerate import BLOCK, BLOCK_KEYS, CLASHING, LAUNCH_FLAGS, TOP_KEYS
+from dslint.job.arguments import SourcedValue
 from dslint.job.model import PRECISIONS
 from dslint.rule import Finding, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ACCELERATE_HEAD, BF16_ZERO_2
@@ -306,21 +307,30 @@ def _makes_accelerator(config: Config) -> bool:
     accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config:\n  zero_stage: 3\n",
     message="distributed_type is MULTI_GPU, so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n",
+    launch="accelerate launch --config_file accelerate.yaml --multi_gpu train.py\n",
+    message="--multi_gpu overrides distributed_type (DEEPSPEED), so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
+)
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD + "deepspeed_config:\n  zero_stage: 3\n")
 @good(BF16_ZERO_2, accelerate=ACCELERATE_HEAD.replace("DEEPSPEED", "MULTI_GPU") + "deepspeed_config: {}\n")
 def accelerate_block_unused(config: Config) -> Iterator[Finding]:
-    """The Accelerate file has a block for DeepSpeed, but its `distributed_type` selects another way to train.
+    """The Accelerate file has a block for DeepSpeed, but its `distributed_type` or a flag selects another way to train.
 
-    `accelerate launch` reads `deepspeed_config` only if `distributed_type` is DEEPSPEED. It starts the training without DeepSpeed, and each
+    `accelerate launch` reads `deepspeed_config` only if `distributed_type` is DEEPSPEED, and ignores `distributed_type` if it is given
+    `--multi_gpu`, `--use_fsdp`, `--use_megatron_lm` or `--tpu`. It starts the training without DeepSpeed, and each
     GPU holds the whole model, its gradients and the optimizer states.
 
-    Write `distributed_type: DEEPSPEED`, or remove the block.
+    Write `distributed_type: DEEPSPEED`, or remove the block. Remove the flag.
     """
     file = accelerate_file(config)
     kind = file.top.get("distributed_type") if file else None
-    if file is None or kind is None or not isinstance(kind.value, str) or kind.value == "DEEPSPEED":
+    if file is None or kind is None or not isinstance(kind.value, str) or (not file.has_block and file.misplaced_path is None):
         return
-    if not file.has_block and file.misplaced_path is None:
+    if kind.value == "DEEPSPEED":
+        yield from _overridden(config, kind)
         return
     yield Finding(
         "",
@@ -328,6 +338,25 @@ def accelerate_block_unused(config: Config) -> Iterator[Finding]:
         help="Write distributed_type: DEEPSPEED, or remove deepspeed_config.",
         elsewhere=kind.related(""),
         fix=unsafe("write DEEPSPEED", Set(("distributed_type",), '"DEEPSPEED"')),
+    )
+
+
+def _overridden(config: Config, kind: SourcedValue) -> Iterator[Finding]:
+    """The finding for a flag that overrides `distributed_type: DEEPSPEED`, unless the arguments of the Trainer select DeepSpeed themselves."""
+    launch = config.setup.launch if config.setup else None
+    if launch is None or launch.launcher != "accelerate" or "use_deepspeed" in launch.flags:
+        return
+    flag = next((launch.flags[name] for name in ("multi_gpu", "use_fsdp", "use_megatron_lm", "tpu") if name in launch.flags), None)
+    program = config.setup.program if config.setup else None
+    makes_plugin = program is not None and any(program.events.of(r"accelerate\.(\w+\.)?DeepSpeedPlugin"))
+    if flag is None or makes_plugin or config.facts.integration is Integration.TRANSFORMERS:
+        return
+    yield Finding(
+        "",
+        f"{flag.name} overrides distributed_type (DEEPSPEED), so Accelerate ignores deepspeed_config: the training runs without DeepSpeed.",
+        help=f"Remove {flag.name}.",
+        elsewhere=flag.related(""),
+        related=(kind.related("is overridden"),),
     )
 
 

@@ -12,6 +12,8 @@ from dslint.facts import Integration
 from dslint.frameworks.filling import Filled, from_arguments
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments
+from dslint.job.events import Event
+from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
@@ -226,11 +228,21 @@ def precision_conflict(config: Config) -> Iterator[Finding]:
         return
     file = config.setup.accelerate if config.setup else None
     given = file.get("mixed_precision") if file else None
-    if file is None or given is None or config.setup is None or config.setup.made or config.facts.integration is not Integration.ACCELERATE:
+    if file is None or config.setup is None or config.setup.made or config.facts.integration is not Integration.ACCELERATE:
+        return
+    if file.config_file is not None and file.precision_flag is None:
+        return  # DS911 reports mixed_precision in such a file
+    given = file.precision_flag or given
+    if given is None or any(event.argument("mixed_precision") for event in _accelerators(config.setup)):
         return
     for kind, other in (("fp16", "bf16"), ("bf16", "fp16")):
-        if config.value(f"{kind}.enabled") is True and file.precision == other and file.config_file is None:
+        if config.value(f"{kind}.enabled") is True and file.precision == other:
             yield _conflict(kind, f"{given.where} selects {other} ({given.shown})", other, given.related(f"selects {other}"))
+
+
+def _accelerators(setup: Setup) -> Iterator[Event]:
+    """The calls that make an `Accelerator` in the program."""
+    yield from setup.program.events.of(r"accelerate\.(\w+\.)?Accelerator") if setup.program is not None else ()
 
 
 def _conflict(kind: str, selection: str, other: str, related: Related) -> Finding:

@@ -237,7 +237,7 @@ def _used(launch: Launch) -> tuple[int, ...] | None:
     effect=Effect.CRASH,
     phase=Phase.LOAD,
     watches=("setup",),
-    references=(f"{_RUNNER}, main and parse_resource_filter",),
+    references=(f"{_RUNNER}, main and parse_resource_filter", "accelerate/commands/launch.py, _validate_launch_command"),
     untried=_BY_LAUNCHER,
     setup=True,
 )
@@ -269,11 +269,17 @@ def _used(launch: Launch) -> tuple[int, ...] | None:
     integration="deepspeed",
     message='--num_nodes 1 together with CUDA_VISIBLE_DEVICES=0,1: unless the machine has a file /job/hostfile, the launcher reads the variable as --include, and raises "Cannot specify num_nodes/gpus with include/exclude".',
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="accelerate launch --use_deepspeed --multi_gpu --deepspeed_config_file ds_config.json train.py\n",
+    message='--use_deepspeed together with --multi_gpu: the launcher raises "You can only use one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed`, `--use_fsdp` at a time.".',
+)
 @good(BF16_ZERO_2, launch=f"deepspeed --num_gpus 2 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"deepspeed --num_nodes 1 --num_gpus 8 {_TRAIN}", integration="deepspeed")
 @good(BF16_ZERO_2, launch=f"CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_nodes 1 --num_gpus 2 {_TRAIN}", integration="deepspeed")
 def launcher_flags_conflict(config: Config) -> Iterator[Finding]:
-    """Flags of DeepSpeed's launcher exclude each other.
+    """Flags of a launcher exclude each other.
 
     `--num_gpus` and `--num_nodes` together with `--include` or `--exclude` raise "Cannot specify num_nodes/gpus with include/exclude", and
     `--include` with `--exclude` raises "include_str and exclude_str are mutually exclusive." More than one machine requires a hostfile: the
@@ -282,8 +288,11 @@ def launcher_flags_conflict(config: Config) -> Iterator[Finding]:
     Without a hostfile the launcher reads `CUDA_VISIBLE_DEVICES=0,1` as `--include localhost:0,1`, which `--num_nodes 1` excludes, too. With
     `--num_gpus` it ignores the variable.
 
-    Keep one way to select the GPUs. For several machines, pass `--hostfile`.
+    `accelerate launch` accepts one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed` and `--use_fsdp`, each without a value.
+
+    Keep one way to select the GPUs. For several machines, pass `--hostfile`. Of the flags of `accelerate launch`, keep `--use_deepspeed`.
     """
+    yield from _ways_to_train(config)
     launch = launched_by_deepspeed(config)
     if launch is None:
         return
@@ -311,6 +320,24 @@ def _number(flags: Mapping[str, SourcedValue], name: str) -> int:
     """The value of a flag; -1, the launcher's default, if it is not given or not known."""
     value = integer(str(flags[name].value)) if name in flags else None
     return -1 if value is None else value
+
+
+def _ways_to_train(config: Config) -> Iterator[Finding]:
+    """The finding for `accelerate launch` with flags for several ways to train."""
+    launch = config.setup.launch if config.setup else None
+    if launch is None or launch.launcher != "accelerate" or "use_deepspeed" not in launch.flags:
+        return
+    others = [launch.flags[name] for name in ("multi_gpu", "use_fsdp", "cpu", "tpu") if name in launch.flags]
+    if others:
+        first = launch.flags["use_deepspeed"]
+        yield Finding(
+            "",
+            f"{first.name} together with {others[0].name}: the launcher raises "
+            '"You can only use one of `--cpu`, `--multi_gpu`, `--tpu`, `--use_deepspeed`, `--use_fsdp` at a time.".',
+            help=f"Remove {others[0].name}.",
+            elsewhere=others[0].related(""),
+            related=(first.related("excludes it"),),
+        )
 
 
 def _without_hostfile(flags: Mapping[str, SourcedValue]) -> Iterator[Finding]:

@@ -38,6 +38,12 @@ def _program(*, trainer: str = "", strategy: str = "") -> str:
     integration="lightning",
     message='Lightning\'s Trainer raises "Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the `accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
 )
+@bad(
+    '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}',
+    at="gradient_accumulation_steps",
+    program=_program(),
+    message='Lightning\'s Trainer raises "Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the `accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
+)
 @good(_STAGE_2, integration="lightning")
 @good(
     '{"gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2}}',
@@ -61,7 +67,7 @@ def accumulation_under_lightning(config: Config) -> Iterator[Finding]:
             "Lightning's Trainer raises \"Do not set `gradient_accumulation_steps` in the DeepSpeed config as this will be set with the "
             '`accumulate_grad_batches` argument". Only Lightning Fabric accepts the key.',
             help="Remove it, and pass accumulate_grad_batches to the Trainer.",
-            certain=False,
+            certain=program is not None and program.lightning_trainer,
         )
 
 

@@ -73,6 +73,7 @@ class Facts:
     loaded_early: SourcedValue | None = None
     makes_trainer: bool = False
     fabric: bool = False
+    lightning_trainer: bool = False
     loader_batches: list[SourcedValue] = field(default_factory=list)
     """The batch sizes of the data loaders that the program makes, `UNKNOWN` where one is not known."""
     makes_accelerator: bool = False

@@ -202,6 +202,7 @@ def _program(recorder: Recorder, shown: str) -> Program:
         mixed_precision=facts.mixed_precision,
         loaded_early=facts.loaded_early,
         fabric=facts.fabric,
+        lightning_trainer=facts.lightning_trainer,
         sets=frozenset(facts.sets),
         loader_batch=facts.loader_batches[0] if len(facts.loader_batches) == 1 else None,
         makes_accelerator=facts.makes_accelerator,
