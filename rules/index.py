@@ -363,4 +363,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS978", "arguments-lost", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.program_flags", "arguments_lost"),
     ("DS980", "argument-choice", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.framework_refusals", "argument_choice"),
     ("DS981", "mpi-launcher-selects", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.deepspeed_launcher", "mpi_launcher_selects"),
+    ("DS982", "one-process-of-framework", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.framework_refusals", "one_process_of_framework"),
 )

@@ -92,9 +92,21 @@ _REFUSALS = (
         Refusal(f"{name} optimizer is incompatible with DeepSpeed.", {"optim": name, "deepspeed": SET}, "Choose another optimizer.")
         for name in _FLASH
     ),
+    *(
+        Refusal(error, {"optim": name, "deepspeed": SET}, "Choose another optimizer.")
+        for name, error in (
+            ("polora", "polora is not compatible with DeepSpeed or tensor parallelism."),
+            ("q_galore_adamw8bit", "q_galore_adamw8bit is not yet validated with DeepSpeed."),
+        )
+    ),
+    Refusal(
+        "ple_cpu_offload is not compatible with DeepSpeed",
+        {"ple_cpu_offload": True, "deepspeed": SET},
+        "Remove ple_cpu_offload or deepspeed.",
+    ),
     Refusal("deepspeed not supported with ReLoRA", {"relora": True, "deepspeed": SET}, "Remove relora or deepspeed."),
 )
-"""Source: axolotl/utils/schemas/validation.py."""
+"""Source: axolotl/utils/schemas/validation.py and config.py."""
 
 FRAMEWORK = Framework(
     "axolotl",

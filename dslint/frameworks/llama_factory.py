@@ -5,7 +5,7 @@ from __future__ import annotations
 from dslint.facts import Integration
 from dslint.frameworks import huggingface
 from dslint.frameworks.base import Framework, Uses, Workload
-from dslint.frameworks.refusals import SET, Refusal
+from dslint.frameworks.refusals import SET, SEVERAL, Refusal
 from dslint.schemas.recognition import TRAINER_KEYS
 
 
@@ -101,6 +101,21 @@ _REFUSALS = (
         {"adapter_name_or_path": SET, "finetuning_type": _WITHOUT_ADAPTERS},
         "Write finetuning_type: lora, or merge the adapter into the model before.",
     ),
+    *(
+        Refusal(
+            f"{name.upper()} quantization is incompatible with DeepSpeed ZeRO-3 or FSDP.",
+            {"quantization_method": name, "quantization_bit": SET},
+            "Use ZeRO stage 2.",
+            stages=(3,),
+        )
+        for name in ("hqq", "eetq")
+    ),
+    Refusal(
+        "Cannot use multiple adapters in DeepSpeed ZeRO-3.",
+        {"adapter_name_or_path": SEVERAL},
+        "Merge all adapters but the last into the model before, or use ZeRO stage 2.",
+        stages=(3,),
+    ),
     Refusal(
         "Quantization is only compatible with the LoRA or OFT method.",
         {"quantization_bit": SET, "finetuning_type": _WITHOUT_ADAPTERS},
@@ -110,9 +125,9 @@ _REFUSALS = (
         "Cannot resize embedding layers of a quantized model.", {"quantization_bit": SET, "resize_vocab": True}, "Remove resize_vocab."
     ),
 )
-"""Sources: llamafactory/hparams/parser.py, get_train_args and _verify_model_args; finetuning_args.py and data_args.py, __post_init__. The
-releases 0.8.3 to 0.9.5 have them, those about APOLLO and KTransformers since they have the argument. DS948 reports Unsloth, PiSSA and
-`pure_bf16`."""
+"""Sources: llamafactory/hparams/parser.py, get_train_args and _verify_model_args; finetuning_args.py and data_args.py, __post_init__;
+model/adapter.py and quantization.py. The releases 0.8.3 to 0.9.5 have them, those about APOLLO and KTransformers since they have the
+argument. DS948 reports Unsloth, PiSSA and `pure_bf16`."""
 
 FRAMEWORK = Framework(
     "LLaMA-Factory",

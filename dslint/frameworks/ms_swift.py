@@ -91,6 +91,7 @@ FRAMEWORK = Framework(
     refuses_flag="remaining_argv: ['--{name}'",
     is_sure=True,
     starts_ranks=True,
+    errors={"fsdp": "FSDP2 is not compatible with DeepSpeed."},
     workload=Workload(
         checkpoints="ms-swift",
         trains_adapters=True,

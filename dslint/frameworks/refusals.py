@@ -12,12 +12,15 @@ from dslint.source.unknown import UNKNOWN
 SET = "set"
 """Stands for any value but null, false and an empty text."""
 
+SEVERAL = "several"
+"""Stands for a text of several names with commas between them."""
+
 
 class Refusal(Record):
     """A combination that a framework refuses with `error`.
 
-    `when` has the values of arguments, each of which must be set: one value, several, or `SET`. None of `absent` may be set. `stages` are
-    the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
+    `when` has the values of arguments, each of which must be set: one value, several, `SET` or `SEVERAL`. None of `absent` may be set.
+    `stages` are the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
     """
 
     error: str
@@ -44,6 +47,8 @@ def _is_one(given: SourcedValue, wanted: Any) -> bool:
         return False
     if isinstance(value, str) and value.lower() in ("true", "false"):
         value = value.lower() == "true"
+    if wanted is SEVERAL:
+        return isinstance(value, str) and len([name for name in value.split(",") if name.strip()]) > 1
     if wanted is SET:
         return value not in (None, False, "", "none", "null")
     options = wanted if isinstance(wanted, tuple) else (wanted,)

@@ -82,6 +82,9 @@ _RANKS = re.compile(_TELLS_OF_RANKS % "|accelerate")
 """What tells of ranks in a script: their variables, and commands that start several processes."""
 _RANKS_BESIDES_ACCELERATE = re.compile(_TELLS_OF_RANKS % "")
 
+_FOR_TORCHRUN = re.compile("FORCE_TORCHRUN|NPROC_PER_NODE|NNODES|USE_RAY|USE_KT|SWIFT_SINGLE_DEVICE_MODE")
+"""The variables by which the commands of LLaMA-Factory and ms-swift decide whether to start ranks with torchrun."""
+
 _BRINGS_FILES = re.compile(
     r"(?<![\w-])(?:cp|mv|ln|cd|pushd|wget|curl|git|tar|unzip|rsync|scp|aws|gsutil|gcloud|azcopy|docker|source|\.)(?=[ \t])"
 )
@@ -252,7 +255,7 @@ class _Reader:
             if framework is not None and not set(after[:1]) & _OTHER_TASKS:
                 command = self._run(name, index + 2, framework=framework)
                 command.task = after[0] or "" if after else ""
-                command.launch = framework_launch(framework, self.environment, self.visible, self.memory or slurm_limit(self.script))
+                command.launch = self._by_framework(framework, index)
                 return command
             if re.fullmatch(r"python[\d.]*", name):
                 return self._program("python", index + 1)
@@ -362,6 +365,12 @@ class _Reader:
         return names
 
     # ------------------------------------------------------------------ commands
+
+    def _by_framework(self, framework: Framework, index: int) -> Launch | None:
+        """The launch by the command of a framework, its word at an index."""
+        launch = framework_launch(framework, self.environment, self.visible, self.memory or slurm_limit(self.script))
+        is_bare = launch is not None and not _FOR_TORCHRUN.search(self.document.text)
+        return replace(launch, bare=self._given("", self.words[index])) if launch is not None and is_bare else launch
 
     def _launched(self, launcher: str, start: int) -> Command | None:
         flags, _, index = self._flags(start, until_program=True)

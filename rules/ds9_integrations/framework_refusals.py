@@ -133,6 +133,54 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
 
 
 @rule(
+    "DS982",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=("llamafactory/launcher.py, launch", "swift/cli/main.py, use_torchrun", "swift/arguments/sft_args.py, _init_deepspeed"),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
+    launch="CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n",
+    message='The command starts one process, which sees one GPU: LLaMA-Factory raises "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training." unless FORCE_TORCHRUN is set.',
+)
+@good(_STAGE_2, training=_LLAMA_FACTORY, launch="FORCE_TORCHRUN=1 CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY, launch="CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train train.yaml\n")
+def one_process_of_framework(config: Config) -> Iterator[Finding]:
+    """The command of a framework starts one process, and the framework refuses DeepSpeed in it.
+
+    `llamafactory-cli train` starts ranks with torchrun if it sees several GPUs, or if `FORCE_TORCHRUN` is set. On one GPU it raises "Please
+    use `FORCE_TORCHRUN=1` to launch DeepSpeed training." `swift sft` and `swift rlhf` do so only if `NPROC_PER_NODE` or `NNODES` is set.
+    One process that sees several GPUs would spread the model over them, which ms-swift refuses with DeepSpeed.
+
+    Set the variable that the message names.
+    """
+    launch = config.setup.launch if config.setup else None
+    framework = named(config.arguments.framework) if config.arguments is not None else None
+    visible = launch.visible_gpus if launch is not None and launch.bare is not None else None
+    if launch is None or framework is None or not framework.starts_ranks or visible is None or launch.visible is None:
+        return
+    if framework.starts_all and len(visible) == 1:
+        error, variable = "Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training.", "FORCE_TORCHRUN=1"
+    elif framework.name == "ms-swift" and len(visible) > 1:
+        error, variable = "DeepSpeed is not compatible with `device_map`.", f"NPROC_PER_NODE={len(visible)}"
+    else:
+        return
+    gpus = "one GPU" if len(visible) == 1 else f"{len(visible)} GPUs"
+    yield Finding(
+        "",
+        f'The command starts one process, which sees {gpus}: {framework.name} raises "{error}" unless {variable.partition("=")[0]} is set.',
+        help=f"Write {variable} before the command.",
+        elsewhere=launch.visible.related(""),
+        certain=False,
+    )
+
+
+@rule(
     "DS980",
     effect=Effect.CRASH,
     phase=Phase.LOAD,

@@ -1,0 +1,48 @@
+"""What frameworks refuse with DeepSpeed: rows of their modules, and how their commands start."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.setup.folder import Folder, folder  # noqa: F401 - a fixture
+
+STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
+AXOLOTL = "base_model: m\ndatasets: [{path: d, type: alpaca}]\nmicro_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds.json\n"
+LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\ndataset: d\nfinetuning_type: lora\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds.json\n"
+SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deepspeed ds.json\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "error"),
+    [
+        (AXOLOTL + "optimizer: polora\n", "polora is not compatible with DeepSpeed"),
+        (AXOLOTL + "optimizer: q_galore_adamw8bit\n", "q_galore_adamw8bit is not yet validated with DeepSpeed."),
+        (AXOLOTL + "optimizer: adamw_torch\nple_cpu_offload: true\n", "ple_cpu_offload is not compatible with DeepSpeed"),
+        (AXOLOTL + "optimizer: adamw_torch\nple_cpu_offload: false\n", ""),
+        (LLAMA_FACTORY + "adapter_name_or_path: first,second\n", "Cannot use multiple adapters in DeepSpeed ZeRO-3."),
+        (LLAMA_FACTORY + "adapter_name_or_path: first\n", ""),
+        (LLAMA_FACTORY + "quantization_bit: 4\nquantization_method: hqq\n", "HQQ quantization is incompatible with DeepSpeed ZeRO-3"),
+    ],
+)
+def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:  # noqa: F811
+    folder.write({"train.yaml": file, "ds.json": STAGE_3})
+    found = [one.message for one in folder.diagnostics("train.yaml") if one.code == "DS975"]
+    assert [error in message for message in found] == ([True] if error else [])
+
+
+@pytest.mark.parametrize(
+    ("command", "variable"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n", "FORCE_TORCHRUN=1"),
+        ("CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train train.yaml\n", ""),
+        ("FORCE_TORCHRUN=1 CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n", ""),
+        ("llamafactory-cli train train.yaml\n", ""),
+        (f"CUDA_VISIBLE_DEVICES=0,1,2,3 {SWIFT}", "NPROC_PER_NODE=4"),
+        (f"CUDA_VISIBLE_DEVICES=0 {SWIFT}", ""),
+        (f"export NPROC_PER_NODE=2\nCUDA_VISIBLE_DEVICES=0,1 {SWIFT}", ""),
+    ],
+)
+def test_a_command_that_starts_one_process(folder: Folder, command: str, variable: str) -> None:  # noqa: F811
+    folder.write({"train.yaml": LLAMA_FACTORY, "ds.json": STAGE_3, "run.sh": command})
+    helps = [one.help for one in folder.diagnostics("run.sh") if one.code == "DS982"]
+    assert helps == ([f"Write {variable} before the command."] if variable else [])
