@@ -112,6 +112,7 @@ def launched(words: list[str], environment: dict[str, str], files: dict[str, str
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         os.environ["HF_HOME"] = folder
+        tempfile.tempdir = folder  # torchrun makes a folder of logs for each launch and leaves it
         os.chdir(folder)
         try:
             if words[0] == "deepspeed":
@@ -128,6 +129,7 @@ def launched(words: list[str], environment: dict[str, str], files: dict[str, str
             return {"error": f"{type(error).__name__}: {error}"[:200]}
         finally:
             os.chdir("/")
+            tempfile.tempdir = None
             os.environ.clear()
             os.environ.update(before)
     return {"error": "nothing starts"}
