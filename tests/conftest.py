@@ -23,6 +23,12 @@ def root() -> Path:
     return ROOT
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand in an empty folder: from this repository, dslint would read its thousand programs for what launches a file."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No colour and no annotations because of the machine the tests happen to run on."""

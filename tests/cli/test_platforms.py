@@ -19,6 +19,8 @@ from dslint.lint.files import lint_given
 from dslint.settings import Settings
 from tests.command import ROOT, dslint
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 WRONG = '{"train_micro_batch_size_per_gpu": "4", "zero_optimisation": {"stage": 2}}'
 PARTS = {
     "ds_config.json": '{\n  // note\n  "train_micro_batch_size_per_gpu": "4",\n  "zero_optimisation": {"stage": 2}\n}\n',

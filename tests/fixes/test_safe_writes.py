@@ -27,6 +27,8 @@ from dslint.source.parse import parse
 from dslint.source.tree import Span
 from tests.command import ROOT, dslint
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 BROKEN = '{"train_micro_batch_size_per_gpu": 4, "zero_optimisation": {"stage": 2}}'
 
 

@@ -1,10 +1,7 @@
-"""Every test stands in a folder of its own: from this repository, dslint would read its thousand programs for what launches a file."""
-
-from pathlib import Path
+"""Every test of this folder names files that are nowhere, and stands in a folder of its own."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _apart(own_folder: None) -> None: ...
