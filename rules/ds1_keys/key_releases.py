@@ -9,6 +9,7 @@ from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule, safe, unsafe
 from dslint.rules.helpers.examples import ADAMW, MINIMAL
 from dslint.rules.helpers.fixes import as_successor, replacement, without
+from dslint.rules.helpers.loaders import releases_belong_together
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.schemas.key_table import KEYS
 from dslint.source.change import Insert, Remove
@@ -71,6 +72,7 @@ def removed_key(config: Config) -> Iterator[Finding]:
             else " ".join(filter(None, ("Remove it.", until.get("note"), use))),
             on="key",
             fix=section or _without_feature(config, violation),
+            certain=releases_belong_together(config),
         )
 
 

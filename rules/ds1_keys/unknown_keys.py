@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config, Violation, ViolationKind
-from dslint.config.sections import default_of
+from dslint.config.sections import default_of, forbids_unknown
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import OLDEST
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.examples import MINIMAL, trained
 from dslint.rules.helpers.fixes import corrected_key, without
-from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain
+from dslint.rules.helpers.loaders import HUGGING_FACE, is_loader_certain, releases_belong_together
 from dslint.rules.helpers.messages import shown_value
 from dslint.rules.helpers.unknown import REFUSED_HABITS, allowed_keys, is_loss_scaling_of_bf16, is_newer_release, shared_cause, subject_of
 from dslint.rules.helpers.zero import STAGE, ZERO, ZEROPP_FEATURES, is_read
@@ -65,19 +66,25 @@ def unknown_key_refused(config: Config) -> Iterator[Finding]:
     keys: it raises `ValidationError: Extra inputs are not permitted` while it parses the config. Notes such as `_comment` are rejected
     there too.
 
+    Some sections do so only in later releases. If the release of DeepSpeed is only assumed, and the project pins an integration that may be
+    older, a finding there is not certain.
+
     Correct the spelling, move the key to its section, or remove it.
     """
     for violation in config.violations_of(ViolationKind.UNKNOWN_KEY, ViolationKind.MISPLACED_KEY):
         if violation.raises:
             before = config.facts.upgrade_from
+            certain = releases_belong_together(config) or forbids_unknown(violation.section, OLDEST)
+            raising = "DeepSpeed rejects" if certain else f"DeepSpeed from {KEYS[violation.section]['forbids_since']} on rejects"
             yield Finding(
                 violation.path,
-                f'{subject_of(config, violation)}DeepSpeed rejects unknown keys there and raises "Extra inputs are not permitted".',
+                f'{subject_of(config, violation)}{raising} unknown keys there and raises "Extra inputs are not permitted".',
                 help=_suggestion(violation)
                 or (f"Remove it: DeepSpeed {before} ignores it." if before else allowed_keys(violation) or "Remove it."),
                 on="key",
                 fix=_accepted(config, violation) if before is None else _as_before(config, violation),
                 cause=shared_cause(violation, 'rejects them and raises "Extra inputs are not permitted"'),
+                certain=certain,
             )
 
 

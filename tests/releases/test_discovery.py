@@ -195,3 +195,20 @@ def test_no_defect_of_a_release_is_reported_for_an_unknown_one(tmp_path: Path) -
     (tmp_path / "ds.json").write_text(text, encoding="utf-8")
     assert "DS977" in dslint("check", "ds.json", "--deepspeed", "0.9.0", cwd=tmp_path).stdout
     assert "DS977" not in dslint("check", "ds.json", "--deepspeed", "0.8.3", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("pins", "severities"),
+    [
+        ("transformers==4.40.0\n", {"fp16": "warning", "csv_monitor": "error"}),
+        ("transformers==4.40.0\ndeepspeed==0.19.8\n", {"fp16": "error", "csv_monitor": "error"}),
+        ("", {"fp16": "error", "csv_monitor": "error"}),
+    ],
+)
+def test_an_assumed_release_proves_nothing_beside_a_pinned_integration(tmp_path: Path, pins: str, severities: dict[str, str]) -> None:
+    config = '{"train_batch_size": "auto", "fp16": {"enabled": true, "x": 1}, "csv_monitor": {"y": 1}, "zero_optimization": {"stage": 1}}'
+    launch = "deepspeed --num_gpus 2 train.py --deepspeed ds.json --fp16\n"
+    for name, text in (("requirements.txt", pins), ("ds.json", config), ("run.sh", launch)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = json.loads(dslint("check", ".", "--output-format", "json", "--select", "DS101", cwd=tmp_path).stdout)["diagnostics"]
+    assert {one["pointer"].split("/")[1]: one["severity"] for one in found} == severities
