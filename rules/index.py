@@ -364,4 +364,6 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS980", "argument-choice", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.framework_refusals", "argument_choice"),
     ("DS981", "mpi-launcher-selects", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.deepspeed_launcher", "mpi_launcher_selects"),
     ("DS982", "one-process-of-framework", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.framework_refusals", "one_process_of_framework"),
+    ("DS983", "call-refused", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.program_calls", "call_refused"),
+    ("DS984", "clipping-by-value-refused", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_calls", "clipping_by_value_refused"),
 )

@@ -46,3 +46,19 @@ def test_a_command_that_starts_one_process(folder: Folder, command: str, variabl
     folder.write({"train.yaml": LLAMA_FACTORY, "ds.json": STAGE_3, "run.sh": command})
     helps = [one.help for one in folder.diagnostics("run.sh") if one.code == "DS982"]
     assert helps == ([f"Write {variable} before the command."] if variable else [])
+
+
+LIGHTNING = """import lightning as L
+from lightning.pytorch.callbacks import BackboneFinetuning, EarlyStopping, StochasticWeightAveraging
+from lightning.pytorch.strategies import DeepSpeedStrategy
+L.Trainer(strategy=DeepSpeedStrategy(config="ds.json"), callbacks=[CALLBACK])
+"""
+
+
+@pytest.mark.parametrize(
+    ("callback", "codes"),
+    [("StochasticWeightAveraging(swa_lrs=1e-2)", ["DS983"]), ("BackboneFinetuning()", ["DS983"]), ("EarlyStopping('loss')", [])],
+)
+def test_callbacks_of_lightning(folder: Folder, callback: str, codes: list[str]) -> None:  # noqa: F811
+    folder.write({"train.py": LIGHTNING.replace("CALLBACK", callback), "ds.json": '{"zero_optimization": {"stage": 2}}'})
+    assert [code for code, _, _ in folder.found("train.py") if code == "DS983"] == codes

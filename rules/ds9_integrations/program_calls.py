@@ -1,0 +1,152 @@
+"""DS9: calls in a program that their library refuses with DeepSpeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration
+from dslint.record import Record
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.rules.helpers.zero import STAGE
+
+
+class RefusedCall(Record):
+    """A call that raises `error` with DeepSpeed from a ZeRO stage on, if one of `loaders` loads the config."""
+
+    pattern: str
+    library: str
+    loaders: tuple[Integration, ...]
+    error: str
+    help: str
+    stage: int = 0
+
+
+_LIGHTNING = r"(lightning\.pytorch|pytorch_lightning)\.callbacks\.(\w+\.)?"
+
+CLIPPING = RefusedCall(
+    r"accelerate\.(\w+\.)?Accelerator\.clip_grad_value_",
+    "Accelerate",
+    (Integration.ACCELERATE,),
+    "DeepSpeed and FSDP do not support `clip_grad_value_`. Use `clip_grad_norm_` instead.",
+    "Set gradient_clipping in the config, and remove the call.",
+)
+
+REFUSED = (
+    RefusedCall(
+        r"trl\.(\w+\.)*create_reference_model",
+        "TRL",
+        HUGGING_FACE,
+        "DeepSpeed ZeRO-3 is enabled and is not compatible with `create_reference_model()`.",
+        "Load the reference model with from_pretrained, or use ZeRO stage 2.",
+        stage=3,
+    ),
+    RefusedCall(
+        rf"{_LIGHTNING}BackboneFinetuning",
+        "Lightning",
+        (Integration.LIGHTNING,),
+        "The Finetuning callback does not support running with the DeepSpeed strategy.",
+        "Freeze the layers in the LightningModule, or choose another strategy.",
+    ),
+    RefusedCall(
+        rf"{_LIGHTNING}StochasticWeightAveraging",
+        "Lightning",
+        (Integration.LIGHTNING,),
+        "SWA does not currently support sharded models.",
+        "Remove the callback, or choose another strategy.",
+    ),
+)
+
+_STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+_STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3')
+_ACCELERATE = "from accelerate import Accelerator\naccelerator = Accelerator()\nmodel, optimizer, loader = accelerator.prepare(model, optimizer, loader)\n"
+_REFERENCE = (
+    "from transformers import AutoModelForCausalLM\nfrom trl import create_reference_model\n"
+    'model = AutoModelForCausalLM.from_pretrained("m")\nreference = create_reference_model(model)\n'
+)
+
+
+@rule(
+    "DS983",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        "trl/models/utils.py, create_reference_model",
+        "lightning/pytorch/callbacks/finetuning.py, BaseFinetuning.setup",
+        "lightning/pytorch/callbacks/stochastic_weight_avg.py, StochasticWeightAveraging.setup",
+    ),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_REFERENCE,
+    integration="transformers",
+    message='train.py:4 calls create_reference_model at ZeRO stage 3: TRL may raise "DeepSpeed ZeRO-3 is enabled and is not compatible with `create_reference_model()`.".',
+)
+@good(_STAGE_2, program=_REFERENCE, integration="transformers")
+def call_refused(config: Config) -> Iterator[Finding]:
+    """A program makes a call that its library refuses with DeepSpeed.
+
+    TRL raises at ZeRO stage 3 for `create_reference_model` once transformers knows the config, and Lightning for the callbacks `BackboneFinetuning` and
+    `StochasticWeightAveraging`.
+
+    Remove the call, or make it only where the training runs without DeepSpeed.
+    """
+    for refused in REFUSED:
+        yield from _found(config, refused, sure=False)  # TRL must know the config by then, and Lightning's Trainer get the callback
+
+
+@rule(
+    "DS984",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=("accelerate/accelerator.py, Accelerator.clip_grad_value_",),
+    untried=RAISED_BY_LOADER,
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=f"{_ACCELERATE}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    accelerator.clip_grad_value_(model.parameters(), 1.0)\n",
+    integration="accelerate",
+    message='train.py:6 calls clip_grad_value_: Accelerate raises "DeepSpeed and FSDP do not support `clip_grad_value_`. Use `clip_grad_norm_` instead.".',
+)
+@good(
+    _STAGE_2,
+    program=f"{_ACCELERATE}for batch in loader:\n    accelerator.backward(model(batch)[0])\n    accelerator.clip_grad_norm_(model.parameters(), 1.0)\n",
+    integration="accelerate",
+)
+def clipping_by_value_refused(config: Config) -> Iterator[Finding]:
+    """A program calls `Accelerator.clip_grad_value_`, which Accelerate refuses with DeepSpeed.
+
+    DeepSpeed clips gradients only by their norm. Accelerate raises "DeepSpeed and FSDP do not support `clip_grad_value_`. Use
+    `clip_grad_norm_` instead." With DeepSpeed that call only returns the norm: `gradient_clipping` of the config decides.
+
+    Set `gradient_clipping` in the config, and remove the call.
+    """
+    yield from _found(config, CLIPPING, sure=True)
+
+
+def _found(config: Config, refused: RefusedCall, *, sure: bool) -> Iterator[Finding]:
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.integration not in refused.loaders:
+        return
+    if refused.stage and not config.value(STAGE) >= refused.stage:
+        return
+    event = next(program.events.of(refused.pattern), None)
+    if event is None or event.tells_setups_apart:
+        return
+    at = f" at ZeRO stage {config.value(STAGE)}" if refused.stage else ""
+    yield Finding(
+        "",
+        f'{event.at.where} calls {event.name.rpartition(".")[2]}{at}: {refused.library} {"raises" if sure else "may raise"} "{refused.error}".',
+        help=refused.help,
+        elsewhere=event.at.related(""),
+        certain=sure and event.certain and not event.conditions and event.flow == 0,
+    )
