@@ -113,10 +113,7 @@ class Zero12:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
         self.late = []
         ledger.set(BUCKETS, 0 if self.device else plan.model_bytes * max(self._trained(), default=0))
-        if not self.device:
-            ledger.set(GRADIENTS, 0)
-        else:
-            ledger.set(GRADIENTS, self.partition or self._owned_bytes())
+        ledger.set(GRADIENTS, self.partition or (self._owned_bytes() if self.device else 0))
 
     def step(self) -> None:
         """The gradient norm and the optimizer step."""
@@ -208,10 +205,14 @@ class Zero12:
             return
         self.collectives += 1
         each = plan.model_bytes + (plan.wire_bytes if plan.wire_bytes != plan.model_bytes else 0)
-        if plan.contiguous:
-            ledger.pass_by(BUCKETS, each * self._flattened())
-        else:
-            ledger.pass_by(BUCKETS, each * self.elements)
+        cast = 0
+        mine = [index for index in self.bucket if layout.owns(index)] if plan.compact else []
+        if mine:  # what is reduced is added to the rank's partition at once
+            cast = 4 * max(layout.fragment(index) for index in mine)
+            if not self.partition:
+                self.partition = 4 * layout.part
+                ledger.hold(GRADIENTS, self.partition)
+        ledger.pass_by(BUCKETS, each * (self._flattened() if plan.contiguous else self.elements) + cast)
         late, self.late = self.late, []
         for index in late:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
@@ -224,10 +225,7 @@ class Zero12:
         own = plan.model_bytes * size if not plan.contiguous or size > plan.reduce_bucket else 0
         mine = self.layout.owns(index)
         if mine and plan.compact:
-            if not self.partition:
-                self.partition = 4 * self.layout.part
-                ledger.hold(GRADIENTS, self.partition)
-            ledger.pass_by(CASTS, 4 * self.layout.fragment(index))
+            ledger.pass_by(NORM, 0 if self.device else 8 * self.layout.fragment(index))
             ledger.drop(GRADIENTS, own)
         elif mine and not self.device:
             fragment = self.layout.fragment(index)

@@ -93,7 +93,7 @@ class Zero3:
         for index, size in enumerate(self.layout.sizes):
             if size + total > self.plan.persistence_limit:
                 continue
-            if size < self.plan.persistence:
+            if size <= self.plan.persistence:
                 found.add(index)
                 total += size
         return frozenset(found)
