@@ -15,6 +15,7 @@ from dslint.evaluate.shell.script import Script
 from dslint.evaluate.shell.state import Launched
 from dslint.frameworks.accelerate import starts_one_process
 from dslint.frameworks.base import Framework
+from dslint.frameworks.refusals import names_in
 from dslint.frameworks.registry import run_as, started_by
 from dslint.job.arguments import LISTS, SourcedValue, as_read
 from dslint.job.model import Launch
@@ -440,4 +441,5 @@ def parallel_sizes(command: Command) -> dict[str, tuple[int, SourcedValue]]:
 
 def training_flags(command: Command) -> dict[str, SourcedValue]:
     """The training arguments among the program's flags."""
-    return {name: given for name, given in command.flags.items() if name in ARGUMENTS | WORKLOAD}
+    refused = names_in(command.framework.refusals) if command.framework is not None else frozenset[str]()
+    return {name: given for name, given in command.flags.items() if name in ARGUMENTS | WORKLOAD | refused}

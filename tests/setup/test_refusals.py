@@ -31,6 +31,23 @@ def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:  # n
 
 
 @pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        ("--dataset d --do_train", ""),
+        ("--eval_dataset d --do_train --do_eval", ""),
+        ("--do_train", "Please specify dataset for training."),
+        ("--dataset d --do_eval", "Please make sure eval_dataset be provided or val_size >1e-6"),
+        ("--dataset d --finetuning_type full --use_dora True", "`use_dora` is only valid for LoRA training."),
+    ],
+)
+def test_rows_of_frameworks_in_flags(folder: Folder, flags: str, error: str) -> None:  # noqa: F811
+    command = f"llamafactory-cli train --stage sft --model_name_or_path m --deepspeed ds.json {flags}\n"
+    folder.write({"run.sh": command, "ds.json": STAGE_3})
+    found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS975"]
+    assert [error in message for message in found] == ([True] if error else [])
+
+
+@pytest.mark.parametrize(
     ("command", "variable"),
     [
         ("CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml\n", "FORCE_TORCHRUN=1"),
