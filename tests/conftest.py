@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.browsing import browser
 from tests.engine.fixtures import engine
 
-__all__ = ["engine"]
+__all__ = ["browser", "engine"]
 
 SLOW = ("deepspeed", "integrations", "build", "site", "release_sources")
 """Markers of tests that are slow, because of what they run or build."""

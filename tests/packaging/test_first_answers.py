@@ -23,7 +23,7 @@ import yaml
 from tests.action.test_action import Runner
 from tests.editor.programs import program
 from tests.hooks.test_hooks import tracked
-from tests.site.conftest import _lock, browser  # noqa: F401 - a fixture
+from tests.site.conftest import lock
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -104,8 +104,8 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Stranger:
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
     one = Stranger(shared / "stranger")
-    with (shared / "stranger.lock").open("w") as lock:
-        _lock(lock)
+    with (shared / "stranger.lock").open("w") as held:
+        lock(held)
         if not (one.folder / "first.json").exists():
             _begin(one)
     return one
@@ -178,7 +178,7 @@ def test_in_an_editor(stranger: Stranger) -> None:
     assert "DS104" in done.stdout, done.stderr
 
 
-def test_on_the_page(stranger: Stranger, browser: Browser) -> None:  # noqa: F811 - the fixture
+def test_on_the_page(stranger: Stranger, browser: Browser) -> None:
     from tests.site.playing import Play
 
     program("node")

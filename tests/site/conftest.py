@@ -6,7 +6,6 @@ import functools
 import http.server
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,46 +15,31 @@ from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from tests.browsing import missing
 from tests.site.playing import Play
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
-QUIET = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-
-def _missing(what: str) -> None:
-    if os.environ.get("REQUIRE_BROWSER"):
-        pytest.fail(f"{what} is not installed")
-    pytest.skip(f"{what} is not installed")
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the built site, with the playground in it if node is installed. The processes of a run share it."""
     if importlib.util.find_spec("material") is None:
-        _missing("mkdocs-material")
+        missing("mkdocs-material")
     shared = tmp_path_factory.getbasetemp()
     shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
     folder = shared / "built-site"
-    with (shared / "built-site.lock").open("w") as lock:
-        _lock(lock)
+    with (shared / "built-site.lock").open("w") as held:
+        lock(held)
         if not (folder / "index.html").exists():
             _build(folder)
     return folder
 
 
-def _lock(file: IO[str]) -> None:
+def lock(file: IO[str]) -> None:
     """Wait until no other process builds the site."""
     import fcntl
 
@@ -94,27 +78,11 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Chromium without a window."""
-    if importlib.util.find_spec("playwright") is None:
-        _missing("playwright")
-    program = next(filter(None, map(shutil.which, CHROMIUMS)), None)
-    if program is None:
-        _missing("Chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=program, args=[*QUIET])
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="session")
 def playground(site: Path) -> Path:
     """The folder of the playground in the site."""
     folder = site / "playground"
     if not folder.exists():
-        _missing("what the playground is built with (node, npm and its packages)")
+        missing("what the playground is built with (node, npm and its packages)")
     return folder
 
 
