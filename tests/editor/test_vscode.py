@@ -8,15 +8,18 @@ import shutil
 import subprocess
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.editor.programs import ROOT, npm, program
+from tests.editor.programs import ROOT, npm
 
 pytest.importorskip("playwright", reason="playwright is not installed")
 
 from tests.editor.vscode_session import PATIENCE, VsCode, install, session  # needs playwright
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -156,9 +159,8 @@ def _lose_server(code: VsCode) -> dict[str, Any]:
     return {"lost": message.inner_text(), "facts without a server": code.texts(".statusbar-item")}
 
 
-def test_the_extension_is_packaged_and_works_in_vs_code(tmp_path: Path) -> None:
+def test_the_extension_is_packaged_and_works_in_vs_code(tmp_path: Path, browser: Browser) -> None:
     """One test, because the parts share a package and a session that take long to make."""
-    program("chromium", "chromium-browser", "google-chrome")
     package = build(tmp_path / "checkout")
     check_package(package)
     workspace = tmp_path / "project"
@@ -167,7 +169,7 @@ def test_the_extension_is_packaged_and_works_in_vs_code(tmp_path: Path) -> None:
         (workspace / name).write_text(text, encoding="utf-8")
     (workspace / "dslint.toml").write_text('model = "llama-3-8b"\n', encoding="utf-8")
     (workspace / "json.py").write_text("raise SystemExit", encoding="utf-8")  # must not be taken for Python's own
-    with session(tmp_path, install(tmp_path, package), workspace) as code:
+    with session(browser, tmp_path, install(tmp_path, package), workspace) as code:
         seen = look(code, tmp_path)
     if os.environ.get("UPDATE_PICTURES"):
         for file in tmp_path.glob("*.png"):

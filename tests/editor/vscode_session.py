@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Error, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Locator, Page
 
 from tests.editor.programs import ROOT, npm, program
 
@@ -166,7 +166,7 @@ def install(folder: Path, package: Path) -> Path:
 
 
 @contextlib.contextmanager
-def session(folder: Path, code: Path, workspace: Path) -> Iterator[VsCode]:
+def session(browser: Browser, folder: Path, code: Path, workspace: Path) -> Iterator[VsCode]:
     """A window with a folder open."""
     port = _free_port()
     options = ("--host", "127.0.0.1", "--port", str(port), "--without-connection-token", "--accept-server-license-terms")
@@ -175,13 +175,10 @@ def session(folder: Path, code: Path, workspace: Path) -> Iterator[VsCode]:
         server = subprocess.Popen(_command(folder, *options), cwd=code, env=environment, stdout=log, stderr=log)
     try:
         _wait_for(f"http://127.0.0.1:{port}/version")
-        with sync_playwright() as playwright:
-            chromium = program("chromium", "chromium-browser", "google-chrome")
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-            page = browser.new_page(viewport={"width": 1200, "height": 760})
-            page.goto(f"http://127.0.0.1:{port}/?folder={workspace}")
-            yield VsCode(page, workspace)
-            browser.close()
+        page = browser.new_page(viewport={"width": 1200, "height": 760})
+        page.goto(f"http://127.0.0.1:{port}/?folder={workspace}")
+        yield VsCode(page, workspace)
+        page.close()
     finally:
         server.terminate()
         server.wait(30)
