@@ -13,7 +13,7 @@ from collections.abc import Mapping as Tables
 from typing import NamedTuple
 
 from dslint.evaluate.python.integration import InPrograms, Notes
-from dslint.evaluate.python.library import first_argument
+from dslint.evaluate.python.libraries.table import first_argument
 from dslint.evaluate.python.notes import ConfigCall
 from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED

@@ -12,9 +12,11 @@ from dslint.evaluate.python.evaluate import State, evaluate, expression
 from dslint.evaluate.python.expressions import attribute_of
 from dslint.evaluate.python.files import json_file, method_of_file
 from dslint.evaluate.python.functions import GENERATOR, collected, enter, instance, library_base
-from dslint.evaluate.python.library import CONSUMES, FUNCTIONS
+from dslint.evaluate.python.libraries import FUNCTIONS
+from dslint.evaluate.python.libraries.argparse import OF_PARSER, leave_open
+from dslint.evaluate.python.libraries.collections import CONSUMES
+from dslint.evaluate.python.libraries.dataclasses import OF_CLASSES
 from dslint.evaluate.python.nodes import is_literal
-from dslint.evaluate.python.parsers import OF_CLASSES, OF_PARSER, leave_open
 from dslint.evaluate.python.paths import SAME_FILE, joined, same_file
 from dslint.evaluate.python.rows import method_of_row, method_of_set
 from dslint.evaluate.python.statements import opened

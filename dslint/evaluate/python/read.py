@@ -13,8 +13,8 @@ from dslint.evaluate.python.cells import DATABRICKS, Cell, as_python, blank, cel
 from dslint.evaluate.python.follow import follow
 from dslint.evaluate.python.functions import library_base
 from dslint.evaluate.python.integration import InPrograms
+from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.notes import Command, ConfigCall
-from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.record import Recorder
 from dslint.evaluate.python.sources import Source, Sources
 from dslint.evaluate.values import Class, Flag, Library, Value

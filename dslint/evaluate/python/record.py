@@ -24,10 +24,10 @@ from dslint.evaluate.python.given import (
     unless_none,
 )
 from dslint.evaluate.python.integration import InPrograms
+from dslint.evaluate.python.libraries.dataclasses import is_trainers
 from dslint.evaluate.python.loading import Loading
 from dslint.evaluate.python.made import of_plugin
 from dslint.evaluate.python.notes import Command, ConfigCall, Facts
-from dslint.evaluate.python.parsers import is_trainers
 from dslint.evaluate.python.plugins import changed_config, new_plugin, overlaid, written_paths
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.python.tree import TreeMaker

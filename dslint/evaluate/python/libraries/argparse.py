@@ -1,4 +1,4 @@
-"""Parsers of the command line: argparse, and those of dataclasses. A flag has its default until the launch gives it."""
+"""argparse, DeepSpeed's arguments for it, and namespaces. A flag has its default until the launch gives it."""
 
 from __future__ import annotations
 
@@ -8,35 +8,9 @@ from typing import NamedTuple
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.evaluate import State
-from dslint.evaluate.python.files import json_file, yaml_file
-from dslint.evaluate.python.functions import enter, instance, library_base
-from dslint.evaluate.python.tables import new_table, whole
+from dslint.evaluate.python.libraries.table import follows
 from dslint.evaluate.reasons import Cause, Reason, flag
-from dslint.evaluate.values import (
-    NONE,
-    Class,
-    Constant,
-    DictValue,
-    Entry,
-    Flag,
-    Function,
-    Library,
-    ListValue,
-    Object,
-    Unknown,
-    Value,
-    converted,
-    path_of,
-    soften,
-)
-from dslint.job.arguments import as_read
-from dslint.job.training import ARGUMENTS
-
-TRAINER_CLASSES = frozenset(
-    "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
-)
-"""TRL's classes of training arguments."""
-
+from dslint.evaluate.values import NONE, Constant, Entry, Flag, Library, ListValue, Object, Unknown, Value, converted, soften
 
 PARSED = "argparse.ArgumentParser.parse_args"
 """The name of the event of a parser that knows all its flags, and refuses others; its arguments are named after these."""
@@ -60,7 +34,8 @@ class Flags:
     """What each flag stores, by its name without dashes before it and with `_` for those in it."""
 
 
-def argument_parser(state: State, call: CallOf) -> Value:
+@follows("argparse.ArgumentParser")
+def _argument_parser(state: State, call: CallOf) -> Value:
     """`argparse.ArgumentParser()`."""
     return Object("argparse", state.journal.cells(), about=Flags(open="parents" in call.keywords))
 
@@ -72,7 +47,8 @@ def leave_open(call: CallOf) -> None:
             one.value.about.open = True
 
 
-def config_arguments(state: State, call: CallOf) -> Value:
+@follows("deepspeed.add_config_arguments")
+def _config_arguments(state: State, call: CallOf) -> Value:
     """`deepspeed.add_config_arguments(parser)`."""
     parser = call.get("parser", 0)
     if isinstance(parser, Object):
@@ -82,6 +58,14 @@ def config_arguments(state: State, call: CallOf) -> Value:
         if isinstance(parser.about, Flags):
             parser.about.names |= {"--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config"}
     return parser or Unknown()
+
+
+@follows("argparse.Namespace", "types.SimpleNamespace")
+def _namespace(state: State, call: CallOf) -> Value:
+    """`argparse.Namespace(...)`, `types.SimpleNamespace(...)`."""
+    made = Object("command line" if call.name.startswith("argparse") else "a namespace", state.journal.cells())
+    made.cells.update({name: one.value for name, one in call.keywords.items()})
+    return made
 
 
 def _add_argument(state: State, parser: Object, call: CallOf) -> Value:
@@ -143,7 +127,7 @@ def _parse_args(state: State, parser: Object, call: CallOf) -> Value:
     cells.update(parser.cells)
     words = call.get("args", 0)
     if words is None and isinstance(parser.about, Flags) and not parser.about.open and call.name != _KNOWN_ONLY:
-        _note_flags(state, call, PARSED, parser.about.names)
+        note_flags(state, call, PARSED, parser.about.names)
     given = _flags_in(words, cells) if isinstance(words, ListValue) and not words.changed else state.flags
     stored = parser.about.stored if isinstance(parser.about, Flags) else {}
     for name in given if isinstance(words, ListValue) else given.keys() & (cells.keys() | stored.keys()):
@@ -151,7 +135,7 @@ def _parse_args(state: State, parser: Object, call: CallOf) -> Value:
         if known is not None:
             cells[known.name] = _stored_value(known, given[name])
         else:
-            cells[name] = _given_flag(cells.get(name, Unknown()), given[name])
+            cells[name] = given_flag(cells.get(name, Unknown()), given[name])
     return Object("command line", cells)
 
 
@@ -164,7 +148,8 @@ def _stored_value(stored: Stored, given: Flag) -> Value:
     return converted(Constant(given), stored.kind)
 
 
-def _note_flags(state: State, call: CallOf, name: str, flags: Iterable[str]) -> None:
+def note_flags(state: State, call: CallOf, name: str, flags: Iterable[str]) -> None:
+    """Add the event of a parser that refuses all flags but these."""
     named = {one: Argument(Constant(one), call.span, call.span) for one in sorted(flags)}
     state.note(replace(call, name=name, arguments=[], keywords=named), None)
 
@@ -187,7 +172,7 @@ _TRUE, _FALSE = frozenset("yes true t y 1".split()), frozenset("no false f n 0".
 """What transformers' parser reads as a boolean."""
 
 
-def _given_flag(default: Value, given: Flag) -> Value:
+def given_flag(default: Value, given: Flag) -> Value:
     """The value of a flag that the launch gives; None is a value that only the run knows."""
     if given is None:
         return Unknown(Reason(Cause.COMMAND_LINE))
@@ -243,124 +228,3 @@ OF_PARSER: dict[str, Callable[[State, Object, CallOf], Value]] = {
     "parse_known_args": _parse_known,
 }
 """Methods of `argparse.ArgumentParser`."""
-
-
-def class_parser(state: State, call: CallOf) -> Value:
-    """`HfArgumentParser(classes)`."""
-    given = call.get("dataclass_types", 0)
-    kinds = [one.value for one in given.items] if isinstance(given, ListValue) else [given]
-    state.parsed += [kind for kind in kinds if kind is not None]
-    return Object("classes", state.journal.cells(), about=kinds)
-
-
-CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
-"""The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
-
-
-def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
-    kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
-    if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
-        _note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
-    return _parsed(state, parser, call, None)
-
-
-def _parse_dict(state: State, parser: Object, call: CallOf) -> Value:
-    return _parsed(state, parser, call, call.get("args", 0))
-
-
-def _parse_json_file(state: State, parser: Object, call: CallOf) -> Value:
-    path = call.get("json_file", 0)
-    name = path_of(path)
-    return _parsed(state, parser, call, json_file(state, name) if name is not None else path)
-
-
-def _parse_yaml_file(state: State, parser: Object, call: CallOf) -> Value:
-    path = call.get("yaml_file", 0)
-    name = path_of(path)
-    return _parsed(state, parser, call, yaml_file(state, name) if name is not None else path)
-
-
-def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> Value:
-    """The objects that a parser makes, of the flags or of a dict with the same names."""
-    given = whole(state, given) if given is not None else None
-    values: dict[str, Entry] = dict(given.cells) if isinstance(given, DictValue) else {}
-    if isinstance(given, DictValue) and not given.open and len(parser.about) == 1 and isinstance(parser.about[0], Library):
-        made = [_from_dict(state, parser.about[0], call, values)]
-    else:
-        made = [_from_flags(state, kind, call, values) for kind in parser.about]
-    return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
-
-
-def _from_dict(state: State, kind: Library, call: CallOf, given: dict[str, Entry]) -> Value:
-    """An object of a library's dataclass with all its values: no flag changes them."""
-    arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
-    thing = Object("command line", state.journal.cells())
-    thing.cells.update(given)
-    if is_trainers(kind.name):
-        thing.about = CallOf(call.node, call.scope, kind.name, call.span, keywords=arguments)
-        state.receive(thing.about)
-    return thing
-
-
-def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
-    """An object of a dataclass with its defaults, which flags can override. Training arguments that name a config are received."""
-    thing = Object("command line", state.journal.cells(), kind if isinstance(kind, Class) else None)
-    arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
-    for base in reversed(_line(kind)) if isinstance(kind, Class) else ():
-        for name in base.fields:
-            if name in base.cells:
-                default = base.cells[name]
-                known = isinstance(default, Constant) and default.value is not None
-                thing.cells[name] = soften(default) if known else Unknown(flag(f"--{name}", call.span))
-                if known:
-                    arguments.setdefault(name, Argument(soften(default), call.span, call.span))
-            else:
-                thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
-    for option in thing.cells.keys() & state.flags.keys():
-        thing.cells[option] = _given_flag(thing.cells[option], state.flags[option])
-    name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
-    if is_trainers(name):
-        for option in state.flags.keys() & ARGUMENTS:
-            read = as_read(option, state.flags[option])
-            known_value = isinstance(read, str | int | float)
-            thing.cells[option] = Constant(read) if known_value else Unknown(flag(f"--{option}", call.span))
-        received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False, assigned=frozenset())
-        thing.about = received
-        if "deepspeed" in arguments:
-            state.receive(received)
-    thing.cells.update({name: one.value for name, one in given.items() if isinstance(kind, Library) or name in thing.cells})
-    return thing
-
-
-def is_trainers(name: str) -> bool:
-    """Whether a class of a library holds the Trainer's arguments."""
-    short = name.rpartition(".")[2]
-    return short.endswith(("TrainingArguments", *TRAINER_CLASSES))
-
-
-def _line(kind: Class, depth: int = 0) -> list[Class]:
-    above = [one for base in kind.bases if isinstance(base, Class) and depth < 10 for one in _line(base, depth + 1)]
-    return [kind, *above]
-
-
-def field_of(state: State, call: CallOf) -> Value:
-    """The default of a field of a dataclass."""
-    factory = call.get("default_factory")
-    if isinstance(factory, Function):
-        return enter(state, factory, [], {})
-    if isinstance(factory, Class):
-        return instance(state, factory, [], {})
-    if isinstance(factory, Library) and factory.name in ("dict", "list"):
-        return new_table(state, call.span) if factory.name == "dict" else ListValue([], call.span)
-    return call.get("default") or Unknown(Reason(Cause.NO_DEFAULT))
-
-
-OF_CLASSES: dict[str, Callable[[State, Object, CallOf], Value]] = {
-    "parse_args_into_dataclasses": _parse_classes,
-    "parse_args_and_config": _parse_classes,
-    "parse_args": _parse_classes,
-    "parse_dict": _parse_dict,
-    "parse_json_file": _parse_json_file,
-    "parse_yaml_file": _parse_yaml_file,
-}
-"""Methods of `transformers.HfArgumentParser` and `trl.TrlParser`."""

@@ -1,0 +1,157 @@
+"""dataclasses, and the parsers that make flags of their fields: HfArgumentParser and TrlParser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dslint.evaluate.python.calls import Argument, CallOf
+from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.files import json_file, yaml_file
+from dslint.evaluate.python.functions import enter, instance, library_base
+from dslint.evaluate.python.libraries.argparse import given_flag, note_flags
+from dslint.evaluate.python.libraries.builtins import vars_of
+from dslint.evaluate.python.libraries.table import follows
+from dslint.evaluate.python.tables import new_table, whole
+from dslint.evaluate.reasons import Cause, Reason, flag
+from dslint.evaluate.values import Class, Constant, DictValue, Entry, Function, Library, ListValue, Object, Unknown, Value, path_of, soften
+from dslint.job.arguments import as_read
+from dslint.job.training import ARGUMENTS
+
+TRAINER_CLASSES = frozenset(
+    "SFTConfig DPOConfig GRPOConfig KTOConfig ORPOConfig RewardConfig CPOConfig PPOConfig RLOOConfig OnlineDPOConfig".split()
+)
+"""TRL's classes of training arguments."""
+
+
+CLASSES_PARSED = "transformers.HfArgumentParser.parse_args_into_dataclasses"
+"""The name of the event of a parser of dataclasses of the project, whose fields are all known; see `PARSED`."""
+
+
+@follows("transformers.HfArgumentParser", "trl.TrlParser")
+def _class_parser(state: State, call: CallOf) -> Value:
+    """`HfArgumentParser(classes)`."""
+    given = call.get("dataclass_types", 0)
+    kinds = [one.value for one in given.items] if isinstance(given, ListValue) else [given]
+    state.parsed += [kind for kind in kinds if kind is not None]
+    return Object("classes", state.journal.cells(), about=kinds)
+
+
+def _parse_classes(state: State, parser: Object, call: CallOf) -> Value:
+    kinds = [one for one in parser.about if isinstance(one, Class) and not library_base(one)]
+    if len(kinds) == len(parser.about) and not call.keywords and not call.arguments:
+        note_flags(state, call, CLASSES_PARSED, {f"--{name}" for kind in kinds for base in _line(kind) for name in base.fields})
+    return _parsed(state, parser, call, None)
+
+
+def _parse_dict(state: State, parser: Object, call: CallOf) -> Value:
+    return _parsed(state, parser, call, call.get("args", 0))
+
+
+def _parse_json_file(state: State, parser: Object, call: CallOf) -> Value:
+    path = call.get("json_file", 0)
+    name = path_of(path)
+    return _parsed(state, parser, call, json_file(state, name) if name is not None else path)
+
+
+def _parse_yaml_file(state: State, parser: Object, call: CallOf) -> Value:
+    path = call.get("yaml_file", 0)
+    name = path_of(path)
+    return _parsed(state, parser, call, yaml_file(state, name) if name is not None else path)
+
+
+def _parsed(state: State, parser: Object, call: CallOf, given: Value | None) -> Value:
+    """The objects that a parser makes, of the flags or of a dict with the same names."""
+    given = whole(state, given) if given is not None else None
+    values: dict[str, Entry] = dict(given.cells) if isinstance(given, DictValue) else {}
+    if isinstance(given, DictValue) and not given.open and len(parser.about) == 1 and isinstance(parser.about[0], Library):
+        made = [_from_dict(state, parser.about[0], call, values)]
+    else:
+        made = [_from_flags(state, kind, call, values) for kind in parser.about]
+    return ListValue([Entry(one, call.span, call.span) for one in made], call.span)
+
+
+def _from_dict(state: State, kind: Library, call: CallOf, given: dict[str, Entry]) -> Value:
+    """An object of a library's dataclass with all its values: no flag changes them."""
+    arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
+    thing = Object("command line", state.journal.cells())
+    thing.cells.update(given)
+    if is_trainers(kind.name):
+        thing.about = CallOf(call.node, call.scope, kind.name, call.span, keywords=arguments)
+        state.receive(thing.about)
+    return thing
+
+
+def _from_flags(state: State, kind: Value | None, call: CallOf, given: dict[str, Entry]) -> Value:
+    """An object of a dataclass with its defaults, which flags can override. Training arguments that name a config are received."""
+    thing = Object("command line", state.journal.cells(), kind if isinstance(kind, Class) else None)
+    arguments = {name: Argument(one.value, one.span, one.key_span, one.literal) for name, one in given.items()}
+    for base in reversed(_line(kind)) if isinstance(kind, Class) else ():
+        for name in base.fields:
+            if name in base.cells:
+                default = base.cells[name]
+                known = isinstance(default, Constant) and default.value is not None
+                thing.cells[name] = soften(default) if known else Unknown(flag(f"--{name}", call.span))
+                if known:
+                    arguments.setdefault(name, Argument(soften(default), call.span, call.span))
+            else:
+                thing.cells.setdefault(name, Unknown(flag(f"--{name}", call.span)))
+    for option in thing.cells.keys() & state.flags.keys():
+        thing.cells[option] = given_flag(thing.cells[option], state.flags[option])
+    name = kind.name if isinstance(kind, Library) else library_base(kind) if isinstance(kind, Class) else ""
+    if is_trainers(name):
+        for option in state.flags.keys() & ARGUMENTS:
+            read = as_read(option, state.flags[option])
+            known_value = isinstance(read, str | int | float)
+            thing.cells[option] = Constant(read) if known_value else Unknown(flag(f"--{option}", call.span))
+        received = CallOf(call.node, call.scope, name, call.span, keywords=arguments, complete=False, assigned=frozenset())
+        thing.about = received
+        if "deepspeed" in arguments:
+            state.receive(received)
+    thing.cells.update({name: one.value for name, one in given.items() if isinstance(kind, Library) or name in thing.cells})
+    return thing
+
+
+def is_trainers(name: str) -> bool:
+    """Whether a class of a library holds the Trainer's arguments."""
+    short = name.rpartition(".")[2]
+    return short.endswith(("TrainingArguments", *TRAINER_CLASSES))
+
+
+def _line(kind: Class, depth: int = 0) -> list[Class]:
+    above = [one for base in kind.bases if isinstance(base, Class) and depth < 10 for one in _line(base, depth + 1)]
+    return [kind, *above]
+
+
+@follows("dataclasses.field")
+def _field(state: State, call: CallOf) -> Value:
+    """The default of a field of a dataclass."""
+    factory = call.get("default_factory")
+    if isinstance(factory, Function):
+        return enter(state, factory, [], {})
+    if isinstance(factory, Class):
+        return instance(state, factory, [], {})
+    if isinstance(factory, Library) and factory.name in ("dict", "list"):
+        return new_table(state, call.span) if factory.name == "dict" else ListValue([], call.span)
+    return call.get("default") or Unknown(Reason(Cause.NO_DEFAULT))
+
+
+@follows("dataclasses.asdict")
+def _asdict(state: State, call: CallOf) -> Value:
+    """`dataclasses.asdict(...)`: the fields, without other attributes."""
+    found = vars_of(state, call)
+    thing = call.arguments[0].value if call.arguments else None
+    if isinstance(found, DictValue) and isinstance(thing, Object) and thing.type is not None and thing.type.dataclass:
+        for name in [name for name in found.cells if name not in thing.type.fields]:
+            del found.cells[name]
+    return found
+
+
+OF_CLASSES: dict[str, Callable[[State, Object, CallOf], Value]] = {
+    "parse_args_into_dataclasses": _parse_classes,
+    "parse_args_and_config": _parse_classes,
+    "parse_args": _parse_classes,
+    "parse_dict": _parse_dict,
+    "parse_json_file": _parse_json_file,
+    "parse_yaml_file": _parse_yaml_file,
+}
+"""Methods of `transformers.HfArgumentParser` and `trl.TrlParser`."""

@@ -1,0 +1,60 @@
+"""Functions that call one of the project: in a process or thread of its own, in a loop of events, or as a command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.evaluate import State, evaluate
+from dslint.evaluate.python.functions import enter
+from dslint.evaluate.python.libraries.table import follows
+from dslint.evaluate.reasons import Cause, Reason, flag
+from dslint.evaluate.values import COMPUTED, NONE, Constant, Function, ListValue, Unknown, Value, soften
+
+
+def _runs(name: str, first: int) -> Callable[[State, CallOf], Value]:
+    """A function that calls the one in its argument `name`, with the arguments `args`; `first` unknown ones come before them."""
+
+    def run(state: State, call: CallOf) -> Value:
+        function, given = call.get(name, 0), call.get("args", 1)
+        rest = [one.value for one in given.items] if isinstance(given, ListValue) and not given.changed else []
+        if isinstance(function, Function):
+            complete = given is None or isinstance(given, ListValue)
+            enter(state, function, [*[COMPUTED] * first, *rest], {}, complete=complete)
+        return Unknown(Reason(Cause.RETURNED, (call.name,)))
+
+    return run
+
+
+follows("multiprocessing.Process", "torch.multiprocessing.Process", "threading.Thread")(_runs("target", 0))
+follows("torch.multiprocessing.spawn")(_runs("fn", 1))
+follows("accelerate.notebook_launcher")(_runs("function", 0))
+
+
+@follows("asyncio.run")
+def _run(_: State, call: CallOf) -> Value:
+    return call.arguments[0].value if call.arguments else NONE
+
+
+@follows("fire.Fire", "typer.run")
+def _runs_command(state: State, call: CallOf) -> Value:
+    """`fire.Fire(main)`, `typer.run(main)`: the parameters of the function are flags."""
+    function = call.arguments[0].value if call.arguments else None
+    if isinstance(function, Function):
+        given = function.node.args
+        names = [one.arg for one in given.args]
+        for name, default in zip(reversed(names), reversed(given.defaults), strict=False):
+            found = evaluate(state, default, function.scope)
+            function.given[name] = (
+                soften(found) if isinstance(found, Constant) and found.value is not None else Unknown(flag(f"--{name}", call.span))
+            )
+        function.given |= {name: Unknown(flag(f"--{name}", call.span)) for name in names if name not in function.given}
+        enter(state, function, [], {})
+    return NONE
+
+
+@follows("typer.Option", "typer.Argument")
+def _default(_: State, call: CallOf) -> Value:
+    """`typer.Option(default)`: a flag with its default."""
+    given = call.get("default", 0)
+    return soften(given) if isinstance(given, Constant) and given.value is not None else Unknown(Reason(Cause.SOME_FLAG))

@@ -1,0 +1,55 @@
+"""The table of what functions of libraries return, by their full names. Each module beside this one adds those of its library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dslint.evaluate.python.calls import CallOf
+from dslint.evaluate.python.evaluate import State
+from dslint.evaluate.python.tables import SET, certain_items
+from dslint.evaluate.reasons import IS_COMPUTED, Reason
+from dslint.evaluate.values import Entry, Object, Unknown, Value
+
+Followed = Callable[[State, CallOf], Value]
+"""What a call of a function returns, and does to the values it is given."""
+
+FUNCTIONS: dict[str, Followed] = {}
+"""Functions of libraries by their full names."""
+
+
+def follows(*names: str) -> Callable[[Followed], Followed]:
+    """Say of a function that it follows calls of the library functions with these full names."""
+
+    def added(function: Followed) -> Followed:
+        FUNCTIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return added
+
+
+def unknown_of(*values: Value | None, reason: Reason = IS_COMPUTED) -> Unknown:
+    """What depends on values that are not all known: the first of them says where it comes from."""
+    known = next((one for one in values if isinstance(one, Unknown) and one.reason), None)
+    return Unknown(known.reason if known else reason)
+
+
+def entry_of(value: Value, call: CallOf) -> Entry:
+    """A value that a call makes, as an item of what it returns."""
+    return Entry(value, call.span, call.span)
+
+
+def items_in(given: Value | None) -> list[Entry] | None:
+    """The items of a value, of a set in any order; None if they are not known."""
+    if isinstance(given, Object) and given.kind == SET:
+        given = given.about
+    return certain_items(given) if given is not None else None
+
+
+def row_in(value: Value) -> list[Entry] | None:
+    """The items of a value in their order; None if they are not known, as those of a set."""
+    return None if isinstance(value, Object) and value.kind == SET else certain_items(value)
+
+
+def first_argument(_: State, call: CallOf) -> Value:
+    """What a function returns that changes nothing about its first argument, as far as it matters here."""
+    return call.arguments[0].value if call.arguments else Unknown()
