@@ -1,4 +1,4 @@
-"""Arguments that bash does not pass, because the command ends before them although a backslash seems to continue it."""
+"""Arguments that bash does not pass, because the command ends before them although they are meant to continue it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,12 @@ _BLANK = re.compile(rf"[ \t]*{_FLAG}")
 """Behind a word that is the escaped blank itself."""
 
 
+_NEXT_LINE = re.compile(r"""["']?[ \t]*\n[ \t]*(?P<flag>--[A-Za-z][\w-]*)(?=[\s=\\]|$)""")
+"""A line that begins with a flag; in a `case`, `--flag)` begins a branch."""
+
+
 def lost_arguments(launched: Launched) -> SourcedValue | None:
-    """The first flag behind the end of a command that a backslash seems to continue; its value says what ends the command."""
+    """The first flag behind the end of a command that goes over several lines; its value says what ends the command."""
     if not launched.words or not launched.words[-1]:
         return None
     last = launched.words[-1]
@@ -29,9 +33,18 @@ def lost_arguments(launched: Launched) -> SourcedValue | None:
         found, why = _BLANK.match(text, span.end), "a blank behind the backslash"
     elif comment := _COMMENT.match(text, span.end):
         found, why = comment, "a comment line"
+    elif empty := _EMPTY_LINE.match(text, span.end):
+        found, why = empty, "an empty line"
+    elif _continues_a_line(text, span.start):
+        found, why = _NEXT_LINE.match(text, span.end), "a missing backslash"
     else:
-        found, why = _EMPTY_LINE.match(text, span.end), "an empty line"
+        return None
     if found is None:
         return None
     at = Span(*found.span("flag"))
     return SourcedValue(why, found["flag"], found["flag"], source.shown, range_of(source.document, at))
+
+
+def _continues_a_line(text: str, offset: int) -> bool:
+    """Whether a backslash ends the line before the one of an offset."""
+    return text[: text.rfind("\n", 0, offset) + 1].endswith("\\\n")

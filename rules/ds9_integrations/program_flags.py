@@ -74,6 +74,8 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
     )
 
 
+_HELP = {"a blank behind the backslash": "Remove the blank.", "a missing backslash": "End the line before it with a backslash."}
+
 _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json \\%s\n  --lr 1e-5\n"
 
 
@@ -105,16 +107,23 @@ _CONTINUED = "deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config
     integration="deepspeed",
     message="An empty line ends the command before --lr: bash starts the training without --lr and what follows it.",
 )
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch="deepspeed --num_gpus 4 train.py \\\n  --deepspeed_config ds_config.json\n  --lr 1e-5\n",
+    integration="deepspeed",
+    message="A missing backslash ends the command before --lr: bash starts the training without --lr and what follows it.",
+)
 @good(BF16_ZERO_2, launch=_CONTINUED % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch="deepspeed --num_gpus 4 train.py --deepspeed_config ds_config.json\n\n# --lr 1e-5\n", integration="deepspeed")
 def arguments_lost(config: Config) -> Iterator[Finding]:
     """A command that goes over several lines ends before its last arguments.
 
     A backslash continues a command only as the last character of its line. With a blank behind it, before an empty line and before a comment
-    line, bash ends the command there. It starts the training without the arguments in the lines that follow, and then reports "command not
+    line, and without a backslash, bash ends the command there. It starts the training without the arguments in the lines that follow, and then reports "command not
     found" for them, once the training is over.
 
-    Remove the blank, the empty line or the comment.
+    Remove the blank, the empty line or the comment, or add the backslash.
     """
     launch = config.setup.launch if config.setup else None
     if launch is not None and launch.lost is not None:
@@ -122,8 +131,6 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
         yield Finding(
             "",
             f"{str(lost.value).capitalize()} ends the command before {lost.name}: bash starts the training without {lost.name} and what follows it.",
-            help="Remove it, so that the backslash before it continues the command."
-            if "blank" not in str(lost.value)
-            else "Remove the blank.",
+            help=_HELP.get(str(lost.value), "Remove it, so that the backslash before it continues the command."),
             elsewhere=lost.related(""),
         )

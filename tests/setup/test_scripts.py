@@ -292,3 +292,24 @@ def test_arguments_that_bash_does_not_pass(folder: Folder, between: str, what: s
     (reason,) = reasons(folder, CONTINUED.format(between))
     assert what in reason
     assert "--deepspeed_config in run.sh" in reason
+
+
+MISSING = "deepspeed train.py \\\n  --lr 1e-5\n  --deepspeed_config ds.json\n"
+
+
+def test_a_line_of_flags_without_a_backslash_before_it(folder: Folder) -> None:
+    (reason,) = reasons(folder, MISSING)
+    assert "a missing backslash ends the command before --deepspeed_config in run.sh" in reason
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "deepspeed train.py \\\n  --lr 1e-5\necho --deepspeed_config\n",
+        'args=(\n  --lr 1e-5 \\\n  --epochs 1\n  --fp16\n)\ndeepspeed train.py \\\n  "${args[@]}"\n',
+        "case $1 in\n  --one)\n    deepspeed train.py \\\n      --lr 1e-5\n  ;;\n  --two) true ;;\nesac\n",
+        "args='--lr 1e-5 \\\n  --epochs 1\n  --fp16'\ndeepspeed train.py $args\n",
+    ],
+)
+def test_lines_that_bash_does_pass(folder: Folder, script: str) -> None:
+    assert not [reason for reason in reasons(folder, script) if "backslash" in reason]
