@@ -18,12 +18,16 @@ from dslint.memory.shapes import Block, Model, Norm, Step, Weight
 
 
 class Operation(NamedTuple):
-    """A module or a function: indices of its weights in the model, bytes kept, bytes of gradients, and gradient bytes `left` after it."""
+    """A module or a function: indices of its weights in the model, bytes kept, bytes of gradients, and gradient bytes `left` after it.
+
+    `backward`: it has a backward. Frozen modules in front of the first trained one have none.
+    """
 
     weights: tuple[int, ...]
     kept: int
     grads: int
     left: int
+    backward: bool = True
 
 
 class Operations(NamedTuple):
@@ -68,9 +72,12 @@ def operations(model: Model, plan: Plan) -> Operations:
         if shape not in known:
             its = plan if block.tokens is None else plan.but(length=block.tokens)
             known[shape] = list(_steps(block, its, tokens if block.tokens is None else plan.micro_batch * block.tokens, learning))
-        blocks.append(tuple(_in_order(block.weights, index, known[shape], 2 * stream, b)))
+        in_order = tuple(_in_order(block.weights, index, known[shape], 2 * stream, b))
+        blocks.append(tuple(_without_backward(model, in_order)) if learning.first else in_order)
         index += len(block.weights)
-    embedded = [Operation(group, 0, stream, 0) for group in _modules(model.first, 0)]
+    # A frozen embedding is released after the forward. With prefetching it stayed in a model of transformers, but not in the probe's own.
+    stays = not frozen or plan.prefetch_bucket > 0
+    embedded = [Operation(group, 0, stream, 0, backward=stays) for group in _modules(model.first, 0)]
     if embedded:
         dropped = model.blocks[0].dropout if model.blocks else False
         mask = plan.workload.length if plan.workload.padded and every else 0  # checkpointed blocks keep the mask with their inputs
@@ -115,6 +122,15 @@ def dropout_of_adapters(model: Model, plan: Plan, done: Operations) -> int:
     ]
     recomputed = max((size for size, checkpointed in zip(extra, done.checkpointed, strict=True) if checkpointed), default=0)
     return recomputed + sum(size for size, checkpointed in zip(extra, done.checkpointed, strict=True) if not checkpointed)
+
+
+def _without_backward(model: Model, block: tuple[Operation, ...]) -> Iterator[Operation]:
+    """The operations of a block whose input has no gradient: frozen modules of the step with the first trained one have no backward."""
+    steps = {model.weights[index].step for operation in block for index in operation.weights if model.weights[index].trained}
+    for operation in block:
+        weights = [model.weights[index] for index in operation.weights]
+        early = bool(weights) and bool(steps) and weights[0].step <= min(steps)
+        yield operation._replace(backward=not early or any(weight.trained for weight in weights))
 
 
 def _modules(weights: tuple[Weight, ...], start: int) -> list[tuple[int, ...]]:

@@ -104,6 +104,9 @@ def _backward(
     The gradient of a weight that is used twice is `waiting` after the backward of its second use, and `combined` with that of the first.
     """
     weights = operation.weights
+    if not operation.backward:
+        ledger.drop(ACTIVATIONS, operation.kept)
+        return
     engine.fetch(weights, forward=False)
     ledger.hold(ACTIVATIONS, operation.grads)
     if not weights:  # most operations are functions

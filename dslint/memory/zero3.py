@@ -41,9 +41,9 @@ class Trace:
             for operation in block if checkpointed else ():
                 self._add(operation.weights)
             for operation in reversed(block):
-                self._add(operation.weights)
+                self._add(operation.weights if operation.backward else ())
         for operation in reversed(operations.before):
-            self._add(operation.weights)
+            self._add(operation.weights if operation.backward else ())
         self.before = [0]
         """The number of elements used before each use."""
         for use in self.uses:
