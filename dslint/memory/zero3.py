@@ -331,6 +331,13 @@ class Zero3:
         if plan.parameter_device is not None and plan.replicas > 1:  # their parts come from the host
             ledger.pass_by(GATHERED, parts)
 
+    def _largest_group(self) -> int:
+        """Elements of the rank's part of the largest group of parameters. Muon has two, and a sub group has parameters of one only."""
+        if self.plan.optimizer != "muon":
+            return self.trained_part
+        matrices = sum(self.parts[index] for index in self.layout.matrices)
+        return max(matrices, self.trained_part - matrices)
+
     def _update(self) -> None:
         """The step of the optimizer."""
         plan, ledger = self.plan, self.ledger
@@ -344,7 +351,7 @@ class Zero3:
         largest = max((part for part, trained in zip(self.parts, self.layout.trained, strict=True) if trained), default=0)
         if plan.norm:
             ledger.pass_by(NORM, 8 * largest)
-        group = min(self.trained_part, plan.sub_group + largest)
+        group = min(self._largest_group(), plan.sub_group + largest)
         ledger.pass_by(CASTS, (plan.gradient_bytes + (plan.master_bytes if plan.master_bytes != plan.gradient_bytes else 0)) * group)
         if plan.step_bytes:
             ledger.pass_by(CASTS, (plan.master_bytes + plan.step_bytes) * group)

@@ -149,6 +149,41 @@ PROBED: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], int, dic
         128,
         {BACKWARD: 99_852_428, STEP: 31_285_960},
     ),
+    (
+        "Muon's two groups are flattened one after the other",
+        {
+            "model_type": "smollm3",
+            "hidden_size": 256,
+            "intermediate_size": 512,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 8,
+            "num_key_value_heads": 8,
+            "vocab_size": 1000,
+            "tie_word_embeddings": False,
+        },
+        {"stage": 1, "reduce_bucket_size": 20_000_000},
+        {"world": 64, "rank": 49, "optimizer": "Muon", "kind": "fp16"},
+        32,
+        {INIT: 8_892_032, BACKWARD: 50_696_420},
+    ),
+    (
+        "a sub group has parameters of one of Muon's groups",
+        {
+            "model_type": "qwen3",
+            "hidden_size": 512,
+            "intermediate_size": 2048,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "head_dim": 64,
+            "vocab_size": 8000,
+            "tie_word_embeddings": True,
+        },
+        {"stage": 3, "reduce_bucket_size": 262_144, "stage3_prefetch_bucket_size": 0, "reduce_scatter": False},
+        {"world": 1, "optimizer": "Muon", "kind": "fp32", "zero_init": False},
+        128,
+        {INIT: 184_059_137, STEP: 233_233_689},
+    ),
 ]
 """What a case shows, the model, the section zero_optimization, options, the length, and peaks as `dslint probe --device fake` of DeepSpeed
 0.19.8 measures them.
