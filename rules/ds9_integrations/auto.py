@@ -268,11 +268,11 @@ def _outcome_of_string(violation: Violation) -> str:
     fixed='{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": [0.9, 0.999]}}, "zero_optimization": {"stage": 2}}',
 )
 @bad(
-    '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+    '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
     at="zero_allow_untested_optimizer",
     integration="transformers",
     message='zero_allow_untested_optimizer is "auto", but the Hugging Face Trainer has no value for it: it raises ValueError "not found in kwargs" after the model is loaded.',
-    fixed='{"train_batch_size": "auto", "zero_allow_untested_optimizer": false, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2}}',
+    fixed='{"train_batch_size": "auto", "zero_allow_untested_optimizer": false, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}',
 )
 @good(
     '{"train_batch_size": "auto", "zero_allow_untested_optimizer": "auto", "zero_optimization": {"stage": 2}}', integration="transformers"
