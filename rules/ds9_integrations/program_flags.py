@@ -14,6 +14,10 @@ _PROGRAM = (
     "%sparser = deepspeed.add_config_arguments(parser)\nargs = parser.parse_args()\n"
     "engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n"
 )
+_STAGE_2 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'
+_LLAMA_FACTORY = (
+    "stage: sft\nmodel_name_or_path: m\ndataset: d\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds_config.json\n"
+)
 _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n"
 
 
@@ -37,6 +41,15 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     integration="deepspeed",
     message='The deepspeed launcher passes --local_rank, and the parser of train.py:5 does not know it: each rank ends with "error: unrecognized arguments: --local_rank=0".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    training=_LLAMA_FACTORY,
+    launch="deepspeed --num_gpus 4 src/train.py train.yaml\n",
+    message="The deepspeed launcher passes --local_rank before train.yaml, and LLaMA-Factory reads a YAML file only as the first argument: each rank may end with an error about missing or unknown arguments.",
+)
+@good(_STAGE_2, training=_LLAMA_FACTORY, launch="torchrun --nproc_per_node 4 src/train.py train.yaml\n")
+@good(_STAGE_2, training=_LLAMA_FACTORY, launch="deepspeed --num_gpus 4 --no_local_rank src/train.py train.yaml\n")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM % 'parser.add_argument("--local_rank", type=int)\n', integration="deepspeed")
 @good(BF16_ZERO_2, launch=_LAUNCH % "--no_local_rank ", program=_PROGRAM % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM.replace("parse_args()", "parse_known_args()[0]") % "", integration="deepspeed")
@@ -45,13 +58,25 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
 
     The launcher `deepspeed` starts each rank with `--local_rank=N` among its arguments. A parser without that flag ends each rank with
     "error: unrecognized arguments: --local_rank=0"; transformers' HfArgumentParser raises ValueError "Some specified arguments are not used by
-    the HfArgumentParser".
+    the HfArgumentParser". LLaMA-Factory reads a YAML file only if it is the first argument of the program, and the launcher puts its flag first.
 
     Add `parser.add_argument("--local_rank", type=int, default=-1)`, or a field `local_rank` to the dataclass, or launch with `--no_local_rank`.
     """
     program = config.setup.program if config.setup else None
     launch = config.setup.launch if config.setup else None
-    if program is None or launch is None or launch.launcher != "deepspeed" or "no_local_rank" in launch.flags:
+    if launch is None or launch.launcher != "deepspeed" or "no_local_rank" in launch.flags:
+        return
+    arguments = config.arguments
+    if arguments is not None and arguments.framework == "LLaMA-Factory" and arguments.path.endswith((".yaml", ".yml")) and program is None:
+        yield Finding(
+            "",
+            f"The deepspeed launcher passes --local_rank before {arguments.path}, and LLaMA-Factory reads a YAML file only as the first "
+            "argument: each rank may end with an error about missing or unknown arguments.",
+            help="Launch with --no_local_rank, or with torchrun.",
+            elsewhere=launch.given.related("") if launch.given is not None else None,
+            certain=False,
+        )
+    if program is None:
         return
     calls = list(program.events.of(r"argparse\.ArgumentParser\.parse_args", r"transformers\.HfArgumentParser\.parse_args_into_dataclasses"))
     if len(calls) != 1 or not calls[0].certain or calls[0].at.path != program.path:
