@@ -145,8 +145,8 @@ def arguments_lost(config: Config) -> Iterator[Finding]:
     """A command that goes over several lines ends before its last arguments.
 
     A backslash continues a command only as the last character of its line. With a blank behind it, before an empty line and before a comment
-    line, and without a backslash, bash ends the command there. It starts the training without the arguments in the lines that follow, and then reports "command not
-    found" for them, once the training is over.
+    line, and where it is missing, bash ends the command there. It starts the training without the arguments in the lines that follow, and
+    then reports "command not found" for them, once the training is over.
 
     Remove the blank, the empty line or the comment, or add the backslash.
     """
