@@ -64,6 +64,10 @@ SHELL = {
         "set -e\nfor i in 1 2; do\n[ a = a ] && false && echo x\ndone\nif true; then false && echo x; fi\ndeepspeed a",
         ["deepspeed a"],
     ),
+    "set -e and a loop with a redirect whose list fails": (
+        "set -e\nwhile read -r l; do\n[ a = b ] && echo x\ndone <<< 'one two'\ndeepspeed a",
+        ["deepspeed a"],
+    ),
     "set -e and a loop whose command fails": ("set -e\nfor i in 1 2; do\ntrue && false\ndone\ndeepspeed a", []),
     "set -e and a subshell that fails": ("set -e\ndeepspeed a\n( [ a = b ] && echo x )\ndeepspeed b", ["deepspeed a"]),
     "assignments on a line of their own": ("A=1 B=$A\ndeepspeed $A $B", ["deepspeed 1 1"]),

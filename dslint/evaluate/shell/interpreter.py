@@ -25,6 +25,12 @@ _COMPOUND = frozenset({"while_statement", "for_statement", "c_style_for_statemen
 """Statements whose failure does not end a script with `set -e`: one inside that counts has ended it before (bash's manual, `set`)."""
 
 
+def _is_compound(node: Node) -> bool:
+    """Whether a statement is a compound one, also with a redirect: `while read LINE; do ...; done < FILE`."""
+    body = node.child_by_field_name("body") if node.type == "redirected_statement" else node
+    return body is not None and body.type in _COMPOUND
+
+
 class Interpreter:
     """Follows a script.
 
@@ -84,7 +90,7 @@ class Interpreter:
             if node.is_named and node.type != "comment":
                 last = self.follow(chunk, node, state)
                 outcome = outcome.then(last, because=False)
-                outcome.excused = last.excused or node.type in _COMPOUND
+                outcome.excused = last.excused or _is_compound(node)
                 if state.errexit and not outcome.excused and not self.guarded:
                     state.ended = state.ended or (last.is_false and last.is_sure)
                     state.perhaps = state.perhaps or (last.value is None and self._is_decision(chunk, node, state))
