@@ -167,8 +167,9 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
             copies = round(plan.optimizer_bytes * flat)  # torch's Adagrad creates its states at once
     else:
         matrices = sum(layout.sizes[index] for index in layout.matrices) if plan.optimizer == "muon" else 0
-        copied = max(matrices, flat - matrices)  # Muon has two groups of parameters, which are flattened one after the other
-        copies = max(b * copied if roomy else 0, 2 * master * part) + (b * flat if plan.zenflow else 0)  # ZenFlow transposes matrices
+        # Muon has two groups of parameters: the second one is flattened after the master weights of the first one are made.
+        copied = max(b * matrices, master * matrices // plan.replicas + b * (flat - matrices))
+        copies = max(copied if roomy else 0, 2 * master * part) + (b * flat if plan.zenflow else 0)  # ZenFlow transposes matrices
         if plan.keeps_full_gradients:
             copies = (plan.gradient_bytes * flat) + master * part
         if plan.optimizer == "adagrad" and plan.optimizer_device is None:
