@@ -158,8 +158,9 @@ def test_scripts_that_run_each_other_end() -> None:
     assert made[0].words == ["deepspeed", "t.py"]
 
 
-def test_a_test_that_the_parser_does_not_end_is_said() -> None:
-    """The syntax tree of this script has an `else` and its commands within the first `[ ... ]`."""
-    text = (Path(__file__).parent / "misread.sh").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["branch", "function"])
+def test_a_test_that_the_parser_does_not_end_is_said(name: str) -> None:
+    """The syntax trees of these scripts have an `else` and its commands, or all to the end of another function, within the first `[ ... ]`."""
+    text = (Path(__file__).parent / "misread" / f"{name}.sh").read_text(encoding="utf-8")
     _, cut_off, _ = bash.claims({"run.sh": text})
     assert cut_off

@@ -97,9 +97,10 @@ class Chunk:
 def misread(chunk: Chunk) -> Node | None:
     """A `[ ... ]` whose end the parser found in a later line: it has taken the commands between for a part of the test.
 
-    tree-sitter-bash 0.25.1 does so in scripts with `[ $a -lt 9 ] && b` in a branch and `[[ $c =~ d$ ]]` below, which bash's judge found.
+    tree-sitter-bash 0.25.1 does so in some scripts with `[ $a -lt 9 ] && b` in a branch or function and another test below, which bash's
+    judge found: in three of 20,000 generated ones.
     """
-    if "=~" not in chunk.text:
+    if chunk.text.count("[ ") < 2:
         return None
     waiting = [chunk.root]
     while waiting:
