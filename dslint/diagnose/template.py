@@ -19,6 +19,7 @@ PLACES = {
     "number": r"-?(?:\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan)",
     "size": r"\d[\d,]*(?:\.\d+)? ?(?:[KMGT]i?B|[Bb]ytes|B)\b",
     "name": r"[\w.\-/+@*]{1,200}",
+    "variable": r"(?-i:[A-Z][A-Z0-9]*_[A-Z0-9_]{1,60})",
     "text": rf".{{0,{LONGEST_TEXT}}}",
 }
 """The kinds of places, each with its pattern. None of them can match in two ways from the same start, except text, which is lazy."""

@@ -165,7 +165,7 @@ def match_line(line: str, files: Sequence[str] = ()) -> tuple[Entry, dict[str, s
         return None
     present = set(words)
     candidates = [text for word in present & index.keys() for text in index[word] if text.words <= present]
-    for text in sorted(candidates, key=lambda text: (_is_weak(text.entry), -text.specific, text.entry.id)):
+    for text in sorted(candidates, key=lambda text: (_is_weak(text.entry), -text.specific, not text.entry.where, text.entry.id)):
         if text.entry.fits(files) and (hit := text.pattern.search(line)):
             return text.entry, {name: value.strip() for name, value in hit.groupdict().items() if value and value.strip()}
     return None
