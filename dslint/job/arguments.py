@@ -99,7 +99,8 @@ class SourcedValue:
         """What is written, for messages: `learning_rate: 5e-5`, `--bf16 true`."""
         if self.name.startswith("-"):
             return f"{self.name} {self.raw}".strip()
-        return f"{self.name}: {self.raw}" if self.pointer is not None else f"{self.name}={self.raw}"
+        in_data = self.pointer is not None or self.path.endswith((".json", ".yaml", ".yml"))  # which a program may have read
+        return f"{self.name}: {self.raw}" if in_data else f"{self.name}={self.raw}"
 
     def related(self, message: str) -> Related:
         """The place as a related place of a finding."""

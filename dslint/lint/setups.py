@@ -122,9 +122,10 @@ def _merged(results: list[FileResult]) -> FileResult:
     used = {(d.code, d.range) for result in judged if not _is_definition(result) for d in result.diagnostics}
     diagnostics: dict[object, Diagnostic] = {}
     for diagnostic in (d for one in judged for d in one.diagnostics if not _is_definition(one) or (d.code, d.range) not in used):
-        same = diagnostics.setdefault((diagnostic.code, diagnostic.range, diagnostic.pointer, diagnostic.message), diagnostic)
-        if same.fix is None and diagnostic.fix is not None:
-            diagnostics[same.code, same.range, same.pointer, same.message] = diagnostic
+        key = diagnostic.code, diagnostic.range or diagnostic.pointer, diagnostic.message  # a program that reads a file knows no pointer
+        same = diagnostics.setdefault(key, diagnostic)
+        if (diagnostic.fix is not None, diagnostic.pointer is not None) > (same.fix is not None, same.pointer is not None):
+            diagnostics[key] = diagnostic
     launched = any(result.ran and result.context.setup is not None and result.context.setup.launch is not None for result in judged)
     return first._replace(
         document=first.document or next((result.document for result in judged if result.document), None),

@@ -445,3 +445,17 @@ def test_duplicate_keys_in_yaml(folder: Folder, head: str, reader: str, effect: 
     folder.write({"ds.yaml": head + "train_batch_size: 8\nzero_optimization:\n  stage: 2\n  stage: 3\n"})
     found = [d for d in folder.diagnostics("ds.yaml") if d.code == "DS003"]
     assert [(d.effect.value if d.effect else None, reader in d.message) for d in found] == [(effect, True)]
+
+
+def test_a_file_that_a_program_reads_gets_each_finding_once(folder: Folder) -> None:
+    """The file is judged as training arguments, and as what the program makes of it."""
+    program = (
+        "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "parser = HfArgumentParser(TrainingArguments)\nargs, = parser.parse_json_file('sft.json')\nTrainer(model, args=args).train()\n"
+    )
+    arguments = {"output_dir": "out", "per_device_train_batch_size": 2, "lr_scheduler_type": "cosine", "deepspeed": "ds.json"}
+    scheduler = {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}
+    ds_config = {"train_batch_size": "auto", "zero_optimization": {"stage": 2}, "scheduler": scheduler}
+    folder.write({"train.py": program, "sft.json": json.dumps(arguments, indent=1), "ds.json": json.dumps(ds_config)})
+    found = [d for d in folder.results("train.py", "sft.json")["sft.json"].diagnostics if d.code == "DS908"]
+    assert [(d.message.partition(" has")[0], d.pointer) for d in found] == [('lr_scheduler_type: "cosine"', "/lr_scheduler_type")]
