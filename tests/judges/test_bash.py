@@ -144,6 +144,13 @@ def test_a_conditional_that_only_the_run_decides() -> None:
     assert [(one.words, one.perhaps) for one in made] == [(["deepspeed", None], False), (["torchrun", "x"], True)]
 
 
+@pytest.mark.parametrize("first", ["A := $(FROM_OUTSIDE)", "ifeq ($(shell uname),Linux)\nA := x\nendif"])
+def test_whether_a_variable_of_make_is_defined_that_only_the_run_fills(first: str) -> None:
+    text = f"{first}\nifdef A\nB := 1\nelse\nB := 2\nendif\nall:\n\tdeepspeed $(B)\n"
+    made, _, _ = bash.claims({"Makefile": text})
+    assert [one.words for one in made] == [["deepspeed", None]]
+
+
 def test_variables_of_make_that_double_each_other() -> None:
     """Twenty-four lines must not make eight million pieces."""
     lines = ["A0=x", *(f"A{number}=$(A{number - 1})$(A{number - 1})" for number in range(1, 25)), "all:\n\tdeepspeed train.py $(A24)"]

@@ -204,9 +204,15 @@ class _Makefile:
         """Whether a conditional is taken; None if only the run knows."""
         if kind in ("ifdef", "ifndef"):
             variable = self.variables.get(rest)
-            is_set = variable is not None and (variable.text is None or bool(known(variable.text) is None or known(variable.text)))
-            if variable is not None and variable.text is None:
+            if variable is None:
+                is_set = False
+            elif variable.text is None:
                 is_set = any(start < end for start, end in variable.spans)
+            else:
+                text = known(variable.text)
+                if text is None:
+                    return None
+                is_set = bool(text)
             return is_set == (kind == "ifdef")
         match = re.fullmatch(r"\(([^,]*),[ \t]*(.*)\)", rest) or re.fullmatch(r"[\"']([^\"']*)[\"'][ \t]+[\"']([^\"']*)[\"']", rest)
         if match is None:
