@@ -22,7 +22,7 @@ from dslint.diagnose.fold import jobs_of
 from dslint.diagnose.headless import with_frames_above
 from dslint.diagnose.job import SURVIVING, Job
 from dslint.diagnose.memory import Way, Workshop, estimated, is_of_another_job, measured, measured_only, ways_to_fit
-from dslint.diagnose.outcome import LOG_ENDS, outcome_of
+from dslint.diagnose.outcome import LOG_ENDS, of_ended_cells, outcome_of
 from dslint.diagnose.pace import slow_steps
 from dslint.diagnose.places import frames_in
 from dslint.diagnose.prefixes import Line
@@ -76,7 +76,8 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
     """
     equal, reader = EqualJobs(), EventReader()
     names: list[str] = []
-    jobs = jobs_of(reader.read(_named(sources, names)))
+    ended: set[str] = set()
+    jobs = jobs_of(reader.read(_named(sources, names, ended)))
     for job in jobs:
         with_frames_above(job, reader.kept)
     found = [diagnose_job(job, equal, given) for job in jobs]
@@ -84,15 +85,19 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
         one.unread = tuple(reader.kept.damaged)
+        if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
+            one.outcome = of_ended_cells(jobs[index])
     for one in found[:-1]:
         if one.outcome.end is End.UNFINISHED:
             one.outcome = one.outcome._replace(sentence=one.outcome.sentence.replace(LOG_ENDS, NEXT_BEGINS))
     return found
 
 
-def _named(sources: Iterable[Source], names: list[str]) -> Iterator[Source]:
+def _named(sources: Iterable[Source], names: list[str], ended: set[str]) -> Iterator[Source]:
     for source in sources:
         names.append(source.name)
+        if source.ended:
+            ended.add(source.name)
         yield source
 
 

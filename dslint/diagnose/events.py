@@ -21,6 +21,10 @@ OPEN = 256
 COMPLETE = 500
 """The tracebacks of a job that are read with their frames. Of further ones only the errors count."""
 
+AT_EXIT = "at exit"
+"""The mark of an error that Python ignored while a process ended: one in a finalizer may come at any time."""
+
+_AT_EXIT = re.compile(r"atexit callback|<module 'threading'")
 _LATE_RANK = re.compile(r"\S.*\[rank ?(\d{1,5})\]: Traceback \(most recent call last\)")
 _BAR = re.compile(r"it/s|s/it")
 _TIME = re.compile(r"(?<!\d)(?P<date>20\d\d-\d\d-\d\d)[ T_](?P<time>\d\d:\d\d:\d\d)")
@@ -104,7 +108,7 @@ class EventReader:
         self.kept = Kept()
         self.when: str | None = None
         self._open: dict[str, Collector] = {}
-        self._ignored: set[str] = set()
+        self._ignored: dict[str, str] = {}
         self._follows: dict[str, str] = {}
         self._bounded = bounded
         self._restarts: Restarts | None = None
@@ -157,7 +161,7 @@ class EventReader:
             elif kind in ("config_begins", "model_begins"):
                 self._begin(line, BracedBlock(line, kind.removesuffix("_begins"), values))
             elif kind == "ignored":
-                self._ignored.add(line.source)
+                self._ignored[line.source] = AT_EXIT if _AT_EXIT.search(line.text) else "yes"
             elif kind == "next_follows":
                 self._follows[line.source] = "raised from" if "direct cause" in line.text else "handled"
             elif kind == "error" and self._ends_unread(line):
@@ -178,10 +182,9 @@ class EventReader:
     def _begin_traceback(self, line: Line) -> None:
         """Begin to read a traceback, or remember where one begins that is not read."""
         line = _of_its_rank(line)
-        marks = {"ignored": "yes"} if line.source in self._ignored else {}
+        marks = {"ignored": self._ignored.pop(line.source)} if line.source in self._ignored else {}
         if line.source in self._follows:
             marks["follows"] = self._follows.pop(line.source)
-        self._ignored.discard(line.source)
         self._tracebacks += 1
         if self._tracebacks <= COMPLETE:
             self._begin(line, TracebackReader(line, marks))

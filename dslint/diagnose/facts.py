@@ -22,7 +22,8 @@ KEEPERS = frozenset(
         "failed_code", "srun", "cancelled", "host_kill", "shell_killed", "signal_received", "interrupted", "ssh", "overflow", "oom",
         "host_allocation", "pinned", "hardware", "unread",
         "watchdog", "last_work", "minimum_scale", "disk_full", "build_failed", "accumulation_differs",
-        "raised", "error", "refused", "finished", "left", "flushes", "fallback", "peak", "breakdown", "spread", "text",
+        "raised", "error", "refused", "finished", "left", "lsf", "lsf_killed", "lsf_errors",
+        "flushes", "fallback", "peak", "breakdown", "spread", "text",
     }
 )  # fmt: skip
 """The kinds of events that are evidence for an outcome or a cause."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 LARGEST = 1 << 26
 """The most bytes of a notebook that are read."""
@@ -13,8 +13,16 @@ LARGEST = 1 << 26
 BEGIN = re.compile(rb"\s*\{\s*\"(?:cells|metadata|nbformat(?:_minor)?)\"\s*:")
 
 
-def outputs(data: bytes) -> Iterator[tuple[int, str]]:
-    """The number and the output of each cell that printed something, cells counted from 1; none for what is not a notebook."""
+class Printed(NamedTuple):
+    """What a cell printed. Cells are counted from 1; one that is running, or whose kernel died, has not `ended`."""
+
+    number: int
+    text: str
+    ended: bool
+
+
+def outputs(data: bytes) -> Iterator[Printed]:
+    """The output of each cell that printed something; none for what is not a notebook."""
     try:
         book = json.loads(data)
     except (ValueError, RecursionError):
@@ -24,7 +32,8 @@ def outputs(data: bytes) -> Iterator[tuple[int, str]]:
         found = cell.get("outputs") if isinstance(cell, dict) else None
         parts = [text for output in (found if isinstance(found, list) else []) if isinstance(output, dict) for text in _texts(output)]
         if parts:
-            yield number, "\n".join(part.rstrip("\n") for part in parts) + "\n"
+            text = "\n".join(part.rstrip("\n") for part in parts) + "\n"
+            yield Printed(number, text, isinstance(cell.get("execution_count"), int))
 
 
 def _texts(output: dict[str, Any]) -> Iterator[str]:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dslint.diagnose.causes.rank import level_of
 from dslint.diagnose.diagnosis import End, Evidence, Outcome, evidence
-from dslint.diagnose.events import Event
+from dslint.diagnose.events import AT_EXIT, Event
 from dslint.diagnose.job import Job
 from dslint.diagnose.texts import CAUSE
 
 FATAL = frozenset(
-    {"worker_failed", "worker_signal", "child_failed", "cancelled", "host_kill", "shell_killed", "interrupted", "signal_received"}
+    {
+        "worker_failed",
+        "worker_signal",
+        "child_failed",
+        "cancelled",
+        "host_kill",
+        "shell_killed",
+        "interrupted",
+        "signal_received",
+        "lsf_killed",
+    }
 )
 ERRORS = frozenset({"raised", "error", "refused", "oom", "host_allocation", "watchdog", "minimum_scale", "disk_full", "hardware", "unread"})
 ALIVE = (
@@ -37,6 +47,8 @@ LOG_ENDS = "The log ends while the job runs"
 
 def is_fatal(event: Event) -> bool:
     """Whether an event says that a process ended badly."""
+    if event.kind == "lsf":
+        return event.values["how"] == "Exited"
     return event.kind in FATAL or (event.kind in ("return_code", "srun", "failed_code") and event.values.get("code") != "0")
 
 
@@ -63,9 +75,9 @@ def outcome_of(job: Job) -> Outcome:
     ignored = [event for event in job.events if "ignored" in event.values]
     if ignored and not job.has_run():
         return Outcome(
-            End.UNFINISHED, "Python ignored an error while a process ended; what happened before is missing.", evidence(ignored[0])
+            End.UNFINISHED, "The log holds only an error that Python ignored; what happened before is missing.", evidence(ignored[0])
         )
-    left = job.of("left") or ignored
+    left = job.of("left") or [event for event in ignored if event.values["ignored"] == AT_EXIT] or job.of("lsf")
     if left:
         return Outcome(End.FINISHED, f"The processes ended by themselves{_progress(job)}, and report no failure.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):
@@ -84,13 +96,17 @@ def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
     """The outcome of a job that did not finish."""
     signs = {event.kind for event in fatal}
     first = (errors or fatal)[0]
-    progress = _progress(job)
+    progress = " after the training had finished" if _had_finished(job, first) else _progress(job)
     cancelled = next((event for event in fatal if event.kind == "cancelled"), None)
     own = [event for event in errors if event.kind != "watchdog"]
     if cancelled and not own and not ("host_kill" in signs and not cancelled.values.get("reason")):
         limit = "TIME LIMIT" in cancelled.values.get("reason", "")
         how = "Slurm stopped the job at its time limit" if limit else "Slurm cancelled the job"
         return Outcome(End.KILLED, f"{how}{progress}.", evidence(cancelled))
+    if not errors and signs <= {"lsf", "lsf_killed"}:
+        if "lsf_killed" in signs:
+            return Outcome(End.KILLED, f"LSF killed the job{progress}.", evidence(first))
+        return Outcome(End.FAILED, f"LSF reports that the job exited{progress}; no line of this log says why.", evidence(first))
     if (not errors and signs & {"shell_killed", "host_kill", "signal_received", "interrupted"}) or (not errors and _killed(fatal)):
         return Outcome(End.KILLED, f"The job was killed{progress}.", evidence(first))
     well = job.counts.get("exited_well", 0)
@@ -102,6 +118,14 @@ def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
     if errors and not own:
         return Outcome(End.HUNG, f"The job hung: a collective operation did not complete{progress}.", evidence(first))
     return Outcome(End.FAILED, f"The job failed{progress}.", evidence(first))
+
+
+def _had_finished(job: Job, event: Event) -> bool:
+    """Whether the program said, before an event, that the training finished, and did not train on."""
+    done = [one for one in job.of("finished") if one.place.file == event.place.file and one.place.line < event.place.line]
+    return bool(done) and not any(
+        step.kind == "step" and step.place.file == event.place.file and step.place.line > done[-1].place.line for step in job.steps
+    )
 
 
 def _killed(fatal: list[Event]) -> bool:
@@ -116,19 +140,28 @@ def _reached_the_end(job: Job) -> bool:
     return last is not None and most is not None and last >= most > 1
 
 
+def of_ended_cells(job: Job) -> Outcome:
+    """The outcome of a job in a notebook whose cells ended, and that reports neither a failure nor its end."""
+    step, whole = _reached(job)
+    if step and whole and step < whole:
+        return Outcome(End.UNFINISHED, f"The cells of the notebook ended{_progress(job)}; no line says why.", _last(job))
+    return Outcome(End.FINISHED, f"The cells of the notebook ended{_progress(job)}, and report no failure.", _last(job))
+
+
 def _progress(job: Job, *, ended: bool = False) -> str:
-    """How far the job came, as far as the log shows it. Of progress bars only those over all steps count. A job that `ended` well may have
-    printed its last steps in a way that is not read.
-    """
+    """How far the job came, as far as the log shows it. A job that `ended` well may have printed its last steps unread."""
+    step, whole = _reached(job)
+    if not step or (ended and whole and step < whole):
+        return ""
+    return f" after step {step:,}" + (f" of {whole:,}" if whole and whole >= step else "")
+
+
+def _reached(job: Job) -> tuple[int, int | None]:
+    """The last step that the log shows, and all of them. Of progress bars only those over all steps count."""
     whole = job.get("steps")
     counted = [event for event in job.steps if event.kind == "step" or (event.kind == "bar" and whole and event.number("steps") == whole)]
     step = max((event.number("step") or 0 for event in counted), default=0)
-    whole = next((steps for event in reversed(counted) if (steps := event.number("steps"))), whole)
-    if not step:
-        return ""
-    if ended and whole and step < whole:
-        return ""
-    return f" after step {step:,}" + (f" of {whole:,}" if whole and whole >= step else "")
+    return step, next((steps for event in reversed(counted) if (steps := event.number("steps"))), whole)
 
 
 def _last(job: Job) -> Evidence | None:

@@ -36,6 +36,9 @@ NAMES = (
 )
 """How lines look that report an error, the plainest first."""
 
+_ONLY_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: |exits with return code")
+"""Lines that say of a process that it ended, but not why."""
+
 _PLAIN = re.compile(r"\bNCCL INFO\b")
 """Lines that report no error, whatever they name: NCCL tells of each plugin that is not there."""
 
@@ -123,6 +126,8 @@ def _worst(lines: Iterable[Line]) -> Line | None:
 def _rank(text: str) -> int | None:
     if _PROMISES.search(text[:2000]):
         return None
+    if _ONLY_ENDED.search(text[:2000]):
+        return len(NAMES)
     return next((rank for rank, pattern in enumerate(NAMES) if pattern.search(text[:2000])), None)
 
 

@@ -33,10 +33,11 @@ _RANK_FILE = re.compile(r"(?:rank|local_rank|worker|default|proc|task)[-_.]?(\d+
 
 
 class Source(NamedTuple):
-    """An open log, and the name under which it is reported."""
+    """An open log, and the name under which it is reported; `ended` if it is known that nothing more will be printed."""
 
     name: str
     stream: BinaryIO
+    ended: bool = False
 
 
 def read_lines(
@@ -182,7 +183,7 @@ def cells(source: Source) -> Iterator[Source]:
     if notebooks.BEGIN.match(begin):
         data = begin + source.stream.read(notebooks.LARGEST)
         found = list(notebooks.outputs(data))
-        yield from (Source(f"{source.name} cell {number}", io.BytesIO(text.encode())) for number, text in found)
+        yield from (Source(f"{source.name} cell {number}", io.BytesIO(text.encode()), ended) for number, text, ended in found)
         if found:
             return
         begin = data

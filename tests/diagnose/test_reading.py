@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dslint.diagnose.diagnose import diagnose
+from dslint.diagnose.diagnosis import End
 from dslint.diagnose.events import COMPLETE, Event, EventReader
 from dslint.diagnose.reading import Source, rank_of, sources_of
 from dslint.diagnose.restarts import HELD, MOST
@@ -301,6 +302,24 @@ def test_formats_that_cannot_be_unpacked_are_named() -> None:
 def test_utf_16_without_a_mark(codec: str) -> None:
     (found,) = diagnose([Source("job.log", io.BytesIO(traceback("ValueError: größe").encode(codec)))])
     assert found.causes[0].title == "ValueError: größe"
+
+
+@pytest.mark.parametrize(
+    ("count", "printed", "end"),
+    [
+        (3, "ds_report", End.FINISHED),
+        (3, "Iteration 7/9: loss=2.0", End.UNFINISHED),
+        (3, "Iteration 9/9: loss=2.0", End.FINISHED),
+        (None, "ds_report", End.UNFINISHED),
+    ],
+)
+def test_cells_that_ended_are_no_log_that_goes_on(tmp_path: Path, count: int | None, printed: str, end: End) -> None:
+    output = {"output_type": "stream", "text": [f"DeepSpeed info: version=0.17.3\n{printed}\n"]}
+    book = {"cells": [{"cell_type": "code", "source": [], "execution_count": count, "outputs": [output]}], "nbformat": 4}
+    (tmp_path / "run.ipynb").write_text(json.dumps(book))
+    (found,) = diagnose(sources_of([str(tmp_path / "run.ipynb")]))
+    assert found.outcome.end is end
+    assert ("log ends" in found.outcome.sentence) == (count is None)
 
 
 def test_a_notebook_is_read_by_its_outputs(tmp_path: Path) -> None:

@@ -61,6 +61,47 @@ def test_a_failure_after_the_last_step_is_a_failure(error: str) -> None:
     assert found.causes[0].title == error
 
 
+LSF = """
+Sender: LSF System <lsf@batch1>
+Subject: Job 4711: <train> in cluster <summer> {how}
+
+{reason}
+Read file <logs/train.4711.err> for stderr output of this job."""
+
+
+def test_the_report_of_lsf_ends_a_job() -> None:
+    running = (STARTED, "Iteration 29/90: loss=2.0")
+    exited = diagnosed(*running, LSF.format(how="Exited", reason="Exited with exit code 1."))
+    assert exited.outcome.end is End.FAILED
+    assert [cause.kind for cause in exited.causes] == ["exit"]
+    assert "logs/train.4711.err" in exited.causes[0].advice[0]
+    limit = diagnosed(*running, LSF.format(how="Exited", reason="TERM_RUNLIMIT: job killed after reaching LSF run time limit."))
+    assert limit.outcome.sentence == "LSF killed the job after step 29 of 90."
+    assert limit.causes[0].title == "LSF killed the job after reaching LSF run time limit"
+    assert diagnosed(STARTED, LSF.format(how="Done", reason="Successfully completed.")).outcome.end is End.FINISHED
+    raised = diagnosed(*running, traceback("ValueError: no"), LSF.format(how="Exited", reason="Exited with exit code 1."))
+    assert [cause.title for cause in raised.causes] == ["ValueError: no"]
+
+
+def test_what_fails_after_the_training_is_said_to_be_so() -> None:
+    total, bar = "  Total optimization steps = 16", " 94%|#########3| 15/16 [15:19<00:57, 57.0s/it]"
+    script = "run_all.sh: error reading input file: Stale file handle"
+    srun = "srun: error: node7: task 0: Exited with exit code 2"
+    found = diagnosed(STARTED, total, bar, "{'train_runtime': 919.0}", script, srun)
+    assert found.outcome.sentence == "The job failed after the training had finished."
+    assert found.causes[0].title == script
+    again = diagnosed(STARTED, "{'train_runtime': 9.0}", "Iteration 7/16: loss=2.0", srun)
+    assert again.outcome.sentence == "The job failed after step 7 of 16."
+
+
+def test_an_error_in_a_finalizer_ends_no_job() -> None:
+    ignored = "Exception ignored in: <finalize object at 0x7f; dead>\n" + traceback("TimeoutError: too slow")
+    running = (STARTED, "Iteration 29/90: loss=2.0")
+    assert diagnosed(*running, ignored).outcome.end is End.UNFINISHED
+    at_exit = ignored.replace("<finalize object at 0x7f; dead>", "<module 'threading' from 'threading.py'>")
+    assert diagnosed(*running, at_exit).outcome.end is End.FINISHED
+
+
 def test_what_finished_jobs_print_is_no_failure() -> None:
     noise = "Exception ignored in: <function X.__del__ at 0x7f>\n" + traceback("AttributeError: no")
     assert diagnosed(STARTED, "{'train_runtime': 12.3}", noise).outcome.end is End.FINISHED

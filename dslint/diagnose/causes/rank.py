@@ -10,7 +10,7 @@ from dslint.diagnose.causes.crash import crash
 from dslint.diagnose.causes.gpu_memory import out_of_gpu_memory
 from dslint.diagnose.causes.hang import hang
 from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_memory
-from dslint.diagnose.causes.stopped import cancelled, exited, interrupted, killed, unread
+from dslint.diagnose.causes.stopped import cancelled, ended_by_lsf, exited, interrupted, killed, killed_by_lsf, unread
 from dslint.diagnose.diagnosis import Cause, End, Outcome
 from dslint.diagnose.events import Event
 from dslint.diagnose.fitting import fitted, situation_of
@@ -148,6 +148,7 @@ _LEVELS = {
     "minimum_scale": CAUSE,
     "disk_full": CAUSE,
     "cancelled": CAUSE,
+    "lsf_killed": CAUSE,
     "hardware": CAUSE,
     "unread": SYMPTOM,
     "pinned": SYMPTOM,
@@ -159,6 +160,7 @@ _LEVELS = {
     "return_code": FOLLOW_UP,
     "worker_failed": FOLLOW_UP,
     "failed_code": FOLLOW_UP,
+    "lsf": FOLLOW_UP,
     "ssh": NOISE,
     "srun": NOISE,
 }
@@ -170,7 +172,7 @@ def level_of(event: Event) -> int | None:
         return _level_of_error(event)
     if event.kind in ("return_code", "worker_failed", "failed_code") and event.values.get("code") in ("-9", "137"):
         return SYMPTOM
-    if event.kind == "return_code" and event.values.get("code") == "0":
+    if (event.kind == "return_code" and event.values.get("code") == "0") or event.values.get("how") == "Done":
         return None
     return _LEVELS.get(event.kind)
 
@@ -213,6 +215,10 @@ def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | No
             return hang(job, event)
         case "cancelled":
             return cancelled(job, event)
+        case "lsf_killed":
+            return killed_by_lsf(event)
+        case "lsf":
+            return ended_by_lsf(job, event)
         case "shell_killed" | "signal_received":
             return killed(event)
         case "interrupted":

@@ -56,6 +56,30 @@ def cancelled(job: Job, event: Event) -> Cause:
     return Cause("cancelled", by, ("The log shows no error before it.",), (advice,), who, when=when)
 
 
+def killed_by_lsf(event: Event) -> Cause:
+    """A job that LSF killed, with the reason that its report gives."""
+    reason = event.values["reason"].removeprefix("job killed").strip()
+    advice: tuple[str, ...] = ()
+    if "run time limit" in reason:
+        advice = ("Request more time (bsub -W), or save checkpoints often enough and resume from the last one.",)
+    return Cause("cancelled", f"LSF killed the job{f' {reason}' if reason else ''}", (), advice, (evidence(event),), when=event.when)
+
+
+def ended_by_lsf(job: Job, event: Event) -> Cause:
+    """A job that exited by the report of LSF, and whose output holds no error."""
+    other = job.first_of("lsf_errors")
+    where = f"{other.values['path']}, where the report says that stderr is" if other else "the file of bsub -e"
+    return Cause(
+        "exit",
+        "LSF reports that the job exited",
+        ("This output holds no error.",),
+        (f"Pass the output of stderr, too: {where}.",),
+        (evidence(event),),
+        when=event.when,
+        certain=False,
+    )
+
+
 def _pace(job: Job) -> tuple[str, ...]:
     timed, whole = step_times(job), job.get("steps")
     if not timed or not whole:

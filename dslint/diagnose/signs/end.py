@@ -24,4 +24,8 @@ SIGNS = (
         ("process group has NOT been destroyed", "destroy_process_group() was not called"),
         r"process group has NOT been destroyed|destroy_process_group\(\) was not called",
     ),
+    # the report that LSF writes below the output of a job
+    sign("lsf", " in cluster <", r"^Subject: Job \S+: <.*> in cluster <.*> (?P<how>Exited|Done)\b"),
+    sign("lsf_killed", "TERM_", r"^TERM_[A-Z_]+: (?P<reason>job killed\b.*?)\.?\s*$"),
+    sign("lsf_errors", "> for stderr output of this job", r"Read file <(?P<path>.+)> for stderr output of this job"),
 )
