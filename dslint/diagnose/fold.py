@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dslint.diagnose.events import Event
 from dslint.diagnose.facts import FACTS, KEEPERS
-from dslint.diagnose.job import Job, Moment
+from dslint.diagnose.job import Job, Moment, peak_gib
 
 MOST_EVENTS, MOST_STEPS, MOST_MOMENTS = 500, 4000, 4000
 """How many events of a kind, steps, and moments of memory are kept. Of more steps, every second is dropped."""
@@ -137,11 +137,13 @@ def _take(job: Job, event: Event, label: dict[str, str]) -> None:
 
 
 def _keep(job: Job, event: Event) -> None:
-    """Keep an event. Of too many skipped steps the last one replaces the one before, because their last scale counts."""
+    """Keep an event. Of too many skipped steps the last one replaces the one before, because their last scale counts; of peaks a higher one
+    does.
+    """
     if job.counts[event.kind] <= MOST_EVENTS:
         job.last_of[event.kind] = len(job.events)
         job.events.append(event)
-    elif event.kind == "overflow":
+    elif event.kind == "overflow" or (event.kind == "peak" and peak_gib(event) > peak_gib(job.events[job.last_of[event.kind]])):
         job.events[job.last_of[event.kind]] = event
 
 

@@ -130,6 +130,12 @@ def state_after_init(job: Job) -> Moment | None:
     return next((moment for moment in reversed(job.moments) if "After initializing ZeRO optimizer" in moment.label), None)
 
 
+def peak_gib(event: Event) -> float:
+    """The GiB of an event about the most memory that tensors took."""
+    gib = event.real("gib")
+    return gib if gib is not None else (event.real("mb") or 0) / 1024
+
+
 def losses(job: Job) -> Iterator[tuple[Event, float]]:
     """The losses in their order."""
     for event in job.steps:

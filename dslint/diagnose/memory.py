@@ -9,7 +9,7 @@ from dslint.config import Config, resolve
 from dslint.config.context import Context
 from dslint.config.load import Loaded
 from dslint.diagnose.diagnosis import Measured
-from dslint.diagnose.job import Job, Moment, state_after_init
+from dslint.diagnose.job import Job, Moment, peak_gib, state_after_init
 from dslint.errors import UserError
 from dslint.facts.gpus import GIB
 from dslint.memory.changes import AS_FACTS
@@ -93,7 +93,7 @@ def is_of_another_job(one: Measured) -> bool:
 
 def _peak(job: Job) -> Moment | None:
     """The highest peak that was measured once training had begun."""
-    tops = [(gib if (gib := event.real("gib")) else (event.real("mb") or 0) / 1024, event) for event in job.of("peak")]
+    tops = [(peak_gib(event), event) for event in job.of("peak")]
     top, event = max(tops, key=lambda pair: pair[0], default=(0.0, None))
     if event is not None and top > 0:
         return Moment("peak of tensors", top, top, top, event.place)

@@ -386,3 +386,22 @@ def test_an_estimate_far_above_what_was_measured_is_not_told() -> None:
     )
     assert [one.estimated for one in found.measured] == [None]
     assert "LoRA" in found.not_estimated
+
+
+def test_log_probabilities_are_no_attention_scores() -> None:
+    frame = ("/env/site-packages/torch/nn/functional.py", 2260, "log_softmax", "ret = input.log_softmax(dim)")
+    (cause,) = diagnosed(STARTED, traceback(OOM, ("score.py", 3, "score", "F.log_softmax("), frame)).causes
+    assert "3.91 GiB for log probabilities" in cause.title
+
+
+def test_the_highest_peak_of_a_long_log_is_shown() -> None:
+    line = "[2026-05-04 09:12:09,530] [INFO] [timer.py:198:stop] MemAllocated=1.0GB, MaxMemAllocated={0}GB"
+    found = diagnosed(STARTED, *(line.format(peak) for peak in [5.0] * 600 + [7.5, 6.0]))
+    assert found.measured[-1].moment.most == 7.5
+
+
+def test_a_path_without_a_saved_dataset_is_no_fault_of_a_loader() -> None:
+    frame = ("/env/site-packages/datasets/load.py", 2148, "load_from_disk", "raise FileNotFoundError(")
+    error = "FileNotFoundError: Directory /data/x is neither a `Dataset` directory nor a `DatasetDict` directory."
+    (cause,) = diagnosed(STARTED, traceback(error, ("train.py", 3, "main", "load_from_disk(x)"), frame)).causes
+    assert "save_to_disk" in cause.why[0]

@@ -66,6 +66,7 @@ PLACES = (
     _place(r"partition_parameters\.py:.*(?:all_gather|allgather)|partitioned_param_coordinator\.py:", "while gathering weights", "gathered weights", "Lower stage3_max_live_parameters, stage3_max_reuse_distance and stage3_prefetch_bucket_size."),
     _place(r"(?:cpu_adam|fused_adam|adamw?|adagrad|lion|lamb|sgd)\.py:|multi_tensor|exp_avg", "in the optimizer's step", "the optimizer", OFFLOAD),
     _place(r":(?:reduce_ipg_grads|average_tensor|allreduce_bucket|reduce_independent\w+|__avg_scatter\w+)", "in the backward", "a bucket of gradients", "Lower reduce_bucket_size, or set overlap_comm to false, which needs two buckets."),
+    _place(r"log_softmax", "in log_softmax", "log probabilities", "Lower the batch size or the sequence length: log_softmax makes a second copy of the logits."),
     _place(r"scaled_dot_product|softmax|attention_scores|attn_weights|eager_attention", "in attention", "attention scores", "Use flash attention or SDPA (attn_implementation), or lower the sequence length."),
     _place(r"checkpoint\.py:.*(?:backward|recompute)|checkpointing\.py:backward", "in the backward", "activations that are computed again", "Lower the micro batch size and raise gradient_accumulation_steps by the same factor."),
 )  # fmt: skip
