@@ -39,8 +39,8 @@ PLAYGROUND = "playground/index.html"
 WIDE = "hide:\n  - navigation\n"
 """Front matter of the home page: the README's outputs are too wide to stand next to a list of pages."""
 
-BOOSTS = {"rules/": 1, "keys/": 4, "contributing": 4, "suppressing": 16}
-"""What a word on a page counts for in the search, by how its name begins: a topic comes before the many rules."""
+BOOSTS = {"rules/": 1, "coverage": 1, "keys/": 4, "contributing": 4, "suppressing": 16}
+"""What a word on a page counts for in the search, by how its name begins: a topic comes before the many rules and the list of mistakes."""
 
 BOOST = 8
 """The same for all other pages."""
