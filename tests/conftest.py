@@ -9,8 +9,9 @@ import pytest
 
 from tests.browsing import browser
 from tests.engine.fixtures import engine
+from tests.setup.folder import folder
 
-__all__ = ["browser", "engine"]
+__all__ = ["browser", "engine", "folder"]
 
 SLOW = ("deepspeed", "integrations", "build", "site", "release_sources")
 """Markers of tests that are slow, because of what they run or build."""

@@ -13,9 +13,7 @@ from dslint.config import resolve
 from dslint.facts import Facts
 from dslint.setups.open import open_text
 from dslint.source.unknown import UNKNOWN
-from tests.setup.folder import Folder, folder, with_loaders
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder, with_loaders
 
 ZERO = {"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

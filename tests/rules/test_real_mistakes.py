@@ -15,9 +15,7 @@ from dslint.lint.document import lint_text
 from dslint.lint.group import for_report
 from dslint.lint.results import FileResult
 from dslint.registry.rules import default_rules
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 BATCH = {"train_micro_batch_size_per_gpu": 4}
 ADAMW = {"type": "AdamW", "params": {"lr": 1e-4}}

@@ -8,9 +8,7 @@ import sys
 import pytest
 
 from dslint.diagnostics import Effect, Severity
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 BAD_BATCH = '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}'
 PROGRAM = """\

@@ -8,11 +8,9 @@ from dslint.config.context import Context
 from dslint.facts import Facts, Integration
 from dslint.frameworks.programs import read_python
 from dslint.setups.program import read_program
-from tests.setup.folder import Folder, folder
+from tests.setup.folder import Folder
 from tests.setup.test_programs import HEAD, configs
 from tests.setup.unknown_values import shown
-
-__all__ = ["folder"]
 
 PASS = "\ndeepspeed.initialize(config=ds)\n"
 FLAG = "p = argparse.ArgumentParser()\np.add_argument('--ds', action='store_true')\nargs = p.parse_args()\n"

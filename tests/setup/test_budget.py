@@ -11,9 +11,7 @@ from dslint.evaluate.python import repetition
 from dslint.evaluate.shell.interpreter import Interpreter
 from dslint.setups import program
 from dslint.setups.read import read_setups
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 CALL = "deepspeed.initialize(model=m, config=ds)\n"
 

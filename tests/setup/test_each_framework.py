@@ -15,9 +15,7 @@ from dslint.facts import Facts
 from dslint.frameworks.loader import with_loaders
 from dslint.frameworks.registry import frameworks
 from dslint.setups.open import open_text
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 JOBS = Path(__file__).parent / "frameworks"
 EXPECTED = "expected.json"

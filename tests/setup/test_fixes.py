@@ -11,9 +11,7 @@ from dslint.lint.results import FileResult
 from dslint.rule import Rule
 from tests.command import dslint
 from tests.setup.beside import CONFIG, context_of
-from tests.setup.folder import RULES, Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import RULES, Folder
 
 HEAD = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 8\n"
 GATHERED = "    stage3_gather_16bit_weights_on_model_save: true\n"

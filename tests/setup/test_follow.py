@@ -9,10 +9,8 @@ import pytest
 
 from dslint.frameworks.programs import read_python
 from dslint.source.tree import plain
-from tests.setup.folder import Folder, folder
+from tests.setup.folder import Folder
 from tests.setup.unknown_values import shown
-
-__all__ = ["folder"]
 
 HEAD = "import deepspeed, json, argparse, os, sys, yaml\nfrom dataclasses import dataclass, field, asdict\nfrom pathlib import Path\n"
 PASS = "\ndeepspeed.initialize(model=m, config=ds)\n"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.setup.folder import Folder, folder
+from tests.setup.folder import Folder
 from tests.setup.test_scripts import configs, reasons
-
-__all__ = ["folder"]
 
 OPENRLHF = "--zero_stage 3 --bf16 --adam_offload --micro_train_batch_size 2 --train_batch_size 64"
 SECTIONS = "--ds.zero_stage 3 --ds.param_dtype bf16 --ds.adam_offload --train.micro_batch_size 2 --train.batch_size 64"

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 BY_FLAG = (
     "import argparse, deepspeed\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\n"

@@ -13,9 +13,7 @@ import pytest
 
 from dslint.facts import Facts, Integration, Release
 from dslint.rules.ds9_integrations.launcher_flags import OWN_FLAGS, refused_by
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 ROOT = Path(__file__).resolve().parents[2]
 

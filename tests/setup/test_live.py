@@ -12,9 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 import dslint
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 CONFIG = {"train_batch_size": "auto", "gradient_accumulation_steps": 4, "gradient_clipping": "auto", "zero_optimization": {"stage": 2}}
 

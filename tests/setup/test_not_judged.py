@@ -9,9 +9,7 @@ from click.testing import CliRunner
 
 from dslint.cli import cli
 from tests.command import dslint
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 ELSEWHERE = "deepspeed train.py --deepspeed_config /mnt/shared/ds.json\n"
 

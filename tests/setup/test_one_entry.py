@@ -13,9 +13,7 @@ from dslint.server.checking import check
 from dslint.server.files import OpenFile, uri_of
 from tests.command import dslint as run
 from tests.server.opened import opened
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 TRAIN = """\
 from transformers import HfArgumentParser, Trainer, TrainingArguments

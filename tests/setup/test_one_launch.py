@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 PROGRAM = """\
 import deepspeed

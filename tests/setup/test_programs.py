@@ -16,10 +16,8 @@ from dslint.frameworks.programs import read_python
 from dslint.setups.program import read_program
 from dslint.setups.read import read_setups
 from dslint.source.tree import plain
-from tests.setup.folder import Folder, folder
+from tests.setup.folder import Folder
 from tests.setup.unknown_values import shown
-
-__all__ = ["folder"]
 
 HEAD = "import deepspeed, json, argparse, os\nfrom dataclasses import dataclass, field\n"
 PASS = "\ndeepspeed.initialize(model=m, config=ds)\n"

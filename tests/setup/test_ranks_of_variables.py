@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 CONFIG = '{"train_batch_size": 8, "zero_optimization": {"stage": 1}}'
 ACCELERATE = "compute_environment: LOCAL_MACHINE\ndistributed_type: {kind}\nmachine_rank: 0\nnum_machines: {machines}\nnum_processes: {processes}\nuse_cpu: false\n"

@@ -12,9 +12,7 @@ from dslint.evaluate.python import read
 from dslint.evaluate.python.reach import may_call_into, may_take_config
 from dslint.frameworks.programs import read_python
 from dslint.source.store import a_run
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 CALL = "import deepspeed\n\n\ndef start(model, config):\n    return deepspeed.initialize(model=model, config=config)\n"
 CONFIG = "{'train_batch_size': 8}"

@@ -17,9 +17,7 @@ import pytest
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Facts, Integration
 from dslint.facts.model_config import describe
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 pytestmark = pytest.mark.integrations
 

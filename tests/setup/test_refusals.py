@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.setup.folder import Folder, folder  # noqa: F401 - a fixture
+from tests.setup.folder import Folder
 
 STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 AXOLOTL = "base_model: m\ndatasets: [{path: d, type: alpaca}]\nmicro_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds.json\n"
@@ -24,7 +24,7 @@ SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deeps
         (LLAMA_FACTORY + "quantization_bit: 4\nquantization_method: hqq\n", "HQQ quantization is incompatible with DeepSpeed ZeRO-3"),
     ],
 )
-def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:  # noqa: F811
+def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:
     folder.write({"train.yaml": file, "ds.json": STAGE_3})
     found = [one.message for one in folder.diagnostics("train.yaml") if one.code == "DS975"]
     assert [error in message for message in found] == ([True] if error else [])
@@ -40,7 +40,7 @@ def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:  # n
         ("--dataset d --finetuning_type full --use_dora True", "`use_dora` is only valid for LoRA training."),
     ],
 )
-def test_rows_of_frameworks_in_flags(folder: Folder, flags: str, error: str) -> None:  # noqa: F811
+def test_rows_of_frameworks_in_flags(folder: Folder, flags: str, error: str) -> None:
     command = f"llamafactory-cli train --stage sft --model_name_or_path m --deepspeed ds.json {flags}\n"
     folder.write({"run.sh": command, "ds.json": STAGE_3})
     found = [one.message for one in folder.diagnostics("run.sh") if one.code == "DS975"]
@@ -59,7 +59,7 @@ def test_rows_of_frameworks_in_flags(folder: Folder, flags: str, error: str) -> 
         (f"export NPROC_PER_NODE=2\nCUDA_VISIBLE_DEVICES=0,1 {SWIFT}", ""),
     ],
 )
-def test_a_command_that_starts_one_process(folder: Folder, command: str, variable: str) -> None:  # noqa: F811
+def test_a_command_that_starts_one_process(folder: Folder, command: str, variable: str) -> None:
     folder.write({"train.yaml": LLAMA_FACTORY, "ds.json": STAGE_3, "run.sh": command})
     helps = [one.help for one in folder.diagnostics("run.sh") if one.code == "DS982"]
     assert helps == ([f"Write {variable} before the command."] if variable else [])
@@ -76,6 +76,6 @@ L.Trainer(strategy=DeepSpeedStrategy(config="ds.json"), callbacks=[CALLBACK])
     ("callback", "codes"),
     [("StochasticWeightAveraging(swa_lrs=1e-2)", ["DS983"]), ("BackboneFinetuning()", ["DS983"]), ("EarlyStopping('loss')", [])],
 )
-def test_callbacks_of_lightning(folder: Folder, callback: str, codes: list[str]) -> None:  # noqa: F811
+def test_callbacks_of_lightning(folder: Folder, callback: str, codes: list[str]) -> None:
     folder.write({"train.py": LIGHTNING.replace("CALLBACK", callback), "ds.json": '{"zero_optimization": {"stage": 2}}'})
     assert [code for code, _, _ in folder.found("train.py") if code == "DS983"] == codes

@@ -11,9 +11,7 @@ from dslint.cli import cli
 from dslint.config.context import Context
 from dslint.facts import Facts, Integration, find_release
 from dslint.setups.graph import contexts_of
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 CONFIG = '{"train_batch_size": "auto", "gradient_accumulation_steps": 4,\n"zero_optimization": {"stage": 2}}'
 TRAINER = (

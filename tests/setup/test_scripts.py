@@ -12,9 +12,7 @@ from dslint.facts import Integration
 from dslint.setups.script import read_shell
 from dslint.source.tree import plain
 from dslint.source.unknown import UNKNOWN
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 CONFIG = '{"train_batch_size": 8, "zero_optimization": {"stage": 2}}'
 LAUNCH = "deepspeed train.py --deepspeed_config"

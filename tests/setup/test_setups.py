@@ -13,9 +13,7 @@ from dslint.facts.gpus import GPUS
 from dslint.facts.model_config import describe
 from dslint.registry.rules import loaded_rules
 from dslint.rules.ds9_integrations.accelerate_file import UNKNOWN_TO_ACCELERATE
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 MISMATCHED = (
     '{"train_batch_size": "auto", "gradient_accumulation_steps": 4, "gradient_clipping": "auto",\n"zero_optimization": {"stage": 2}}'

@@ -11,9 +11,7 @@ from dslint.facts import Integration
 from dslint.frameworks.registry import frameworks
 from dslint.schemas.key_table import KEYS
 from dslint.schemas.recognition import TRAINER_KEYS
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 SYLLABLES = ("ro", "llo", "ut", "pa", "ck", "gra", "sam", "ple", "ex", "pert", "bu", "cket", "mi", "xer")
 VALUES = {
