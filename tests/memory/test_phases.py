@@ -96,6 +96,33 @@ def test_muon_keeps_its_buffers_at_stage_3() -> None:
     assert 0.95 < found.peaks[STEP].total / 39_837_963 < 1
 
 
+LARGE_VOCABULARY = {
+    "model_type": "smollm3",
+    "hidden_size": 384,
+    "intermediate_size": 768,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+
+
+def test_the_group_of_muon_that_is_no_matrices_is_flattened_beside_master_weights_of_the_first() -> None:
+    """Measured as above, on rank 3 of 8: the embeddings are most of the weights, and Muon leaves them to AdamW."""
+    config = {
+        "train_micro_batch_size_per_gpu": 3,
+        "optimizer": {"type": "Muon", "params": {"lr": 1e-3, "momentum": 0.95}},
+        "zero_optimization": {"stage": 1, "reduce_bucket_size": 1_000_000, "contiguous_gradients": False},
+        "fp16": {"enabled": True},
+    }
+    model = read_shape(LARGE_VOCABULARY, "smollm3")
+    resolved = resolve(parse(json.dumps(config)), Facts(world_size=8, integration=Integration.DEEPSPEED))
+    found = run(model, make_plan(resolved, Workload(128, checkpoint_every=1), model.hidden), rank=3, roomy=True, prints=False)
+    assert found.steady.total == pytest.approx(109_181_764, abs=500)
+    assert found.peaks[INIT].total == pytest.approx(116_753_280, abs=500)
+
+
 SMALL = {"hidden_size": 384, "intermediate_size": 1152, "num_attention_heads": 4, "vocab_size": 32000}
 LARGE_PERSISTENT = {"stage": 3, "stage3_param_persistence_threshold": 100_000, "stage3_max_reuse_distance": 1_000_000}
 OFFLOADED = {"stage": 3, "offload_optimizer": CPU, "offload_param": CPU, "stage3_prefetch_bucket_size": 0}
