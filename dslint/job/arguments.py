@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from dslint.diagnostics import Range, Related
 from dslint.source.ranges import range_of
+from dslint.source.read import DATA
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, pointer
 from dslint.source.unknown import UNKNOWN
 
@@ -99,7 +100,7 @@ class SourcedValue:
         """What is written, for messages: `learning_rate: 5e-5`, `--bf16 true`."""
         if self.name.startswith("-"):
             return f"{self.name} {self.raw}".strip()
-        in_data = self.pointer is not None or self.path.endswith((".json", ".yaml", ".yml"))  # which a program may have read
+        in_data = self.pointer is not None or self.path.endswith(DATA)  # which a program may have read
         return f"{self.name}: {self.raw}" if in_data else f"{self.name}={self.raw}"
 
     def related(self, message: str) -> Related:

@@ -16,6 +16,7 @@ from dslint.frameworks.programs import read_python
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import Setup
 from dslint.setups.gather import LoadedSetup, Read, follow, settle
+from dslint.source.read import DATA
 from dslint.source.tree import Document, Mapping, Node, Sequence
 
 _CONFIG_STEPS = 10_000
@@ -151,16 +152,23 @@ def _called(call: ConfigCall, gathered: LoadedSetup) -> str:
     return f"passes {what} to {Integration(call.integration).label}"
 
 
+def _kinds(found: PythonFile, config: Document | None = None) -> dict[str, FileKind]:
+    """The kinds of the files that a program consists of and reads; a file of data is a config if keys of the config are written in it."""
+    members = config.root.members if config is not None and isinstance(config.root, Mapping) else ()
+    written = {part.shown for member in members if config is not None and (part := config.part(member.key.span.start)) is not None}
+    of_data = {path: FileKind.DS_CONFIG if path in written else FileKind.TRAINING for path in found.documents if path.endswith(DATA)}
+    return {path: of_data.get(path, FileKind.PYTHON) for path in found.documents}
+
+
 def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, given: Context, *, single: bool) -> LoadedSetup:
     """The setup of a call that takes a config."""
     setup = Setup(program=found.program_of(call), arguments=call.arguments, link=call.given)
     same = (one for one in found.unread if one.is_part and (one.given.path, one.given.range) == (call.given.path, call.given.range))
     rest = next((one.reason.text for one in same if one.reason is not None), "")
-    kinds = dict.fromkeys(found.documents, FileKind.PYTHON)
-    gathered = LoadedSetup(setup, given, documents=found.documents, kinds=kinds, rest=rest, is_definition=not call.integration)
+    gathered = LoadedSetup(setup, given, documents=found.documents, kinds=_kinds(found), rest=rest, is_definition=not call.integration)
     if call.config is not None:
         config = found.config(call.config)
-        gathered = gathered._replace(config=config).but(config=shown)
+        gathered = gathered._replace(config=config, kinds=_kinds(found, config)).but(config=shown)
         if single and not config.parts:
             gathered = gathered.with_file(shown, config)._replace(kinds={})
     else:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dslint.evaluate.files import SKIPPED_DIRECTORIES
-from dslint.source.read import ReadError, read
+from dslint.source.read import DATA, ReadError, read
 from dslint.source.store import store
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk")
@@ -39,7 +39,7 @@ class Project:
                 self.scripts.append(path)
             elif name.endswith(".py"):
                 self.programs.append(path)
-            elif name.endswith((".json", ".yaml", ".yml")):
+            elif name.endswith(DATA):
                 self._configs.setdefault(os.path.basename(path), []).append(path)
                 if not name.endswith(".json"):
                     self._yaml.append(path)

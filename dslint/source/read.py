@@ -48,6 +48,10 @@ _DECLARED = rb"(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=][ \t]*([-\w.]+)"
 _BASE64 = r"\s*([A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]+)*={0,2})\s*"
 
 
+DATA = (".json", ".yaml", ".yml")
+"""How the names of files end that programs read and never run."""
+
+
 class ReadError(Exception):
     """A file could not be read. The text goes after the file's name ("ds.json: no such file").
 

@@ -16,9 +16,7 @@ from dslint.setups.read import read_setups
 from dslint.source.tree import plain
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
-from tests.setup.folder import Folder, folder
-
-__all__ = ["folder"]
+from tests.setup.folder import Folder
 
 DS_CONFIG = "train_micro_batch_size_per_gpu: 4\nzero_optimization:\n  stage: 2\n"
 
@@ -459,3 +457,15 @@ def test_a_file_that_a_program_reads_gets_each_finding_once(folder: Folder) -> N
     folder.write({"train.py": program, "sft.json": json.dumps(arguments, indent=1), "ds.json": json.dumps(ds_config)})
     found = [d for d in folder.results("train.py", "sft.json")["sft.json"].diagnostics if d.code == "DS908"]
     assert [(d.message.partition(" has")[0], d.pointer) for d in found] == [('lr_scheduler_type: "cosine"', "/lr_scheduler_type")]
+
+
+def test_a_file_of_data_that_a_program_reads_is_no_program(folder: Folder) -> None:
+    program = (
+        "import json, deepspeed\nwith open('ds.json') as file:\n    config = json.load(file)\nwith open('own.json') as file:\n    own = json.load(file)\n"
+        "config['gradient_clipping'] = own['clip']\n"
+        "deepspeed.initialize(model=m, model_parameters=m.parameters(), optimizer=o, config=config)\n"
+    )
+    ds_config = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}}
+    folder.write({"train.py": program, "ds.json": json.dumps(ds_config), "own.json": '{"clip": 1.0}'})
+    kinds = {path: str(result.kind) for path, result in folder.results("train.py").items()}
+    assert kinds == {"train.py": "python", "ds.json": "ds_config", "own.json": "training"}

@@ -10,6 +10,7 @@ from dslint.evaluate.python.libraries.table import first_argument, follows, unkn
 from dslint.evaluate.python.tables import copied, deep_merge, leave_open, new_table
 from dslint.evaluate.reasons import Cause, Reason
 from dslint.evaluate.values import DictValue, Unknown, Value, path_of
+from dslint.source.read import DATA
 
 
 @follows("omegaconf.OmegaConf.load", "yaml.safe_load", "yaml.full_load", "yaml.unsafe_load", "yaml.load")
@@ -17,7 +18,7 @@ def _yaml_load(state: State, call: CallOf) -> Value:
     """A YAML file, given as an open file, or to OmegaConf as its path."""
     file = call.arguments[0].value if call.arguments else call.get("stream") or call.get("file_")
     path = path_of_file(file) or file
-    if (name := path_of(path)) is not None and name.endswith((".yaml", ".yml", ".json")):
+    if (name := path_of(path)) is not None and name.endswith(DATA):
         return yaml_file(state, name, interpolates=call.name.startswith("omegaconf"))
     return unknown_of(path, reason=Reason(Cause.FILE))
 
