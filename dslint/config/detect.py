@@ -72,14 +72,24 @@ def detect_kind(document: Document, *, named: bool, hinted: bool = False, templa
         return FileKind.UNRELATED, OF_ANOTHER_PROGRAM
     if not named:
         return FileKind.DS_CONFIG if _is_meant_for_one(document, names, hinted=hinted) else FileKind.UNRELATED, None
-    if not known and not document.problems and _is_of_another_program(root, names, known):
-        return FileKind.UNRELATED, OF_ANOTHER_PROGRAM
+    if not known and (why := _of_others(document, names)):
+        return FileKind.UNRELATED, why
     if document.problems or known or not names:
         return FileKind.DS_CONFIG, None
     if not names & {"zero", "zero_optimisation", "lr_scheduler"} and _is_foreign(names):
         return FileKind.UNRELATED, "not checked: it has no key of a DeepSpeed config."
     return FileKind.DS_CONFIG, None
 
+
+def _of_others(document: Document, names: set[str]) -> str | None:
+    """Why a named file without a key of a config is one of another program; None if it may be a config."""
+    if document.language == "yaml" and _SECOND_DOCUMENT.search(document.text):
+        return "not checked: none of its YAML documents has a key of a DeepSpeed config."
+    return OF_ANOTHER_PROGRAM if not document.problems and _is_of_another_program(document.root, names, set()) else None
+
+
+_SECOND_DOCUMENT = re.compile(r"\S[^\n]*\n---(?:\s|\Z)")
+"""The beginning of another document behind a line of YAML. Jobs of Kubernetes and pipelines of SkyPilot are files of several."""
 
 _KEYS = re.compile(r"""["'](\w{1,64})["']|\b(\w{1,64})["']?\s*(?::|\Z)""")
 """Keys in a text that is broken: a quote or the colon may be what is missing."""

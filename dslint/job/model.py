@@ -15,12 +15,15 @@ from dslint.source.tree import Document
 class JobSize(NamedTuple):
     """The size of a job, as far as its file tells, each number with its place.
 
-    `ranks` are processes that the platform starts itself, `gpus` all GPUs of the job, and `nodes` its machines.
+    `ranks` are processes that the platform starts itself, `gpus` all GPUs of the job, and `nodes` its machines. `slots` are GPUs on which
+    only a launcher of the platform starts a process each. `hostfile` is the path of the one that the platform writes.
     """
 
     ranks: SourcedValue | None = None
     gpus: SourcedValue | None = None
     nodes: int | None = None
+    slots: SourcedValue | None = None
+    hostfile: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -238,7 +238,7 @@ class _Reader:
             after = [word.text for word in self.words[index + 1 : index + 3]]
             if name in ("deepspeed", "ds"):
                 return self._launched("deepspeed", index + 1)
-            if name in ("torchrun", "torch_run"):
+            if name in ("torchrun", "torch_run", "hyperpodrun"):
                 return self._launched("torchrun", index + 1)
             if name == "accelerate" and after[:1] == ["launch"]:
                 return self._launched("accelerate", index + 2)

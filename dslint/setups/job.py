@@ -19,7 +19,8 @@ from dslint.evaluate.shell.written import written_config
 from dslint.job.arguments import SourcedValue
 from dslint.job.model import JobSize, Setup
 from dslint.setups.gather import LoadedSetup, Read, settle
-from dslint.setups.job_ranks import set_by_operator, size_of
+from dslint.setups.job_ranks import set_by_platform, size_of
+from dslint.setups.job_texts import Filling, environment_of, of_azure, of_kubernetes, text_of
 from dslint.setups.limits import container_limit
 from dslint.setups.script import not_read, read_launches
 from dslint.source.ranges import range_of
@@ -42,9 +43,6 @@ _HOLDS = re.compile(r"\b(?:run|command|entrypoint|args|ConfigMap)\b")
 
 _STARTS = re.compile(r"(?:\b(?:torchrun|deepspeed|accelerate launch|mpirun|python[\d.]*)\s+|\b(?:ba)?sh\s+(?=\S*\.sh\b))[^|;&\n]{0,60}")
 """A command that starts a program or a script, for messages."""
-
-_TOKENS = re.compile(r"\$\{\{.*?\}\}|\s+|(?:(?!\$\{\{)\S)+")
-"""Words, the blanks between them, and the holes that AzureML fills in."""
 
 _DEEPEST = 40
 
@@ -125,7 +123,7 @@ def _config_maps(part: Document, source: ShellSource) -> Iterator[Text]:
         return
     for member in data.value.members if isinstance(data.value, Mapping) else ():
         if isinstance(member.value, Scalar) and isinstance(member.value.value, str) and "{" in member.value.value:
-            text = text_of(member.value, source)
+            text = text_of(member.value, source, {})
             if re.search(r'"(zero_optimization|train_batch_size|train_micro_batch_size_per_gpu|fp16|bf16)"', member.value.value):
                 yield text
 
@@ -143,16 +141,20 @@ def _commands(node: Node | None, source: ShellSource, around: tuple[Mapping, ...
         return
     names = {member.key.value for member in node.members}
     here = (*around, node)
-    environment = {**_environment(node), **set_by_operator(here)}
+    environment = {**environment_of(node), **set_by_platform(here)}
     if names & {"image", "args", "numNodes", "numProcPerNode"} and names & {"command", "args"}:
-        words = [*_words(node, "command", source), *_words(node, "args", source)]
+        fills = of_kubernetes(node)
+        words = [*_words(node, "command", source, fills), *_words(node, "args", source, fills)]
         if words:
             yield _Command(words, environment, size_of(here, source), _folder(node), container_limit(node, source))
     elif names & _AROUND:
         for name in _TEXTS:
-            words = _words(node, name, source)
+            words = _words(node, name, source, of_azure(here))
             if words:
-                yield _Command(words, environment, size_of(here, source), _folder(node))
+                size = size_of(here, source)
+                starts_ranks = any("determined.launch." in (piece.text or "") for word in words for piece in word)
+                size = size if starts_ranks or size.slots is None else size._replace(ranks=None)
+                yield _Command(words, environment, size, _folder(node))
     for member in node.members:
         yield from _commands(member.value, source, here)
 
@@ -173,45 +175,13 @@ def _is_folder(folder: str, path: str) -> bool:
     return folder not in ("", ".") and any(os.path.isdir(os.path.join(base, folder)) for base in (own, os.getcwd(), *folders_above(own)))
 
 
-def _environment(node: Mapping) -> dict[str, str]:
-    """The variables of a container (a list of names and values) or of a job (a mapping)."""
-    found: dict[str, str] = {}
-    for name in ("env", "envs", "environment_variables"):
-        member = node.get(name)
-        inner = member.value if member else None
-        for item in inner.items if isinstance(inner, Sequence) else ():
-            key, value = (item.get("name"), item.get("value")) if isinstance(item, Mapping) else (None, None)
-            if key and value and isinstance(key.value, Scalar) and isinstance(value.value, Scalar):
-                found[str(key.value.value)] = str(value.value.value)
-        for one in inner.members if isinstance(inner, Mapping) else ():
-            if isinstance(one.value, Scalar) and one.value.value is not None:
-                found[one.key.value] = str(one.value.value)
-    return found
-
-
-def _words(node: Mapping, name: str, source: ShellSource) -> list[Text]:
+def _words(node: Mapping, name: str, source: ShellSource, fills: Filling) -> list[Text]:
     """The words of a command; a text is one that a shell reads."""
     member = node.get(name)
     value = member.value if member else None
     if isinstance(value, Sequence):
-        return [text_of(item, source) for item in value.items if isinstance(item, Scalar) and item.value is not None]
+        return [text_of(item, source, fills) for item in value.items if isinstance(item, Scalar) and item.value is not None]
     if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
         shell = Piece("bash", source, Span(value.span.start, value.span.start), exact=False)
-        return [(shell,), (shell._replace(text="-c"),), text_of(value, source)]
+        return [(shell,), (shell._replace(text="-c"),), text_of(value, source, fills)]
     return []
-
-
-def text_of(node: Scalar, source: ShellSource) -> Text:
-    """The text of a YAML scalar with its places; what AzureML fills in (`${{inputs.x}}`) is unknown."""
-    value, text = str(node.value), source.document.text
-    found: list[Piece] = []
-    cursor = node.span.start
-    for match in _TOKENS.finditer(value):
-        at = text.find(match[0], cursor, node.span.end)
-        if match[0].isspace() or at < 0:  # YAML folds blanks, and writes some characters as escapes
-            found.append(Piece(match[0], source, Span(cursor, cursor), exact=False))
-            continue
-        cursor = at + len(match[0])
-        hole = match[0].startswith("${{")
-        found.append(Piece(None if hole else match[0], source, Span(at, cursor), exact=not hole))
-    return tuple(found)

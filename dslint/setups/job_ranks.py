@@ -19,38 +19,98 @@ _TORCHRUN = ("torchrun", "accelerate")
 def size_of(path: Items[Mapping], source: ShellSource) -> JobSize:
     """The size of a job, by the mapping with its command and those around it, the outermost first."""
     node = path[-1]
-    azure = _number(node, ("distribution", "process_count_per_instance"), source)
+    azure = _of_azure(node, source)
     if azure is not None:
-        nodes = _count(node, ("resources", "instance_count"))
-        return JobSize(ranks=_times(azure, nodes), nodes=nodes)
+        return azure
     slots = _number(node, ("resources", "slots_per_trial"), source)
     if slots is not None:
-        return JobSize(ranks=slots, gpus=slots)
-    sky = _accelerators(node, source)
-    if sky is not None:
-        nodes = _count(node, ("num_nodes",))
+        return JobSize(ranks=slots, gpus=slots, slots=slots)
+    if node.get("run") is not None and node.get("resources") is not None:
+        sky, nodes = _accelerators(node, source), _count(node, ("num_nodes",))
         return JobSize(gpus=_times(sky, nodes), nodes=nodes)
-    limit = _container_gpus(node, source)
-    return JobSize(gpus=_times(limit, _pods(path))) if limit is not None else JobSize()
+    limit, pods = _container_gpus(node, source), _pods(path)
+    mpi = _of_mpi(path, source)
+    if mpi is not None:
+        return mpi
+    ranks = _by_operator(path, source, pods)
+    return JobSize(gpus=_times(limit, pods), nodes=pods, ranks=ranks) if limit is not None or ranks is not None else JobSize()
 
 
-def set_by_operator(path: Items[Mapping]) -> dict[str, str]:
-    """The variables from which torchrun takes its ranks, as an operator of Kubeflow sets them for a container.
+def _of_azure(node: Mapping, source: ShellSource) -> JobSize | None:
+    """The processes that AzureML starts: one on each machine if their number is not written. Without `distribution` it starts one."""
+    kind = _at(node, ("distribution", "type"))
+    named = kind.value.value if kind is not None and isinstance(kind.value, Scalar) else None
+    if named not in ("pytorch", "mpi"):
+        is_azures = isinstance(node.get("code"), Member) and node.get("command") is not None
+        return JobSize(nodes=_count(node, ("resources", "instance_count"))) if is_azures else None
+    assert kind is not None
+    written = _at(node, ("distribution", "process_count_per_instance"))
+    each = _number(node, ("distribution", "process_count_per_instance"), source) if written else _place(kind, 1, "type", source)
+    nodes = _count(node, ("resources", "instance_count"))
+    return JobSize(ranks=_times(each, nodes), nodes=nodes)
 
-    Sources: kubeflow/training-operator 1.7, pkg/controller.v1/pytorch/envvar.go; kubeflow/trainer 2, the plugin torch.
+
+def _of_mpi(path: Items[Mapping], source: ShellSource) -> JobSize | None:
+    """The slots of an MPIJob, which its operator writes into the hostfile: one for each worker if their number is not written.
+
+    Source: kubeflow/mpi-operator 0.6, pkg/controller/mpi_job_controller.go, newConfigMap.
     """
     for node in reversed(path):
+        workers = _at(node, ("mpiReplicaSpecs", "Worker", "replicas"))
+        count = _whole(workers.value) if workers is not None else None
+        if workers is not None and count:
+            each = _number(node, ("slotsPerWorker",), source) or _place(workers, 1, "replicas", source)
+            return JobSize(gpus=_times(each, count), nodes=count, hostfile=HOSTFILE)
+    return None
+
+
+HOSTFILE = "/etc/mpi/hostfile"
+"""The hostfile that the operator of MPIJobs writes."""
+
+
+def _by_operator(path: Items[Mapping], source: ShellSource, pods: int | None) -> SourcedValue | None:
+    """The ranks of a program that a PyTorchJob starts without a launcher: the operator sets RANK and WORLD_SIZE where there is a master.
+
+    Source: kubeflow/training-operator 1.7, pkg/controller.v1/pytorch/envvar.go, setPodEnv.
+    """
+    for node in reversed(path):
+        master = _at(node, ("pytorchReplicaSpecs", "Master"))
+        if master is not None and node.get("nprocPerNode") is None and node.get("elasticPolicy") is None and pods:
+            return replace(_place(master, pods, "replicas", source), raw=str(pods))
+    return None
+
+
+def set_by_platform(path: Items[Mapping]) -> dict[str, str]:
+    """The variables that a platform sets for a command: from those of Kubeflow's operators torchrun takes its ranks.
+
+    Sources: kubeflow/training-operator 1.7, pkg/controller.v1/pytorch/envvar.go; kubeflow/trainer 2, the plugin torch;
+    docs.skypilot.co, "Environment variables".
+    """
+    here = path[-1]
+    if here.get("run") is not None and here.get("resources") is not None:
+        each, nodes = _each_accelerators(here), _count(here, ("num_nodes",))
+        counts = {"SKYPILOT_NUM_GPUS_PER_NODE": each, "SKYPILOT_NUM_NODES": nodes}
+        return {name: str(count) for name, count in counts.items() if count is not None}
+    for node in reversed(path):
         if node.get("pytorchReplicaSpecs") is not None:
-            each = node.get("nprocPerNode")
+            member = node.get("nprocPerNode")
             pods = _pods(path) if node.get("elasticPolicy") is None else None
             found = {"PET_NNODES": _text(pods)}
-            return found if each is None else {**found, "PET_NPROC_PER_NODE": _text(_whole(each.value))}
+            return found if member is None else {**found, "PET_NPROC_PER_NODE": _processes(member.value)}
         if node.get("runtimeRef") is not None:  # the runtime says what the job leaves out
-            nodes, each = (_at(node, ("trainer", name)) for name in ("numNodes", "numProcPerNode"))
-            counts = {"PET_NNODES": nodes, "PET_NPROC_PER_NODE": each}
-            return {name: _text(_whole(member.value) if member is not None else None) for name, member in counts.items()}
+            members = {"PET_NNODES": _at(node, ("trainer", "numNodes")), "PET_NPROC_PER_NODE": _at(node, ("trainer", "numProcPerNode"))}
+            return {name: _processes(member.value) if member is not None else _NOT_KNOWN for name, member in members.items()}
     return {}
 
+
+def _processes(node: Node) -> str:
+    """A number of processes, or the word for one on each GPU."""
+    is_word = isinstance(node, Scalar) and node.value in _PER_GPU
+    return str(node.value) if is_word and isinstance(node, Scalar) else _text(_whole(node))
+
+
+_PER_GPU = ("gpu", "auto")
+"""Words for a process on each GPU. Source: torch/distributed/run.py, determine_local_world_size."""
 
 _NOT_KNOWN = "?"
 
@@ -64,12 +124,24 @@ def sized(launch: Launch, size: JobSize, *, by_platform: bool) -> Launch:
     if launch.gpus is None and size.gpus is not None and launch.launcher in _TORCHRUN:
         launch = replace(launch, gpus=size.gpus.value, gpus_given=size.gpus)
     if launch.world_size is not None:
-        return launch
-    given = size.ranks if by_platform else None
+        from_slots = size.hostfile and by_platform  # mpirun, which fills the slots of the hostfile in order
+        return replace(launch, nodes=launch.nodes or (size.nodes if from_slots else None))
+    hostfile = launch.flags.get("hostfile")
+    if hostfile is not None and hostfile.value == size.hostfile and launch.flags.keys().isdisjoint(SELECTING):
+        return _with(launch, size.gpus, size.nodes)
+    each = launch.given.value if launch.given is not None else None
+    if launch.launcher == "torchrun" and each in _PER_GPU and size.gpus is not None and size.nodes:
+        return _with(launch, _times(replace(size.gpus, value=size.gpus.value // size.nodes), launch.nodes), launch.nodes)
     takes_all = launch.launcher == "deepspeed" and launch.flags.keys().isdisjoint(("hostfile", *SELECTING)) and launch.visible is None
     if takes_all and size.nodes == 1:
-        given = size.gpus
-    return replace(launch, world_size=given.value, nodes=size.nodes or launch.nodes, given=given) if given is not None else launch
+        return _with(launch, size.gpus, 1)
+    return _with(launch, size.ranks if by_platform else None, size.nodes if by_platform else None)
+
+
+def _with(launch: Launch, given: SourcedValue | None, nodes: int | None) -> Launch:
+    if given is None:
+        return replace(launch, nodes=launch.nodes or nodes)
+    return replace(launch, world_size=given.value, nodes=nodes or launch.nodes, given=given)
 
 
 def _times(given: SourcedValue | None, times: int | None) -> SourcedValue | None:
@@ -109,17 +181,31 @@ def _whole(node: Node) -> int | None:
 
 
 def _accelerators(node: Mapping, source: ShellSource) -> SourcedValue | None:
-    """The GPUs on each machine of SkyPilot: `A100:8`, `A100` for one, or a mapping with one kind."""
+    """The GPUs on each machine of SkyPilot, if all kinds that it may choose have the same number of them."""
+    member, each = _at(node, ("resources", "accelerators")), _each_accelerators(node)
+    return _place(member, each, "accelerators", source) if member is not None and each else None
+
+
+def _each_accelerators(node: Mapping) -> int | None:
+    """`A100:8`, `A100` for one; a mapping, a list or a set of kinds to choose from."""
     member = _at(node, ("resources", "accelerators"))
-    if member is None:
-        return None
-    inner = member.value
-    if isinstance(inner, Scalar) and isinstance(inner.value, str) and "{" not in inner.value:
-        kind, _, number = inner.value.partition(":")
-        value = integer(number) if number else 1
-        return _place(member, value, "accelerators", source) if value and kind else None
-    value = _whole(inner.members[0].value) if isinstance(inner, Mapping) and len(inner.members) == 1 else None
-    return _place(member, value, "accelerators", source) if value else None
+    inner = member.value if member is not None else None
+    if isinstance(inner, Scalar):
+        return _number_of(inner.value)
+    if isinstance(inner, Mapping):  # `{A100: 8}`, and a set `{A100:8, H100:8}`, whose members have no value
+        counts = [_number_of(one.key.value) if _is_null(one.value) else _whole(one.value) for one in inner.members]
+    else:
+        counts = [_number_of(item.value) if isinstance(item, Scalar) else None for item in inner.items] if inner is not None else []
+    return counts[0] if counts and len(set(counts)) == 1 else None
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None
+
+
+def _number_of(text: object) -> int | None:
+    kind, _, number = text.partition(":") if isinstance(text, str) else ("", "", "")
+    return (integer(number) if number else 1) if kind and "{" not in kind else None
 
 
 def _container_gpus(container: Mapping, source: ShellSource) -> SourcedValue | None:
@@ -145,7 +231,7 @@ def _pods(path: Items[Mapping]) -> int | None:
             specs = [one.value for one in member.value.members] if isinstance(member.value, Mapping) else []
             counts = [_count(one, ("replicas",)) if isinstance(one, Mapping) else None for one in specs]
             return sum(count for count in counts if count) if counts and None not in counts else None
-        if node.get("mpiReplicaSpecs") is not None:
+        if node.get("mpiReplicaSpecs") is not None or node.get("replicaSpecs") is not None:
             return None
     job = next((node for node in path if node.get("template") is not None), None)
     if job is None:

@@ -23,10 +23,12 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     name = os.path.basename(path).lower()
     if name.endswith((".yaml", ".yml")):
         found = read_yaml(text, path, shown, given, named=named)
-        if found is not None and found.setups and "determined.launch" not in text:
+        if found is not None and found.setups and not _may_be_of_job(found):
             return _launched(found, path, shown, given)
         job = _job(text, path, shown, given)
-        return job if job is not None and (job.setups or found is None or not found.setups) else found
+        if job is not None and (job.setups or found is None or not found.setups):
+            return job
+        return _launched(found, path, shown, given) if found is not None and found.setups else found
     if name.endswith(".py"):  # most runs see neither programs nor scripts
         from dslint.setups.program_files import read_program_file
 
@@ -34,6 +36,11 @@ def read_setups(text: str, path: str, shown: str, given: Context, *, named: bool
     from dslint.setups.launching import read_launching
 
     return read_launching(text, path, shown, given, named=named)
+
+
+def _may_be_of_job(found: Read) -> bool:
+    """Whether what was found may be a part of a job file: a variable that names a config, or the first of several documents."""
+    return all(one.setup.arguments is None and one.setup.accelerate is None and one.setup.program is None for one in found.setups)
 
 
 def read_arguments(document: Document, path: str, shown: str, given: Context, *, named: bool) -> Read | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.given import quoted
 from dslint.evaluate.python.notes import Command
+from dslint.evaluate.python.sagemaker import is_estimator, job_of
 from dslint.evaluate.python.sources import Sources
 from dslint.evaluate.values import ListValue, text_of
 from dslint.schemas.framework_commands import COMMANDS
@@ -20,8 +21,16 @@ RUN_COMMANDS = frozenset(
 _LAUNCHERS = re.compile(rf"\b(deepspeed|torchrun|torch\.distributed|accelerate( launch|\.commands)|{'|'.join(COMMANDS)})\b")
 
 
+def runs_command(name: str) -> bool:
+    """Whether a function runs a command: here, or as a job on SageMaker."""
+    return name in RUN_COMMANDS or is_estimator(name)
+
+
 def command_of(call: CallOf, sources: Sources) -> Iterator[Command]:
     """The command that a call runs, if it may launch a training."""
+    if is_estimator(call.name):
+        yield from job_of(call, sources)
+        return
     given = call.argument("args", 0) or call.argument("command")
     if given is None:
         return

@@ -82,12 +82,12 @@ _TAKES = re.compile(
     r"|ACCELERATE_DEEPSPEED_CONFIG_FILE"
     r"|(?<!self\.)\bdeepspeed\s*=(?!=)|^\s*deepspeed\s*:"
     r"|(?<![=!]= )[\"']deepspeed[\"']\s*(?::|\]\s*=(?!=))|setattr\([^()]*[\"']deepspeed[\"']"
-    r"|\bparse_(?:json_file|yaml_file)\b",
+    r"|\bparse_(?:json_file|yaml_file)\b|\bentry_point\s*=",
     re.MULTILINE,
 )
 """What stands where a call takes a config or names one to the Trainer; see `record.Recorder.receive`."""
 
-_IN_TAKES = ("deepspeed", "DeepSpeed", "Deepspeed", "DEEPSPEED", "initialize", "parse_")
+_IN_TAKES = ("deepspeed", "DeepSpeed", "Deepspeed", "DEEPSPEED", "initialize", "parse_", "entry_point")
 """One of these is in all that `_TAKES` matches: to look for words costs a twentieth of the pattern."""
 
 _UNPACKS = re.compile(r"(?:Arguments|(?<!Generation)(?<!Lora)(?<!BitsAndBytes)Config)\s*\(\s*(?:[^()]*,\s*)?\*\*")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dslint.evaluate.python.calls import ENGINE_BACKWARD, Argument, CallOf
-from dslint.evaluate.python.commands import RUN_COMMANDS, command_of
+from dslint.evaluate.python.commands import command_of, runs_command
 from dslint.evaluate.python.evaluate import State
 from dslint.evaluate.python.events import Noted
 from dslint.evaluate.python.files import TEMPORARY, written_at
@@ -125,7 +125,7 @@ class Recorder:
                 self.take("accelerate", _CONFIG_FILE, call.keywords[_CONFIG_FILE])
         elif short == "DeepspeedTorchDistributor":
             self._distribute(call)
-        elif name in RUN_COMMANDS:
+        elif runs_command(name):
             self.commands += command_of(call, self.sources)
         else:
             self._note_training(call, name, short)
