@@ -125,6 +125,7 @@ class Plan:
     sub_group: int = 1_000_000_000
     secondary: int = 1
     quantized_weights: bool = False
+    quantized_gradients: bool = False
     norm: bool = True
     partitions_activations: bool = False
     activations_on_host: bool = False

@@ -174,6 +174,7 @@ def _buffers(r: _Reading, stage: int, *, offloads: bool) -> dict[str, Any]:
         "sub_group": r.number(Z + "sub_group_size", 10**9),
         "secondary": r.number(Z + "zero_hpz_partition_size", 1) if stage == 3 else 1,
         "quantized_weights": stage == 3 and r.config.value(Z + "zero_quantized_weights") is True,
+        "quantized_gradients": stage == 3 and r.config.value(Z + "zero_quantized_gradients") is True,
         "norm": r.config.value(Z + "compute_grad_norm") is not False,
     }
 

@@ -65,12 +65,16 @@ def _described(candidate: Candidate) -> str:
         words.append(f"hpZ {choice.secondary}")
     if choice.quantized_weights:
         words.append("quantised weights *")
+    if choice.quantized_gradients:
+        words.append("quantised gradients *")
     if choice.tensor > 1:
         words.append(f"tensor parallel {choice.tensor}")
     if choice.sequence > 1:
         words.append(f"sequence parallel {choice.sequence}")
     if choice.overlap and choice.stage in (1, 2):
         words.append("overlap")
+    if not choice.overlap and choice.stage == 3:
+        words.append("no overlap")
     if choice.stage and choice.reduce_bucket == SMALL_BUCKET:
         words.append("small buckets")
     return ", ".join(words)
@@ -204,8 +208,8 @@ def _small_print(result: Result, style: Style) -> list[str]:
         f"and {job.pcie / 1e9:,.0f} GB/s to the host, from figures of data sheets and public measurements; docs/tune.md says how well. "
         "A config surely fits if the high end of its estimate does."
     )
-    if any(one.candidate.choice.quantized_weights for one in result.best):
-        words += " * changes training a little: weights are sent in 8 bits."
+    if any(one.candidate.choice.quantized_weights or one.candidate.choice.quantized_gradients for one in result.best):
+        words += " * changes training a little: weights are sent in 8 bits, gradients in 4."
     return wrap(words, style.width)
 
 

@@ -50,12 +50,23 @@ def ring(job: Job, size: float, c: Constants, *, inside_only: bool = False) -> f
     return max(within, between) + c.latency * placed.machines
 
 
+QUANTIZED = 0.5
+"""Bytes of a gradient in 4 bits (qgZ)."""
+
+EXCHANGES, MATRICES = 4, 7
+"""All-to-alls for each matrix whose gradient is quantised, in pairs within a machine and between them (DeepSpeed's
+`all_to_all_quant_reduce`), and matrices of a layer."""
+
+
 def reduced(job: Job, c: Constants) -> float:
-    """Seconds to reduce the gradients once: an all-reduce at stage 0, a reduce-scatter above."""
+    """Seconds to reduce the gradients once: an all-reduce at stage 0, a reduce-scatter above. Quantised gradients (ZeRO++, Wang et al.
+    2023) are exchanged between machines only; on one machine DeepSpeed reduces them as they are.
+    """
     if job.data_parallel <= 1:
         return 0.0
-    size = job.trained_here * job.wire_bytes * (0.5 if job.quantized_gradients else 1.0)
-    return ring(job, size, c) * (2 if job.stage == 0 else 1)
+    if job.stage == 3 and job.quantized_gradients and groups(job).machines > 1:
+        return ring(job, job.trained_here * QUANTIZED, c) + EXCHANGES * MATRICES * job.layers_here * c.latency
+    return ring(job, job.trained_here * job.wire_bytes, c) * (2 if job.stage == 0 else 1)
 
 
 def bucketed(job: Job) -> float:

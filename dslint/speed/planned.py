@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from dslint.config import Config
 from dslint.facts.calibration import Calibration
 from dslint.facts.gpus import Gpu
@@ -43,8 +41,8 @@ def precision_of(config: Config, plan: Plan) -> str:
     return "fp16" if config.value("fp16.enabled") is True else PRECISIONS[plan.half]
 
 
-def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, **more: Any) -> Job:
-    """The job of a plan. `more` are values of the job that a plan does not have."""
+def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, passed: int | None = None) -> Job:
+    """The job of a plan. `passed` are the parameters that a token passes, if they are known already."""
     hardware, measured = hardware_of(plan.gpu), plan.calibration
     workload, block = plan.workload, model.blocks[0]
     given = {"pcie": rates.pcie or (measured and measured.pcie), "link": rates.link}
@@ -53,7 +51,7 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, **
         hardware=hardware,
         precision=precision,
         params=float(model.size),
-        active=float(active(model)),
+        active=float(active(model) if passed is None else passed),
         trained=float(model.trained),
         layers=len(model.blocks),
         hidden=model.hidden,
@@ -85,11 +83,11 @@ def job_of(model: Model, plan: Plan, precision: str, rates: Rates = NO_RATES, **
         overlap=plan.overlap,
         secondary=plan.secondary,
         quantized_weights=plan.quantized_weights,
+        quantized_gradients=plan.quantized_gradients,
         wire_bytes=float(plan.wire_bytes),
         optimizer_bytes=min(ADAM, 2 * (plan.master_bytes + plan.optimizer_bytes) + 2 * plan.model_bytes),
         host_rate=measured.adam if measured else None,
         given=tuple(name for name, rate in given.items() if rate),
-        **more,
     )
 
 
@@ -97,9 +95,7 @@ def step_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> Step | 
     """The step of an estimate; None if the GPU is unknown, or the layers of the model are."""
     if found.plan.gpu is None or not found.model.blocks or found.is_lower_bound:
         return None
-    quantized = config.value("zero_optimization.zero_quantized_gradients") is True
-    job = job_of(found.model, found.plan, precision_of(config, found.plan), rates, quantized_gradients=quantized)
-    return step(job)
+    return step(job_of(found.model, found.plan, precision_of(config, found.plan), rates))
 
 
 def seconds_of(config: Config, found: Estimate, rates: Rates = NO_RATES) -> Seconds:

@@ -146,11 +146,13 @@ def step(job: Job, constants: Constants = FITTED) -> Step:
 
 def _waiting(job: Job, c: Constants, done: Compute, busy: float) -> tuple[float, float]:
     """Seconds of collectives in a step that compute does not hide, and that it hides. Stage 3 gathers and reduces in every micro batch,
-    stage 2 reduces in every one, stages 0 and 1 in the last one. Below stage 3 only the backward hides anything.
+    stage 2 reduces in every one, stages 0 and 1 in the last one. Below stage 3 only the backward hides anything. Without overlap, stage 3
+    reduces on the stream of the compute, which waits; gathers run beside it still, because NCCL has a stream of its own.
     """
     if job.stage == 3:
-        all_of_it = sum(gathered(job, c)) + reduced(job, c) + bucketed(job)
-        rounds, spare = job.accumulation, c.overlapped3 * busy
+        gathers, reductions = sum(gathered(job, c)), reduced(job, c) + bucketed(job)
+        all_of_it, rounds = gathers + reductions, job.accumulation
+        spare = c.overlapped3 * busy if job.overlap else min(c.overlapped3 * busy, gathers)
     else:
         all_of_it = reduced(job, c) + bucketed(job)
         rounds = job.accumulation if job.stage == 2 else 1

@@ -12,7 +12,7 @@ from dslint.memory.shapes import Model
 from dslint.memory.ways import Goal
 from dslint.record import Record
 from dslint.speed.compare import Comparison, compare
-from dslint.speed.planned import NO_RATES, Rates, job_of, precision_of
+from dslint.speed.planned import NO_RATES, Rates, active, job_of, precision_of
 from dslint.speed.step import step
 from dslint.tune.calibrate import Factor, calibrated
 from dslint.tune.candidate import Candidate
@@ -83,7 +83,8 @@ class Search:
         self.text, self.model, self.planner, self.checked, self.goal, self.rates = text, model, planner, checked, goal, rates
         self.factor = factor
         self.config, self.base = planner(text, {})
-        self.precision = precision_of(self.config, self.base)
+        self.precision, self.passed = precision_of(self.config, self.base), active(model)
+        self.candidates: dict[Choice, Candidate] = {}
         self.known: dict[Choice, Estimate] = {}
         self.misfits: list[Choice] = []
         self.states: dict[tuple[Any, ...], list[tuple[int, float, float, tuple[int, int]]]] = {}
@@ -91,7 +92,7 @@ class Search:
     def run(self, *, free_batch: bool = False, progress: Progress | None = None) -> Result:
         """Search. `progress` is called with the estimates made so far and the most that there will be."""
         now = self.candidate(present(self.base))
-        tried = [self.candidate(choice) for choice in choices(self.config, self.base, self.model, free_batch=free_batch)]
+        tried = [self.candidate(choice) for choice in choices(self.base, self.model, free_batch=free_batch)]
         tried = [candidate for candidate in tried if not self._quantizes_for_little(candidate)]
         tried.sort(key=lambda candidate: candidate.seconds * (1 + EFFORT * len(candidate.choice.differs(now.choice))))
         best: list[Tuned] = []
@@ -121,11 +122,12 @@ class Search:
         return False
 
     def candidate(self, choice: Choice) -> Candidate:
-        """A choice with its step."""
-        plan = choice.plan(self.base)
-        quantized = self.config.value("zero_optimization.zero_quantized_gradients") is True
-        found = step(job_of(self.model, plan, self.precision, self.rates, quantized_gradients=quantized))
-        return Candidate(choice, plan, calibrated(found, self.factor) if self.factor else found)
+        """A choice with its step; each is made once."""
+        if choice not in self.candidates:
+            plan = choice.plan(self.base)
+            found = step(job_of(self.model, plan, self.precision, self.rates, self.passed))
+            self.candidates[choice] = Candidate(choice, plan, calibrated(found, self.factor) if self.factor else found)
+        return self.candidates[choice]
 
     def estimate(self, choice: Choice) -> Estimate:
         """The estimate of a choice; each is made once."""
@@ -148,11 +150,12 @@ class Search:
         return False
 
     def _too_large(self, choice: Choice) -> bool:
-        """Whether another choice shows that this one does not fit: the same without quantised weights, which take more, or one with a
+        """Whether another choice shows that this one does not fit: the same without quantisation, which takes more, or one with a
         larger micro batch or larger buckets. What is held between steps does not depend on the micro batch, and the rest of the peak
         shrinks at most in proportion to it.
         """
-        if choice.quantized_weights and not self.fits(choice._replace(quantized_weights=False)):
+        plain = choice._replace(quantized_weights=False, quantized_gradients=False)
+        if plain != choice and not self.fits(plain):
             return True
         return any(
             choice.micro_batch <= larger
@@ -167,11 +170,12 @@ class Search:
         return (reduced + 2 * self.base.model_bytes * max(0, prefetch_bucket - choice.prefetch_bucket)) * OVERHEAD
 
     def _quantizes_for_little(self, candidate: Candidate) -> bool:
-        """Whether quantised weights, which change training a little, make a step hardly faster where the config does not have them."""
-        choice = candidate.choice
-        if not choice.quantized_weights or self.base.quantized_weights:
-            return False
-        return candidate.seconds * (1 + WORTH_QUANTIZING) > self.candidate(choice._replace(quantized_weights=False)).seconds
+        """Whether quantised weights or gradients, which change training a little, make a step hardly faster where the config does not have
+        them.
+        """
+        added = [name for name in QUANTIZED if getattr(candidate.choice, name) and not getattr(self.base, name)]
+        without = (self.candidate(candidate.choice._replace(**{name: False})) for name in added)
+        return any(candidate.seconds * (1 + WORTH_QUANTIZING) > other.seconds for other in without)
 
     def _as_written(self, choice: Choice, plan: Plan) -> Choice:
         """The choice, with the buckets of its plan where it keeps those of the config: their defaults follow the stage."""
@@ -198,7 +202,7 @@ class Search:
             return False
         if self.fits(without):
             return True
-        smaller = without if without in self.known else without._replace(secondary=1, quantized_weights=False)
+        smaller = without if without in self.known else without._replace(secondary=1, quantized_weights=False, quantized_gradients=False)
         return self.estimate(smaller).device.high - moved - self._saved(choice, *buckets.values()) > self.goal.device
 
     def _tuned(self, candidate: Candidate, now: Candidate, best: list[Tuned]) -> Iterator[Tuned]:
@@ -247,19 +251,28 @@ def _needs_more(choice: Choice, other: Choice) -> bool:
         and choice.reduce_bucket >= other.reduce_bucket
         and choice.prefetch_bucket >= other.prefetch_bucket
         and choice.quantized_weights >= other.quantized_weights
+        and choice.quantized_gradients >= other.quantized_gradients
         and (choice.tensor, choice.sequence) == (other.tensor, other.sequence)
     )
 
 
 WORTH_QUANTIZING = 0.1
-"""The share by which quantised weights must make a step faster to be considered."""
+"""The share by which quantised weights, and quantised gradients, must each make a step faster to be considered."""
+
+QUANTIZED = ("quantized_weights", "quantized_gradients")
 
 LITTLE = 0.05
 """The share of the limit that a config with more offload or partitions must save to be reported next to a faster one."""
 
 
 def _burdens(choice: Choice) -> int:
-    return bool(choice.optimizer_device) + bool(choice.parameter_device) + (choice.secondary > 1) + bool(choice.quantized_weights)
+    return (
+        bool(choice.optimizer_device)
+        + bool(choice.parameter_device)
+        + (choice.secondary > 1)
+        + choice.quantized_weights
+        + choice.quantized_gradients
+    )
 
 
 def most_offloaded(model: Model, plan: Plan) -> float:

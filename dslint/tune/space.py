@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from dslint.config import Config
 from dslint.memory.changes import ON_HOST, SMALL_BUCKET, SMALL_PREFETCH
 from dslint.memory.plan import HOST, Plan
 from dslint.memory.shapes import Model
@@ -35,6 +34,7 @@ class Choice(Record):
     overlap: bool
     secondary: int
     quantized_weights: bool
+    quantized_gradients: bool
     tensor: int
     sequence: int
     reduce_bucket: int
@@ -51,6 +51,7 @@ class Choice(Record):
             self.parameter_device,
             self.secondary,
             self.quantized_weights,
+            self.quantized_gradients,
             self.tensor,
             self.sequence,
         )
@@ -70,7 +71,7 @@ def present(plan: Plan) -> Choice:
     return Choice(**{name: getattr(plan.workload if name == "checkpoint_every" else plan, name) for name in Choice._fields})
 
 
-def choices(config: Config, plan: Plan, model: Model, *, free_batch: bool) -> Iterator[Choice]:
+def choices(plan: Plan, model: Model, *, free_batch: bool) -> Iterator[Choice]:
     """All choices for a setup. Without `free_batch` the samples of an optimizer step stay as they are."""
     checkpointing = sorted({0, 1, plan.workload.checkpoint_every})
     seen: set[Choice] = set()
@@ -78,8 +79,8 @@ def choices(config: Config, plan: Plan, model: Model, *, free_batch: bool) -> It
         if stage == 3 and tensor > 1:
             continue
         for micro_batch, accumulation in _batches(plan, tensor, sequence, free=free_batch):
-            options = _offload(plan, stage), _overlaps(plan, stage), _hpz(config, plan, stage), _buckets(plan, stage)
-            for every, (device, ratio, parameters), overlap, (secondary, quantized), buckets in product(checkpointing, *options):
+            options = _offload(plan, stage), _overlaps(plan, stage), _zeropp(plan, stage), _buckets(plan, stage)
+            for every, (device, ratio, parameters), overlap, zeropp, buckets in product(checkpointing, *options):
                 choice = Choice(
                     stage,
                     micro_batch,
@@ -89,8 +90,7 @@ def choices(config: Config, plan: Plan, model: Model, *, free_batch: bool) -> It
                     ratio,
                     parameters,
                     overlap,
-                    secondary,
-                    quantized,
+                    *zeropp,
                     tensor,
                     sequence,
                     *buckets,
@@ -148,22 +148,27 @@ def _offload(plan: Plan, stage: int) -> Iterator[tuple[str | None, float, str | 
 
 
 def _overlaps(plan: Plan, stage: int) -> tuple[bool, ...]:
-    if stage in (1, 2):
-        return False, True
-    return (plan.overlap if stage == plan.stage else stage == 3,)
+    """Whether collectives overlap with compute. At stage 3 this costs no memory that is estimated, so that only a config which has it off
+    keeps it off.
+    """
+    if stage == 3:
+        return (True,) if plan.overlap or plan.stage != 3 else (False, True)
+    return (False, True) if stage else (False,)
 
 
-def _hpz(config: Config, plan: Plan, stage: int) -> Iterator[tuple[int, bool]]:
-    """Secondary partitions of a machine's size, and quantised weights where machines exchange them."""
-    yield 1, False
+def _zeropp(plan: Plan, stage: int) -> Iterator[tuple[int, bool, bool]]:
+    """Secondary partitions of a machine's size, quantised weights and quantised gradients (ZeRO++), where machines exchange them. Only
+    NVIDIA's GPUs have the kernels.
+    """
+    if stage < 3:
+        yield 1, False, False
+        return
     several = plan.world > plan.local > 1
-    if stage == 3 and several and config.value("zero_optimization.zero_quantized_gradients") is not True:
-        yield plan.local, False
-    if stage == 3 and several and plan.half:
-        yield 1, True
-        yield plan.local, True
-    if stage == 3 and (plan.quantized_weights or plan.secondary > 1):
-        yield plan.secondary, plan.quantized_weights
+    able = several and plan.half and (plan.gpu is None or plan.gpu.capability is not None)
+    used = plan.secondary, plan.quantized_weights, plan.quantized_gradients
+    yield from product((1, plan.local) if several else (1,), *((False, True) if able else (False,),) * 2)
+    if used[0] not in (1, plan.local) or not able:
+        yield used
 
 
 def _buckets(plan: Plan, stage: int) -> Iterator[tuple[int, int]]:

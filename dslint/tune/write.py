@@ -82,6 +82,8 @@ def _keys(config: Config, choice: Choice, now: Choice) -> Values:
         yield "zero_hpz_partition_size", choice.secondary if choice.secondary > 1 else REMOVE
     if choice.quantized_weights != now.quantized_weights:
         yield "zero_quantized_weights", choice.quantized_weights or REMOVE
+    if choice.quantized_gradients != now.quantized_gradients:
+        yield "zero_quantized_gradients", choice.quantized_gradients or REMOVE
     if choice.stage and choice.reduce_bucket != now.reduce_bucket:
         yield "reduce_bucket_size", choice.reduce_bucket
     if choice.stage == 3 and choice.prefetch_bucket != now.prefetch_bucket:

@@ -60,6 +60,21 @@ def test_stage_0_reduces_twice_as_much_as_stage_1_and_stage_3_gathers_twice() ->
     assert gathered(job(stage=3, gpus=1, local=1), FITTED) == (0, 0)
 
 
+def test_quantized_gradients_are_4_bits_between_machines_only() -> None:
+    c = FITTED._replace(latency=0.0)
+    wide = job(stage=3, gpus=64)
+    assert reduced(wide.but(quantized_gradients=True), c) == pytest.approx(reduced(wide, c) / 4)
+    assert reduced(job(stage=3, quantized_gradients=True), c) == reduced(job(stage=3), c)
+
+
+def test_without_overlap_stage_3_waits_for_its_reduction() -> None:
+    slow = job(stage=3, gpus=64, network=5e9)
+    waits = [step(slow.but(overlap=overlap)).of(NETWORK) for overlap in (True, False)]
+    fast = [step(job(stage=3, overlap=overlap)).of(NETWORK) for overlap in (True, False)]
+    assert waits[0] <= waits[1]
+    assert fast[1] >= reduced(job(stage=3), FITTED) > fast[0]
+
+
 def test_hpz_keeps_the_backward_within_the_machine() -> None:
     plain, divided = job(stage=3, gpus=64), job(stage=3, gpus=64, secondary=8)
     assert gathered(divided, FITTED)[0] == gathered(plain, FITTED)[0]

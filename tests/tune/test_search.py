@@ -64,7 +64,7 @@ def test_no_fitting_config_is_passed_over(seed: int) -> None:
     pick = random.Random(100 + seed)
     gpu, model = pick.choice((("a100-40gb", "llama-3-8b"), ("rtx4090", "gpt2-xl"), ("a100", "llama-3-8b")))
     found = search(some_config(pick), gpu=gpu, model=model, length=pick.choice((512, 2048)))
-    every = list(choices(found.config, found.base, found.model, free_batch=seed % 2 == 1))
+    every = list(choices(found.base, found.model, free_batch=seed % 2 == 1))
     pick.shuffle(every)
     answers = {choice: found.fits(choice) for choice in every[:25]}
     for choice, answer in answers.items():
@@ -74,7 +74,7 @@ def test_no_fitting_config_is_passed_over(seed: int) -> None:
 def test_the_first_is_the_fastest_of_all_that_fit() -> None:
     found = search(CONFIG)
     result = found.run()
-    fitting = [choice for choice in choices(found.config, found.base, found.model, free_batch=False) if found.fits(choice)]
+    fitting = [choice for choice in choices(found.base, found.model, free_batch=False) if found.fits(choice)]
     fastest = min(found.candidate(choice).seconds for choice in fitting)
     assert result.best[0].candidate.seconds <= 1.05 * fastest
 
@@ -133,8 +133,8 @@ def test_a_lost_choice_has_its_reason() -> None:
 
 def test_hpz_is_considered_only_across_machines() -> None:
     one, two = search(CONFIG), search(CONFIG, world=16, nodes=2)
-    assert {choice.secondary for choice in choices(one.config, one.base, one.model, free_batch=False)} == {1}
-    assert {choice.secondary for choice in choices(two.config, two.base, two.model, free_batch=False)} == {1, 8}
+    assert {choice.secondary for choice in choices(one.base, one.model, free_batch=False)} == {1}
+    assert {choice.secondary for choice in choices(two.base, two.model, free_batch=False)} == {1, 8}
 
 
 def test_a_config_that_does_not_pass_the_check_is_not_named() -> None:
@@ -153,7 +153,7 @@ def test_progress_counts_up_to_the_estimates() -> None:
 @pytest.mark.parametrize(("model", "gpu", "world", "nodes"), [("llama-3-70b", "h100", 1024, 128), ("llama-3-8b", "a100", 16, 2)])
 def test_offload_saves_no_more_than_the_bound(model: str, gpu: str, world: int, nodes: int) -> None:
     found = search({**CONFIG, "gradient_accumulation_steps": 2}, model=model, gpu=gpu, world=world, nodes=nodes)
-    every = [choice for choice in choices(found.config, found.base, found.model, free_batch=False) if choice.stage == 3]
+    every = [choice for choice in choices(found.base, found.model, free_batch=False) if choice.stage == 3]
     offloaded = [choice for choice in every if choice.optimizer_device or choice.parameter_device]
     for choice in random.Random(1).sample(offloaded, 12):
         without = choice._replace(optimizer_device=None, offload_ratio=1.0, parameter_device=None)
@@ -187,6 +187,26 @@ def test_quantized_weights_are_considered_between_machines_where_they_save_much(
     for found in (search(config, world=8), search(config, world=16, nodes=2, model="gpt2-xl", length=1024)):
         found.rates = found.rates._replace(network=3200e9 / 8)
         assert not any(one.candidate.choice.quantized_weights for one in found.run().best)
+
+
+def test_quantized_gradients_are_considered_between_machines_where_they_save_much() -> None:
+    config = {**CONFIG, "zero_optimization": {"stage": 3}}
+    slow = search(config, world=16, nodes=2)
+    slow.rates = slow.rates._replace(network=10e9 / 8)
+    written = [one.written.text for one in slow.run().best if one.candidate.choice.quantized_gradients]
+    assert written
+    assert all('"zero_quantized_gradients": true' in text for text in written)
+    one = search(config, world=8)
+    assert not any(choice.quantized_gradients for choice in choices(one.base, one.model, free_batch=False))
+
+
+def test_overlap_is_turned_on_at_stage_3() -> None:
+    found = search({**CONFIG, "zero_optimization": {"stage": 3, "overlap_comm": False}}, world=16, nodes=2)
+    best = [one for one in found.run().best if one.candidate.choice.stage == 3]
+    assert best
+    assert all(one.candidate.choice.overlap and '"overlap_comm": true' in one.written.text for one in best)
+    now = present(found.base)
+    assert found.candidate(now._replace(overlap=True)).seconds < found.candidate(now).seconds
 
 
 def test_small_buckets_are_named_where_larger_ones_do_not_fit() -> None:
