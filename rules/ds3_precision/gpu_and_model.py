@@ -9,6 +9,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts.gpus import Gpu
 from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.fixes import switched, write
 from dslint.rules.helpers.precision import bf16_section, dtype_of
 
@@ -65,7 +66,7 @@ def bf16_on_older_gpu(config: Config) -> Iterator[Finding]:
     yield Finding(
         key,
         f'A {gpu} (compute capability {capability}) has no bf16 arithmetic: depending on the PyTorch release, DeepSpeed raises ValueError "Type bf16 is not supported on your device", or PyTorch emulates bf16, which is slower than fp32.',
-        help=f"Use fp16 on this GPU{_peaks(gpu)}.",
+        help=f"Use fp16 on this GPU{_peaks(gpu)}." + slower(config, lambda job: job.but(precision="fp16")),
         fix=_use_fp16(config, key, section),
         costly=True,
     )

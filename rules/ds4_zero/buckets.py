@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.cost import small_collectives
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.precision import dtype_of, model_dtype, uses_bf16_optimizer
@@ -120,7 +121,7 @@ def tiny_reduce_bucket(config: Config) -> Iterator[Finding]:
         yield Finding(
             REDUCE_BUCKET,
             f"reduce_bucket_size {config.quote(REDUCE_BUCKET)} holds {size:,} elements: DeepSpeed reduces nearly every parameter in its own collective operation.",
-            help="Write 5e7 or more: it counts elements, and the default is 5e8.",
+            help=f"Write 5e7 or more: it counts elements, and the default is 5e8.{small_collectives(config)}",
             fix=write(config, REDUCE_BUCKET, "5e7"),
             costly=True,
         )

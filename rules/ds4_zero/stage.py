@@ -8,6 +8,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import write
 from dslint.rules.helpers.keys import is_on
@@ -173,5 +174,5 @@ def zero_on_one_gpu(config: Config) -> Iterator[Finding]:
     yield Finding(
         STAGE,
         f"ZeRO stage {stage} on one GPU saves no memory: it partitions across GPUs, and there is only one.",
-        help='Add "offload_optimizer": {"device": "cpu"}, or set "stage": 0.',
+        help='Add "offload_optimizer": {"device": "cpu"}, or set "stage": 0.' + slower(config, lambda job: job.but(stage=0)),
     )

@@ -8,6 +8,7 @@ from typing import Any
 from dslint.config import Config
 from dslint.diagnostics import Effect
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.cost import late_gathers
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.zero import STAGE, ZERO, related_stage
@@ -61,7 +62,7 @@ def no_prefetch(config: Config) -> Iterator[Finding]:
         yield Finding(
             PREFETCH,
             "stage3_prefetch_bucket_size 0 disables prefetching: the GPU waits for the parameters of every module.",
-            help="Write 5e7, the default, unless the order of modules changes from step to step.",
+            help=f"Write 5e7, the default, unless the order of modules changes from step to step.{late_gathers(config)}",
             fix=write(config, PREFETCH, "5e7"),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, FixPlan, bad, good, rule
+from dslint.rules.helpers.cost import slower
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.keys import in_file_order
@@ -262,7 +263,8 @@ def hpz_across_nodes(config: Config) -> Iterator[Finding]:
         yield Finding(
             SECONDARY,
             f"zero_hpz_partition_size {size} spans nodes of {local} GPUs each: the backward pass gathers over the network, which the second copy of the parameters should prevent.",
-            help=f"Write {local}, the number of GPUs of a node.",
+            help=f"Write {local}, the number of GPUs of a node."
+            + slower(config, lambda job: job.but(secondary=local), lambda job: job.but(secondary=1)),
             fix=_secondary_size_of_a_node(config),
             costly=True,
         )

@@ -8,6 +8,7 @@ from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.cost import optimizer_on_host, slower, torch_adam_on_cpu
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.model import counted
@@ -172,7 +173,8 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
         yield Finding(
             OFFLOAD_PARAM,
             "Parameters (2 bytes each in half precision) are offloaded, but the optimizer states (12 bytes each) stay on the GPU: they are six times larger and cheaper to move.",
-            help='Offload the optimizer states first: add "offload_optimizer": {"device": "cpu"}.',
+            help='Offload the optimizer states first: add "offload_optimizer": {"device": "cpu"}.'
+            + slower(config, lambda job: job.but(parameters_on=None)),
             fix=offload_to_cpu(config, OFFLOAD_OPTIMIZER),
             on="key",
         )
@@ -331,7 +333,7 @@ def unforced_cpu_optimizer(config: Config) -> Iterator[Finding]:
         yield Finding(
             FORCE,
             "zero_force_ds_cpu_optimizer false accepts torch's optimizers for the offloaded states: on the CPU they are several times slower than DeepSpeed's CPU Adam.",
-            help="Build DeepSpeedCPUAdam in the program, and remove the key.",
+            help="Build DeepSpeedCPUAdam in the program, and remove the key." + torch_adam_on_cpu(config),
         )
 
 
@@ -366,7 +368,7 @@ def offload_not_pinned(config: Config) -> Iterator[Finding]:
             yield Finding(
                 key if config.has(key) else section,
                 f"{section.partition('.')[2]} has pin_memory false{default}: copies between host and GPU are slow and do not overlap with computation.",
-                help='Write "pin_memory": true if the host has enough memory.',
+                help='Write "pin_memory": true if the host has enough memory.' + slower(config, lambda job: job.but(pinned=True)),
                 fix=write(config, key, "true"),
                 on="member" if config.has(key) else "key",
             )
@@ -400,6 +402,6 @@ def offload_step_dominates(config: Config) -> Iterator[Finding]:
         yield Finding(
             OFFLOAD_OPTIMIZER,
             f"The offloaded optimizer steps on the CPU after every {'micro batch' if steps == 1 else 'two micro batches'}, and the GPU waits for each step.",
-            help="Raise gradient_accumulation_steps if the batch may grow.",
+            help="Raise gradient_accumulation_steps if the batch may grow." + optimizer_on_host(config),
             on="key",
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.cost import torch_adam_on_cpu
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.optimizer import ADAM_SOURCE, OPTIMIZER_SOURCE, lower_type
@@ -161,7 +162,7 @@ def torch_adam_with_offload(config: Config) -> Iterator[Finding]:
         yield Finding(
             key,
             "torch_adam with optimizer offload runs PyTorch's Adam on the CPU, several times slower than DeepSpeed's CPU Adam, the default.",
-            help="Remove it, unless the CPU Adam does not compile on this machine.",
+            help=f"Remove it, unless the CPU Adam does not compile on this machine.{torch_adam_on_cpu(config)}",
             related=(("zero_optimization.offload_optimizer", "the optimizer is offloaded here"),),
             fix=without(config, key, Applicability.UNSAFE)
             if _takes_all(config, "DeepSpeedCPUAdam", "torch_adam") and parameter(config, "optimizer", "amsgrad") is not True

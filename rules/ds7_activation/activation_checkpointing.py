@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.cost import waits
 from dslint.rules.helpers.fixes import without, write
 from dslint.rules.helpers.loaders import HUGGING_FACE
 
@@ -245,5 +246,5 @@ def checkpointing_measured(config: Config) -> Iterator[Finding]:
             yield Finding(
                 key,
                 f"{name} {cost}, if the program configures activation checkpointing.",
-                help="Disable it for the real run.",
+                help=f"Disable it for the real run.{waits(config, lambda job: 2 * job.layers_here)}",
             )

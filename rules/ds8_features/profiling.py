@@ -8,6 +8,7 @@ from dslint.config import Config, Origin
 from dslint.diagnostics import Applicability, Effect
 from dslint.facts import Integration
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.cost import lost_overlap, waits
 from dslint.rules.helpers.fixes import without, write
 
 MEASUREMENTS = {
@@ -17,6 +18,10 @@ MEASUREMENTS = {
     "flops_profiler.enabled": "enables wall_clock_breakdown for the whole run, not only for the profiled step",
 }
 """Keys that enable a measurement, with what it costs."""
+
+WAITS = 3
+"""How often the timers of a micro batch wait for the GPU: after the forward, the backward and the step."""
+
 PROFILE_STEP = "flops_profiler.profile_step"
 PROF_ALL, PROF_OPS = "comms_logger.prof_all", "comms_logger.prof_ops"
 
@@ -51,7 +56,8 @@ def measuring_left_on(config: Config) -> Iterator[Finding]:
         return
     for key, cost in MEASUREMENTS.items():
         if config.has(key) and config.value(key) is True and config.origin(key) is not Origin.DERIVED:
-            yield Finding(key, f"{key.removesuffix('.enabled')} {cost}.", help="Disable it for the real run.")
+            more = lost_overlap(config) if key == "comms_logger.enabled" else waits(config, lambda _: WAITS)
+            yield Finding(key, f"{key.removesuffix('.enabled')} {cost}.", help=f"Disable it for the real run.{more}")
 
 
 @rule(

@@ -13,6 +13,7 @@ from dslint.frameworks.refusals import refused
 from dslint.frameworks.registry import named
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.cost import gathers_for_a_token
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER, trainer_arguments
 
 STAGE = "zero_optimization.stage"
@@ -342,7 +343,7 @@ def generation_at_stage_3(config: Config) -> Iterator[Finding]:
             yield Finding(
                 "",
                 f"{given.shown} at ZeRO stage 3: generate gathers every parameter from all ranks again for each token.",
-                help=advice,
+                help=advice + gathers_for_a_token(config),
                 elsewhere=given.related(""),
                 costly=True,
             )
