@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,18 @@ from dslint.cli.options import color_option, show_page, terminal_width, wants_co
 from dslint.cli.rates import rate_options
 from dslint.cli.workload import Count, Number, Opened, open_workload, workload_options
 from dslint.errors import UserError
+from dslint.memory.plan import PlanError
 from dslint.memory.ways import Goal
 from dslint.report import tune_page
 from dslint.report.style import Style
 from dslint.settings import Finder
 from dslint.source.config_text import config_text
+from dslint.source.edit import CannotChange
+from dslint.source.store import a_run, store
 from dslint.speed.planned import Rates
 from dslint.tune.calibrate import factor_of
 from dslint.tune.checked import no_new_errors
-from dslint.tune.search import Result, Search
+from dslint.tune.search import Result, Search, Tuned
 
 SLOW_SEARCH = 1.0
 """Seconds after which a progress bar is shown."""
@@ -96,24 +100,24 @@ def command(
     if not isinstance(memory, int):
         raise click.UsageError("No memory limit given: pass --gpu, --gpu-memory or --limit.")
     text = config_text(opened.loaded.document)
-    if measured_to and _is_part(opened, text):
+    if measured_to and _is_part(opened):
         raise UserError("--measure requires a config in a file of its own: this one is part of another file.")
     planner = opened.planner()
     factor = factor_of(measured) if measured else None
     search = Search(text, opened.found.model, planner, no_new_errors(planner(text, {})[0]), Goal(memory, facts.host_memory), rates, factor)
     result = _run(search, free_batch=free_batch)
     if output_format == "json":
-        click.echo(tune_page.as_json(result, facts, text, path, tokens))
+        click.echo(tune_page.as_json(result, facts, opened.loaded.document, path, tokens))
     else:
         style = Style(color=wants_color(color, sys.stdout), width=terminal_width(60))
-        source = _config_path(opened, path) if _is_part(opened, text) else None
-        show_page(tune_page.page(result, facts, text, path, style, tokens, source), color=style.color)
+        source = _config_path(opened, path) if _is_part(opened) else None
+        show_page(tune_page.page(result, facts, opened.loaded.document, path, style, tokens, source), color=style.color)
     if plot:
         _plot(result, plot)
     if measured_to:
         _measure(result, launch, text, _config_path(opened, path), measured_to, time_limit)
     if number is not None:
-        _apply(result, number, opened, text, path)
+        _apply(search, result.best, number, opened, path, finder, said)
     sys.exit(0 if result.best else DOES_NOT_FIT)
 
 
@@ -166,9 +170,10 @@ def _measure(result: Result, launch: tuple[str, ...], text: str, config: str, ou
         warn(f"Predictions are corrected by these measurements with --measured {out}.")
 
 
-def _is_part(opened: Opened, text: str) -> bool:
-    """Whether a config has no file of its own: Accelerate makes it, or it stands in YAML, in a program or in an encoded value."""
-    return opened.loaded.document.text != text or bool(opened.loaded.encoded)
+def _is_part(opened: Opened) -> bool:
+    """Whether a config has no file of its own: Accelerate makes it, or it is part of a YAML file, of a program or of an encoded value."""
+    document = opened.loaded.document
+    return document.places is not None or document.language not in ("json", "hjson", "yaml") or bool(opened.loaded.encoded)
 
 
 def _outside(target: str, named: str) -> str | None:
@@ -181,20 +186,29 @@ def _outside(target: str, named: str) -> str | None:
     return None if real.is_relative_to(Path(top_of(named)).resolve()) else str(real)
 
 
-def _apply(result: Result, number: int, opened: Opened, text: str, path: str) -> None:
-    """Write a config of the list in place of the file that it was read from."""
+def _apply(search: Search, best: Sequence[Tuned], number: int, opened: Opened, path: str, finder: Finder, said: dict[str, Any]) -> None:
+    """Write a config of the list in place of the file that it was read from, if that then means this config."""
     from dslint.fixes.atomic_write import write_whole
 
-    if number > len(result.best):
-        raise UserError(f"--apply {number}: the list has {len(result.best)} configs")
-    target = _config_path(opened, path)
-    chosen = result.best[number - 1]
-    if target == "-" or _is_part(opened, text):
-        raise UserError("--apply requires a config in a file of its own: this one is part of another file. Write the diff by hand.")
+    if number > len(best):
+        raise UserError(f"--apply {number}: the list has {len(best)} configs")
+    target, chosen = _config_path(opened, path), best[number - 1]
+    if target == "-" or opened.loaded.encoded:
+        raise UserError("--apply requires a config in a file. Write the diff by hand.")
     if outside := _outside(target, path):
         raise UserError(f"{target} is not written: it leads out of this project. To write {outside}, name it.")
+    document = opened.loaded.document
     try:
-        write_whole(target, chosen.written.text, before=text)
+        after = chosen.written.into(document)
+        with a_run(store().with_text(target, after)):
+            edited = open_workload(path, finder, said)
+        _, again = edited.planned(edited.loaded.document, chosen.written.said)
+    except (CannotChange, PlanError) as error:
+        raise UserError(f"{target} cannot be edited in this way: {error}. Write the diff by hand.") from None
+    if not search.makes(chosen.candidate.choice, again):
+        raise UserError(f"{target} would not mean config {number} after the edit. Write the diff by hand.")
+    try:
+        write_whole(target, after, before=document.text)
     except OSError as error:
         raise UserError(f"{target} cannot be written: {error.strerror or error}") from None
     warn(f"Config {number} is written to {target}." + "".join(f" Also {sentence}." for sentence in chosen.written.program))

@@ -23,6 +23,7 @@ from dslint.report.words import option, shown_fact
 from dslint.settings import Finder
 from dslint.settings.table import FACTS, SETTINGS
 from dslint.source.parse import parse
+from dslint.source.tree import Document
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -193,13 +194,16 @@ class Opened(NamedTuple):
 
     def planner(self) -> Planner:
         """Reads the text of a config with options that change with it, and plans it."""
-        context = self.context
+        return lambda text, otherwise: self.planned(parse(text), otherwise)
 
-        def plan(text: str, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
-            config = resolve(parse(text), changed(context, otherwise))
-            return config, planned(config, self.found.model, {**self.said, **otherwise}, self.found.assumed, self.unmodelled)
+    def planned(self, document: Document, otherwise: dict[str, Any]) -> tuple[Config, Plan]:
+        """A config with options that change with it, and its plan.
 
-        return plan
+        Raises:
+            PlanError: there is none.
+        """
+        config = resolve(document, changed(self.context, otherwise))
+        return config, planned(config, self.found.model, {**self.said, **otherwise}, self.found.assumed, self.unmodelled)
 
 
 def open_workload(path: str, finder: Finder, said: dict[str, Any]) -> Opened:

@@ -18,7 +18,7 @@ from dslint.memory.tiles import tiled
 from dslint.memory.ways import Goal, Room, Variant, cost, distinct, rank
 from dslint.source.change import Insert, Remove, Set
 from dslint.source.edit import CannotChange, apply, edits_for
-from dslint.source.parse import parse
+from dslint.source.parse import parse_as
 
 Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
 """Reads the text of a config with changed options, and plans it."""
@@ -276,14 +276,14 @@ def _overwrites(change: Change, other: Change) -> bool:
     return any(f"{path}.".startswith(one) or one.startswith(f"{path}.") for path, _ in change.values for one in paths)
 
 
-def written(text: str, values: tuple[tuple[str, Any], ...]) -> str:
-    """The text of a config with new values at paths; everything else stays.
+def written(text: str, values: tuple[tuple[str, Any], ...], language: str = "json") -> str:
+    """The text of a config with new values at paths; everything else stays. `language` is "yaml" if it is not JSON or HJSON.
 
     Raises:
         CannotChange: the text cannot be edited in this way.
     """
     for path, value in values:
-        document = parse(text)
+        document = parse_as(text, language)
         keys = tuple(path.split("."))
         there = document.lookup(keys) is not None
         change: Remove | Set | Insert

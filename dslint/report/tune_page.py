@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from difflib import unified_diff
 from typing import Any
 
@@ -13,13 +14,18 @@ from dslint.report.estimate_page import gib, paragraphs
 from dslint.report.speed_words import as_data, duration, factor, parts, shown_tokens, speeds, spread, training
 from dslint.report.style import Style, visible_lines, wrap
 from dslint.report.words import count
+from dslint.source.config_text import config_text
+from dslint.source.edit import CannotChange
+from dslint.source.tree import Document
 from dslint.speed.compare import CLOSE, Verdict, compare
 from dslint.tune.candidate import Candidate
 from dslint.tune.reasons import Loss
 from dslint.tune.search import Result, Tuned
 
 
-def page(result: Result, facts: Facts, text: str, path: str, style: Style, tokens: float | None = None, source: str | None = None) -> str:
+def page(
+    result: Result, facts: Facts, document: Document, path: str, style: Style, tokens: float | None = None, source: str | None = None
+) -> str:
     """The report as text. `source` is the file that the config is made of, if it has none of its own."""
     model, now = result.found.model, result.now
     plan = now.plan
@@ -43,9 +49,9 @@ def page(result: Result, facts: Facts, text: str, path: str, style: Style, token
     if source is not None:
         lines += [
             "",
-            *wrap(f"The diffs show, as JSON, the config that DeepSpeed gets from {source}: it has no file of its own.", style.width),
+            *wrap(f"A diff of JSON shows the config that DeepSpeed gets from {source}, which has no keys for the change.", style.width),
         ]
-    changes = [line for number, one in enumerate(result.best, 1) for line in _changes(number, one, text, path, style)]
+    changes = [line for number, one in enumerate(result.best, 1) for line in _changes(number, one, document, path, style)]
     lines += ["", *changes, *_lost(result, style), *paragraphs("Assumptions", _assumed(result), style), "", *_small_print(result, style)]
     return "\n".join(lines)
 
@@ -145,14 +151,17 @@ def _open(best: Tuned, one: Tuned) -> bool:
     return compare(best.candidate.step, one.candidate.step).verdict is Verdict.LIKELY_FASTER
 
 
-def diff(one: Tuned, text: str, path: str) -> list[str]:
-    """What a config changes in the text, as a unified diff without line ends."""
-    return [visible_lines(line) for line in unified_diff(text.splitlines(), one.written.text.splitlines(), path, path, lineterm="")]
+def diff(one: Tuned, document: Document, path: str) -> list[str]:
+    """What a config changes in its file, as a unified diff without line ends; in its JSON, if it has no file of its own."""
+    before, after = config_text(document), one.written.text
+    with suppress(CannotChange):
+        before, after = document.text, one.written.into(document)
+    return [visible_lines(line) for line in unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")]
 
 
-def _changes(number: int, one: Tuned, text: str, path: str, style: Style) -> list[str]:
+def _changes(number: int, one: Tuned, document: Document, path: str, style: Style) -> list[str]:
     colors = {"+": "green", "-": "red", "@": "cyan"}
-    changed = diff(one, text, path)
+    changed = diff(one, document, path)
     if not changed and not one.written.program:
         return [style.paint(f"{number}. The present config.", "bold"), ""]
     lines = [style.paint(f"{number}. {_described(one.candidate)}", "bold")]
@@ -213,7 +222,7 @@ def _small_print(result: Result, style: Style) -> list[str]:
     return wrap(words, style.width)
 
 
-def as_json(result: Result, facts: Facts, text: str, path: str, tokens: float | None) -> str:
+def as_json(result: Result, facts: Facts, document: Document, path: str, tokens: float | None) -> str:
     """All of it, in bytes and seconds."""
     data = {
         "version": 1,
@@ -227,7 +236,7 @@ def as_json(result: Result, facts: Facts, text: str, path: str, tokens: float | 
             "samples": result.now.plan.samples,
             "step": as_data(result.now.step, tokens),
         },
-        "best": [_tuned(one, text, path, tokens) for one in result.best],
+        "best": [_tuned(one, document, path, tokens) for one in result.best],
         "lost": [loss._asdict() for loss in result.lost],
         "tried": result.tried,
         "estimated": result.estimated,
@@ -237,13 +246,13 @@ def as_json(result: Result, facts: Facts, text: str, path: str, tokens: float | 
     return json.dumps(data, indent=2)
 
 
-def _tuned(one: Tuned, text: str, path: str, tokens: float | None) -> dict[str, Any]:
+def _tuned(one: Tuned, document: Document, path: str, tokens: float | None) -> dict[str, Any]:
     gain = one.gain
     return {
         "config": _described(one.candidate),
         "choice": one.candidate.choice._asdict(),
         "program": list(one.written.program),
-        "diff": "\n".join(diff(one, text, path)),
+        "diff": "\n".join(diff(one, document, path)),
         "device": one.found.device._asdict(),
         "samples": one.candidate.plan.samples,
         "step": as_data(one.candidate.step, tokens),

@@ -177,12 +177,14 @@ class Search:
         without = (self.candidate(candidate.choice._replace(**{name: False})) for name in added)
         return any(candidate.seconds * (1 + WORTH_QUANTIZING) > other.seconds for other in without)
 
-    def _as_written(self, choice: Choice, plan: Plan) -> Choice:
-        """The choice, with the buckets of its plan where it keeps those of the config: their defaults follow the stage."""
+    def makes(self, choice: Choice, plan: Plan) -> bool:
+        """Whether a plan is that of a choice. Where it keeps the buckets of the config, those of the plan count: their defaults follow the
+        stage.
+        """
         kept = {
             name: getattr(plan, name) for name in ("reduce_bucket", "prefetch_bucket") if getattr(choice, name) == getattr(self.base, name)
         }
-        return choice._replace(**kept)
+        return present(plan) == choice._replace(**kept)
 
     def _dominated(self, candidate: Candidate, peak: int, one: Tuned) -> bool:
         """Whether a faster config makes a candidate pointless: the candidate has more offload or partitions, and saves little by it."""
@@ -218,7 +220,7 @@ class Search:
             config, plan = self.planner(written.text, written.said)
         except PlanError:
             return
-        if present(plan) == self._as_written(candidate.choice, plan) and self.checked(config):
+        if self.makes(candidate.choice, plan) and self.checked(config):
             yield Tuned(candidate, self.estimate(candidate.choice), written, compare(candidate.step, now.step))
 
 

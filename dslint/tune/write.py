@@ -12,6 +12,7 @@ from dslint.memory.changes import REMOVE
 from dslint.memory.fit import written
 from dslint.record import Record
 from dslint.source.edit import CannotChange
+from dslint.source.tree import Document, dotted
 from dslint.tune.space import Choice
 
 Z = "zero_optimization"
@@ -20,11 +21,29 @@ Values = Iterator[tuple[str, Any]]
 
 
 class Written(Record):
-    """The text of a config, the options of a command that change with it, and what to do in the program, as imperatives."""
+    """The text of a config, the options of a command that change with it, and what to do in the program, as imperatives. `values` are the
+    new values of the config by their paths.
+    """
 
     text: str
     said: dict[str, Any]
     program: tuple[str, ...]
+    values: tuple[tuple[str, Any], ...] = ()
+
+    def into(self, document: Document) -> str:
+        """The text of the file that the config was read from, with the new values.
+
+        Raises:
+            CannotChange: it cannot be edited in this way.
+        """
+        if document.places is None:
+            return self.text if document.language in ("json", "hjson") else written(document.text, self.values, document.language)
+        if document.whole is None or document.whole.language != "yaml":
+            raise CannotChange("the config is not in a YAML file")
+        there = [(document.places.get(tuple(path.split("."))), value) for path, value in self.values]
+        if any(path is None or isinstance(value, dict) for path, value in there):
+            raise CannotChange("the file has no key for a value")
+        return written(document.whole.text, tuple((dotted(path), value) for path, value in there if path is not None), "yaml")
 
 
 def write(text: str, config: Config, choice: Choice, now: Choice) -> Written | None:
@@ -46,7 +65,7 @@ def write(text: str, config: Config, choice: Choice, now: Choice) -> Written | N
             values.append(("sequence_parallel_size", choice.sequence))
         program.append(f"use sequence parallelism over {choice.sequence} ranks")
     try:
-        return Written(written(text, tuple(values)), said, tuple(program))
+        return Written(written(text, tuple(values)), said, tuple(program), tuple(values))
     except CannotChange:
         return None
 

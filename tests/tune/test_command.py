@@ -163,8 +163,7 @@ def test_a_config_without_a_file_of_its_own_is_shown_and_not_written(tmp_path: P
         return CliRunner().invoke(cli, ["tune", *options, *arguments])
 
     result = run()
-    assert "The diffs show, as JSON, the config that DeepSpeed gets from" in " ".join(result.output.split())
-    assert "file of its own" in str(run("--apply", "1").exception)
+    assert "A diff of JSON shows the config that DeepSpeed gets from" in " ".join(result.output.split())
     assert "file of its own" in str(run("--measure", str(tmp_path / "out.jsonl"), "--", "accelerate", "launch").exception)
     assert file.read_text(encoding="utf-8") == text
 
@@ -180,3 +179,78 @@ def test_checkpointing_is_switched_by_the_argument_that_its_framework_reads(tmp_
     result = CliRunner().invoke(cli, ["tune", str(tmp_path / "full.yaml"), *options])
     sentences = [sentence for one in json.loads(result.stdout)["best"] for sentence in one["program"]]
     assert "disable activation checkpointing (disable_gradient_checkpointing: true)" in sentences
+
+
+YAML = """# our config
+train_micro_batch_size_per_gpu: 1   # small
+gradient_accumulation_steps: 8
+bf16:
+  enabled: true
+zero_optimization:
+  stage: 3
+  # saves memory
+  offload_optimizer:
+    device: cpu
+optimizer:
+  type: AdamW
+  params:
+    lr: 1.0e-5
+"""
+
+
+def test_a_config_in_yaml_is_written_as_yaml(tmp_path: Path) -> None:
+    file = tmp_path / "ds.yaml"
+    file.write_text(YAML, encoding="utf-8")
+    shown = json.loads(tune(str(file), "--output-format", "json").stdout)["best"][0]
+    assert "-  offload_optimizer:" in shown["diff"].splitlines()
+    assert tune(str(file), "--apply", "1").exit_code == 0
+    after = file.read_text(encoding="utf-8")
+    assert "# our config" in after
+    assert "# small" in after
+    assert "offload_optimizer" not in after
+    again = json.loads(tune(str(file), "--output-format", "json").stdout)
+    assert again["now"]["step"]["seconds"] == pytest.approx(shown["step"]["seconds"])
+
+
+def test_yaml_that_cannot_be_edited_is_left_as_it_is(tmp_path: Path) -> None:
+    """The section would be empty: it is the alias of one that others use."""
+    file = tmp_path / "ds.yaml"
+    text = YAML.replace("zero_optimization:", "x-zero: &zero").replace("optimizer:\n  type", "zero_optimization: *zero\noptimizer:\n  type")
+    file.write_text(text, encoding="utf-8")
+    result = tune(str(file), "--apply", "1")
+    assert "Write the diff by hand" in str(result.exception)
+    assert file.read_text(encoding="utf-8") == text
+
+
+ACCELERATE = """# for our cluster
+distributed_type: DEEPSPEED
+mixed_precision: bf16
+num_processes: 8
+deepspeed_config:
+  zero_stage: 3   # divided
+  gradient_accumulation_steps: 8
+  offload_optimizer_device: cpu
+"""
+
+
+def test_accelerates_file_is_written_where_it_has_the_keys(tmp_path: Path) -> None:
+    """Of the five configs only those without further keys can be written; the others leave the file as it is."""
+    file = tmp_path / "accelerate.yaml"
+    file.write_text(ACCELERATE, encoding="utf-8")
+    options = ("--model", "llama-3-8b", "--gpu", "h100", "--micro-batch", "1", "--sequence-length", "2048", "--isolated", str(file))
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["tune", *options, *arguments])
+
+    for number, one in enumerate(json.loads(run("--output-format", "json").stdout)["best"], 1):
+        result = run("--apply", str(number))
+        text = file.read_text(encoding="utf-8")
+        if one["choice"]["overlap"] and one["choice"]["stage"] < 3:
+            assert "the file has no key for a value" in str(result.exception)
+            assert text == ACCELERATE
+        else:
+            assert result.exit_code == 0
+            assert text == ACCELERATE.replace("steps: 8", f"steps: {one['choice']['accumulation']}").replace(
+                "  offload_optimizer_device: cpu\n", ""
+            )
+            file.write_text(ACCELERATE, encoding="utf-8")
