@@ -7,7 +7,9 @@ from typing import Any
 
 from dslint.config.effective import EffectiveEntry
 from dslint.config.values import Origin
+from dslint.report.speed_words import as_data, duration, parts, speeds, spread
 from dslint.report.style import visible, wrap
+from dslint.speed.step import Step
 
 LONGEST, CUT = 24, "..."
 """The characters of a value that are shown, and how a longer one ends."""
@@ -68,8 +70,17 @@ def shown(entry: EffectiveEntry) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - len(CUT)] + CUT
 
 
-def as_json(entries: list[EffectiveEntry]) -> str:
-    """A list of objects, one for each key: path, value (null if unknown), known, origin, note, written, line, column."""
+def time_of_step(time: Step, *, color: bool, width: int) -> list[str]:
+    """The predicted time of a step, with its large parts, as lines."""
+    what = f"{time.job.samples:,.0f} samples of {time.job.length:,} tokens"
+    rows = (f"{duration(time.seconds)} ({spread(time)}) for {what}: {speeds(time)}", *parts(time))
+    return [_paint("Time of a step", BOLD, color), *(f"  {line}" for row in rows for line in wrap(row, width - 2))]
+
+
+def as_json(entries: list[EffectiveEntry], time: Step | None = None) -> str:
+    """The keys, each an object: path, value (null if unknown), known, origin, note, written, line, column; and the time of a step, if it
+    was predicted.
+    """
     rows: list[dict[str, Any]] = [
         {
             "path": list(entry.path),
@@ -83,7 +94,7 @@ def as_json(entries: list[EffectiveEntry]) -> str:
         }
         for entry in entries
     ]
-    return json.dumps({"version": 1, "keys": rows}, indent=2)
+    return json.dumps({"version": 1, "keys": rows, "step": as_data(time) if time else None}, indent=2)
 
 
 def _paint(text: str, code: str, on: bool) -> str:  # noqa: FBT001 - a helper of one line

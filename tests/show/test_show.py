@@ -126,3 +126,18 @@ def test_what_training_arguments_fill_is_in_the_config(tmp_path: Path) -> None:
     training = tmp_path / "train.yaml"
     training.write_text("base_model: m\nmicro_batch_size: 3\ndeepspeed: ds.json\n", encoding="utf-8")
     assert json.loads(dslint("show", training, "--output-format", "config").stdout)["train_micro_batch_size_per_gpu"] == 3
+
+
+def test_the_time_of_a_step_is_an_option(config: Path, tmp_path: Path) -> None:
+    file = tmp_path / "timed.json"
+    file.write_text('{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}', encoding="utf-8")
+    options = ("--model", "gpt2", "--gpu", "h100", "--world-size", "8", "--integration", "deepspeed", "--isolated")
+    table = dslint("show", file, "--time", *options).stdout
+    assert "Time of a step" in table
+    assert "8 samples of" in table
+    step = json.loads(dslint("show", file, "--time", *options, "--output-format", "json").stdout)["step"]
+    assert step["low"] < step["seconds"] < step["high"]
+    assert json.loads(dslint("show", file, *options, "--output-format", "json").stdout)["step"] is None
+    refused = dslint("show", file, "--time", "--world-size", "8", "--isolated")
+    assert refused.returncode == 2
+    assert "--time needs the GPU" in refused.stderr
