@@ -2,6 +2,12 @@
 
 Peaks are those of dense matrix products, without sparsity. Each row of the table names its source; those of a GPU without a public figure
 of its own follow a neighbour. `reached` is explained below the table.
+
+In November 2026 the peaks, the memory bandwidth and the links of these rows were compared with a second page, and agree (read as dense and
+in one direction): A100, H100, B200 and B300 (glennklockwood.com/garden/processors), H100 PCIe (archive-lib.hpctech.co.jp), H20
+(zangshuxian.com), L40 and L40S (mullet.se), L4 (grokipedia.com), A40 (ecer.com), A6000, T4 and V100 (sysrqmts.com), P100 and RTX 4090
+(hmc-tech.com), RTX 5090 (spheron.network), MI250X (zexron.com), MI300X (gpu.blog, codesota.com), MI325X and MI355X (memory only), Gaudi 2
+and 3 (Intel's slides of August 2024, sgpjbg.com). Of the Ascend 910B pages state 320 to 400 TFLOPS, by variant; 376 is the 910B2's.
 """
 
 from __future__ import annotations
