@@ -278,7 +278,7 @@ def bad(text: str, *, at: Where, message: str | None = None, fixed: str | None =
     `message` is the finding's message, and `fixed` the text after its fix; `python scripts/pin_examples.py` writes both.
     `integration`, `deepspeed` (a release, or two with dots between) and `gpu` are words, `model` is the content of a config.json.
     `training`, `accelerate`, `program` and `launch` are the texts of other files of the setup. `kernel` is the release of
-    the machine's kernel.
+    the machine's kernel, `pins` are releases of libraries that the project pins.
     """
     return _adding(WrittenExample(text, at, facts, message, fixed))
 
@@ -307,7 +307,7 @@ def _example(written: WrittenExample) -> Example:
         from dslint.facts.model_config import describe
 
         others["model"] = describe(others["model"])
-    parts = {name: others.pop(name) for name in (*PARTS, "kernel") if name in others}
+    parts = {name: others.pop(name) for name in (*PARTS, "kernel", "pins") if name in others}
     facts = Facts(integration=Integration(integration) if integration else None, **others)
     if gpu:
         from dslint.facts.gpus import gpu_named

@@ -366,4 +366,7 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS982", "one-process-of-framework", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.framework_refusals", "one_process_of_framework"),
     ("DS983", "call-refused", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.program_calls", "call_refused"),
     ("DS984", "clipping-by-value-refused", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_calls", "clipping_by_value_refused"),
+    ("DS985", "generation-not-synced", "crash", "step", (), ("setup",), ("setup",), "ds9_integrations.program_ranks", "generation_not_synced"),
+    ("DS986", "defect-of-library", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.library_defects", "defect_of_library"),
+    ("DS987", "machines-without-hostfile", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.accelerate_launch", "machines_without_hostfile"),
 )

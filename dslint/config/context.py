@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dslint.facts import NOT_NEEDED, Facts
-from dslint.facts.find_loader import find_loader
+from dslint.facts.find_loader import PACKAGES, find_loader, find_pin
 from dslint.record import Record
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ class Context(Record):
     `evidence` names the facts that were inferred, each with what it was inferred from. `setup` are the files that the config was found
     with, `policy` is what the team requires, `checkpoint` what the run resumes from, `calibration` what was measured on its GPU,
     `environment` the variables that launch scripts see, and `project` the folder from which the release of the loader is searched upwards
-    (None for no search). `kernel` is the release of this machine's kernel, if it is that of WSL and the environment has DeepSpeed.
+    (None for no search); `pins` are releases of other libraries that are known without one. `kernel` is the release of this machine's
+    kernel, if it is that of WSL and the environment has DeepSpeed.
     `outside` is the release that will run the config where dslint does not know it: `facts.deepspeed` is then the nearest known one, and
     no finding is certain.
     `filler` knows what the loaders fill in and add; without one nothing is filled.
@@ -49,6 +50,7 @@ class Context(Record):
     calibration: Calibration | None = None
     environment: Mapping[str, str] = {}
     project: str | None = None
+    pins: Mapping[str, Release] = {}
     kernel: str | None = None
     outside: Release | None = None
     filler: Filler | None = None
@@ -82,6 +84,15 @@ class Context(Record):
             return self
         found = find_loader(self.project, self.facts.integration)
         return self if found is None else self.with_evidence(found.evidence, loader_release=found.release)
+
+    def pinned(self, package: str) -> Release | None:
+        """The release of a library that the project pins exactly; that of the loader may be given instead."""
+        if package in self.pins:
+            return self.pins[package]
+        if self.facts.integration is not None and PACKAGES.get(self.facts.integration) == package and self.facts.loader_release is not None:
+            return self.facts.loader_release
+        found = find_pin(self.project, package) if self.project is not None else None
+        return None if found is None else found.release
 
 
 PARTS = ("policy", "checkpoint")

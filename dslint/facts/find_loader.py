@@ -31,6 +31,11 @@ def find_loader(folder: str, integration: Integration) -> FoundRelease | None:
     return _near(folder, package, locks_only=False) if package else None
 
 
+def find_pin(folder: str, package: str) -> FoundRelease | None:
+    """The release of a library for the configs in a folder (an absolute path), or None if nothing pins one."""
+    return _near(folder, package, locks_only=False)
+
+
 def forget_loaders() -> None:
     """Search for releases anew, because files may have changed."""
     _near.cache_clear()

@@ -23,6 +23,9 @@ MODELS = (
 )
 """What makes a model of a library: the names of the classes contain this, and those of tokenizers and configs do not."""
 
+MAKES_MODEL = ("from_pretrained", "from_config")
+"""The methods of a class that make a model."""
+
 ENGINE = "deepspeed.initialize"
 """What makes an engine."""
 
@@ -31,12 +34,16 @@ _ABOUT_SETUP = re.compile(r"zero|deepspeed|\bds_|stage|fsdp|world_size|num_proce
 
 
 class Condition(NamedTuple):
-    """A condition around a call: its text, the place of its `if`, whether it holds for the call, and whether it selects some ranks."""
+    """A condition around a call: its text, the place of its `if`, whether it holds for the call, and whether it selects some ranks.
+
+    `default` is True where the default of a flag decides that the call is made.
+    """
 
     text: str
     at: int
     holds: bool
     ranks: bool
+    default: bool = False
 
 
 class Given(NamedTuple):
@@ -55,8 +62,9 @@ class Event:
     `name` is the full name of the function. For a method it is the name of what made its object, and the method:
     `deepspeed.initialize.save_checkpoint`; `origin` is then the place of the call that made the object. Positional arguments are named
     "0", "1". `within` names the context managers around the call, `loops` counts the loops in its function. `certain` is False in a branch
-    that only the run knows. `flow` is 0 for what the program runs from its first statement on, and another number for each function that
-    nothing calls.
+    that only the run knows, `likely` is True there where only defaults of flags decide, and they decide for the call. `flow` is 0 for what
+    the program runs from its first statement on, and another number for each function that nothing calls. `start` is the place of the call,
+    which is the `origin` of what it makes.
     """
 
     name: str
@@ -68,7 +76,15 @@ class Event:
     within: tuple[str, ...] = ()
     loops: int = 0
     certain: bool = True
+    likely: bool = True
     flow: int = 0
+    start: int = 0
+
+    @property
+    def called(self) -> str:
+        """The function as the program writes it; only its name in a chain of calls, or in a call that goes over several lines."""
+        written, name = self.at.raw.partition("(")[0], self.name.rpartition(".")[2]
+        return written if written.endswith(name) else name
 
     def argument(self, name: str, index: int | None = None) -> Given | None:
         """An argument by its name or position."""
@@ -76,8 +92,8 @@ class Event:
 
     @property
     def tells_setups_apart(self) -> bool:
-        """Whether a condition around the call asks for the way of training, as `if is_deepspeed_zero3_enabled()`."""
-        return any(_ABOUT_SETUP.search(one.text) for one in self.conditions)
+        """Whether a condition that only the run knows asks for the way of training, as `if is_deepspeed_zero3_enabled()`."""
+        return any(_ABOUT_SETUP.search(one.text) for one in self.conditions if not one.default)
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,3 +154,65 @@ def zero3_init_below_stage_3(config: Config) -> Iterator[Finding]:
         fix=safe(f'remove "{given.name}"', Remove((BLOCK, given.name))),
         related=((STAGE, "the stage is set here"),) if config.has(STAGE) else (),
     )
+
+
+_MACHINES = ACCELERATE_HEAD + "num_machines: 2\nnum_processes: 16\nmixed_precision: bf16\n"
+
+
+@rule(
+    "DS987",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=(
+        "accelerate/utils/launch.py, prepare_deepspeed_cmd_env",
+        "deepspeed/launcher/runner.py, fetch_hostfile and main",
+    ),
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at=("num_machines",),
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml train.py\n",
+    message="2 machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own machine, and each machine trains alone.",
+)
+@good(
+    BF16_ZERO_2,
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_multinode_launcher: standard\n",
+    launch="accelerate launch --config_file accelerate.yaml train.py\n",
+)
+@good(
+    BF16_ZERO_2,
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n  deepspeed_hostfile: hosts\n",
+    launch="accelerate launch --config_file accelerate.yaml train.py\n",
+)
+@good(
+    BF16_ZERO_2,
+    accelerate=f"{_MACHINES}deepspeed_config:\n  zero_stage: 2\n",
+    launch="accelerate launch --config_file accelerate.yaml --deepspeed_multinode_launcher standard train.py\n",
+)
+def machines_without_hostfile(config: Config) -> Iterator[Finding]:
+    """The Accelerate file is for several machines, and gives DeepSpeed's launcher no hostfile.
+
+    On several machines `accelerate launch` starts the `deepspeed` launcher, with `--launcher pdsh` by default. Without `deepspeed_hostfile` that finds
+    no other machine: it warns "Unable to find hostfile, will proceed with training with local resources only", and each machine
+    trains a model of its own with its own GPUs.
+
+    Set `deepspeed_multinode_launcher: standard`, which starts each machine as torchrun does, or name a `deepspeed_hostfile`.
+    """
+    file, launch = accelerate_file(config), config.setup.launch if config.setup else None
+    if file is None or launch is None or launch.launcher != "accelerate" or not file.is_for_deepspeed:
+        return
+    machines = file.number("num_machines")
+    given = {**file.block, **launch.flags}
+    launcher, hostfile = given.get("deepspeed_multinode_launcher"), given.get("deepspeed_hostfile")
+    is_standard = launcher is not None and launcher.value not in ("pdsh", "openmpi", "mvapich", "mpich", "nossh", "slurm", None)
+    if machines is None or machines < 2 or is_standard or (hostfile is not None and hostfile.value is not None):
+        return
+    yield Finding(
+        "",
+        f"{machines} machines, but no deepspeed_hostfile: accelerate launch starts DeepSpeed's launcher, which finds only the GPUs of its own "
+        "machine, and each machine trains alone.",
+        help="Set deepspeed_multinode_launcher: standard, and start the command on each machine.",
+        elsewhere=file.top["num_machines"].related(""),
+    )

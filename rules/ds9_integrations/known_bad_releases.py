@@ -144,7 +144,7 @@ PAIRS = (
     loader_release=Release(1, 3, 0),
     message='DeepSpeed 0.16.4 with Accelerate 1.3.0: the step raises AssertionError "no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 2", unless the program does not use accelerator.accumulate.',
 )
-@good(_ACCUMULATING, integration="transformers", deepspeed="0.16.4", loader_release=Release(4, 48, 0))
+@good(_ACCUMULATING, integration="transformers", deepspeed="0.16.4", loader_release=Release(4, 49, 0))
 @good(_ACCUMULATING, integration="transformers", deepspeed="0.15.4", loader_release=Release(4, 46, 3))
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.16.4", loader_release=Release(1, 3, 0))
 @good(BF16_ZERO_2, integration="accelerate", deepspeed="0.9.1", loader_release=Release(0, 18, 0))

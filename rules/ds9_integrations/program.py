@@ -11,6 +11,7 @@ from dslint.job.events import Given
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.rules.helpers.prepare import PREPARE, without_loader
 from dslint.source.tree import Mapping
 
 _ADAMW = (
@@ -82,7 +83,9 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or program.loader != "accelerate" or not isinstance(config.document.root, Mapping):
         return
-    for call in program.events.of(_PREPARE):
+    if without_loader(config) is not None:
+        return  # that call raises before
+    for call in program.events.of(PREPARE):
         made = {kind: one for one in call.arguments.values() if (kind := _kind(one.made)) is not None}
         for kind, given in made.items():
             message = _unfitting(config, program, kind, given, optimizer=made.get("optimizer"))
@@ -104,7 +107,7 @@ def prepared_against_sections(config: Config) -> Iterator[Finding]:
 
 def _without_value(config: Config, program: Program) -> Iterator[Finding]:
     """The first "auto" of a schedule that the only call of `prepare` leaves without a value."""
-    calls = list(program.events.of(_PREPARE))
+    calls = list(program.events.of(PREPARE))
     stand_ins = list(program.events.of(r"accelerate\.(.*\.)?DummyScheduler"))
     if len(calls) != 1 or not calls[0].complete or not calls[0].arguments or len(stand_ins) > 1:
         return
@@ -133,7 +136,6 @@ def _without_value(config: Config, program: Program) -> Iterator[Finding]:
         )
 
 
-_PREPARE = r"accelerate\.(.*\.)?Accelerator\.prepare"
 _SCHEDULE = "scheduler.params"
 
 

@@ -7,14 +7,19 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
+from dslint.job.events import Event
 from dslint.record import Record
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import HUGGING_FACE, RAISED_BY_LOADER
+from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.zero import STAGE
 
 
 class RefusedCall(Record):
-    """A call that raises `error` with DeepSpeed from a ZeRO stage on, if one of `loaders` loads the config."""
+    """A call that raises `error` with DeepSpeed from a ZeRO stage on, if one of `loaders` loads the config.
+
+    With `argument` only a call with this argument does.
+    """
 
     pattern: str
     library: str
@@ -22,6 +27,7 @@ class RefusedCall(Record):
     error: str
     help: str
     stage: int = 0
+    argument: str = ""
 
 
 _LIGHTNING = r"(lightning\.pytorch|pytorch_lightning)\.callbacks\.(\w+\.)?"
@@ -32,6 +38,15 @@ CLIPPING = RefusedCall(
     (Integration.ACCELERATE,),
     "DeepSpeed and FSDP do not support `clip_grad_value_`. Use `clip_grad_norm_` instead.",
     "Set gradient_clipping in the config, and remove the call.",
+)
+
+PLACEMENT = RefusedCall(
+    PREPARE,
+    "Accelerate",
+    (Integration.ACCELERATE,),
+    "You can't customize device placements with DeepSpeed or Megatron-LM.",
+    "Remove device_placement, or pass it only without DeepSpeed.",
+    argument="device_placement",
 )
 
 REFUSED = (
@@ -75,6 +90,7 @@ _REFERENCE = (
     watches=("setup",),
     references=(
         "trl/models/utils.py, create_reference_model",
+        "accelerate/accelerator.py, Accelerator.prepare",
         "lightning/pytorch/callbacks/finetuning.py, BaseFinetuning.setup",
         "lightning/pytorch/callbacks/stochastic_weight_avg.py, StochasticWeightAveraging.setup",
     ),
@@ -88,17 +104,26 @@ _REFERENCE = (
     integration="transformers",
     message='train.py:4 calls create_reference_model at ZeRO stage 3: TRL may raise "DeepSpeed ZeRO-3 is enabled and is not compatible with `create_reference_model()`.".',
 )
+@bad(
+    _STAGE_2,
+    at="",
+    program="from accelerate import Accelerator\naccelerator = Accelerator()\nmodel = accelerator.prepare(model, device_placement=[False])\n",
+    integration="accelerate",
+    message='train.py:3 calls prepare with device_placement: Accelerate raises "You can\'t customize device placements with DeepSpeed or Megatron-LM.".',
+)
 @good(_STAGE_2, program=_REFERENCE, integration="transformers")
+@good(_STAGE_2, program=_ACCELERATE, integration="accelerate")
 def call_refused(config: Config) -> Iterator[Finding]:
     """A program makes a call that its library refuses with DeepSpeed.
 
-    TRL raises at ZeRO stage 3 for `create_reference_model` once transformers knows the config, and Lightning for the callbacks `BackboneFinetuning` and
-    `StochasticWeightAveraging`.
+    TRL raises at ZeRO stage 3 for `create_reference_model` once transformers knows the config, Lightning for the callbacks `BackboneFinetuning` and
+    `StochasticWeightAveraging`, and Accelerate for the argument `device_placement` of `prepare`.
 
     Remove the call, or make it only where the training runs without DeepSpeed.
     """
     for refused in REFUSED:
         yield from _found(config, refused, sure=False)  # TRL must know the config by then, and Lightning's Trainer get the callback
+    yield from _found(config, PLACEMENT, sure=True)
 
 
 @rule(
@@ -139,14 +164,22 @@ def _found(config: Config, refused: RefusedCall, *, sure: bool) -> Iterator[Find
         return
     if refused.stage and not config.value(STAGE) >= refused.stage:
         return
-    event = next(program.events.of(refused.pattern), None)
+    calls = (one for one in program.events.of(refused.pattern) if not refused.argument or _gives(one, refused.argument))
+    event = next(calls, None)
     if event is None or event.tells_setups_apart:
         return
     at = f" at ZeRO stage {config.value(STAGE)}" if refused.stage else ""
+    what = f"{event.name.rpartition('.')[2]}{f' with {refused.argument}' if refused.argument else ''}"
     yield Finding(
         "",
-        f'{event.at.where} calls {event.name.rpartition(".")[2]}{at}: {refused.library} {"raises" if sure else "may raise"} "{refused.error}".',
+        f'{event.at.where} calls {what}{at}: {refused.library} {"raises" if sure else "may raise"} "{refused.error}".',
         help=refused.help,
         elsewhere=event.at.related(""),
         certain=sure and event.certain and not event.conditions and event.flow == 0,
     )
+
+
+def _gives(event: Event, argument: str) -> bool:
+    """Whether a call has an argument that is not None."""
+    given = event.argument(argument)
+    return given is not None and given.value is not None

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import MODELS, Event, Given
+from dslint.job.events import Event
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
+from dslint.rules.helpers.prepare import MICRO_BATCH, PREPARE, models_of, without_loader
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _AUTO = '{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
-
-_PREPARE = r"accelerate\.(\w+\.)?Accelerator\.prepare"
-_MODEL = re.compile(f"({MODELS}|torch\\.nn\\.(modules\\.)?\\w+)(\\.(to|cuda|half|bfloat16|eval|train))?")
-_OTHERS = re.compile(
-    r"(torch\.optim|transformers\.optimization|bitsandbytes|accelerate\.utils|transformers\.get_\w+)\b.*|.*(Optim|Adam|Scheduler|_schedule)\w*"
-)
 
 _TWO = (
     "from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
     'student = AutoModelForCausalLM.from_pretrained("small")\nteacher = AutoModelForCausalLM.from_pretrained("large")\n'
 )
-
-
-def _models(event: Event) -> dict[int, Given]:
-    """The models among the arguments of a call, each object once."""
-    return {one.origin: one for one in event.arguments.values() if one.origin is not None and _MODEL.fullmatch(one.made)}
 
 
 @rule(
@@ -83,20 +72,20 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
     program = config.setup.program if config.setup else None
     if program is None or config.facts.integration is not Integration.ACCELERATE:
         return
-    calls = [event for event in program.events.of(_PREPARE) if event.certain or event.conditions == ()]
-    together = next((event for event in calls if len(_models(event)) > 1), None)
+    calls = [event for event in program.events.of(PREPARE) if event.certain or event.likely or event.conditions == ()]
+    together = next((event for event in calls if len(models_of(event)) > 1), None)
     second: Event | None = None
     if together is None and config.facts.loader_release is not None and config.facts.loader_release < Release(1, 0, 0):
-        seen: dict[int | None, set[int]] = {}
+        seen: dict[int | None, set[tuple[int, str]]] = {}
         for one in calls:
             models = seen.setdefault(one.origin, set())
-            models.update(_models(one))
+            models.update(models_of(one))
             second = second or (one if len(models) > 1 else None)
     event: Event | None = together or second
     if event is not None:
-        names = [one.raw for one in _models(event).values()]
+        names = [one.raw for one in models_of(event).values()]
         what = (
-            f"prepares {' and '.join(names)} in one call"
+            f"prepares {', '.join(names[:-1])} and {names[-1]} in one call"
             if together
             else f"prepares a second model, {names[-1]}, with the same Accelerator"
         )
@@ -106,6 +95,7 @@ def two_models_prepared(config: Config) -> Iterator[Finding]:
             'when using DeepSpeed".',
             help="Prepare only the model that is trained, and move the other one to accelerator.device.",
             elsewhere=event.at.related(""),
+            certain=event.certain or not event.conditions,
         )
 
 
@@ -145,21 +135,13 @@ def prepare_without_loader(config: Config) -> Iterator[Finding]:
 
     Pass the model, the optimizer and the data loader to one `prepare`, or set `train_micro_batch_size_per_gpu` to a number.
     """
-    program = config.setup.program if config.setup else None
-    key = "train_micro_batch_size_per_gpu"
-    if program is None or config.facts.integration is not Integration.ACCELERATE or not config.is_auto(key):
-        return
-    if any("train_micro_batch_size_per_gpu" in path for path in program.sets):
-        return
-    event = next(program.events.of(_PREPARE), None)  # the first one fills the micro batch size for those that follow
+    event = without_loader(config)
     if event is not None:
-        given = list(event.arguments.values())
-        known = all(_MODEL.fullmatch(one.made) or _OTHERS.fullmatch(one.made) for one in given)
-        if event.certain and event.complete and _models(event) and known and not event.tells_setups_apart:
-            yield Finding(
-                key,
-                f'{event.at.where} prepares the model without a data loader, and {key} is "auto": Accelerate raises "When using DeepSpeed, '
-                '`accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
-                help=f"Pass the data loader to the same prepare, or set {key} to a number.",
-                related=(event.at.related("prepared here"),),
-            )
+        yield Finding(
+            MICRO_BATCH,
+            f'{event.at.where} prepares the model without a data loader, and {MICRO_BATCH} is "auto": Accelerate raises "When using DeepSpeed, '
+            '`accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders".',
+            help=f"Pass the data loader to the same prepare, or set {MICRO_BATCH} to a number.",
+            related=(event.at.related("prepared here"),),
+            certain=event.certain,
+        )

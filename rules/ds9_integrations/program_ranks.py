@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
-from dslint.job.events import Event, Events
+from dslint.facts import Integration, Release
+from dslint.job.events import ENGINE, MODELS, Event, Events
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}'
@@ -138,7 +140,7 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
         does = next(one.does for one in _COLLECTIVES if re.fullmatch(one.names, event.name))
         condition = program.events.on_some_ranks(event)
         assert condition is not None
-        call = event.at.raw.partition("(")[0]
+        call = event.called
         yield Finding(
             "",
             f'{event.at.where} calls {call} only where "{condition.text}" is {str(condition.holds).lower()}. Every rank has to call it: {does}. '
@@ -155,3 +157,92 @@ def _condition(events: Events, event: Event, collective: Collective) -> str | No
         return None
     condition = events.on_some_ranks(event)
     return condition.text if condition is not None else None
+
+
+_GENERATES = (
+    "import deepspeed\nfrom transformers import AutoModelForCausalLM\n{before}"
+    'model = AutoModelForCausalLM.from_pretrained("m")\n'
+    'engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds_config.json")\n'
+    "tokens = engine.module.generate(**inputs{more})\n"
+)
+GENERATES = re.compile(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.generate")
+_INPUTS = re.compile(r"\(\*\*\w*(input|batch|encod|token)\w*\)?")
+"""What is passed on besides the names: what a tokenizer made has no `synced_gpus`."""
+_SYNCED_SINCE = Release(4, 28, 0)
+
+
+@rule(
+    "DS985",
+    effect=Effect.CRASH,
+    phase=Phase.STEP,
+    watches=("setup",),
+    references=(
+        "transformers/generation/utils.py, GenerationMixin.generate, synced_gpus",
+        "https://github.com/huggingface/transformers/pull/22242",
+        "https://github.com/huggingface/transformers/issues/20130",
+    ),
+    untried="several ranks that wait for each other",
+    setup=True,
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_GENERATES.format(before="", more=""),
+    integration="deepspeed",
+    message="train.py:5 calls engine.module.generate without synced_gpus at ZeRO stage 3, and transformers does not know the config here: a rank that ends its text earlier leaves the others waiting for its part of the weights, and the run may hang.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program="from accelerate import Accelerator\nfrom transformers import AutoModelForCausalLM\naccelerator = Accelerator()\n"
+    'model = accelerator.prepare(AutoModelForCausalLM.from_pretrained("m"))\naccelerator.unwrap_model(model).generate(tokens)\n',
+    integration="accelerate",
+    pins={"transformers": Release(4, 24, 0)},
+    message="train.py:5 calls generate without synced_gpus at ZeRO stage 3, and transformers 4.24.0 does not keep the ranks together by itself: a rank that ends its text earlier leaves the others waiting for its part of the weights, and the run may hang.",
+)
+@good(_STAGE_3, program=_GENERATES.format(before="", more=", synced_gpus=True"), integration="deepspeed")
+@good(
+    _STAGE_3,
+    program=_GENERATES.format(
+        before='from transformers.integrations import HfDeepSpeedConfig\nkept = HfDeepSpeedConfig("ds_config.json")\n', more=""
+    ),
+    integration="deepspeed",
+)
+@good(_WITH_OPTIMIZER, program=_GENERATES.format(before="", more=""), integration="deepspeed")
+def generation_not_synced(config: Config) -> Iterator[Finding]:
+    """At ZeRO stage 3 the program generates text on several ranks without `synced_gpus=True`.
+
+    Each step of generation gathers the weights of every layer from all ranks. A rank that ends its text earlier than the others stops, and the
+    others wait for it. From transformers 4.28 on `generate` keeps all ranks going by itself, but only while transformers knows the
+    config: where a `TrainingArguments`, an `HfDeepSpeedConfig` or Accelerate's plugin of it is alive.
+
+    Pass `synced_gpus=True` to `generate`.
+    """
+    program = config.setup.program if config.setup else None
+    if program is None or not config.value(STAGE) >= 3 or config.facts.world_size == 1:
+        return
+    release = config.context.pinned("transformers")
+    is_old = release is not None and release < _SYNCED_SINCE
+    tells = r"transformers\.(\w+\.)*(HfDeepSpeedConfig|\w*TrainingArguments)|accelerate\.(\w+\.)?Accelerator"
+    if not is_old and (config.facts.integration is not Integration.DEEPSPEED or any(program.events.of(tells))):
+        return
+    managed = managed_models(program.events, *ENGINES, TRAINERS)
+    for number, event in enumerate(program.events.all):
+        if GENERATES.fullmatch(event.name) is None or event.argument("synced_gpus") is not None:
+            continue
+        if not event.complete and _INPUTS.search(event.at.raw) is None:
+            continue
+        if event.tells_setups_apart or not (event.name.startswith(ENGINE) or managed.get(event.origin or 0, number) < number):
+            continue
+        why = (
+            f"transformers {release} does not keep the ranks together by itself" if is_old else "transformers does not know the config here"
+        )
+        yield Finding(
+            "",
+            f"{event.at.where} calls {event.called} without synced_gpus at ZeRO stage 3, and {why}: a rank that ends its text earlier "
+            "leaves the others waiting for its part of the weights, and the run may hang.",
+            help="Pass synced_gpus=True.",
+            elsewhere=event.at.related(""),
+            certain=False,
+        )
+        return

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
-from dslint.job.events import MODELS, Event, Events, is_true
+from dslint.job.events import MODELS, Event, is_true
+from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models, telling
 from dslint.rules.helpers.zero import STAGE
 
 _STAGE_3 = (
@@ -29,24 +31,6 @@ _TRAINER = (
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
     'model = AutoModelForCausalLM.from_pretrained("m")\n'
 )
-
-
-def _managed(events: Events) -> dict[int, int]:
-    """The models that DeepSpeed trains: those given to `deepspeed.initialize`, to Accelerate's `prepare` and to a Trainer, with the
-    number of that call.
-    """
-    found: dict[int, int] = {}
-    makers = (r"deepspeed\.initialize", r"accelerate\.(\w+\.)?Accelerator\.prepare", r"(transformers|trl)\.(\w+\.)*\w*Trainer")
-    trains = {id(event) for event in events.of(*makers)}
-    for number, event in enumerate(events.all):
-        if id(event) not in trains:
-            continue
-        is_prepare = event.name.endswith("prepare")
-        given = event.arguments.values() if is_prepare else [event.argument("model", 1 if event.name == "deepspeed.initialize" else 0)]
-        for one in given:
-            if one is not None and one.origin is not None:
-                found.setdefault(one.origin, number)
-    return found
 
 
 def _is_gathered(event: Event) -> bool:
@@ -103,18 +87,18 @@ def partitioned_weights_saved(config: Config) -> Iterator[Finding]:
     if program is None or not config.value(STAGE) >= 3:
         return
     events = program.events
-    managed = _managed(events)
+    managed = managed_models(events, *ENGINES, TRAINERS)
     for event in events.of(r"torch\.save"):
         given = event.argument("obj", 0)
         if given is None or not given.made.endswith(".state_dict") or _is_gathered(event):
             continue
         if given.made == "deepspeed.initialize.state_dict" or given.origin in managed:
             yield _saved(event, given.raw, "torch.save", certain=not event.conditions or all(one.ranks for one in event.conditions))
-    for event in events.of(f"({MODELS}|deepspeed\\.initialize)\\.save_pretrained"):
+    for event in events.of(f"({MODELS}|deepspeed\\.initialize|{TRAINERS}\\.model)\\.save_pretrained"):
         number = events.all.index(event)
-        trained = event.name.startswith("deepspeed.") or managed.get(event.origin or 0, number) < number
+        trained = re.match(f"deepspeed\\.|{TRAINERS}", event.name) is not None or managed.get(event.origin or 0, number) < number
         if trained and event.complete and event.argument("state_dict", 2) is None and not _is_gathered(event):
-            yield _saved(event, event.at.raw.partition("(")[0], "save_pretrained", certain=False)
+            yield _saved(event, event.called, "save_pretrained", certain=False)
 
 
 def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
@@ -145,6 +129,13 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
     integration="transformers",
     message="train.py:5 uses model.get_input_embeddings().weight.data: at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may have the shape [0] here.",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=f"{_ENGINE}for name, weight in engine.module.named_parameters():\n    average[name] = weight.data.clone()\n",
+    integration="deepspeed",
+    message="train.py:5 uses weight.data: at ZeRO stage 3 a weight is divided among the ranks by then, and may have the shape [0] here.",
+)
 @good(_STAGE_2, program=f"{_TRAINER}new = model.get_input_embeddings().weight.data\n", integration="transformers")
 @good(
     _STAGE_3,
@@ -155,30 +146,51 @@ def _saved(event: Event, what: str, how: str, *, certain: bool) -> Finding:
 def partitioned_weight_used(config: Config) -> Iterator[Finding]:
     """At ZeRO stage 3 the program reads or writes the elements of a weight without gathering it.
 
-    Once transformers knows that the config is for stage 3, `from_pretrained` divides each weight among the ranks as it loads it. Outside of
-    the forward pass the weight has the shape [0]: its mean is nan, a copy is empty, and what is written into its rows is lost without an
+    Once transformers knows that the config is for stage 3, `from_pretrained` divides each weight among the ranks as it loads it, and otherwise
+    `deepspeed.initialize` and Accelerate's `prepare` do. Outside of the forward pass the weight has the shape [0]: its mean is nan, a copy is empty, and what is written into its rows is lost without an
     error. New token embeddings that start as the mean of the others stay random, for example.
 
     Put the code into `with deepspeed.zero.GatheredParameters(weight, modifier_rank=0):`. Read the size from the model's config.
     """
     program = config.setup.program if config.setup else None
-    if program is None or config.facts.integration is not Integration.TRANSFORMERS or not config.value(STAGE) >= 3:
+    if program is None or not config.value(STAGE) >= 3:
         return
-    if program.loaded_early is not None:
-        return  # the model is whole until the Trainer hands it to DeepSpeed
-    uses = [event for event in program.events.of(f"({MODELS})\\.weight") if not _is_gathered(event)]
+    uses = [event for event in _uses_of_divided(config, program) if not _is_gathered(event)]
     if uses:
         first, *more = uses
+        since = "as soon as it is loaded" if program.loader == "transformers" else "by then"
         lines = "" if not more else f" (and {len(more)} more place{'s' if len(more) > 1 else ''})"
         yield Finding(
             "",
-            f"{first.at.where} uses {first.at.raw}{lines}: at ZeRO stage 3 a weight is divided among the ranks as soon as it is loaded, and may "
-            "have the shape [0] here.",
+            f"{first.at.where} uses {first.at.raw}{lines}: at ZeRO stage 3 a weight is divided among the ranks {since}, and may have the shape "
+            "[0] here.",
             help="Use it within deepspeed.zero.GatheredParameters(weight, modifier_rank=0).",
             elsewhere=first.at.related(""),
             related=tuple(one.at.related("used here") for one in more[:5]),
             certain=False,
         )
+
+
+_USE = re.compile(
+    f"({MODELS}|deepspeed\\.initialize)\\.weight(\\.(clone|cpu|detach|float|mean|norm|abs|sum|copy_|fill_|normal_|zero_|add_|mul_))?"
+)
+
+
+def _uses_of_divided(config: Config, program: Program) -> Iterator[Event]:
+    """The uses of weights that stage 3 has divided among the ranks: when the model was loaded, or when DeepSpeed got it."""
+    if config.facts.integration is Integration.TRANSFORMERS:
+        if program.loaded_early is None:  # otherwise the model is whole until the Trainer hands it to DeepSpeed
+            yield from program.events.of(_USE.pattern)
+        return
+    tells = telling(config, program)
+    order = {one.start: number for number, one in enumerate(program.events.all)}
+    managed = managed_models(program.events, *ENGINES)
+    for number, event in enumerate(program.events.all):
+        if event.origin is None or _USE.fullmatch(event.name) is None:
+            continue
+        divided_at_load = tells is not None and order[tells] < order.get(event.origin, -1)
+        if divided_at_load or event.name.startswith("deepspeed.") or managed.get(event.origin, number) < number:
+            yield event
 
 
 _CHECKPOINTED = (

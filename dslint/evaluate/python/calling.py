@@ -103,7 +103,8 @@ def _collect(state: State, call: CallOf) -> None:
 def _with_arguments(state: State, node: ast.Call, scope: Scope, name: str) -> CallOf:
     """A call with its arguments."""
     call = CallOf(node, scope, name, scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
-    call.conditions, call.within, call.loops = tuple(state.conditions), tuple(state.within), state.loops
+    call.likely, call.conditions = state.is_likely, tuple(state.conditions)
+    call.within, call.loops = tuple(state.within), state.loops
     for one in node.args:
         span = scope.source.span(one)
         if isinstance(one, ast.Starred):

@@ -29,7 +29,8 @@ class Argument:
 class CallOf:
     """A call with its evaluated arguments. `complete` is False if there may be more of them (`*args`, `**kwargs`).
 
-    `chosen` says that the call is in a branch of a condition that only the run knows, `unlikely` that the default of a flag takes another.
+    `chosen` says that the call is in a branch of a condition that only the run knows, `unlikely` that the default of a flag takes another,
+    and `likely` that only defaults of flags decide, and take this branch.
     `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`. `assigned` are the attributes that the
     program sets afterwards, if the flags of the command set the others.
     """
@@ -43,6 +44,7 @@ class CallOf:
     complete: bool = True
     chosen: bool = False
     unlikely: bool = False
+    likely: bool = True
     conditions: tuple[Condition, ...] = ()
     within: tuple[str, ...] = ()
     loops: int = 0

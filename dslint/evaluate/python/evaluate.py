@@ -112,6 +112,11 @@ class State:
     instances: dict[int, Object] = field(default_factory=dict)
     """An object of each class, for methods that no call reaches."""
 
+    @property
+    def is_likely(self) -> bool:
+        """Whether only defaults of flags decide that the statement is reached, and decide for it."""
+        return not self.unlikely and self.undecided == sum(one.default for one in self.conditions)
+
 
 _Evaluates: TypeAlias = Callable[[State, Any, Scope], Value]
 _Follows: TypeAlias = Callable[[State, Any, Scope], bool | None]

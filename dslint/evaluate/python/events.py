@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from dslint.evaluate.python.calls import Argument, CallOf
 from dslint.evaluate.python.functions import library_base
-from dslint.evaluate.values import Constant, Object, Unknown, Value
+from dslint.evaluate.reasons import Reason
+from dslint.evaluate.values import Constant, Entry, ListValue, Object, Unknown, Value
 from dslint.job.arguments import SourcedValue, in_short
 from dslint.job.events import MODELS, Event, Events, Given
 from dslint.source.tree import Span
@@ -57,7 +58,9 @@ class Noted:
             call.within,
             call.loops,
             not (call.chosen or call.unlikely),
+            call.likely,
             flow,
+            start,
         )
 
     def _given(self, given: Argument) -> Given:
@@ -85,10 +88,26 @@ def made_by(value: Value | None) -> str:
     return library_base(value.type) if isinstance(value, Object) and value.type is not None else ""
 
 
-_MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS})")
+_TRAINER = r"(transformers|trl)\.(\w+\.)*\w*Trainer"
+_MODELS = re.compile(f"(deepspeed\\.initialize|{MODELS}|{_TRAINER}\\.model)")
+_TRAINERS = re.compile(_TRAINER)
 _NOT_PARTS = frozenset("config generation_config optimizer lr_scheduler args device dtype training hf_device_map".split())
 
 
-def part_of_model(owner: Unknown, attribute: str) -> bool:
-    """Whether an attribute of a value is a part of a model: `engine.module`, `model.lm_head`."""
-    return bool(owner.made) and attribute not in _NOT_PARTS and _MODELS.fullmatch(owner.made) is not None
+def made_of_attribute(owner: Unknown, attribute: str) -> str:
+    """What made an attribute of a value: a part of a model as its model, `engine.module`, `model.lm_head`, and the model of a Trainer."""
+    if attribute in ("model", "model_wrapped") and _TRAINERS.fullmatch(owner.made):
+        return f"{owner.made}.model"
+    is_part = bool(owner.made) and attribute not in _NOT_PARTS and _MODELS.fullmatch(owner.made) is not None
+    return owner.made if is_part else ""
+
+
+def weight_in_turn(found: Value, reason: Reason) -> Value:
+    """What a turn of a loop over `parameters()` or `named_parameters()` of a model gets; an unknown value for any other loop."""
+    owner, _, method = found.made.rpartition(".") if isinstance(found, Unknown) else ("", "", "")
+    if method not in ("parameters", "named_parameters") or not isinstance(found, Unknown) or _MODELS.fullmatch(owner) is None:
+        return Unknown(reason)
+    weight = Unknown(reason, f"{owner}.weight", found.span)
+    nowhere = Span(0, 0)
+    pair = [Entry(one, nowhere, nowhere) for one in (Unknown(reason), weight)]
+    return weight if method == "parameters" else ListValue(pair, nowhere, fixed=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +20,8 @@ from dslint.evaluate.python.evaluate import (
     placed,
     raise_certainly,
 )
-from dslint.evaluate.python.events import part_of_model
-from dslint.evaluate.python.functions import above, collected, enter
+from dslint.evaluate.python.events import made_of_attribute
+from dslint.evaluate.python.functions import above, collected, enter, library_base
 from dslint.evaluate.python.nodes import is_decorated, is_literal
 from dslint.evaluate.python.operators import LONGEST, compared, operated
 from dslint.evaluate.python.paths import attribute_of_path, extended, joined, parent_of, parents_of
@@ -51,7 +52,7 @@ from dslint.evaluate.values import (
     text_of,
     truth,
 )
-from dslint.job.events import ENGINE
+from dslint.job.events import ENGINE, MAKES_MODEL
 from dslint.source.tree import Span
 
 _CONFIG_FLAGS = frozenset({"deepspeed", "deepspeed_config", "ds_config"})
@@ -87,13 +88,16 @@ def _attribute(state: State, node: ast.Attribute, scope: Scope) -> Value:
     owner = evaluate(state, node.value, scope)
     if node.attr in _OF_WEIGHT and isinstance(node.value, ast.Attribute) and node.value.attr in _WEIGHTS:
         note_weight(state, owner, node, scope)
+    if node.attr == "data" and isinstance(owner, Unknown) and owner.made.endswith(".weight"):
+        note_weight(state, replace(owner, made=owner.made.removesuffix(".weight")), node, scope)
     if node.attr == "__dict__" and isinstance(owner, Object):
         return table_of(state, owner, scope.source.span(node))
     if isinstance(owner, Unknown) and node.attr in _CONFIG_FLAGS and isinstance(given := state.flags.get(node.attr), str):
         return Constant(given)  # the object is not known; one with such an attribute holds the arguments of the program
     if isinstance(owner, Unknown) and owner.reason and isinstance(node.value, ast.Name) and node.attr != PLUGIN:
         reason = owner.reason if owner.reason.through else owner.reason._replace(through=f"{node.value.id}.{node.attr}")
-        return Unknown(reason, owner.made, owner.span) if part_of_model(owner, node.attr) else Unknown(reason)
+        made = made_of_attribute(owner, node.attr)
+        return Unknown(reason, made, owner.span) if made else Unknown(reason)
     return attribute_of(state, owner, node.attr)
 
 
@@ -103,10 +107,11 @@ _OF_WEIGHT = ("data", "shape")
 
 def note_weight(state: State, owner: Value, node: ast.expr, scope: Scope) -> None:
     """Note that the program reads or writes the elements of a weight of a model."""
-    if isinstance(owner, Unknown) and part_of_model(owner, "weight"):
+    if isinstance(owner, Unknown) and made_of_attribute(owner, "weight"):
         use = ast.copy_location(ast.Call(node, [], []), node)
         found = CallOf(use, scope, f"{owner.made}.weight", scope.source.span(node), chosen=state.undecided > 0, unlikely=state.unlikely > 0)
-        found.conditions, found.within, found.loops = tuple(state.conditions), tuple(state.within), state.loops
+        found.likely, found.conditions = state.is_likely, tuple(state.conditions)
+        found.within, found.loops = tuple(state.within), state.loops
         state.note(found, owner)
 
 
@@ -121,8 +126,7 @@ def attribute_of(state: State, owner: Value, name: str) -> Value:
     if isinstance(owner, Object):
         return _of_object(state, owner, name)
     if isinstance(owner, Class):
-        method = member(owner, name)
-        return method.bound(owner) if isinstance(method, Function) else method or Unknown(Reason(Cause.ATTRIBUTE, (owner.name, name)))
+        return _of_class(owner, name)
     if isinstance(owner, DictValue) and name in owner.cells:
         return _entry(owner, name).value
     if isinstance(owner, Constant):
@@ -132,9 +136,18 @@ def attribute_of(state: State, owner: Value, name: str) -> Value:
     if isinstance(owner, Unknown) and owner.path is not None and (found := attribute_of_path(owner, name)) is not None:
         return found
     reason = owner.reason if isinstance(owner, Unknown) else None
-    if isinstance(owner, Unknown) and part_of_model(owner, name):
-        return Unknown(reason, owner.made, owner.span)
+    if isinstance(owner, Unknown) and (made := made_of_attribute(owner, name)):
+        return Unknown(reason, made, owner.span)
     return plugin_in_use(state, reason) if name == PLUGIN else Unknown(reason or Reason(Cause.ATTRIBUTE, ("", name)))
+
+
+def _of_class(owner: Class, name: str) -> Value:
+    """An attribute of a class: its own, or how it makes a model as the class of a library does that it inherits from."""
+    method = member(owner, name)
+    if isinstance(method, Function):
+        return method.bound(owner)
+    base = library_base(owner) if name in MAKES_MODEL else ""
+    return method or (Library(f"{base}.{name}") if base else Unknown(Reason(Cause.ATTRIBUTE, (owner.name, name))))
 
 
 def _of_object(state: State, owner: Object, name: str) -> Value:

@@ -181,7 +181,9 @@ def _language(source: Source) -> str:
 
 def _program(recorder: Recorder, shown: str) -> Program:
     facts = recorder.facts
-    loaders = facts.loaders - {"accelerate"} if "transformers" in facts.loaders else facts.loaders
+    prepares = any(recorder.events.of(r"accelerate\.(\w+\.)*Accelerator\.prepare"))
+    other = "transformers" if prepares and not facts.makes_trainer else "accelerate"  # its arguments may only be parsed
+    loaders = facts.loaders - {other} if facts.loaders >= {"accelerate", "transformers"} else facts.loaders
     if "deepspeed" in loaders and not facts.makes_trainer:
         loaders = loaders - {"transformers"}  # its arguments are read, but only the Trainer acts on them
     loader = next(iter(loaders)) if len(loaders) == 1 else None

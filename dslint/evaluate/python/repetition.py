@@ -8,6 +8,7 @@ from functools import partial
 
 from dslint.evaluate.python.carried import forget_carried
 from dslint.evaluate.python.evaluate import State, block, evaluate, expression, statement
+from dslint.evaluate.python.events import weight_in_turn
 from dslint.evaluate.python.functions import GENERATOR, collected, run_generator
 from dslint.evaluate.python.nodes import is_literal, leaves_loop, own_nodes
 from dslint.evaluate.python.statements import assign
@@ -39,8 +40,7 @@ def _for(state: State, node: ast.For | ast.AsyncFor, scope: Scope) -> bool:
         state.journal.undo(mark)
         state.perhaps_left = before
     state.loops += 1
-    unknown = Unknown(Reason(Cause.LOOP, (), scope.source.span(node.target)))
-    _any_turns(state, node, scope, unknown)
+    _any_turns(state, node, scope, weight_in_turn(found, Reason(Cause.LOOP, (), scope.source.span(node.target))))
     state.loops -= 1
     return True
 

@@ -372,7 +372,7 @@ def _by_default(state: State, chosen: Sequence[ast.stmt], other: Sequence[ast.st
     reached_other = _under(state, condition._replace(holds=not condition.holds), other, scope)
     state.unlikely -= 1
     left_by_other = state.journal.undo(mark)
-    if _under(state, condition, chosen, scope):
+    if _under(state, condition._replace(default=True), chosen, scope):
         if reached_other:
             state.journal.adopt(left_by_other, scope.cells)
         return True

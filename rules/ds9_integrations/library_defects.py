@@ -1,0 +1,274 @@
+"""DS9: releases of the libraries around DeepSpeed that train wrongly, or fail, with DeepSpeed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from dslint.config import Config
+from dslint.diagnostics import Effect, Phase
+from dslint.facts import Integration, Release
+from dslint.job.events import Event
+from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.loaders import names_its_release
+from dslint.rules.helpers.models import divides_at_load
+from dslint.rules.helpers.prepare import PREPARE
+from dslint.rules.helpers.zero import STAGE
+
+_ACCUMULATION = "gradient_accumulation_steps"
+_FREEZES_UP_TO = Release(0, 16, 7)
+"""The newest DeepSpeed that is known to refuse a frozen model in bf16 without an optimizer; 0.19.8 takes it."""
+
+
+class LibraryDefect(NamedTuple):
+    """A defect of a library from the release `first` to `last`, and what it does.
+
+    `shows` says whether a training runs into it: with the call that does, or with a key of the config. `source` is the change that fixed
+    it, which was read in the releases before and after it.
+    """
+
+    package: str
+    first: Release
+    last: Release
+    shows: Callable[[Config], Event | str | None]
+    outcome: str
+    advice: str
+    source: str
+    effect: Effect = Effect.SILENT
+    phase: Phase | None = None
+
+
+def _events(config: Config, *patterns: str) -> Iterator[Event]:
+    program = config.setup.program if config.setup else None
+    return program.events.of(*patterns) if program is not None else iter(())
+
+
+def _several_ranks(config: Config) -> bool:
+    return config.facts.world_size != 1
+
+
+def _steps_a_schedule(config: Config) -> Event | None:
+    if config.facts.integration is not Integration.ACCELERATE or not _several_ranks(config):
+        return None
+    schedules = ("torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_")
+    calls = _events(config, PREPARE)
+    return next((call for call in calls if any(one.made.startswith(schedules) for one in call.arguments.values())), None)
+
+
+def _saves_model(config: Config) -> Event | None:
+    at_stage_3 = config.facts.integration is Integration.ACCELERATE and config.value(STAGE) >= 3 and _several_ranks(config)
+    return next(_events(config, r"accelerate\.(\w+\.)*Accelerator\.save_model"), None) if at_stage_3 else None
+
+
+def _accumulates(config: Config) -> str | None:
+    return _ACCUMULATION if config.facts.integration is Integration.TRANSFORMERS and config.value(_ACCUMULATION) > 1 else None
+
+
+def _adapter_with(argument: str) -> Callable[[Config], Event | None]:
+    def shows(config: Config) -> Event | None:
+        if not config.value(STAGE) >= 3 or not divides_at_load(config):
+            return None
+        made = _events(config, r"peft\.(\w+\.)*\w+Config")
+        return next((one for one in made if (given := one.argument(argument)) is not None and given.value is not None), None)
+
+    return shows
+
+
+def _keeps_reference(config: Config) -> Event | None:
+    is_bf16 = config.value("bf16.enabled") is True and config.value(STAGE) < 3
+    if not is_bf16 or not names_its_release(config) or config.facts.deepspeed > _FREEZES_UP_TO:
+        return None
+    trainers = _events(config, r"trl\.(\w+\.)*GRPOTrainer")
+    return next((one for one in trainers if one.complete and "peft_config" not in one.arguments), None)
+
+
+DEFECTS = (
+    LibraryDefect(
+        "accelerate",
+        Release(0, 23, 0),
+        Release(0, 25, 0),
+        _steps_a_schedule,
+        "a schedule of torch advances once per step, where other releases advance it once for each rank, so a learning rate that is planned for "
+        "the batches of all ranks changes too slowly",
+        "Use Accelerate 0.26.0 or later.",
+        "https://github.com/huggingface/accelerate/pull/2304",
+    ),
+    LibraryDefect(
+        "accelerate",
+        Release(0, 22, 0),
+        Release(1, 0, 1),
+        _saves_model,
+        "save_model at ZeRO stage 3 raises AttributeError \"'NoneType' object has no attribute 'items'\" on every rank but the first, which alone "
+        "gets the weights",
+        "Use Accelerate 1.1.0 or later, or save_pretrained(..., state_dict=accelerator.get_state_dict(model)).",
+        "https://github.com/huggingface/accelerate/pull/3146",
+        Effect.CRASH,
+        Phase.SAVE,
+    ),
+    LibraryDefect(
+        "transformers",
+        Release(4, 46, 2),
+        Release(4, 48, 3),
+        _accumulates,
+        "where the Trainer averages the loss over the accumulation itself, DeepSpeed divides it by gradient_accumulation_steps again, and "
+        "gradients, their norm and what clipping sees are too small",
+        "Use transformers 4.49.0 or later.",
+        "https://github.com/huggingface/transformers/pull/35808",
+    ),
+    LibraryDefect(
+        "transformers",
+        Release(4, 46, 0),
+        Release(4, 46, 1),
+        _accumulates,
+        "the Trainer multiplies the loss by gradient_accumulation_steps, so the gradients of a model whose loss does not count the tokens of the "
+        "whole batch are too large",
+        "Use transformers 4.49.0 or later.",
+        "transformers/trainer.py, Trainer.training_step of 4.46.1 and 4.46.2",
+    ),
+    LibraryDefect(
+        "peft",
+        Release(0, 3, 0),
+        Release(0, 8, 2),
+        _adapter_with("modules_to_save"),
+        "PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass "
+        "may raise AssertionError about ZeroParamStatus.AVAILABLE",
+        "Use PEFT 0.9.0 or later, or name the modules in target_modules.",
+        "peft/utils/other.py, ModulesToSaveWrapper.update of 0.8.2 and 0.9.0",
+        Effect.CRASH,
+        Phase.STEP,
+    ),
+    LibraryDefect(
+        "peft",
+        Release(0, 15, 0),
+        Release(0, 15, 2),
+        _adapter_with("trainable_token_indices"),
+        "PEFT reads the rows of trainable_token_indices while ZeRO stage 3 keeps the embedding divided, and raises IndexError",
+        "Use PEFT 0.16.0 or later.",
+        "https://github.com/huggingface/peft/issues/2603",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    LibraryDefect(
+        "peft",
+        Release(0, 17, 0),
+        Release(0, 20, 0),
+        _adapter_with("target_parameters"),
+        'PEFT reads the shape of target_parameters while ZeRO stage 3 keeps them divided, and raises IndexError "tuple index out of range"',
+        "Use PEFT 0.21.0 or later.",
+        "https://github.com/huggingface/peft/pull/3576",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    LibraryDefect(
+        "trl",
+        Release(0, 14, 0),
+        Release(0, 18, 2),
+        _keeps_reference,
+        "GRPOTrainer freezes its reference model and gives it to deepspeed.initialize, which fails in bf16 without a parameter to train",
+        "Use TRL 0.19.0 or later, or beta=0.0, which needs no reference model.",
+        "https://github.com/huggingface/trl/pull/3575",
+        Effect.CRASH,
+        Phase.INITIALIZE,
+    ),
+)
+"""Defects whose fix was read, in the releases before and after it."""
+
+_STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
+_STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
+_ACCUMULATING = _STAGE_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 8')
+_PREPARED = (
+    "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
+    "schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)\n"
+    "model, optimizer, loader, schedule = accelerator.prepare(model, optimizer, loader, schedule)\n"
+)
+_TRAINER = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json", gradient_accumulation_steps=8)\n'
+    'trainer = Trainer(AutoModelForCausalLM.from_pretrained("m"), arguments)\n'
+)
+_ADAPTER = (
+    "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
+    'model = get_peft_model(AutoModelForCausalLM.from_pretrained("m"), LoraConfig(r=8, modules_to_save=["head"]))\n'
+    "trainer = Trainer(model, arguments)\n"
+)
+
+
+@rule(
+    "DS986",
+    effect=Effect.SILENT,
+    watches=("setup",),
+    references=tuple(dict.fromkeys(one.source for one in DEFECTS)),
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_PREPARED,
+    integration="accelerate",
+    pins={"accelerate": Release(0, 23, 0)},
+    world_size=8,
+    message="accelerate 0.23.0: a schedule of torch advances once per step, where other releases advance it once for each rank, so a learning rate that is planned for the batches of all ranks changes too slowly (train.py:5).",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program='from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.save_model(model, "out")\n',
+    integration="accelerate",
+    pins={"accelerate": Release(0, 33, 0)},
+    world_size=8,
+    message="accelerate 0.33.0: save_model at ZeRO stage 3 raises AttributeError \"'NoneType' object has no attribute 'items'\" on every rank but the first, which alone gets the weights (train.py:3).",
+)
+@bad(
+    _ACCUMULATING,
+    at=_ACCUMULATION,
+    program=_TRAINER,
+    integration="transformers",
+    pins={"transformers": Release(4, 48, 3)},
+    message="transformers 4.48.3: where the Trainer averages the loss over the accumulation itself, DeepSpeed divides it by gradient_accumulation_steps again, and gradients, their norm and what clipping sees are too small.",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_ADAPTER,
+    integration="transformers",
+    pins={"peft": Release(0, 7, 1)},
+    message="peft 0.7.1: PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass may raise AssertionError about ZeroParamStatus.AVAILABLE (train.py:4).",
+)
+@good(_STAGE_2, program=_PREPARED, integration="accelerate", pins={"accelerate": Release(0, 26, 0)}, world_size=8)
+@good(_STAGE_2, program=_PREPARED, integration="accelerate", world_size=8)
+@good(_ACCUMULATING, program=_TRAINER, integration="transformers", pins={"transformers": Release(4, 49, 0)})
+@good(_STAGE_2, program=_TRAINER, integration="transformers", pins={"transformers": Release(4, 48, 3)})
+@good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 9, 0)})
+@good(_STAGE_2, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 7, 1)})
+def defect_of_library(config: Config) -> Iterator[Finding]:
+    """A release of transformers, Accelerate, PEFT or TRL has a defect that this training runs into.
+
+    The schedule of Accelerate 0.23 to 0.25 that advances once per step, `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that
+    transformers 4.46 to 4.48 scale wrongly with gradient accumulation, adapters of PEFT that read weights which stage 3 has divided
+    (`modules_to_save` before 0.9, `trainable_token_indices` before 0.16, `target_parameters` before 0.21), and the frozen reference model of TRL's
+    GRPOTrainer before 0.19.
+
+    dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
+
+    Use another release.
+    """
+    if config.setup is None:
+        return
+    for defect in DEFECTS:
+        release = config.context.pinned(defect.package)
+        if release is None or not defect.first <= release <= defect.last:
+            continue
+        found = defect.shows(config)
+        if found is None:
+            continue
+        at = found.at if isinstance(found, Event) else None
+        yield Finding(
+            "" if at is not None else str(found),
+            f"{defect.package} {release}: {defect.outcome}{f' ({at.where})' if at is not None else ''}.",
+            help=defect.advice,
+            effect=defect.effect,
+            phase=defect.phase,
+            elsewhere=at.related("") if at is not None else None,
+            certain=False,
+        )

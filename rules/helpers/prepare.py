@@ -1,0 +1,43 @@
+"""What a program gives to Accelerate's `prepare`."""
+
+from __future__ import annotations
+
+import re
+
+from dslint.config import Config
+from dslint.facts import Integration
+from dslint.job.events import MODELS, Event, Given
+
+PREPARE = r"accelerate\.(\w+\.)*Accelerator\.prepare"
+"""The events of `prepare`."""
+
+MICRO_BATCH = "train_micro_batch_size_per_gpu"
+
+_MODEL = re.compile(
+    f"({MODELS}|torch\\.nn\\.(modules\\.)?\\w+|(transformers|diffusers)\\.(\\w+\\.)*\\w*(PreTrainedModel|ModelMixin))"
+    r"(\.(to|cuda|half|bfloat16|eval|train))?"
+)
+_OTHERS = re.compile(
+    r"(torch\.optim|transformers\.optimization|bitsandbytes|accelerate\.utils|transformers\.get_\w+)\b.*|.*(Optim|Adam|Scheduler|_schedule)\w*"
+)
+
+
+def models_of(event: Event) -> dict[tuple[int, str], Given]:
+    """The models among the arguments of a call, each once: a part of a model has the origin of the whole, and another text."""
+    return {(one.origin, one.raw): one for one in event.arguments.values() if one.origin is not None and _MODEL.fullmatch(one.made)}
+
+
+def without_loader(config: Config) -> Event | None:
+    """The first call of `prepare`, if it gets a model but no data loader, while the micro batch size is "auto"."""
+    program = config.setup.program if config.setup else None
+    if program is None or config.facts.integration is not Integration.ACCELERATE or not config.is_auto(MICRO_BATCH):
+        return None
+    if any(MICRO_BATCH in path for path in program.sets):
+        return None
+    calls = (event for event in program.events.of(PREPARE) if event.certain or event.likely or not event.conditions)
+    event = next(calls, None)  # the first one fills the micro batch size for those that follow
+    if event is None or not event.complete or not models_of(event) or event.tells_setups_apart:
+        return None
+    given = event.arguments.values()
+    known = all(_MODEL.fullmatch(one.made) or _OTHERS.fullmatch(one.made) for one in given)
+    return event if known and (event.certain or event.likely) else None
