@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from dslint.diagnose.diagnosis import Cause, Diagnosis, End, Evidence
 from dslint.diagnose.summary import rows
@@ -26,10 +27,34 @@ COLOR_OF_END = {End.FINISHED: "green", End.UNFINISHED: "yellow", End.UNKNOWN: "y
 def page(found: Sequence[Diagnosis], style: Style) -> str:
     """The page for the jobs of a log."""
     blocks = ["\n".join(_overview(found, style))] if len(found) > 1 else []
-    for number, diagnosis in enumerate(found, 1):
-        head = [style.paint(_head(number, found), "bold")] if len(found) > 1 else []
-        blocks.append("\n".join([*head, *job(diagnosis, style)]))
+    for numbers in _groups(found):
+        head = [style.paint(_head(numbers[0], found), "bold")] if len(found) > 1 else []
+        blocks.append("\n".join([*head, *job(found[numbers[0] - 1], style)]))
+        if len(numbers) > 1:
+            blocks.append(style.paint(_same(numbers, found), "bold"))
     return "\n\n".join(blocks)
+
+
+def _groups(found: Sequence[Diagnosis]) -> Iterator[list[int]]:
+    """The numbers of the jobs, those together that follow each other and are told with the same words."""
+    told = [_told(one) for one in found]
+    for _, group in groupby(range(1, len(found) + 1), lambda number: told[number - 1]):
+        yield list(group)
+
+
+def _told(found: Diagnosis) -> object:
+    """What the page tells of a job, without the lines and times that show it."""
+    causes = [(cause.title, cause.why, cause.advice, cause.rank, cause.host) for cause in (*found.causes, *found.notices)]
+    findings = [(finding.code, finding.message) for finding in found.findings]
+    return found.outcome.sentence, causes, findings, [(row.name, row.value) for row in rows(found.job)], found.measured, found.unread
+
+
+def _same(numbers: Sequence[int], found: Sequence[Diagnosis]) -> str:
+    """The line for the jobs that are like the one before them."""
+    first, last = numbers[1], numbers[-1]
+    begins = found[first - 1].at(found[first - 1].job.first)
+    which = f"Job {first} is" if first == last else f"Jobs {first} to {last} are"
+    return visible(f"{which} like job {numbers[0]}: the same end, cause and facts{f', from {begins} on' if begins else ''}.")
 
 
 def _overview(found: Sequence[Diagnosis], style: Style) -> Iterator[str]:
