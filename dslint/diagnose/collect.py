@@ -33,6 +33,9 @@ _RAISED = re.compile(
     r"^(?P<kind>(?:[A-Za-z_][\w]*\.)*(?:[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Warning|Failure|Mismatch\w*|Timeout|Expired|Iteration)))"
     r"(?::\s?(?P<message>.*))?$"
 )
+_NAMED_FIRST = re.compile(r"^((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)) {2,}Traceback ")
+"""How IPython begins a traceback: with the error that ends it."""
+
 _OTHER_KIND = re.compile(r"^(?P<kind>(?:[a-z_]\w*\.)+[A-Z]\w+): (?P<message>.*)$")
 _GOES_ON = re.compile(r"(?:^|:)\s*$|validation errors? for|mismatch|Please correct")
 
@@ -83,6 +86,8 @@ class TracebackReader(Collector):
         self.line, self.marks = line, marks
         self.frames: list[Frame] = []
         self.raised: re.Match[str] | None = None
+        named = _NAMED_FIRST.match(line.text)
+        self.named = named[1] if named else ""
         self.message: list[str] = []
         self.seen = self.foreign = 0
 
@@ -127,7 +132,7 @@ class TracebackReader(Collector):
             if self.seen > 1:
                 yield "unread", self.line, self.marks, ()
             return
-        kind, message = self.raised["kind"] if self.raised else "", "\n".join(self.message)
+        kind, message = self.raised["kind"] if self.raised else self.named, "\n".join(self.message)
         if len(kind) > 8 and kind[: len(kind) // 2] * 2 == kind:  # two processes at once: "ValueErrorValueError: no:"
             kind, message = kind[: len(kind) // 2], message.partition("\n")[0].rstrip(": ")
         yield "raised", self.line, {"kind": kind, "message": message, **self.marks}, tuple(self.frames)

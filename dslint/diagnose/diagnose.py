@@ -49,7 +49,7 @@ MOST_LINES = 1000
 
 TEXT_FAILED = "The text reports an error; no line tells how the job ended."
 
-NEXT_BEGINS = "The next job of the log begins while this one runs"
+NEXT_BEGINS = "The next job of the log begins"
 
 LONG_WARMUP = "DS635"
 """The rule about a warm-up that is longer than the run, which is also a notice for jobs whose config is not checked."""

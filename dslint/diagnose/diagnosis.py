@@ -22,7 +22,7 @@ class End(StrEnum):
     KILLED = "killed"
     HUNG = "hung"
     UNFINISHED = "unfinished"
-    """the log ends while the job runs"""
+    """no line of the log says how the job ended"""
     UNKNOWN = "unknown"
     """the log holds nothing of a DeepSpeed job"""
 

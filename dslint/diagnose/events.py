@@ -24,6 +24,9 @@ COMPLETE = 500
 AT_EXIT = "at exit"
 """The mark of an error that Python ignored while a process ended: one in a finalizer may come at any time."""
 
+HOOK = "hook"
+"""The mark of an error in sys.excepthook, which only reports the error that ended the program."""
+
 _AT_EXIT = re.compile(r"atexit callback|<module 'threading'")
 _LATE_RANK = re.compile(r"\S.*\[rank ?(\d{1,5})\]: Traceback \(most recent call last\)")
 _BAR = re.compile(r"it/s|s/it")
@@ -110,6 +113,7 @@ class EventReader:
         self._open: dict[str, Collector] = {}
         self._ignored: dict[str, str] = {}
         self._follows: dict[str, str] = {}
+        self._hooks: set[str] = set()
         self._bounded = bounded
         self._restarts: Restarts | None = None
         self._tracebacks = 0
@@ -162,6 +166,8 @@ class EventReader:
                 self._begin(line, BracedBlock(line, kind.removesuffix("_begins"), values))
             elif kind == "ignored":
                 self._ignored[line.source] = AT_EXIT if _AT_EXIT.search(line.text) else "yes"
+            elif kind == HOOK:
+                self._hooks.add(line.source)
             elif kind == "next_follows":
                 self._follows[line.source] = "raised from" if "direct cause" in line.text else "handled"
             elif kind == "error" and self._ends_unread(line):
@@ -185,6 +191,9 @@ class EventReader:
         marks = {"ignored": self._ignored.pop(line.source)} if line.source in self._ignored else {}
         if line.source in self._follows:
             marks["follows"] = self._follows.pop(line.source)
+        if line.source in self._hooks:
+            self._hooks.discard(line.source)
+            marks[HOOK] = "yes"
         self._tracebacks += 1
         if self._tracebacks <= COMPLETE:
             self._begin(line, TracebackReader(line, marks))

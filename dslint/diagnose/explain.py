@@ -56,7 +56,7 @@ def explain(text: str) -> Explanation:
     frames = places.frames_in(lines)
     place = places.place_of(frames)
     read = errors_in(text)
-    known = _first_of_each(texts.ranked(texts.match(lines, [frame.file for frame in frames])))
+    known = _first_of_each(texts.ranked(texts.match(lines, [frame.place for frame in frames])))
     found = {raised: tuple(search.find(raised)) for raised in read}
     named = [match for match in known if match.entry.rank == texts.CAUSE and match.entry.kind != texts.GENERAL]
     causes = [_of_text(match, lines, found, frames, place) for match in named]

@@ -47,6 +47,9 @@ ARGUMENTS = {
 }
 """Arguments that Megatron prints, and the facts that they are."""
 
+BEGUN = frozenset({"step", "throughput", "raised", "oom", "finished", "left", "exited_well", "return_code", "child_failed"})
+"""Lines that no process prints while the other processes of its run start."""
+
 OF_STAGE_3 = ("runtime/zero/stage3.py", "runtime/zero/partitioned_param_coordinator.py", "runtime/zero/parameter_offload.py")
 """Files of DeepSpeed that run only at ZeRO stage 3."""
 
@@ -265,7 +268,9 @@ def _rank_mention(job: Job, event: Event) -> None:
 
 
 def _process_started(job: Job, event: Event) -> None:
-    """A line that each process prints once."""
+    """A line that each process prints once, as it starts. What starts after a step or an end is a process of another run."""
+    if not BEGUN.isdisjoint(job.counts):
+        return
     job.learn("processes", (job.get("processes") or 0) + 1, event.place, again=True)
 
 
@@ -278,14 +283,15 @@ def _checkpointing(job: Job, event: Event) -> None:
 
 
 def _raised(job: Job, event: Event) -> None:
-    """An exception in an optimizer on the CPU, or in the code of a ZeRO stage."""
-    if any(frame.file.endswith(OF_STAGE_3) for frame in event.frames):
+    """An exception in an optimizer on the CPU, or in the code of a ZeRO stage. An import runs through these files at every stage."""
+    files = [frame.file.replace("\\", "/") for frame in event.frames if not frame.function.startswith(("<module>", "estimate_"))]
+    if any(file.endswith(OF_STAGE_3) for file in files):
         job.learn("stage", 3, event.place)
-    elif any(frame.file.endswith("runtime/zero/stage_1_and_2.py") for frame in event.frames):
+    elif any(file.endswith("runtime/zero/stage_1_and_2.py") for file in files):
         job.learn("partitions", value=True, place=event.place)
-    if any(frame.file.endswith("transformers/trainer.py") for frame in event.frames):
+    if any(file.endswith("transformers/trainer.py") for file in files):
         job.learn("integration", "transformers", event.place)
-    if any(frame.file.endswith(("ops/adam/cpu_adam.py", "ops/lion/cpu_lion.py", "ops/adagrad/cpu_adagrad.py")) for frame in event.frames):
+    if any(file.endswith(("ops/adam/cpu_adam.py", "ops/lion/cpu_lion.py", "ops/adagrad/cpu_adagrad.py")) for file in files):
         job.learn("offloads_optimizer", value=True, place=event.place)
 
 
@@ -301,6 +307,7 @@ def _offload(job: Job, event: Event) -> None:
 
 FACTS: dict[str, Callable[[Job, Event], None]] = {
     "release": _release,
+    "installed": _release,
     "torch": _text("torch", "torch"),
     "gpu": _text("gpu", "gpu"),
     "gpu_total": _gpu_total,

@@ -40,6 +40,7 @@ class Situation(NamedTuple):
     pipeline: bool = False
     inference: bool = False
     offline: bool = False
+    replicas: bool = False
 
     @property
     def has_bf16(self) -> bool | None:
@@ -73,7 +74,13 @@ def situation_of(job: Job, frames: Iterable[Frame] = (), text: str = "") -> Situ
         (job.get("pipeline") or 1) > 1 or any(PIPELINE in place for place in places),
         any(INFERENCE.search(place) for place in places) and not any(place.endswith(":backward") for place in places),
         bool(OFFLINE.search("\n".join([text, *(event.values.get("message", "") for event in job.of("raised"))]))),
+        in_replicas(job),
     )
+
+
+def in_replicas(job: Job) -> bool:
+    """Whether an error was raised in a replica of torch.nn.DataParallel."""
+    return any("in replica" in event.values.get("message", "")[:100] for event in job.of("raised"))
 
 
 def _of_launchers(job: Job) -> Iterator[str]:
@@ -129,6 +136,9 @@ CHECKS = (
         r"gradient_accumulation|accumulation steps|gradient_checkpointing|activation checkpointing|[Oo]ffload the optimizer"
         r"|offload_optimizer|learning rate|\b[Tt]rain in\b",
         lambda job, _: job.inference,
+    ),
+    _check(
+        r"\bZeRO\b|[Oo]ffload|zero_optimization|stage3_|dslint (?:estimate|fit|check)|\bengine\b|bucket_size", lambda job, _: job.replicas
     ),
     _check(
         r"`deepspeed(?: train\.py)?`(?:, `torchrun`)? or `accelerate launch(?: --use_deepspeed)?`",

@@ -8,14 +8,18 @@ from dataclasses import dataclass, replace
 LONGEST_CODE = 300
 """The most characters of a line of code that are kept."""
 
+UNKNOWN = 0
+"""The line of a frame that stands with the code below it, and not with the file."""
+
 _FRAME = re.compile(
     r'\s*(?:│\s*)?(?:File "(?P<file>[^"]{1,500})", line (?P<line>\d{1,9})(?:, in (?P<function>.{1,200}))?$'
     r"|(?P<path>[^\s:]{1,500}\.py):(?P<at>\d{1,9}) in (?P<name>\w{1,200})"  # as rich prints it
+    r"|(?P<older>[^\s:\"]{1,500}\.py|<ipython-input-[\w-]{1,40}>) in (?P<of>[\w.<>]{1,200})(?:\(.*\))?$"  # as IPython did before 8
     r"|(?:File |Cell )(?P<there>[^\s:\"]{1,500})(?::|, line )(?P<row>\d{1,9})(?:, in (?P<called>[\w.<>]{1,200})\(.*)?$)"  # as IPython does
 )
 
 
-_ARROW = re.compile(r"^-+> \d+ +")
+_ARROW = re.compile(r"^-+> (\d+) +")
 """What IPython prints before the line that raised."""
 
 
@@ -28,8 +32,16 @@ class Frame:
     function: str
     code: str = ""
 
+    @property
+    def place(self) -> str:
+        """File and function."""
+        return f"{self.file}:{self.function}"
+
     def with_code(self, line: str) -> Frame:
         """The frame with the line of code that is printed below it; the first one counts."""
+        number = _ARROW.match(line.strip())
+        if self.line == UNKNOWN:
+            return replace(self, line=int(number[1]), code=_ARROW.sub("", line.strip())[:LONGEST_CODE]) if number else self
         code = _ARROW.sub("", line.strip())[:LONGEST_CODE]
         return self if self.code or not code else replace(self, code=code)
 
@@ -46,5 +58,7 @@ def read_frame(line: str) -> Frame | None:
     match = _FRAME.match(line.rstrip())
     if match is None:
         return None
+    if match["older"]:
+        return Frame(match["older"], UNKNOWN, match["of"])
     file, line = match["file"] or match["path"] or match["there"], match["line"] or match["at"] or match["row"]
     return Frame(file, int(line), match["function"] or match["name"] or match["called"] or "")

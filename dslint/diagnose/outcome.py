@@ -42,7 +42,7 @@ ALIVE = (
 )
 """The kinds of lines that only a job of DeepSpeed, or a training, prints."""
 
-LOG_ENDS = "The log ends while the job runs"
+LOG_ENDS = "The log ends"
 
 
 def is_fatal(event: Event) -> bool:
@@ -81,7 +81,7 @@ def outcome_of(job: Job) -> Outcome:
     if left:
         return Outcome(End.FINISHED, f"The processes ended by themselves{_progress(job)}, and report no failure.", evidence(left[0]))
     if any(kind in job.counts for kind in ALIVE):
-        return Outcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; no line says why.", _last(job))
+        return Outcome(End.UNFINISHED, f"{LOG_ENDS}{_progress(job)}; no line says how the job ended.", _last(job))
     return Outcome(End.UNKNOWN, "The log holds nothing of a DeepSpeed job.")
 
 
@@ -144,7 +144,7 @@ def of_ended_cells(job: Job) -> Outcome:
     """The outcome of a job in a notebook whose cells ended, and that reports neither a failure nor its end."""
     step, whole = _reached(job)
     if step and whole and step < whole:
-        return Outcome(End.UNFINISHED, f"The cells of the notebook ended{_progress(job)}; no line says why.", _last(job))
+        return Outcome(End.UNFINISHED, f"The cells of the notebook ended{_progress(job)}; no line says how the job ended.", _last(job))
     return Outcome(End.FINISHED, f"The cells of the notebook ended{_progress(job)}, and report no failure.", _last(job))
 
 

@@ -7,6 +7,7 @@ The places are data: `known_places.json`, with paths inside the libraries, such 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from importlib import resources
@@ -30,6 +31,13 @@ LIBRARIES = (
 """Parts of the paths of libraries, also of those that run from a checkout."""
 
 
+_WAITING = re.compile(
+    r"torch/distributed/(?:run|launcher/api|elastic/.*)\.py$|accelerate/commands/(?:launch|accelerate_cli)\.py$|deepspeed/launcher/launch\.py$"
+    r"|(?:^|/)bin/(?:torchrun|accelerate|deepspeed)$"
+)
+"""Files in which a launcher waits for the processes that it started, and raises because one of them has failed."""
+
+
 class KnownPlace(NamedTuple):
     """A place in libraries: `at` are files, folders or functions; `cause` says what happens there, `advice` what to check."""
 
@@ -49,8 +57,10 @@ def known_places() -> tuple[KnownPlace, ...]:
 def place_of(frames: Sequence[Frame]) -> KnownPlace | None:
     """The place of an error: of the innermost frames of libraries, the first one that is known.
 
-    None if the program itself raised it, or code of a library that many places call.
+    None if the program itself raised it, or code of a library that many places call, or a launcher that waits for its processes.
     """
+    if frames and is_launcher(frames[-1]):
+        return None
     for frame in takewhile(is_library, reversed(frames)):
         found = _at(frame.file, frame.function)
         if found is not None:
@@ -62,6 +72,11 @@ def is_library(frame: Frame) -> bool:
     """Whether a frame belongs to a library, and not to the program."""
     path = frame.file.replace("\\", "/")
     return any(part in path for part in LIBRARIES)
+
+
+def is_launcher(frame: Frame) -> bool:
+    """Whether a frame is one of a launcher that waits for its processes: what fails there failed in one of them."""
+    return bool(_WAITING.search(frame.file.replace("\\", "/")))
 
 
 def frames_in(lines: Iterable[str]) -> list[Frame]:

@@ -53,8 +53,8 @@ class Entry(NamedTuple):
 
     `texts` are its wordings, as templates. `cause` and `advice` are sentences with `{name}` for the values of places; a clause in square
     brackets is left out if the message does not have its values. `rules` are the codes of rules that report the mistake in a config.
-    `sources` say where the text comes from: a file of a library, or a public thread. `where` are paths in libraries: without a
-    frame there, the text tells something else.
+    `sources` say where the text comes from: a file of a library, or a public thread. `where` are paths in libraries, also with a
+    function ("shutil.py:rmtree"): without a frame there, the text tells something else.
     """
 
     id: str

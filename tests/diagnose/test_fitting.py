@@ -154,7 +154,7 @@ def test_an_error_of_pydantic_names_the_keys() -> None:
 def test_what_else_is_told_fits_the_job() -> None:
     flushes = "1 pytorch allocator cache flushes since last step. this happens when there is high memory pressure"
     config = '[2026-05-04 09:12:09,530] [INFO] [config.py:1000:print_user_config]   json = {\n    "zero_optimization": {\n        "stage": 3\n    }\n}'
-    (notice,) = diagnosed(STARTED, config, flushes, steps([2.0])).notices
+    (notice,) = diagnosed(STARTED, config, flushes, flushes, flushes, steps([2.0])).notices
     assert "ZeRO stage" not in notice.advice[0]
     assert notice.advice[0].startswith("Lower the micro batch size; turn on")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslint.diagnose.diagnosis import Cause, evidence
-from dslint.diagnose.events import Event
+from dslint.diagnose.events import HOOK, Event
 from dslint.diagnose.explain import UNSPECIFIC
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.job import Job
@@ -24,6 +24,8 @@ def crash(job: Job, event: Event) -> Cause:
     message = event.values.get("message", "") if event.kind in ("raised", "error") else event.text
     lines = [line for line in message.split("\n") if line.strip()]
     title = ": ".join(filter(None, (kind, *_first(lines)))) or _without_error(event)
+    if HOOK in event.values:
+        return _of_hook(event, title)
     why, advice, codes, sort = _known(event, message)
     why += raised_at(event.frames)
     why += _others(job, event)
@@ -35,6 +37,18 @@ def crash(job: Job, event: Event) -> Cause:
     if codes:
         advice.append(f"Run `dslint check` on the config; rules about this error: {', '.join(codes)}.")
     return Cause(sort, title, tuple(why), tuple(advice), (evidence(event),), event.rank, event.host, event.when, rules=codes)
+
+
+def _of_hook(event: Event, title: str) -> Cause:
+    """An error in the function that reports the error that ended the program."""
+    why = (
+        "An error ended the program, and the function that reports it (sys.excepthook) failed, too. The log does not show the first error.",
+    )
+    advice = (
+        "Look for the first error in the logs of the other ranks, or run without the package that sets sys.excepthook (see the frames).",
+    )
+    shown = (evidence(event),)
+    return Cause("crash", title, (*why, *raised_at(event.frames)), advice, shown, event.rank, event.host, event.when, certain=False)
 
 
 def _first(lines: list[str]) -> list[str]:
@@ -57,7 +71,7 @@ def _known(event: Event, message: str) -> tuple[list[str], list[str], tuple[str,
     failed = [event.frames[-1].code] if event.frames and not message.strip() else []
     place = place_of(event.frames)
     for text in (f"{kind}: {' '.join(message.split())}"[:4000], *message.split("\n")[:30], *failed):
-        hit = match_line(text, [frame.file for frame in event.frames])
+        hit = match_line(text, [frame.place for frame in event.frames])
         if hit is not None and not (place and hit[0].kind == GENERAL):
             entry, values = hit
             where = [place] if place and entry.kind in ABOUT_TENSORS else []

@@ -20,6 +20,7 @@ _PARTS = {
     "allocated": (rf"Of the allocated memory {_SIZE} is allocated by PyTorch", rf"{_SIZE} already allocated"),
     "unused": (rf"{_SIZE} is reserved by PyTorch but unallocated",),
     "reserved": (rf"{_SIZE} reserved in total", rf"{_SIZE} cached"),
+    "allowed": (rf"{_SIZE} allowed;",),
 }
 _OTHER = re.compile(rf"Process \d+ has {_SIZE} memory in use")
 _GPU = re.compile(r"GPU (\d+)")
@@ -31,7 +32,8 @@ CONTEXT_ONLY = 700 * 2**20
 class Figures(NamedTuple):
     """The bytes that an out-of-memory message states, in every wording of PyTorch since 1.9; None for what it does not state.
 
-    `unused` is reserved by PyTorch, but free inside its segments. `others` are other processes on the GPU.
+    `unused` is reserved by PyTorch, but free inside its segments. `others` are other processes on the GPU. `allowed` is a limit that the
+    program set for its process.
     """
 
     request: int
@@ -42,6 +44,12 @@ class Figures(NamedTuple):
     unused: int | None = None
     others: tuple[int, ...] = ()
     gpu: int | None = None
+    allowed: int | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the program's own limit refused the request, and not the GPU."""
+        return self.allowed is not None and self.free is not None and self.free >= self.request
 
     @property
     def outside(self) -> int | None:
@@ -49,6 +57,14 @@ class Figures(NamedTuple):
         if self.in_use is None or self.allocated is None or self.unused is None:
             return None
         return max(0, self.in_use - self.allocated - self.unused)
+
+    @property
+    def unaccounted(self) -> int | None:
+        """What the message counts neither as free nor as anybody's, if that is more than two CUDA contexts."""
+        if self.capacity is None or self.free is None or self.allocated is None or self.outside or self.others:
+            return None
+        rest = self.capacity - self.free - self.allocated - (self.unused or 0)
+        return rest if rest > 2 * CONTEXT_ONLY else None
 
 
 def figures_of(event: Event) -> Figures:
@@ -93,7 +109,8 @@ def out_of_gpu_memory(job: Job, event: Event, raised: Event) -> Cause:
         f"{where} ran out of memory{during}: {size(figures.request)} {'for ' + purpose.what if purpose.what else 'could not be allocated'}"
     )
     why = [*_balance(figures), *purpose.why]
-    advice = [*_of_fragments(figures), *_of_others(figures), *purpose.advice]
+    limit = ["Raise or remove the limit: torch.cuda.set_per_process_memory_fraction."] if figures.is_limited else []
+    advice = [*limit, *_of_fragments(figures), *_of_others(figures), *purpose.advice]
     return Cause("oom", title, tuple(why), tuple(advice), (evidence(event),), raised.rank, raised.host, raised.when)
 
 
@@ -101,8 +118,10 @@ def _balance(figures: Figures) -> list[str]:
     """Who held the memory of the GPU."""
     told = []
     if figures.capacity and figures.free is not None:
-        short = max(0, figures.request - figures.free)
-        told.append(f"Of {size(figures.capacity)} {size(figures.free)} were free: {size(short)} too little.")
+        short = figures.request - figures.free
+        told.append(f"Of {size(figures.capacity)} {size(figures.free)} were free{f': {size(short)} too little' if short > 0 else ''}.")
+        if figures.is_limited and figures.allowed is not None:
+            told.append(f"The program itself allows this process {size(figures.allowed)} (torch.cuda.set_per_process_memory_fraction).")
     parts = []
     if figures.allocated is not None:
         parts.append(f"tensors held {size(figures.allocated)}")
@@ -116,6 +135,10 @@ def _balance(figures: Figures) -> list[str]:
     if parts:
         text = "; ".join(parts)
         told.append(text[0].upper() + text[1:] + ".")
+    if figures.unaccounted:
+        told.append(
+            f"The message does not say who held the other {size(figures.unaccounted)}: other processes on this GPU, or this one outside of PyTorch's allocator (CUDA context, NCCL)."
+        )
     return told
 
 

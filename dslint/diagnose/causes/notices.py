@@ -22,6 +22,9 @@ LOWER = "Start lower: fp16.initial_scale_power 16, which is the default."
 MANY = 0.05
 """The share of skipped steps above which a job loses much training."""
 
+FEW = 3
+"""The number of emptied caches that says something, if the number of steps is unknown."""
+
 ENOUGH_LOSSES = 30
 """The number of losses from which their trend is judged."""
 
@@ -134,7 +137,7 @@ def _flushes(job: Job) -> Cause | None:
         return None
     count = job.counts["flushes"]
     total = max((event.number("step") or 0 for event in job.steps), default=0)
-    if count < MANY * total:
+    if count < MANY * total or (count < FEW and not total):
         return None
     times = "a step" if count == 1 else f"{count:,} steps"
     return Cause(

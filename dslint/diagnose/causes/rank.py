@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,10 +13,11 @@ from dslint.diagnose.causes.hang import hang
 from dslint.diagnose.causes.host_memory import killed_for_memory, out_of_host_memory
 from dslint.diagnose.causes.stopped import cancelled, ended_by_lsf, exited, interrupted, killed, killed_by_lsf, unread
 from dslint.diagnose.diagnosis import Cause, End, Outcome
-from dslint.diagnose.events import Event
-from dslint.diagnose.fitting import fitted, situation_of
+from dslint.diagnose.events import HOOK, Event
+from dslint.diagnose.fitting import fitted, in_replicas, situation_of
 from dslint.diagnose.job import Job
 from dslint.diagnose.parse_log import normal
+from dslint.diagnose.places import is_launcher
 from dslint.diagnose.prefixes import Place
 from dslint.diagnose.texts import CAUSE, FOLLOW_UP, GENERAL, NOISE, SYMPTOM, match_line
 
@@ -25,13 +27,11 @@ MOST = 3
 LAUNCHERS = ("ChildFailedError", "CalledProcessError", "SystemExit", "KeyboardInterrupt", "SignalException")
 """What launchers raise when a process that they started has failed."""
 
-OF_LAUNCHERS = (
-    "torch/distributed/run.py",
-    "torch/distributed/launcher/api.py",
-    "accelerate/commands/launch.py",
-    "deepspeed/launcher/launch.py",
-)
-"""The files in which a launcher raises because a process that it started has failed."""
+PASSED_ON = re.compile(r"Caught \w+ in (?:replica \d+ on device|DataLoader worker process|pin memory thread)")
+"""How PyTorch passes on an error of a thread or a worker process: the original traceback follows as text."""
+
+BUILDS = re.compile(r"torch/utils/cpp_extension\.py$|op_builder/")
+"""Files in which a compiler is started, not a process of the job."""
 
 OF_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "BrokenPipeError", "ConnectionResetError", "EOFError")
 """What a process raises when another one has gone."""
@@ -39,6 +39,8 @@ OF_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "BrokenPip
 ONCE = ("oom", "host-memory", "hang", "exit", "killed", "cancelled", "time-limit")
 """Kinds of causes that ranks report with other figures each: the first one stands for all."""
 
+
+REPLICAS = "The model runs under torch.nn.DataParallel: one process drives all GPUs, and DeepSpeed divides nothing among them."
 
 LONGEST_LINK = 160
 """The most characters of an exception that followed from another one."""
@@ -75,6 +77,8 @@ def find_causes(job: Job, outcome: Outcome) -> list[Cause]:
         if cause is None:
             continue
         explained |= {event.place for event in chain}
+        if event.kind in ("raised", "error") and (level_of(event) or CAUSE) > CAUSE:
+            cause = replace(cause, certain=False)  # it shows that something failed, not what failed first
         key = (cause.kind, "" if cause.kind in ONCE else normal(cause.title))
         if key not in causes:
             causes[key] = (_with_chain(cause, chain, event), event)
@@ -98,7 +102,7 @@ def _teller(chain: list[Event], first: Event) -> Event:
     """
     best: Event | None = None
     for event in chain:
-        hit = match_line(_line(event), [frame.file for frame in event.frames])
+        hit = match_line(_line(event), [frame.place for frame in event.frames])
         if level_of(event) == CAUSE and hit is not None and hit[0].kind != GENERAL:
             best = event if best is None or event.values.get("follows") == "handled" else best
     return best or first
@@ -179,11 +183,13 @@ def level_of(event: Event) -> int | None:
 
 def _level_of_error(event: Event) -> int:
     kind = event.values.get("kind", "").rpartition(".")[2]
-    if kind in LAUNCHERS:
+    if HOOK in event.values or PASSED_ON.match(event.values.get("message", "")):
         return FOLLOW_UP
-    if not kind and event.frames and event.frames[-1].file.replace("\\", "/").endswith(OF_LAUNCHERS):
+    if kind in LAUNCHERS:
+        return SYMPTOM if any(BUILDS.search(frame.file) for frame in event.frames) else FOLLOW_UP
+    if not kind and event.frames and is_launcher(event.frames[-1]):
         return NOISE  # cut before its error, which names the process that failed
-    known = match_line(_line(event), [frame.file for frame in event.frames])
+    known = match_line(_line(event), [frame.place for frame in event.frames])
     if known is not None:
         return min(known[0].rank, FOLLOW_UP)
     if kind in OF_PEERS:
@@ -229,7 +235,10 @@ def _cause(job: Job, event: Event, figures: Mapping[Place, Event]) -> Cause | No
 
 
 def _with_company(job: Job, cause: Cause) -> Cause:
-    """The cause, with which other ranks report the same."""
+    """The cause, with which other ranks report the same, and how several GPUs run it."""
+    if in_replicas(job):
+        started = "Start one process per GPU with a launcher (deepspeed, torchrun, accelerate launch)."
+        cause = replace(cause, why=(*cause.why, REPLICAS), advice=(started, *cause.advice))
     first = next(
         (event for event in job.events if cause.evidence and event.place == cause.evidence[0].place and event.kind == "raised"), None
     )

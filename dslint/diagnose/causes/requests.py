@@ -170,9 +170,13 @@ def _of_states(job: Job) -> list[str]:
     stage = job.stage()
     ways = []
     if not job.get("offloads_optimizer") and job.setting("zero_optimization", "offload_optimizer", "device") not in ("cpu", "nvme"):
-        ways.append("Offload the optimizer (zero_optimization.offload_optimizer.device: cpu)")
+        known = "config" in job.facts
+        ways.append(
+            f"Offload the optimizer (zero_optimization.offload_optimizer.device: cpu){'' if known else ' if it is not offloaded yet'}"
+        )
     if stage.value == 0 if stage is not None else "partitions" not in job.facts:
-        ways.append("use ZeRO stage 1 or higher, which divides the states among the ranks")
+        known = stage is not None
+        ways.append(f"use ZeRO stage 1 or higher{'' if known else ' if it is off'}, which divides the states among the ranks")
     ways.append("use more ranks: each holds a smaller part")
     text = ", or ".join(ways)
     return [f"{text[0].upper()}{text[1:]}."]

@@ -48,6 +48,7 @@ SIGNS = (
     ),
     sign("traceback", "Traceback (most recent call last)"),
     sign("ignored", "Exception ignored in", r"Exception ignored in"),
+    sign("hook", "Error in sys.excepthook:", r"Error in sys\.excepthook:\s*$"),
     sign(
         "next_follows",
         ("During handling of the above exception", "The above exception was the direct cause"),
