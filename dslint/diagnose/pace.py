@@ -1,15 +1,17 @@
-"""Whether the steps of a job take longer than the step-time model expects, and the likely reasons, the most costly mistakes first."""
+"""Whether the steps of a job take longer than the step-time model expects, and the likely reasons, the one that costs most first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
+from typing import NamedTuple
 
 from dslint.config import Config
 from dslint.diagnose.diagnosis import Cause, evidence
 from dslint.diagnose.job import step_times
 from dslint.diagnose.memory import Workshop
-from dslint.memory.estimate import Estimate
+from dslint.facts.gpus import in_words
+from dslint.memory.estimate import Estimate, estimate
 from dslint.speed.compute import uses_tensor_cores
 from dslint.speed.job import Job as Timed
 from dslint.speed.planned import job_of, precision_of, step_of
@@ -21,7 +23,7 @@ FEWEST = 3
 LARGE = 0.2
 """The share of the expected step from which a part is named as a likely reason."""
 
-UNEXPLAINED = "Nothing in the config explains it: look at the data loader, logging and the machine."
+UNEXPLAINED = "What no config shows: the data loader, logging, other jobs on the machine."
 
 SMALL_BATCH = 2048
 """Tokens of a micro batch below which GPUs of today wait for launches and small products."""
@@ -39,32 +41,55 @@ def slow_steps(shop: Workshop, found: Estimate) -> Cause | None:
         return None
     gpu = found.plan.gpu
     title = f"A step takes {seconds:.3g} s; {expected.low:.2g} to {expected.high:.2g} s are expected on {found.plan.world} {gpu}"
-    reasons = tuple(_reasons(config, found, expected)) or (UNEXPLAINED,)
+    reasons = (*ordered(config, found, expected), UNEXPLAINED)
     advice = ("Measure the parts of a step with wall_clock_breakdown: true, and compare configs with `dslint tune`.",)
     return Cause("slow", title, reasons, advice, (evidence(timed[0][0]),), certain=False)
 
 
-def _reasons(config: Config, found: Estimate, expected: Step) -> Iterator[str]:
-    """The likely reasons, as sentences."""
-    plan, job = found.plan, expected.job
+class Reason(NamedTuple):
+    """A likely reason: the seconds of the expected step that it costs, and a sentence."""
+
+    seconds: float
+    sentence: str
+
+
+def ordered(config: Config, found: Estimate, expected: Step) -> tuple[str, ...]:
+    """The likely reasons as sentences, the one that costs most first."""
+    return tuple(reason.sentence for reason in sorted(_reasons(config, found, expected), key=lambda reason: -reason.seconds))
+
+
+def _reasons(config: Config, found: Estimate, expected: Step) -> Iterator[Reason]:
+    plan, job, large = found.plan, expected.job, LARGE * expected.seconds
+    host, network, fetched = (expected.of(kind) for kind in (HOST, NETWORK, FETCHED))
     if plan.half and not uses_tensor_cores(job):
-        yield f"bf16 has no tensor cores on {plan.gpu}: fp16 would be {_times(expected, job.but(precision='fp16'))}."
-    if expected.of(HOST) > LARGE * expected.seconds:
-        yield "The CPU optimizer takes much of the step: give each rank cores of its own (deepspeed --bind_cores_to_rank)."
-    if plan.stage == 3 and plan.world > plan.local and expected.of(NETWORK) > LARGE * expected.seconds:
-        yield "Stage 3 gathers all weights over the network in every micro batch: try stage 1 or 2, or zero_hpz_partition_size."
-    if expected.of(FETCHED) > LARGE * expected.seconds:
-        yield "Parameters are fetched from the host in every micro batch."
+        saved, times = _saved(expected, job.but(precision="fp16"))
+        yield Reason(saved, f"bf16 has no tensor cores on {plan.gpu}: fp16 would be {times}.")
+    if host > large:
+        cores = "give each rank cores of its own (deepspeed --bind_cores_to_rank)"
+        yield Reason(host, f"The CPU optimizer takes much of the step: {cores}.")
+    if plan.stage == 3 and plan.world > plan.local and network > large:
+        instead = "try stage 1 or 2, or zero_hpz_partition_size"
+        yield Reason(network, f"Stage 3 gathers all weights over the network in every micro batch: {instead}.")
+    if fetched > large:
+        yield Reason(fetched, "Parameters are fetched from the host in every micro batch.")
     if plan.tokens < SMALL_BATCH:
-        yield f"A micro batch has only {plan.tokens:,} tokens: a larger one, with fewer accumulation steps, uses the GPU better."
+        larger = job.but(micro_batch=4 * job.micro_batch, accumulation=max(1, job.accumulation // 4))
+        saved = expected.seconds - step(larger).seconds * job.samples / larger.samples
+        better = "a larger one, with fewer accumulation steps, uses the GPU better"
+        yield Reason(saved, f"A micro batch has only {plan.tokens:,} tokens: {better}.")
     if not job.flash:
-        yield f"Attention keeps its scores: flash attention or SDPA would be {_times(expected, job.but(flash=True))}."
+        saved, times = _saved(expected, job.but(flash=True))
+        yield Reason(saved, f"Attention keeps its scores: flash attention or SDPA would be {times}.")
     if plan.workload.checkpoint_every and plan.gpu is not None:
         without = plan.but(checkpoint_every=0)
-        faster = step(job_of(found.model, without, precision_of(config, without)))
-        share = 100 * (expected.seconds / faster.seconds - 1)
-        yield f"Activation checkpointing costs {share:.0f} % of the time without it; leave it out if memory suffices."
+        saved, _ = _saved(expected, job_of(found.model, without, precision_of(config, without)))
+        cost = f"Activation checkpointing costs {100 * saved / (expected.seconds - saved):.0f} % of the time without it"
+        high = estimate(found.model, without).device.high
+        if high <= plan.gpu.memory:
+            yield Reason(saved, f"{cost}, and is not needed: the peak is at most {in_words(high)} then.")
 
 
-def _times(expected: Step, other: Timed) -> str:
-    return f"{expected.seconds / step(other).seconds:.1f} times as fast"
+def _saved(expected: Step, other: Timed) -> tuple[float, str]:
+    """The seconds that another job saves, and how many times as fast it is."""
+    seconds = step(other).seconds
+    return expected.seconds - seconds, f"{expected.seconds / seconds:.1f} times as fast"

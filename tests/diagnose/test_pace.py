@@ -59,3 +59,18 @@ def test_the_reasons_name_what_costs_time() -> None:
     assert "CPU optimizer" in offload[0].why[0]
     small = notices(60.0, train_micro_batch_size_per_gpu=1, length=512)
     assert any("only 512 tokens" in why for why in small[0].why)
+
+
+def test_the_reason_that_costs_most_comes_first() -> None:
+    """On a V100 bf16 costs more than small micro batches; with offload of a single micro batch the CPU optimizer costs most."""
+    (v100,) = notices(300.0, gpu="v100", train_micro_batch_size_per_gpu=1, length=512)
+    assert [word for why in v100.why for word in ("bf16", "only 512 tokens", "data loader") if word in why] == [
+        "bf16",
+        "only 512 tokens",
+        "data loader",
+    ]
+    offload = {"stage": 2, "offload_optimizer": {"device": "cpu"}}
+    (small,) = notices(300.0, train_micro_batch_size_per_gpu=1, gradient_accumulation_steps=1, length=512, zero_optimization=offload)
+    assert "CPU optimizer" in small.why[0]
+    assert "only 512 tokens" in small.why[1]
+    assert "data loader" in small.why[-1]
