@@ -97,6 +97,8 @@ class Search:
         tried.sort(key=lambda candidate: candidate.seconds * (1 + EFFORT * len(candidate.choice.differs(now.choice))))
         best: list[Tuned] = []
         ended = self._collect(tried, now, best, progress, _kind) or self._collect(tried, now, best, progress, _kind_and_batch)
+        if len(best) == SHOWN and all(self._added(one.candidate.choice) for one in best):
+            best[-1:] = self._unquantized(tried, now) or best[-1:]
         best.sort(key=lambda one: tried.index(one.candidate))
         lost = tuple(losses(self.fits, self.estimate, tried, [one.candidate for one in best], now))
         return Result(now, self.estimate(now.choice), self.goal, tuple(best), lost, len(tried), len(self.known), ended)
@@ -169,12 +171,24 @@ class Search:
         reduced = buckets * max(self.base.wire_bytes, self.base.gradient_bytes) * max(0, reduce_bucket - choice.reduce_bucket)
         return (reduced + 2 * self.base.model_bytes * max(0, prefetch_bucket - choice.prefetch_bucket)) * OVERHEAD
 
+    def _added(self, choice: Choice) -> list[str]:
+        """What a choice quantises and the config does not."""
+        return [name for name in QUANTIZED if getattr(choice, name) and not getattr(self.base, name)]
+
+    def _unquantized(self, tried: list[Candidate], now: Candidate) -> list[Tuned]:
+        """The fastest config that trains as the present one does, if one fits: nobody has to quantise."""
+        for candidate in tried:
+            if len(self.known) >= MOST_ESTIMATES:
+                break
+            if not self._added(candidate.choice) and (found := list(self._tuned(candidate, now, []))):
+                return found
+        return []
+
     def _quantizes_for_little(self, candidate: Candidate) -> bool:
         """Whether quantised weights or gradients, which change training a little, make a step hardly faster where the config does not have
         them.
         """
-        added = [name for name in QUANTIZED if getattr(candidate.choice, name) and not getattr(self.base, name)]
-        without = (self.candidate(candidate.choice._replace(**{name: False})) for name in added)
+        without = (self.candidate(candidate.choice._replace(**{name: False})) for name in self._added(candidate.choice))
         return any(candidate.seconds * (1 + WORTH_QUANTIZING) > other.seconds for other in without)
 
     def makes(self, choice: Choice, plan: Plan) -> bool:

@@ -81,6 +81,8 @@ def choices(plan: Plan, model: Model, *, free_batch: bool) -> Iterator[Choice]:
         for micro_batch, accumulation in _batches(plan, tensor, sequence, free=free_batch):
             options = _offload(plan, stage), _overlaps(plan, stage), _zeropp(plan, stage), _buckets(plan, stage)
             for every, (device, ratio, parameters), overlap, zeropp, buckets in product(checkpointing, *options):
+                if zeropp[0] > 1 and (device or parameters) and not _mixes(plan):
+                    continue
                 choice = Choice(
                     stage,
                     micro_batch,
@@ -169,6 +171,13 @@ def _zeropp(plan: Plan, stage: int) -> Iterator[tuple[int, bool, bool]]:
     yield from product((1, plan.local) if several else (1,), *((False, True) if able else (False,),) * 2)
     if used[0] not in (1, plan.local) or not able:
         yield used
+
+
+def _mixes(plan: Plan) -> bool:
+    """Whether a config has secondary partitions and offload. With both, users report trainings that make no progress (DS426), so that they
+    are not put together.
+    """
+    return plan.secondary > 1 and bool(plan.optimizer_device or plan.parameter_device)
 
 
 def _buckets(plan: Plan, stage: int) -> Iterator[tuple[int, int]]:

@@ -58,16 +58,21 @@ def write(text: str, config: Config, choice: Choice, now: Choice) -> Written | N
         said["tensor_parallel"] = choice.tensor
         if config.has("tensor_parallel.autotp_size"):
             values.append(("tensor_parallel.autotp_size", choice.tensor))
-        program.append(f"use tensor parallelism over {choice.tensor} ranks")
+        program.append(_parallel("tensor", choice.tensor))
     if choice.sequence != now.sequence:
         said["sequence_parallel"] = choice.sequence
         if config.has("sequence_parallel_size"):
             values.append(("sequence_parallel_size", choice.sequence))
-        program.append(f"use sequence parallelism over {choice.sequence} ranks")
+        program.append(_parallel("sequence", choice.sequence))
     try:
         return Written(written(text, tuple(values)), said, tuple(program), tuple(values))
     except CannotChange:
         return None
+
+
+def _parallel(kind: str, size: int) -> str:
+    """What the program has to do for a size of tensor or sequence parallelism."""
+    return f"use {kind} parallelism over {size} ranks" if size > 1 else f"use no {kind} parallelism: each rank takes samples of its own"
 
 
 def _zero(config: Config, choice: Choice, now: Choice) -> Values:

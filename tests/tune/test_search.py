@@ -200,6 +200,32 @@ def test_quantized_gradients_are_considered_between_machines_where_they_save_muc
     assert not any(choice.quantized_gradients for choice in choices(one.base, one.model, free_batch=False))
 
 
+def test_one_of_the_best_trains_as_before_where_all_others_quantize() -> None:
+    found = search({**CONFIG, "zero_optimization": {"stage": 3}}, world=64, nodes=8, model="llama-3-70b", length=4096, zero_init=True)
+    found.rates = found.rates._replace(network=10e9 / 8)
+    best = [one.candidate.choice for one in found.run().best]
+    quantizes = [choice.quantized_weights or choice.quantized_gradients for choice in best]
+    assert any(quantizes)
+    assert not all(quantizes)
+
+
+def test_secondary_partitions_are_not_combined_with_offload() -> None:
+    """With both, users report trainings that make no progress (DS426)."""
+    found = search(CONFIG, world=16, nodes=2)
+    both = [choice for choice in choices(found.base, found.model, free_batch=False) if choice.secondary > 1 and choice.optimizer_device]
+    assert not both
+    kept = search({**CONFIG, "zero_optimization": {**CONFIG["zero_optimization"], "zero_hpz_partition_size": 8}}, world=16, nodes=2)
+    assert present(kept.base) in set(choices(kept.base, kept.model, free_batch=False))
+
+
+def test_tensor_parallelism_may_go() -> None:
+    found = search({**CONFIG, "zero_optimization": {"stage": 1}, "tensor_parallel": {"autotp_size": 2}}, gpu="h100")
+    without = [one for one in found.run().best if one.candidate.choice.tensor == 1]
+    assert without
+    assert all("use no tensor parallelism: each rank takes samples of its own" in one.written.program for one in without)
+    assert all('"autotp_size": 1' in one.written.text for one in without)
+
+
 def test_overlap_is_turned_on_at_stage_3() -> None:
     found = search({**CONFIG, "zero_optimization": {"stage": 3, "overlap_comm": False}}, world=16, nodes=2)
     best = [one for one in found.run().best if one.candidate.choice.stage == 3]
