@@ -2,9 +2,10 @@
 
     python scripts/framework_tables.py ENVIRONMENTS [--wheels FOLDER]
 
-ENVIRONMENTS is a folder with one virtual environment for each framework (`trl`, `llamafactory`, `ms-swift`, `axolotl`); each is asked in a
-process of its own. FOLDER holds wheels of older releases, unpacked to `transformers-4.57.3`, `trl-0.24.0` and so on: their source is read
-and never run. With --only-older the tables keep what the installed packages said.
+ENVIRONMENTS is a folder with one virtual environment for each framework (`trl`, `llamafactory`, `ms-swift`, `axolotl`, `lightning`); each
+is asked in a process of its own, and one that is not there keeps its table. FOLDER holds wheels of older releases, unpacked to
+`transformers-4.57.3`, `trl-0.24.0` and so on: their source is read and never run. With --only-older the tables keep what the installed
+packages said.
 """
 
 from __future__ import annotations
@@ -68,11 +69,19 @@ from axolotl.utils.schemas.config import AxolotlInputConfig
 kinds, more = [AxolotlInputConfig], []
 """,
     ),
+    "lightning": (
+        "lightning",
+        "lightning",
+        """
+from lightning.pytorch.strategies import DeepSpeedStrategy
+kinds, more = [DeepSpeedStrategy], []
+""",
+    ),
 }
 """By module: the environment, the package, and the program that names the classes of arguments. The first class gives the defaults."""
 
 PROGRAM = """
-import dataclasses, enum, importlib.metadata, json, sys, typing
+import dataclasses, enum, importlib.metadata, inspect, json, sys, typing
 {ask}
 def plain(value):
     value = getattr(value, "value", value)
@@ -80,6 +89,9 @@ def plain(value):
 def fields(kind):
     if dataclasses.is_dataclass(kind):
         return {{f.name: plain(None if f.default is dataclasses.MISSING else f.default) for f in dataclasses.fields(kind)}}
+    if not hasattr(kind, "model_fields"):
+        parameters = inspect.signature(kind).parameters.values()
+        return {{one.name: plain(None if one.default is one.empty else one.default) for one in parameters}}
     found = {{}}
     for name, field in kind.model_fields.items():
         for one in {{name, field.alias}} - {{None}}:
@@ -106,6 +118,9 @@ TASKS = {"trl": {"dpo": "DPOConfig", "grpo": "GRPOConfig", "kto": "KTOConfig", "
 CHOICES = {"transformers": ["optim", "lr_scheduler_type", "save_strategy", "eval_strategy", "logging_strategy"]}
 """By package: the arguments whose choices dslint reads."""
 
+WHOLE = {"lightning"}
+"""The modules that read all defaults of their table, not only those of training arguments."""
+
 PRESETS = {
     "ms_swift": ("ms-swift", "swift", "config/*.json"),
     "trl": ("trl", "trl", "accelerate_configs/*.yaml"),
@@ -122,6 +137,8 @@ def main() -> None:
     given = parser.parse_args()
     TARGET.mkdir(exist_ok=True)
     for module, (environment, package, ask) in ASKS.items():
+        if not given.only_older and not (given.environments / environment).is_dir():
+            continue
         if given.only_older:
             file = TARGET / f"{module}.json"
             table = json.loads(file.read_text(encoding="utf-8"))
@@ -132,7 +149,9 @@ def main() -> None:
         if module in PRESETS:
             table["presets"] = presets(given.environments, *PRESETS[module])
         older = older_names(given.wheels, package) if given.wheels is not None else {}
-        (TARGET / f"{module}.json").write_text(written(table, older), encoding="utf-8")
+        known = ARGUMENTS | WORKLOAD | {"micro_batch_size", "optimizer", "lr_scheduler"}
+        kept = set(table["accepted"]) if module in WHOLE else known
+        (TARGET / f"{module}.json").write_text(written(table, older, kept), encoding="utf-8")
 
 
 def asked(environment: Path, package: str, ask: str) -> dict[str, Any]:
@@ -181,9 +200,8 @@ def accepted_in(wheel: Path, package: str) -> list[str]:
     return sorted(names)
 
 
-def written(table: dict[str, Any], older: dict[str, list[str]]) -> str:
-    """A table as JSON: the defaults that dslint reads, and for older releases how their names differ."""
-    known = ARGUMENTS | WORKLOAD | {"micro_batch_size", "optimizer", "lr_scheduler"}
+def written(table: dict[str, Any], older: dict[str, list[str]], known: set[str]) -> str:
+    """A table as JSON: the defaults of the arguments `known`, and for older releases how their names differ."""
     accepted = set(table["accepted"])
     shown = {
         "release": table["release"],

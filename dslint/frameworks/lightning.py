@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as Table
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,9 +14,12 @@ from dslint.evaluate.python.integration import InPrograms, Notes
 from dslint.evaluate.python.made import Made, plain_value
 from dslint.evaluate.python.notes import ConfigCall
 from dslint.evaluate.shell.written import in_script
-from dslint.evaluate.values import Constant, Unknown
+from dslint.evaluate.values import Constant, ListValue, Unknown
+from dslint.frameworks.tables import table
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program, Setup
+from dslint.schemas.derive import ACCUMULATION, MICRO
+from dslint.source.integers import integer
 from dslint.source.tree import Document, Mapping, Member, Path, Scalar, Sequence, Span
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import below
@@ -91,7 +95,7 @@ def strategy_of(document: Document, at: Path, shown: str) -> Strategy | None:
     given = given_at(document, shown, (*at, "strategy"), "", None)
     precision = _argument(trainer.get("precision"))
     values = {name: value for name in _OF_TRAINER if (value := _given(document, shown, (*at, name))) is not None}
-    program = Program(shown, "lightning", trainer=values)
+    program = Program(shown, "lightning", trainer=values, trainer_complete=not _is_composed(document), lightning_trainer=True)
     assert given is not None
     found = _selected(document, at, shown, selected, (given, program, precision))
     if found is not None:
@@ -110,18 +114,22 @@ def _selected(
             return None
         named = _argument(selected)
         made = _of_name(named, precision) if named is not None else None
-        return Strategy(given, program, in_script(document, made)) if made is not None else None
+        return Strategy(given, replace(program, builds_config=True), in_script(document, made)) if made is not None else None
     return _of_class(document, (*at, "strategy"), shown, given, program, precision)
 
 
 def _ranks(document: Document, at: Path, shown: str, trainer: Mapping) -> SourcedValue | None:
-    """The devices of the trainer times its nodes. A file with a list of defaults may take the nodes from another one."""
+    """The devices of the trainer times its nodes; a file that is only a part may have them in another one."""
     name = next((name for name in ("devices", "gpus") if trainer.get(name) is not None), "")
     nodes = trainer.get("num_nodes")
-    composed = isinstance(document.root, Mapping) and document.root.get("defaults") is not None
     each = _devices(trainer.get(name))
-    times = _devices(nodes) if nodes is not None else None if composed else 1
+    times = _devices(nodes) if nodes is not None else None if _is_composed(document) else 1
     return given_at(document, shown, (*at, name), "", each * times) if each and times else None
+
+
+def _is_composed(document: Document) -> bool:
+    """Whether a file has a list of defaults, as Hydra's have: other files say the rest."""
+    return isinstance(document.root, Mapping) and document.root.get("defaults") is not None
 
 
 def _devices(member: Member | None) -> int | None:
@@ -156,7 +164,7 @@ def _of_class(
         return Strategy(given, program, below(document, (*inside, "config")))
     keywords = {member.key.value: value for member in arguments.members if (value := _argument(member)) and member.key.value in _BUILT_FROM}
     made = _of_strategy(_Keywords(keywords), name.span, precision)
-    return Strategy(given, program, in_script(document, made)) if made is not None else None
+    return Strategy(given, replace(program, builds_config=True), in_script(document, made))
 
 
 def _argument(member: Member | None) -> Argument | None:
@@ -191,17 +199,21 @@ class _Calls:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._strategies: list[CallOf] = []
-        self._trainer: CallOf | None = None
+        self._trainers: list[CallOf] = []
+        self._optimizers: dict[str, CallOf] = {}
 
     def receive(self, call: CallOf) -> bool:
         """Take note of a call. Returns whether it is one of Lightning's."""
         short, facts = call.name.rpartition(".")[2], self._notes.facts
         is_own = call.name.startswith(_PACKAGES)
+        if _OPTIMIZER.search(call.name) and _in_configure_optimizers(call):
+            self._optimizers[call.name] = call
         if short in _STRATEGY_CLASSES or (short == "DeepSpeedPlugin" and is_own):
             self._strategy(call)
             return True
         if is_own and short in ("Trainer", "Fabric"):
-            self._trainer = call
+            self._trainers.append(call)
+            facts.trainer_complete = call.complete and len(self._trainers) == 1
             facts.fabric |= short == "Fabric"
             facts.lightning_trainer |= short == "Trainer"
             facts.trainer |= self._notes.asked(call, *_OF_TRAINER)
@@ -219,13 +231,13 @@ class _Calls:
             notes.facts.strategy += tuple(one for name in own for one in notes.asked(call, name).values())
 
     def finish(self) -> None:
-        """Note the configs that strategies build, once the precision of the trainer is known."""
-        notes, trainer = self._notes, self._trainer
+        """Note the configs that strategies build, once the precision of the trainer is known, and what the trainer says of each config."""
+        notes, trainer = self._notes, self._trainers[-1] if self._trainers else None
         precision = trainer.argument("precision") if trainer else None
         for call in once(self._strategies):
             at = notes.place_of(call)
             built = _of_strategy(call, at, precision)
-            notes.calls.append(ConfigCall("lightning", notes.sourced("DeepSpeedStrategy", at, UNKNOWN), built))
+            notes.calls.append(ConfigCall("lightning", notes.sourced("DeepSpeedStrategy", at, UNKNOWN), built, is_built=True))
         named = trainer.argument("strategy") if trainer else None
         for option in possible(named.value) if named else ():
             assert named is not None
@@ -233,7 +245,49 @@ class _Calls:
             if config is not None:
                 notes.facts.loaders.add("lightning")
                 given = notes.sourced("strategy", named.span, UNKNOWN, key=named.key)
-                notes.calls.append(ConfigCall("lightning", given, config))
+                notes.calls.append(ConfigCall("lightning", given, config, is_built=True))
+        ranks, optimizer = self._ranks(), self._optimizer()
+        for one in (*notes.calls, *notes.unread):
+            if one.integration == "lightning":
+                one.ranks, one.optimizer = ranks, optimizer
+
+    def _ranks(self) -> SourcedValue | None:
+        """The devices of the only trainer times its nodes, which are as many ranks as Lightning starts or expects."""
+        call = self._trainers[0] if len(self._trainers) == 1 else None
+        given = call.argument("devices") or call.argument("gpus") if call is not None and call.complete else None
+        if call is None or given is None:
+            return None
+        each, nodes = _number(given), _number(call.argument("num_nodes")) if "num_nodes" in call.keywords else 1
+        return self._notes.sourced("devices", given.span, each * nodes, key=given.key) if each and nodes else None
+
+    def _optimizer(self) -> SourcedValue | None:
+        """The only optimizer that the program makes in `configure_optimizers`; its value is the full name of the class."""
+        if len(self._optimizers) != 1:
+            return None
+        ((name, call),) = self._optimizers.items()
+        return self._notes.sourced("configure_optimizers", call.span, name)
+
+
+_OPTIMIZER = re.compile(
+    r"^(torch\.optim|deepspeed\.ops\.\w+|bitsandbytes\.optim|transformers)\.(?!lr_scheduler).*(Adam|SGD|Lion|Lamb|Adagrad|prop|delta|factor)"
+)
+"""The classes of optimizers of the libraries that programs take them from."""
+
+
+def _in_configure_optimizers(call: CallOf) -> bool:
+    """Whether a call stands in the method in which a LightningModule makes its optimizers."""
+    function = call.scope.function
+    return function is not None and function.owner is not None and getattr(function.node, "name", "") == "configure_optimizers"
+
+
+def _number(given: Argument | None) -> int | None:
+    """A number of devices or nodes, also of a list of devices; None for "auto", for all (-1), and for what is not known."""
+    value = given.value if given is not None else None
+    if isinstance(value, ListValue):
+        return len(value.items) or None
+    number = integer(value.value) if isinstance(value, Constant) and isinstance(value.value, str) else getattr(value, "value", None)
+    soft = isinstance(value, Constant) and value.soft
+    return number if isinstance(number, int) and not isinstance(number, bool) and number > 0 and not soft else None
 
 
 PROGRAMS = InPrograms(_Calls, takes=((r"\b(?:Trainer|Fabric)\s*\(", r"\bstrategy\s*=|\*\*"),))
@@ -244,35 +298,58 @@ PROGRAMS = InPrograms(_Calls, takes=((r"\b(?:Trainer|Fabric)\s*\(", r"\bstrategy
 _OF_TRAINER = ("precision", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm")
 """The arguments of Lightning's Trainer that concern DeepSpeed."""
 
-_BUILT_FROM = frozenset(
-    """
-    zero_optimization stage offload_optimizer offload_parameters offload_params_device nvme_path params_buffer_count params_buffer_size
-    max_in_cpu offload_optimizer_device optimizer_buffer_count block_size queue_depth single_submit overlap_events thread_count pin_memory
-    sub_group_size contiguous_gradients overlap_comm allgather_partitions reduce_scatter allgather_bucket_size reduce_bucket_size
-    zero_allow_untested_optimizer logging_batch_size_per_gpu partition_activations cpu_checkpointing contiguous_memory_optimization
-    synchronize_checkpoint_boundary
-    """.split()
+_OF_SECTIONS = {
+    "zero_optimization": "sub_group_size contiguous_gradients overlap_comm allgather_partitions reduce_scatter allgather_bucket_size "
+    "reduce_bucket_size",
+    "activation_checkpointing": "partition_activations cpu_checkpointing contiguous_memory_optimization synchronize_checkpoint_boundary",
+    "aio": "block_size queue_depth single_submit overlap_events thread_count",
+}
+"""The arguments of the strategy that it writes into a section under their own names."""
+
+_OF_OFFLOAD = {
+    "optimizer": {"nvme_path": "nvme_path", "buffer_count": "optimizer_buffer_count", "pin_memory": "pin_memory"},
+    "param": {
+        "nvme_path": "nvme_path",
+        "buffer_count": "params_buffer_count",
+        "buffer_size": "params_buffer_size",
+        "max_in_cpu": "max_in_cpu",
+        "pin_memory": "pin_memory",
+    },
+}
+"""By section of an offload: its keys besides the device, and the arguments that they come from."""
+
+_SWITCHES = {"optimizer": ("offload_optimizer", "offload_optimizer_device"), "param": ("offload_parameters", "offload_params_device")}
+"""By section of an offload: the argument that switches it on, and the one that names the device."""
+
+_OF_LOSS_SCALE = "loss_scale initial_scale_power loss_scale_window hysteresis min_loss_scale".split()
+"""The arguments that it writes into the section "fp16" under their own names, with a config of the program, too."""
+
+_UNTESTED = "zero_allow_untested_optimizer"
+
+_BUILT_FROM = frozenset({"zero_optimization", "stage", _UNTESTED, "logging_batch_size_per_gpu"}).union(
+    *(names.split() for names in _OF_SECTIONS.values()), *(names.values() for names in _OF_OFFLOAD.values()), *_SWITCHES.values()
 )
 """The arguments from which Lightning's strategy builds a config if it is given none."""
 
-_ZERO = frozenset(
-    """
-    contiguous_gradients overlap_comm allgather_partitions reduce_scatter allgather_bucket_size reduce_bucket_size sub_group_size
-    """.split()
-)
-_ACTIVATION = frozenset("partition_activations cpu_checkpointing contiguous_memory_optimization synchronize_checkpoint_boundary".split())
-_AIO = frozenset("block_size queue_depth single_submit overlap_events thread_count".split())
-
-_STRATEGIES: dict[str, tuple[int, str | None, str | None]] = {
-    "deepspeed": (2, None, None),
-    "deepspeed_stage_1": (1, None, None),
-    "deepspeed_stage_2": (2, None, None),
-    "deepspeed_stage_2_offload": (2, "cpu", None),
-    "deepspeed_stage_3": (3, None, None),
-    "deepspeed_stage_3_offload": (3, "cpu", "cpu"),
-    "deepspeed_stage_3_offload_nvme": (3, "nvme", "nvme"),
+_STRATEGIES: dict[str, dict[str, int | bool | str]] = {
+    "deepspeed": {},
+    "deepspeed_stage_1": {"stage": 1},
+    "deepspeed_stage_2": {"stage": 2},
+    "deepspeed_stage_2_offload": {"stage": 2, "offload_optimizer": True},
+    "deepspeed_stage_3": {"stage": 3},
+    "deepspeed_stage_3_offload": {"stage": 3, "offload_optimizer": True, "offload_parameters": True},
+    "deepspeed_stage_3_offload_nvme": {
+        "stage": 3,
+        "offload_optimizer": True,
+        "offload_parameters": True,
+        "offload_params_device": "nvme",
+        "offload_optimizer_device": "nvme",
+    },
 }
-"""Lightning's names of strategies: the stage, and the devices of the optimizer and of the parameters."""
+"""Lightning's names of strategies, with the arguments that each stands for.
+
+Source: lightning/pytorch/strategies/deepspeed.py, DeepSpeedStrategy.register_strategies.
+"""
 
 
 class _Arguments(Protocol):
@@ -289,23 +366,32 @@ class _Arguments(Protocol):
         """The plain value of an argument; None if it is not known."""
 
 
-def _of_strategy(call: _Arguments, at: Span, precision: Argument | None) -> Mapping | None:
-    """The config that Lightning's `DeepSpeedStrategy` builds; None with a strategy that is not DeepSpeed's."""
+def _of_strategy(call: _Arguments, at: Span, precision: Argument | None) -> Mapping:
+    """The config that Lightning's `DeepSpeedStrategy` builds, as far as arguments say it; `added` has its defaults.
+
+    Source: lightning/pytorch/strategies/deepspeed.py, DeepSpeedStrategy._create_default_config.
+    """
     made = Made(at)
-    if call.plain("zero_optimization", 1) is not False:
+    has_zero = call.plain("zero_optimization", 1) is not False
+    if has_zero:
         made.take("zero_optimization.stage", call.argument("stage", 2), 2)
-        devices = {"optimizer": "offload_optimizer_device", "param": "offload_params_device"}
-        for kind, switch in (("optimizer", "offload_optimizer"), ("param", "offload_parameters")):
+        made.take(_UNTESTED, call.argument(_UNTESTED))
+        for kind, (switch, device) in _SWITCHES.items():
             given = call.argument(switch)
             if given is not None and plain_value(given) is not False:
-                device = call.argument(devices[kind])
-                made.put(f"zero_optimization.offload_{kind}.device", _device(given, device), device or given)
-        for name in sorted(_ZERO & call.keywords.keys()):
-            made.take(f"zero_optimization.{name}", call.keywords[name])
-    for section, names in (("activation_checkpointing", _ACTIVATION), ("aio", _AIO)):
-        for name in sorted(names & call.keywords.keys()):
-            made.take(f"{section}.{name}", call.keywords[name])
+                made.put(f"zero_optimization.offload_{kind}.device", _device(given, call.argument(device)), call.argument(device) or given)
+                for key, name in _OF_OFFLOAD[kind].items():
+                    made.take(f"zero_optimization.offload_{kind}.{key}", call.argument(name))
+    for section, names in _OF_SECTIONS.items():
+        for name in names.split() if has_zero or section != "zero_optimization" else ():
+            made.take(f"{section}.{name}", call.argument(name))
+    logged = call.argument("logging_batch_size_per_gpu")
+    if logged is not None and plain_value(logged) != "auto":
+        made.take(MICRO, logged)
     made.precision(precision, _PRECISIONS)
+    if made.root.get("fp16") is not None:
+        for name in _OF_LOSS_SCALE:
+            made.take(f"fp16.{name}", call.argument(name))
     return made.root
 
 
@@ -323,40 +409,27 @@ def _of_name(given: Argument, precision: Argument | None) -> Mapping | None:
     known = _STRATEGIES.get(str(plain_value(given)))
     if known is None or isinstance(given.value, Unknown):
         return None
-    made = Made(given.span)
-    stage, optimizer, parameters = known
-    made.put("zero_optimization.stage", stage, given)
-    if optimizer:
-        made.put("zero_optimization.offload_optimizer.device", optimizer, given)
-    if parameters:
-        made.put("zero_optimization.offload_param.device", parameters, given)
-    made.precision(precision, _PRECISIONS)
-    return made.root
+    words = {name: Argument(Constant(value), given.span, given.key) for name, value in known.items()}
+    return _of_strategy(_Keywords(words), given.span, precision)
 
 
 # ---------------------------------------------------------------------- what it adds to a config
 
 
 def added(config: Config, setup: Setup) -> dict[Path, Value]:
-    """The keys that the config does not have, from the arguments that Lightning's trainer is given.
+    """The keys that the config does not have, from what Lightning's trainer and its strategy are given, and from their defaults.
 
-    Without `gradient_clip_val` its trainer writes 0, where DeepSpeed's own default is 1; the arguments that a program unpacks are not seen.
+    Without `gradient_clip_val` the trainer writes 0, where DeepSpeed's own default is 1. What unpacked arguments may say is unknown.
     """
     program = setup.program
-    given = program.trainer if program is not None else {}
-    names = {"gradient_accumulation_steps": "accumulate_grad_batches", "gradient_clipping": "gradient_clip_val"}
-    found: dict[Path, Value] = {}
-    for key, name in names.items():
-        value = given.get(name)
-        if config.has(key):
-            continue
-        if value is not None:
-            number = value.value if isinstance(value.value, int | float) and not isinstance(value.value, bool) else UNKNOWN
-            number = 0.0 if value.value is None and name == "gradient_clip_val" else number
-            found[key,] = _added(number, f"{name} in {value.where}")
-        elif name == "gradient_clip_val" and program is not None and not program.fabric:
-            found[key,] = _added(UNKNOWN, "gradient_clip_val of Lightning's trainer, 0 by default")
-    precision = given.get("precision")
+    if program is None:
+        return {}
+    found = {} if program.fabric else _of_trainer(config, program)
+    if not config.has(MICRO):
+        found[MICRO,] = _added(1, "the default of Lightning Fabric") if program.fabric else _micro(program)
+    if program.builds_config:
+        found |= _of_defaults(config)
+    precision = program.trainer.get("precision")
     if precision is None:
         return found
     selected = _PRECISIONS.get(str(precision.value), "") if isinstance(precision.value, str | int) else UNKNOWN
@@ -364,6 +437,45 @@ def added(config: Config, setup: Setup) -> dict[Path, Value]:
         if not isinstance(config.document.lookup((kind,)), Member):
             found[kind, "enabled"] = _added(UNKNOWN if selected is UNKNOWN else selected == kind, f"precision in {precision.where}")
     return found
+
+
+_OF_BATCH: dict[str, tuple[str, float]] = {ACCUMULATION: ("accumulate_grad_batches", 1), "gradient_clipping": ("gradient_clip_val", 0.0)}
+"""The keys that Lightning's trainer writes, with its arguments and their defaults."""
+
+
+def _of_trainer(config: Config, program: Program) -> dict[Path, Value]:
+    """The keys that the arguments of Lightning's trainer fill."""
+    found: dict[Path, Value] = {}
+    for key, (name, default) in _OF_BATCH.items():
+        if config.has(key):
+            continue
+        given = program.trainer.get(name)
+        if given is None:
+            found[key,] = _added(default if program.trainer_complete else UNKNOWN, f"{name} of Lightning's trainer, {default:g} by default")
+            continue
+        number = given.value if isinstance(given.value, int | float) and not isinstance(given.value, bool) else UNKNOWN
+        found[key,] = _added(default if given.value is None else number, f"{name} in {given.where}")
+    return found
+
+
+def _micro(program: Program) -> Value:
+    """The micro batch size, which Lightning takes from the data loader of the training."""
+    loader = program.loader_batch
+    known = loader.value if loader is not None and isinstance(loader.value, int) and not isinstance(loader.value, bool) else UNKNOWN
+    return _added(known, f"the data loader in {loader.where}" if loader is not None else "the batch size of the training's data loader")
+
+
+def _of_defaults(config: Config) -> dict[Path, Value]:
+    """The keys that the strategy writes into the config that it builds, where no argument says another value."""
+    defaults = table("lightning").defaults
+    names: dict[Path, str] = {(section, name): name for section, every in _OF_SECTIONS.items() for name in every.split()}
+    if config.has("zero_optimization.stage"):
+        names[_UNTESTED,] = _UNTESTED
+    for kind, keys in _OF_OFFLOAD.items():
+        if config.has(f"zero_optimization.offload_{kind}"):
+            names |= {("zero_optimization", f"offload_{kind}", key): name for key, name in keys.items()}
+    absent = {path: name for path, name in names.items() if path[0] != "zero_optimization" or config.has("zero_optimization.stage")}
+    return {path: _added(defaults[name], "the default of DeepSpeedStrategy") for path, name in absent.items() if not config.has(path)}
 
 
 def _added(value: Any, note: str) -> Value:

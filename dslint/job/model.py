@@ -86,6 +86,8 @@ class Program:
     legacy_keyword: SourcedValue | None = None
     accumulation: SourcedValue | None = None
     trainer: Mapping[str, SourcedValue] = field(default_factory=dict)
+    trainer_complete: bool = False
+    """Whether `trainer` holds all that Lightning's `Trainer` is given: the program unpacks no arguments."""
     strategy: tuple[SourcedValue, ...] = ()
     mixed_precision: SourcedValue | None = None
     """The argument of `Accelerator(mixed_precision=...)`; its value is `UNKNOWN` if the program computes it."""
@@ -114,6 +116,8 @@ class Program:
     """Whether the program trains with Lightning Fabric, not with Lightning's Trainer."""
     lightning_trainer: bool = False
     """Whether the program makes a Trainer of Lightning's."""
+    builds_config: bool = False
+    """Whether Lightning's strategy builds the config from its own arguments, because it is given none."""
     engine_backward: bool = False
     """Whether the program calls `backward` of the engine that `deepspeed.initialize` returns."""
     loader_batch: SourcedValue | None = None
@@ -132,6 +136,8 @@ class Program:
     @property
     def replaced(self) -> dict[str, SourcedValue]:
         """The sections of the config that DeepSpeed does not read because the program passes an object instead, with that object."""
+        if self.loader == "lightning":
+            return {}  # with a section in the config its strategy passes no object
         objects = {"optimizer": self.client_optimizer, "scheduler": self.client_scheduler}
         return {section: given for section, given in objects.items() if given is not None}
 

@@ -178,6 +178,8 @@ def gather_call(call: ConfigCall, found: PythonFile, path: str, shown: str, give
     if given.facts.integration is None and call.integration:
         integration = Integration(call.integration)
         gathered = gathered.inferring(f"{call.given.where} passes it to {integration.label}", integration=integration)
+    if call.ranks is not None and given.facts.world_size is None:
+        gathered = gathered.inferring(f"{call.ranks.shown} ({call.ranks.where})", world_size=call.ranks.value)
     if call.integration == Integration.DEEPSPEED:
         gathered = gathered._replace(context=gathered.context.but(passed_as=way_of(call)))
     return settle(gathered)

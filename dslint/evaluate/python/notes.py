@@ -39,6 +39,10 @@ class ConfigCall:
     """The `PipelineModule` that the program passes as its model, with the number of stages."""
     engine_backward: bool = False
     """Whether the program calls the method `backward` of the engine that the call returns."""
+    is_built: bool = False
+    """Whether the class that the call makes builds the config from its own arguments, because none is passed."""
+    ranks: SourcedValue | None = None
+    """The number of ranks that the call starts."""
 
     @property
     def flag(self) -> str:
@@ -65,6 +69,7 @@ class Facts:
     accumulation: SourcedValue | None = None
     mixed_precision: SourcedValue | None = None
     trainer: dict[str, SourcedValue] = field(default_factory=dict)
+    trainer_complete: bool = False
     strategy: tuple[SourcedValue, ...] = ()
     loose: Arguments | None = None
     device_map: SourcedValue | None = None

@@ -71,7 +71,12 @@ class PythonFile:
         program = replace(self.program, loader=call.integration or None)
         objects = replace(program, client_optimizer=call.optimizer, client_scheduler=call.scheduler)
         return replace(
-            objects, passed=call.passed, config_in_args=call.in_args, pipeline=call.pipeline, engine_backward=call.engine_backward
+            objects,
+            passed=call.passed,
+            config_in_args=call.in_args,
+            pipeline=call.pipeline,
+            engine_backward=call.engine_backward,
+            builds_config=call.is_built,
         )
 
     def place(self, source: Source, span: Span) -> SourcedValue:
@@ -195,7 +200,8 @@ def _program(recorder: Recorder, shown: str) -> Program:
         facts.legacy,
         facts.accumulation,
         facts.trainer,
-        facts.strategy,
+        strategy=facts.strategy,
+        trainer_complete=facts.trainer_complete,
         device_map=facts.device_map,
         makes_ranks=_any_has(_MAKES_RANKS, recorder.sources),
         saves=_any_has(_SAVES, recorder.sources),
