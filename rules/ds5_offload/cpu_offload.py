@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
@@ -15,6 +16,9 @@ from dslint.rules.helpers.model import counted
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import cpu_adam
 from dslint.rules.helpers.zero import STAGE, local_ranks
+
+if TYPE_CHECKING:
+    from dslint.job.arguments import SourcedValue
 
 TUTORIAL = "https://www.deepspeed.ai/tutorials/zero-offload/"
 FORCE = "zero_force_ds_cpu_optimizer"
@@ -33,6 +37,16 @@ def _passing(optimizer: str) -> str:
         "import deepspeed\nimport torch\n"
         f"optimizer = {optimizer}(model.parameters(), lr=1e-4)\n"
         'deepspeed.initialize(model=model, optimizer=optimizer, config="ds_config.json")\n'
+    )
+
+
+def _configuring(optimizer: str) -> str:
+    """A program whose LightningModule makes an optimizer, for examples."""
+    return (
+        "import deepspeed\nimport lightning as L\nimport torch\nfrom lightning.pytorch.strategies import DeepSpeedStrategy\n\n\n"
+        "class Model(L.LightningModule):\n    def configure_optimizers(self):\n"
+        f"        return {optimizer}(self.parameters(), lr=1e-4)\n\n\n"
+        'L.Trainer(devices=8, strategy=DeepSpeedStrategy(config="ds_config.json")).fit(Model())\n'
     )
 
 
@@ -219,6 +233,23 @@ def param_offload_without_optimizer_offload(config: Config) -> Iterator[Finding]
     integration="deepspeed",
 )
 @bad(
+    '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    at="zero_optimization.offload_optimizer",
+    program=_configuring("torch.optim.AdamW"),
+    integration="lightning",
+    message='train.py:9 makes AdamW, which Lightning passes to DeepSpeed; with offload it raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+)
+@good(
+    '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    program=_configuring("deepspeed.ops.adam.DeepSpeedCPUAdam"),
+    integration="lightning",
+)
+@good(
+    '{"optimizer": {"type": "AdamW", "params": {"lr": 1e-4}}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
+    program=_configuring("torch.optim.AdamW"),
+    integration="lightning",
+)
+@bad(
     '{"train_batch_size": "auto", "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}',
     at="zero_optimization.offload_optimizer",
     integration="accelerate",
@@ -235,7 +266,7 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
 
     Without an `optimizer` section, and often in addition to it, the program passes an optimizer to `deepspeed.initialize`. With offload it must be `DeepSpeedCPUAdam` or `DeepSpeedCPULion`:
     DeepSpeed raises `ZeRORuntimeException: You are using ZeRO-Offload with a client provided optimizer` for any other, such as torch's AdamW. Accelerate
-    replaces the optimizer automatically since its release 0.18.0.
+    replaces the optimizer automatically since its release 0.18.0; Lightning passes what `configure_optimizers` returns.
 
     Build `deepspeed.ops.adam.DeepSpeedCPUAdam` in the program, or write an `optimizer` section. With `"zero_force_ds_cpu_optimizer": false` DeepSpeed accepts
     any optimizer, which is slower.
@@ -244,10 +275,12 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
         return
     if config.facts.integration is Integration.ACCELERATE:
         yield from _handed_on_by_accelerate(config)
-    if config.facts.integration is not Integration.DEEPSPEED:
-        return
     program = config.setup.program if config.setup else None
     passed = program.client_optimizer if program else None
+    if config.facts.integration is Integration.LIGHTNING and passed is not None and not config.has("optimizer"):
+        yield from _handed_on_by_lightning(passed)
+    if config.facts.integration is not Integration.DEEPSPEED:
+        return
     if passed is not None:
         name = str(passed.value).rpartition(".")[2]
         if name not in ("DeepSpeedCPUAdam", "DeepSpeedCPULion"):
@@ -269,6 +302,23 @@ def client_optimizer_with_offload(config: Config) -> Iterator[Finding]:
             help="Build DeepSpeedCPUAdam in the program, or write an optimizer section.",
             on="key",
         )
+
+
+def _handed_on_by_lightning(made: SourcedValue) -> Iterator[Finding]:
+    """The finding for the optimizer of `configure_optimizers`, which Lightning passes to DeepSpeed as it is."""
+    name = str(made.value).rpartition(".")[2]
+    if name in ("DeepSpeedCPUAdam", "DeepSpeedCPULion"):
+        return
+    yield Finding(
+        OFFLOAD_OPTIMIZER,
+        f'{made.where} makes {name}, which Lightning passes to DeepSpeed; with offload it raises ZeRORuntimeException "You are using ZeRO-Offload with a client provided optimizer".',
+        help="Return deepspeed.ops.adam.DeepSpeedCPUAdam from configure_optimizers.",
+        on="key",
+        related=(made.related("made here"),),
+        effect=Effect.CRASH,
+        phase=Phase.INITIALIZE,
+        certain=str(made.value).startswith("torch.optim."),
+    )
 
 
 REPLACES_OPTIMIZERS = Release(0, 18, 0)
