@@ -11,8 +11,8 @@ from dslint.api.results import FixedConfig
 from dslint.api.subject import ConfigArgument, here, is_training_arguments, named, subject_of
 from dslint.config.load import load_data, load_text
 from dslint.fixes.apply import fix as apply_fixes
-from dslint.fixes.atomic_write import write_whole
 from dslint.fixes.run import ALL, SAFE, FixOptions, fix_text
+from dslint.fixes.write_inside import write_inside
 from dslint.lint.document import lint_loaded
 from dslint.lint.files import rules_for, with_severities
 from dslint.lint.results import FileResult
@@ -36,7 +36,7 @@ def fix(config: Source | object, *, unsafe: bool = False, write: bool = False, *
 
     Raises:
         ValueError: `write` without the path of a file; a wrong value of an argument.
-        OSError: the file cannot be written; it is as it was.
+        OSError: the file cannot be written, a link leads it out of its project, or it has changed meanwhile; it is as it was.
         TypeError, dslint.errors.UserError, dslint.source.read.ReadError: as in `check`.
     """
     if _is_text(config):
@@ -53,7 +53,7 @@ def fix(config: Source | object, *, unsafe: bool = False, write: bool = False, *
     done = fix_text(text, path, subject.finder, options)
     assert done is not None, "what is named is always read"
     if write and done.fixed:
-        write_whole(path, done.after)
+        write_inside(path, done.after, before=text)
     return FixedConfig(done.after, done.fixed, suppress(list(done.results[:1]), subject.finder)[0].diagnostics)
 
 
@@ -70,7 +70,7 @@ def _fixed(text: str, subject: ConfigArgument, *, unsafe: bool, write: bool, nam
 
     done = apply_fixes(text, lint, ALL if unsafe else SAFE)
     if write and path is not None and done.fixed:
-        write_whole(path, done.text)
+        write_inside(path, done.text, before=text)
     return FixedConfig(done.text, done.fixed, done.result.diagnostics)
 
 

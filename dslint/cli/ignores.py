@@ -9,14 +9,13 @@ from dslint.cli.options import warn
 from dslint.config.detect import FileKind
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
-from dslint.fixes.atomic_write import write_whole
+from dslint.fixes.write_inside import write_inside
 from dslint.lint.discovery import shown
 from dslint.lint.files import lint_given
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult
 from dslint.report.words import count, listed
 from dslint.settings import Finder, Layer
-from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, decode, decode_base64, read_bytes
 from dslint.suppress.adding import settings_file, with_comments, with_entries
 from dslint.suppress.run import suppress
@@ -70,14 +69,12 @@ def _comment(file: FileResult, finder: Finder, reason: str) -> Sequence[Diagnost
     commented = with_comments(text, file, reason, lint)
     if commented == text:
         return file.diagnostics
-    _write(file.path, commented)
+    _write(file.path, commented, before=text)
     return [diagnostic for diagnostic in lint(commented).diagnostics if diagnostic.code != INTERNAL_ERROR]
 
 
-def _write(path: str, text: str) -> None:
-    if outside := leads_out(path):
-        raise UserError(f"cannot write {shown(path)}: this link leads out of the project, to {shown(outside)}")
+def _write(path: str, text: str, *, before: str | None = None) -> None:
     try:
-        write_whole(path, text)
+        write_inside(path, text, before=before)
     except OSError as error:
         raise UserError(f"cannot write {shown(path)}: {error.strerror or error}") from None

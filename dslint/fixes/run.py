@@ -12,13 +12,12 @@ from dslint.config.context import Context
 from dslint.diagnostics import Applicability, Diagnostic
 from dslint.errors import UserError
 from dslint.fixes.apply import fix
-from dslint.fixes.atomic_write import write_whole
+from dslint.fixes.write_inside import write_inside
 from dslint.lint.discovery import Target, shown, with_mentions
 from dslint.lint.files import combined, lint_given, lint_target, unasked
 from dslint.lint.guard import failed, guarded
 from dslint.lint.results import FileResult
 from dslint.settings import Finder
-from dslint.setups.project import leads_out
 from dslint.source.read import ReadError, decode, decode_base64, read, read_bytes
 from dslint.suppress.run import suppress
 
@@ -148,9 +147,7 @@ def _fix_readable(target: Target, finder: Finder, options: FixOptions, contexts:
     if fixed is None or not fixed.fixed or not options.write:
         return fixed or []
     try:
-        if outside := leads_out(target.path):
-            raise OSError(f"it leads out of this project; to fix {shown(outside)}, name it")
-        write_whole(target.path, fixed.after, before=text)
+        write_inside(target.path, fixed.after, before=text)
     except OSError as error:
         unchanged = fix_text(text, target.path, finder, replace(options, allowed=frozenset()), named=True, contexts=contexts)
         results = unchanged.results if unchanged else ()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from dslint.diagnostics import Diagnostic
 from dslint.errors import UserError
-from dslint.fixes.atomic_write import write_whole
+from dslint.fixes.write_inside import write_inside
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.lint.results import FileResult, Suppressed, SuppressedBy
 from dslint.source.read import ReadError, read
@@ -121,8 +121,15 @@ def first(path: str, files: Iterable[FileResult]) -> Baseline:
 
 
 def write(baseline: Baseline) -> None:
-    """Write the baseline to its path atomically; raises OSError."""
+    """Write the baseline to its path atomically.
+
+    Raises:
+        BaselineError: it cannot be written, or a link leads its path out of the project.
+    """
     findings: dict[str, list[dict[str, object]]] = {}
     for (path, code, place), count in sorted(baseline.counts.items()):
         findings.setdefault(path, []).append({"code": code, "place": place, **({"count": count} if count > 1 else {})})
-    write_whole(baseline.path, json.dumps({"version": VERSION, "findings": findings}, indent=2) + "\n")
+    try:
+        write_inside(baseline.path, json.dumps({"version": VERSION, "findings": findings}, indent=2) + "\n")
+    except OSError as error:
+        raise BaselineError(f"cannot write {baseline.path}: {error.strerror or error}") from None

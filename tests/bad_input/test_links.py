@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import dslint as api
 from tests.command import dslint
 
 SECRET = '{"train_micro_batch_size_per_gpu": "4", "zero_optimisation": {"password": "hunter2"}}'
@@ -65,8 +67,29 @@ def test_no_settings_are_written_through_a_link_that_leaves(project: Path) -> No
     (project / "dslint.toml").symlink_to("../new.toml")
     done = dslint("check", "ds_wrong.json", "--add-ignores", "because", cwd=project)
     assert done.returncode == 2
-    assert "leads out of the project" in done.stderr
+    assert "leads out of this project" in done.stderr
     assert not (project.parent / "new.toml").exists()
+
+
+def test_no_baseline_is_written_through_a_link_that_leaves(project: Path) -> None:
+    """The settings of a stranger's repository may name the link."""
+    (project / "ds_wrong.json").write_text('{"train_micro_batch_size_per_gpu": "4"}', encoding="utf-8")
+    (project / "dslint.toml").write_text('baseline = "known.json"\n', encoding="utf-8")
+    (project / "known.json").symlink_to("../new.json")
+    done = dslint("check", "ds_wrong.json", "--write-baseline", cwd=project)
+    assert done.returncode == 2
+    assert "leads out of this project" in done.stderr
+    assert not (project.parent / "new.json").exists()
+
+
+def test_the_api_writes_no_fix_through_a_link_that_leaves(project: Path) -> None:
+    link = project / "ds_config.json"
+    assert api.fix(link).fixed
+    with pytest.raises(OSError, match="leads out of this project"):
+        api.fix(link, write=True)
+    with pytest.raises(OSError, match="leads out of this project"):
+        api.fix(SimpleNamespace(deepspeed=str(link)), write=True)
+    assert (project.parent / "ds_config.json").read_text(encoding="utf-8") == SECRET
 
 
 def test_a_pattern_for_all_folders_follows_no_cycle(project: Path) -> None:

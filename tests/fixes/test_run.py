@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_written_is_left_and_reported(tmp_path: Path, monk
     def refuse(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dslint.fixes.run.write_whole", refuse)
+    monkeypatch.setattr("dslint.fixes.run.write_inside", refuse)
     (file,), (result,) = fix_files([Target("ds.json", named=True)], finder(), FixOptions(ALL))
     assert file.error is not None
     assert "No space left" in file.error
