@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 from difflib import SequenceMatcher
+from functools import cache
 
 from dslint.config.sections import children
 from dslint.schemas.key_table import KEYS
@@ -24,7 +25,7 @@ def suggest(name: str, value: Node, path: Path, section: str, present: AbstractS
     folded, known = _fold(name), children().get(section, {})
     siblings = [other for other, key in known.items() if other != "*" and other not in present and _may_be(value, key)]
     for other in siblings:
-        if _fold(other) == folded:
+        if _folded(other) == folded:
             return (*path, other)
     nickname = NICKNAMES.get(f"{section}.{folded}" if section else folded)
     name_there = nickname.split(".")[section.count(".") + 1 if section else 0] if nickname else ""
@@ -52,20 +53,21 @@ def _elsewhere(name: str, value: Node, section: str, written: AbstractSet[str]) 
 
     A key is not moved into a section that is off because it is not written: it would still do nothing.
     """
-    places = [
-        key
-        for key in KEYS
-        if key.rpartition(".")[2] == name
-        and key.rpartition(".")[0] != section
-        and "*" not in key
-        and "[]" not in key
-        and _may_be(value, key)
-    ]
-    places.sort(key=lambda key: key.count("."))
+    places = [key for key in _places().get(name, ()) if key.rpartition(".")[0] != section and _may_be(value, key)]
     if not places or (len(places) > 1 and places[0].count(".") == places[1].count(".")):
         return None
     found = tuple(places[0].split("."))
     return None if _is_off(found[0], written) else found
+
+
+@cache
+def _places() -> dict[str, list[str]]:
+    """The keys that have a name, the shallowest first."""
+    places: dict[str, list[str]] = {}
+    for key in sorted(KEYS, key=lambda key: key.count(".")):
+        if "*" not in key and "[]" not in key:
+            places.setdefault(key.rpartition(".")[2], []).append(key)
+    return places
 
 
 def _is_off(top: str, written: AbstractSet[str]) -> bool:
@@ -77,13 +79,24 @@ def _closest(folded: str, names: list[str]) -> str | None:
     best, best_ratio = None, CLOSE
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(folded)
+    letters = sorted(folded)
     for name in names:
-        if sorted(_fold(name)) == sorted(folded):
+        if _letters(name) == letters:
             return name  # transposed letters: `bf61`
-        matcher.set_seq1(_fold(name))
+        matcher.set_seq1(_folded(name))
         if matcher.real_quick_ratio() > best_ratio and matcher.quick_ratio() > best_ratio and (ratio := matcher.ratio()) > best_ratio:
             best, best_ratio = name, ratio
     return best
+
+
+@cache  # of the names that DeepSpeed knows: a file may have thousands of other ones
+def _folded(known: str) -> str:
+    return _fold(known)
+
+
+@cache
+def _letters(known: str) -> list[str]:
+    return sorted(_folded(known))
 
 
 def _fold(name: str) -> str:
