@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dslint.diagnostics import Range
 from dslint.record import Record
-from dslint.report.style import Style, columns, visible, wrap
+from dslint.report.style import Style, columns, is_plain, visible, wrap
 from dslint.source.tree import Document, Mapping, Member, Node, Sequence
 
 SECTIONS = 3
@@ -137,26 +137,31 @@ def _window(line: str, first: int, last: int, room: int) -> tuple[int, int]:
     """The part of a line that is shown: all of it if it fits, else what is underlined (or its beginning) and what fits around it."""
     if len(line) < _LONG and columns(line) <= room:
         return 0, len(line)
+    width = _one if is_plain(line[max(first - room, 0) : first + room]) else columns
     start = end = first
     left = room - 2 * len(CUT)
     around = left // 3
-    while end < last and left - columns(line[end]) >= around:
-        left -= columns(line[end])
+    while end < last and left - width(line[end]) >= around:
+        left -= width(line[end])
         end += 1
     grown = True
     while grown:
         grown = False
-        if start > 0 and columns(line[start - 1]) <= left:
+        if start > 0 and width(line[start - 1]) <= left:
             start -= 1
-            left -= columns(line[start])
+            left -= width(line[start])
             grown = True
-        if end < len(line) and columns(line[end]) <= left:
-            left -= columns(line[end])
+        if end < len(line) and width(line[end]) <= left:
+            left -= width(line[end])
             end += 1
             grown = True
-    while start < first and columns(line[start]) == 0:  # or the mark would be drawn on the dots
+    while start < first and width(line[start]) == 0:  # or the mark would be drawn on the dots
         start += 1
     return start, end
+
+
+def _one(_character: str) -> int:
+    return 1
 
 
 def _underline(line: str, underline: Underline, window: tuple[int, int], room: int, style: Style) -> list[str]:

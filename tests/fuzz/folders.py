@@ -26,6 +26,9 @@ from tests.fuzz.mutate import mutated
 
 SECRET = "hunter2"
 
+SHORT = 1_500
+"""The most characters of a file in nine of ten folders: what is tried here are names, places and links, and a long text costs as much as ten folders."""
+
 NAMES: dict[str, Callable[[], list[str]]] = {
     ".json": seeds.configs,
     ".yaml": lambda: seeds.YAMLS,
@@ -110,6 +113,8 @@ def _fill(project: Path, text: str, rng: Random) -> None:
         name = rng.choice(OWN_NAMES) if rng.random() < 0.6 else rng.choice(ODD_STEMS) + ending
         others = NAMES.get(Path(name).suffix, seeds.configs)()
         content = text if number == 0 else mutated(rng.choice(others), rng, others)
+        if rng.random() < 0.9:  # how long texts are read is what the other targets try
+            content = content[:SHORT]
         _write(project / rng.choice(FOLDERS) / name, _encoded(content, rng))
     if rng.random() < 0.5:
         for name in rng.sample(TRAPS, 3):
@@ -216,22 +221,39 @@ def _written(out: TextIOWrapper) -> str:
 def _state(base: Path) -> dict[str, Any]:
     """What lies below a folder: the bytes of files, the targets of links, the kinds of all else."""
     state: dict[str, Any] = {}
-    for folder, folders, files in os.walk(base):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            shown = str(path.relative_to(base))
-            if path.is_symlink():
-                state[shown] = str(path.readlink())
-            else:
-                state[shown] = path.read_bytes() if path.is_file() else path.lstat().st_mode
+    waiting = [str(base)]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                shown = entry.path.removeprefix(f"{base}/")
+                if entry.is_symlink():
+                    state[shown] = os.readlink(entry.path)  # noqa: PTH115 - no Path: this runs for each file of each case
+                elif entry.is_file():
+                    state[shown] = _content(entry.path)
+                else:
+                    state[shown] = entry.stat(follow_symlinks=False).st_mode
+                    waiting += [entry.path] if entry.is_dir() else []
     return state
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123 - as above
+        return file.read()
 
 
 @contextmanager
 def _on_path(project: Path) -> Iterator[None]:
-    """The folder on the path of Python, as PYTHONPATH=. puts it there."""
-    with mock.patch.object(sys, "path", [*sys.path, str(project)]), mock.patch.dict(os.environ, {"PYTHONPATH": str(project)}):
+    """The folder on the path of Python, as PYTHONPATH=. puts it there. No mock: it copies the whole environment for each case."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(project)
+    sys.path.append(str(project))
+    try:
         yield
+    finally:
+        sys.path.remove(str(project))
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
 
 
 _watching: list[Callable[[str, tuple[Any, ...]], None]] = []
