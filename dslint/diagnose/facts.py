@@ -47,6 +47,9 @@ ARGUMENTS = {
 }
 """Arguments that Megatron prints, and the facts that they are."""
 
+WHOLE_AND_PARTS = re.compile(r"^_?(?:ALLGATHER|REDUCE_SCATTER)(?:_BASE)?$")
+"""Collectives with a tensor of one rank on one side, and those of all ranks on the other. Coalesced ones add several up."""
+
 BEGUN = frozenset({"step", "throughput", "raised", "oom", "finished", "left", "exited_well", "return_code", "child_failed"})
 """Lines that no process prints while the other processes of its run start."""
 
@@ -267,6 +270,13 @@ def _rank_mention(job: Job, event: Event) -> None:
     job.see_rank(event.number("rank"), event.place)
 
 
+def _watchdog(job: Job, event: Event) -> None:
+    """The size of the process group of a collective, which tells how many ranks there are at least."""
+    small, large = sorted((event.number("into") or 0, event.number("out") or 0))
+    if WHOLE_AND_PARTS.search(event.values["operation"]) and 0 < small < large and large % small == 0:
+        job.see_rank(large // small - 1, event.place)
+
+
 def _process_started(job: Job, event: Event) -> None:
     """A line that each process prints once, as it starts. What starts after a step or an end is a process of another run."""
     if not BEGUN.isdisjoint(job.counts):
@@ -347,6 +357,7 @@ FACTS: dict[str, Callable[[Job, Event], None]] = {
     "oom": _oom,
     "rank_mention": _rank_mention,
     "process_started": _process_started,
+    "watchdog": _watchdog,
     "failed_rank": _failed_rank,
 }
 """The function for each kind of event."""

@@ -143,3 +143,21 @@ def test_an_older_traceback_of_ipython_is_read() -> None:
     (cause,) = diagnosed(text).causes
     assert "builds or loads a compiled op" in cause.why[0]
     assert "cpp_extension.py:1673" in cause.why[1]
+
+
+def test_an_error_of_communication_before_the_memory_of_another_rank_ran_out() -> None:
+    lost = traceback(
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:2006, unhandled system error", prefix="[rank0]: "
+    )
+    found = diagnosed(STARTED, lost, traceback(OOM, prefix="[rank2]: "))
+    assert [(cause.kind, cause.rank) for cause in found.causes] == [("oom", 2)]
+
+
+def test_a_gather_tells_how_many_ranks_there_are_at_least() -> None:
+    line = (
+        "[E ProcessGroupNCCL.cpp:915] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, "
+        "OpType={operation}, NumelIn={into}, NumelOut={out}, Timeout(ms)=1800000) ran for 1800522 milliseconds before timing out."
+    )
+    assert diagnosed(line.format(operation="ALLGATHER", into=1, out=8)).job.get("ranks_at_least") == 8
+    assert diagnosed(line.format(operation="_REDUCE_SCATTER_BASE", into=64, out=4)).job.get("ranks_at_least") == 16
+    assert diagnosed(line.format(operation="ALLREDUCE", into=8, out=8)).job.get("ranks_at_least") in (None, 1)

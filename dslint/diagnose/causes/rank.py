@@ -36,6 +36,12 @@ BUILDS = re.compile(r"torch/utils/cpp_extension\.py$|op_builder/")
 OF_PEERS = ("DistBackendError", "DistNetworkError", "DistStoreError", "BrokenPipeError", "ConnectionResetError", "EOFError")
 """What a process raises when another one has gone."""
 
+RUN_OUT = ("oom", "host_allocation", "host_kill", "disk_full", "hardware")
+"""Kinds of events after which the other ranks lose their connection, and may print so first."""
+
+OF_RANKS = ("communication", "network", "hang")
+"""Kinds of known texts about the connection between ranks."""
+
 ONCE = ("oom", "host-memory", "hang", "exit", "killed", "cancelled", "time-limit")
 """Kinds of causes that ranks report with other figures each: the first one stands for all."""
 
@@ -127,6 +133,22 @@ def follows(job: Job, cause: Cause) -> bool:
 
 
 def _suspects(job: Job) -> Iterator[Suspect]:
+    """The events that may be the cause. Where a rank ran out of something, an error of communication before it is only how others saw that."""
+    found = list(_ranked(job))
+    if any(suspect.level == CAUSE and suspect.event.kind in RUN_OUT for suspect in found):
+        found = [suspect._replace(level=max(suspect.level, SYMPTOM)) if _is_of_peers(suspect.event) else suspect for suspect in found]
+    yield from found
+
+
+def _is_of_peers(event: Event) -> bool:
+    """Whether an error is one of the communication between ranks."""
+    if event.kind not in ("raised", "error"):
+        return False
+    known = match_line(_line(event), [frame.place for frame in event.frames])
+    return known is not None and known[0].kind in OF_RANKS
+
+
+def _ranked(job: Job) -> Iterator[Suspect]:
     started = next((i for i, event in enumerate(job.events) if event.kind == "launch"), 0)
     figures = {event.place for event in job.events if event.kind in ("oom", "host_allocation", "minimum_scale")}
     for position, event in enumerate(job.events):
