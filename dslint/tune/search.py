@@ -17,7 +17,7 @@ from dslint.speed.step import step
 from dslint.tune.calibrate import Factor, calibrated
 from dslint.tune.candidate import Candidate
 from dslint.tune.reasons import Loss, losses
-from dslint.tune.space import Choice, choices, present
+from dslint.tune.space import Choice, can_divide, choices, present
 from dslint.tune.write import Written, write
 
 Planner = Callable[[str, dict[str, Any]], tuple[Config, Plan]]
@@ -92,7 +92,7 @@ class Search:
     def run(self, *, free_batch: bool = False, progress: Progress | None = None) -> Result:
         """Search. `progress` is called with the estimates made so far and the most that there will be."""
         now = self.candidate(present(self.base))
-        tried = [self.candidate(choice) for choice in choices(self.base, self.model, free_batch=free_batch)]
+        tried = [self.candidate(choice) for choice in self.choices(free_batch=free_batch)]
         tried = [candidate for candidate in tried if not self._quantizes_for_little(candidate)]
         tried.sort(key=lambda candidate: candidate.seconds * (1 + EFFORT * len(candidate.choice.differs(now.choice))))
         best: list[Tuned] = []
@@ -102,6 +102,11 @@ class Search:
         best.sort(key=lambda one: tried.index(one.candidate))
         lost = tuple(losses(self.fits, self.estimate, tried, [one.candidate for one in best], now))
         return Result(now, self.estimate(now.choice), self.goal, tuple(best), lost, len(tried), len(self.known), ended)
+
+    def choices(self, *, free_batch: bool) -> Iterator[Choice]:
+        """All choices for the setup."""
+        divides = can_divide(self.config, self.base, self.model)
+        return choices(self.base, self.model, free_batch=free_batch, divides=divides)
 
     def _collect(
         self,

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from dslint.config import Config
+from dslint.facts import Integration, Release
 from dslint.memory.changes import ON_HOST, SMALL_BUCKET, SMALL_PREFETCH
 from dslint.memory.plan import HOST, Plan
 from dslint.memory.shapes import Model
@@ -15,7 +17,10 @@ MOST_SAMPLES = 1024
 """The largest micro batch size that is tried."""
 
 PARALLEL = (1, 2, 4, 8)
-"""Sizes of tensor and sequence parallelism that are tried where the setup uses it."""
+"""Sizes of tensor and sequence parallelism that are tried where the setup can use it."""
+
+AUTOTP = Release(0, 16, 4)
+"""The first release that divides the layers of a model for training by its config alone (`tensor_parallel.autotp_size`)."""
 
 RATIO = 0.5
 """The share of the optimizer states on the host that is tried next to all of them (Twin-Flow, `offload_optimizer.ratio`)."""
@@ -71,11 +76,15 @@ def present(plan: Plan) -> Choice:
     return Choice(**{name: getattr(plan.workload if name == "checkpoint_every" else plan, name) for name in Choice._fields})
 
 
-def choices(plan: Plan, model: Model, *, free_batch: bool) -> Iterator[Choice]:
-    """All choices for a setup. Without `free_batch` the samples of an optimizer step stay as they are."""
+def choices(plan: Plan, model: Model, *, free_batch: bool, divides: bool = False) -> Iterator[Choice]:
+    """All choices for a setup. Without `free_batch` the samples of an optimizer step stay as they are. `divides`: the setup can use tensor
+    parallelism by its config alone.
+    """
     checkpointing = sorted({0, 1, plan.workload.checkpoint_every})
     seen: set[Choice] = set()
-    for tensor, sequence, stage in product(_sizes(plan.tensor, plan, model), _sizes(plan.sequence, plan, model), _stages(plan)):
+    for tensor, sequence, stage in product(
+        _sizes(plan.tensor, plan, model, may_begin=divides), _sizes(plan.sequence, plan, model), _stages(plan)
+    ):
         if stage == 3 and tensor > 1:
             continue
         for micro_batch, accumulation in _batches(plan, tensor, sequence, free=free_batch):
@@ -102,9 +111,18 @@ def choices(plan: Plan, model: Model, *, free_batch: bool) -> Iterator[Choice]:
                     yield choice
 
 
-def _sizes(used: int, plan: Plan, model: Model) -> tuple[int, ...]:
-    """Parallel sizes, where the setup uses the parallelism at all: only its program can begin to."""
-    if used == 1:
+def can_divide(config: Config, plan: Plan, model: Model) -> bool:
+    """Whether DeepSpeed can divide the layers of the model by the config alone: the loader gives the ranks of a group the same samples, as
+    Accelerate does (`_prepare_deepspeed` makes a mesh of `autotp_size`), and all of a dense model of Hugging Face is trained.
+    """
+    loader = config.facts.integration in (Integration.TRANSFORMERS, Integration.ACCELERATE)
+    dense = not model.adapted and not any(block.experts for block in model.blocks)
+    return loader and dense and config.facts.model is not None and plan.release >= AUTOTP and plan.sequence == 1
+
+
+def _sizes(used: int, plan: Plan, model: Model, *, may_begin: bool = False) -> tuple[int, ...]:
+    """Parallel sizes, where the setup uses the parallelism already or may begin to: else only its program can begin to."""
+    if used == 1 and not may_begin:
         return (1,)
     heads = [number for block in model.blocks[:1] for number in (block.heads, block.keys * block.heads // max(1, block.query))]
     able = [size for size in PARALLEL if plan.local % size == 0 and not any(number % size for number in heads)]

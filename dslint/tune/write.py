@@ -56,9 +56,13 @@ def write(text: str, config: Config, choice: Choice, now: Choice) -> Written | N
         program.append(_checkpointing(config, choice.checkpoint_every))
     if choice.tensor != now.tensor:
         said["tensor_parallel"] = choice.tensor
-        if config.has("tensor_parallel.autotp_size"):
-            values.append(("tensor_parallel.autotp_size", choice.tensor))
-        program.append(_parallel("tensor", choice.tensor))
+        by_config = config.has("tensor_parallel.autotp_size")
+        if by_config or now.tensor == 1:
+            section = config.has("tensor_parallel")
+            size = ("tensor_parallel.autotp_size", choice.tensor) if section else ("tensor_parallel", {"autotp_size": choice.tensor})
+            values.append(size)
+        if config.facts.integration not in (Integration.TRANSFORMERS, Integration.ACCELERATE) or not (by_config or now.tensor == 1):
+            program.append(_parallel("tensor", choice.tensor))
     if choice.sequence != now.sequence:
         said["sequence_parallel"] = choice.sequence
         if config.has("sequence_parallel_size"):

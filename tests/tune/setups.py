@@ -24,10 +24,18 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def search(config: dict[str, Any] | str, *, gpu: str = "a100", world: int = 8, nodes: int | None = None, **said: Any) -> Search:
+def search(
+    config: dict[str, Any] | str,
+    *,
+    gpu: str = "a100",
+    world: int = 8,
+    nodes: int | None = None,
+    integration: Integration = Integration.DEEPSPEED,
+    **said: Any,
+) -> Search:
     """A search for a config, without the check."""
     kind = GPUS[gpu]
-    facts = Facts(world_size=world, nodes=nodes, gpu=kind, gpu_memory=kind.memory, integration=Integration.DEEPSPEED)
+    facts = Facts(world_size=world, nodes=nodes, gpu=kind, gpu_memory=kind.memory, integration=integration)
     given = {**DEFAULTS, "model": "llama-3-8b", "length": 2048, "checkpoint_every": 1, **said}
     found = described_model(given, facts)
     context = Context(facts.but(model=found.config) if hasattr(facts, "but") else facts._replace(model=found.config))

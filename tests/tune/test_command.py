@@ -148,7 +148,7 @@ def test_batch_sizes_change_where_flags_fill_them(tmp_path: Path, name: str) -> 
     assert best
     for one in best:
         choice = one["choice"]
-        assert choice["micro_batch"] * choice["accumulation"] == 32
+        assert choice["micro_batch"] * choice["accumulation"] == 32 * choice["tensor"]
     assert best[0]["choice"]["micro_batch"] < 32
     assert any("per_device_train_batch_size" in sentence for sentence in best[0]["program"])
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from dslint.facts import Integration
 from dslint.memory.changes import SMALL_BUCKET, SMALL_PREFETCH
 from dslint.memory.estimate import estimate
 from dslint.memory.ways import Goal
 from dslint.tune.search import TOO_SLOW, most_offloaded
 from dslint.tune.space import choices, present
+from dslint.tune.write import write
 from tests.tune.setups import CONFIG, search
 
 
@@ -216,6 +218,23 @@ def test_secondary_partitions_are_not_combined_with_offload() -> None:
     assert not both
     kept = search({**CONFIG, "zero_optimization": {**CONFIG["zero_optimization"], "zero_hpz_partition_size": 8}}, world=16, nodes=2)
     assert present(kept.base) in set(choices(kept.base, kept.model, free_batch=False))
+
+
+def test_tensor_parallelism_is_considered_where_the_config_alone_begins_it() -> None:
+    """The Trainer's loader gives the ranks of a group the same samples; a program of its own has to."""
+    config = {**CONFIG, "zero_optimization": {"stage": 1}}
+    trainer = search(config, gpu="h100", integration=Integration.TRANSFORMERS)
+    assert {choice.tensor for choice in trainer.choices(free_batch=False)} == {1, 2, 4, 8}
+    assert {choice.tensor for choice in search(config, gpu="h100").choices(free_batch=False)} == {1}
+    adapters = search(config, gpu="h100", integration=Integration.TRANSFORMERS, lora_rank=8)
+    assert {choice.tensor for choice in adapters.choices(free_batch=False)} == {1}
+    now = present(trainer.base)
+    divided = next(choice for choice in trainer.choices(free_batch=False) if choice.tensor == 2 and choice.stage == now.stage)
+    written = write(trainer.text, trainer.config, divided, now)
+    assert written is not None
+    assert '"tensor_parallel": {"autotp_size": 2}' in written.text
+    assert not any("tensor parallelism" in sentence for sentence in written.program)
+    assert trainer.makes(divided, trainer.planner(written.text, written.said)[1])
 
 
 def test_tensor_parallelism_may_go() -> None:
