@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Table
+from typing import Any
 
 from dslint.source.tree import Document, Mapping, Member, Node, Path, Scalar, Sequence
 from dslint.source.unknown import UNKNOWN
@@ -13,6 +14,9 @@ _HOLE = re.compile(r"\$\{([^${}]*)\}|\{\{.*?\}\}|<<\w+>>")
 _VARIABLE = re.compile(r"oc\.env:\s*(\w+)\s*(?:,(.*))?", re.DOTALL)
 
 _PATH = re.compile(r"\.*[\w-]+(?:\.[\w-]+|\[\w+\])*")
+
+_MISSING = "???"
+"""The value of a key that another file or the command line must set."""
 
 _DEEPEST = 20
 """How many interpolations may lead to each other."""
@@ -35,8 +39,9 @@ def interpolated(document: Document, environment: Table[str, str]) -> Document:
     has_holes, numbers = _HOLE.search(document.text), is_for_omegaconf(document)
     if not has_holes and not numbers:
         return document
-    root = _Interpolation(document, environment).node(document.root, ()) if has_holes else document.root
-    root = with_floats(root) if numbers else root
+    root = with_floats(document.root) if numbers else document.root
+    whole = Document(document.text, root, comments=document.comments, problems=document.problems, language=document.language)
+    root = _Interpolation(whole, environment).node(root, ()) if has_holes or numbers else root
     return Document(document.text, root, comments=document.comments, problems=document.problems, language=document.language)
 
 
@@ -57,6 +62,8 @@ class _Interpolation:
         if isinstance(node, Sequence):
             items = [self.node(item, (*path, index), depth) for index, item in enumerate(node.items)]
             return Sequence(node.span, items) if any(new is not old for new, old in zip(items, node.items, strict=True)) else node
+        if node.value == _MISSING:
+            return Scalar(node.span, UNKNOWN, node.raw, node.style)
         return self._scalar(node, path, depth) if isinstance(node.value, str) and _HOLE.search(node.value) else node
 
     def _scalar(self, node: Scalar, path: Path, depth: int) -> Node:
@@ -83,8 +90,10 @@ class _Interpolation:
             return None
         variable = _VARIABLE.fullmatch(name)
         if variable is not None:
-            value = self.environment.get(variable[1]) or _default(variable[2])
-            return None if value is None else Scalar(at.span, value, at.raw, at.style)
+            if variable[1] not in self.environment and variable[2] is None:
+                return None
+            value = self.environment[variable[1]] if variable[1] in self.environment else _default(variable[2])
+            return Scalar(at.span, value, at.raw, at.style)
         if not _PATH.fullmatch(name):
             return None
         target = _absolute(name, path)
@@ -102,10 +111,33 @@ class _Interpolation:
         return Scalar(at.span, resolved.value, resolved.raw, resolved.style) if isinstance(resolved, Scalar) else resolved
 
 
-def _default(text: str | None) -> str | int | None:
-    """The default of a variable: a number or a string."""
-    text = text.strip().strip("'\"") if text is not None else None
-    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
+def _default(text: str) -> Any:
+    """The default of a variable, as OmegaConf's resolver `oc.env` returns it: null, or the value as a string. UNKNOWN for other syntax."""
+    text = text.strip()
+    if text[:1] in ("'", '"'):
+        whole = len(text) > 1 and text[-1] == text[0] and text[0] not in text[1:-1] and "\\" not in text
+        return text[1:-1] if whole else UNKNOWN
+    if text.lower() == "null":
+        return None
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    number = _number(text)
+    return str(number) if number is not None else text if _PLAIN.fullmatch(text) else UNKNOWN
+
+
+_PLAIN = re.compile(r"[\w/.@%+*?|-]*")
+"""A default without quotes that the grammar of OmegaConf takes as it is."""
+
+
+def _number(text: str) -> int | float | None:
+    """The number that the grammar of OmegaConf reads; None for another text."""
+    if _INTEGER.fullmatch(text) and len(text) < 20:
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) or _DECIMAL.fullmatch(text) else None
+
+
+_INTEGER = re.compile(r"[-+]?(?:0|[1-9]\d*)")
+_DECIMAL = re.compile(r"[-+]?\d+\.\d*")
 
 
 def _absolute(name: str, path: Path) -> Path | None:

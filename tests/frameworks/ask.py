@@ -9,6 +9,7 @@ neither torchvision nor torchaudio. Without `--python` it is this one.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gzip
 import json
 import random
@@ -92,11 +93,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the jobs with their answers as JSON lines")
     given = parser.parse_args()
     jobs = [draw(given.framework, number) for number in range(given.seed, given.seed + given.count)]
-    done = list(answers(given.framework, jobs, str(given.python.absolute())))
+    done = []
+    with given.out.open("w", encoding="utf-8") if given.out else contextlib.nullcontext() as out:
+        for job in answers(given.framework, jobs, str(given.python.absolute())):
+            done.append(job)
+            if out is not None:
+                print(json.dumps(job._asdict()), file=out, flush=True)  # a run that is stopped has what it asked so far
     if given.record:
         record(given.framework, done)
-    if given.out:
-        given.out.write_text("".join(json.dumps(job._asdict()) + "\n" for job in done), encoding="utf-8")
     found = verdicts(done)
     if given.list:
         print("\n".join(sorted(listing(found))))

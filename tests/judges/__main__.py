@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.judges import bash, launchers, python
+from tests.judges import bash, interpolations, launchers, python
 from tests.judges.fence import missing
 from tests.judges.table import Row, table
 
@@ -18,6 +18,7 @@ JUDGES: dict[str, tuple[Callable[[int, int], Row], Callable[[int, int], str], in
     "bash": (bash.ask, bash.record, 2_000),
     "python": (python.ask, python.record, 2_000),
     "launchers": (launchers.ask, launchers.record, 500),
+    "interpolations": (interpolations.ask, interpolations.record, 500),
 }
 """For each judge: how it is asked, how its answers are recorded, and how much it is asked if nothing else is said."""
 
@@ -36,6 +37,9 @@ def main() -> None:
         return
     rows: list[Row] = []
     for name in given.judges or JUDGES:
+        if name == "interpolations" and interpolations.missing():
+            print(f"{name} skipped: {interpolations.missing()}")
+            continue
         ask, record, count = JUDGES[name]
         start = time.monotonic()
         if given.record:
