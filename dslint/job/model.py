@@ -57,6 +57,10 @@ class Launch:
     """The first flag that bash does not pass, because the command ends before it; its value says what ends the command."""
     unasserted: SourcedValue | None = None
     """The flag -O of Python, or the variable PYTHONOPTIMIZE, with which the ranks run without assertions."""
+    tasks: SourcedValue | None = None
+    """The tasks that srun starts on each machine, each of which starts the launcher, if they are several."""
+    only_first: SourcedValue | None = None
+    """The machines of a Slurm job of which only the first one starts the launcher."""
     memory: SourcedValue | None = None
     """The host memory that the job may use on a machine, if Slurm or a container limits it; its value is in bytes."""
 

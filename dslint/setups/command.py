@@ -24,6 +24,7 @@ from dslint.setups.job_ranks import sized
 from dslint.setups.limits import slurm_limit
 from dslint.setups.lost import lost_arguments
 from dslint.setups.ranks import COUNTS, OF_TORCHRUN, VISIBLE, framework_launch, launch_of, number_of
+from dslint.setups.slurm_tasks import only_first, tasks_of_srun
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
 from dslint.source.unknown import UNKNOWN
@@ -380,6 +381,8 @@ class _Reader:
             command.launcher_flags = flags
             command.is_module = not flags.keys().isdisjoint(("module", "m"))
             command.launch = launch_of(launcher, flags, self.script, self.visible, self.memory, self.environment)
+            tasks = tasks_of_srun([word.text or "" for word in self.words[:start]], self.script)
+            command.launch = replace(command.launch, tasks=tasks, only_first=only_first(self.script))
             if launcher == "accelerate" and starts_one_process(flags) and not _RANKS_BESIDES_ACCELERATE.search(self.document.text):
                 command.launch = replace(command.launch, bare=command.program)
         return command

@@ -43,11 +43,11 @@ def _cpus_per_node(slurm: dict[str, str]) -> int | None:
         return None
     if per_gpu and gpus:
         return per_gpu * gpus
-    tasks = _tasks_per_node(slurm)
+    tasks = tasks_per_node(slurm)
     return each * tasks if each and tasks else None
 
 
-def _tasks_per_node(slurm: dict[str, str]) -> int | None:
+def tasks_per_node(slurm: dict[str, str]) -> int | None:
     """The tasks on a node; None if they are not spread evenly for certain."""
     if "ntasks-per-node" in slurm:
         return integer(slurm["ntasks-per-node"])

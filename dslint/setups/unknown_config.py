@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, find_checkout
@@ -20,11 +21,21 @@ def uses_deepspeed(command: Command) -> bool:
     A flag for the ZeRO stage is one of DeepSpeed next to a flag of a framework that builds configs, and in programs named after it.
     """
     flags = command.flags.keys() | command.launcher_flags.keys()
-    if command.launcher == "deepspeed" or any("deepspeed" in name for name in flags):
+    if command.launcher == "deepspeed" or any("deepspeed" in name for name in flags) or _names_strategy(command):
         return True
     found = built_from(flags)
     program = os.path.basename(command.program.raw).lower() if command.program is not None else ""
     return found is not None and (bool(found[1].own) or "deepspeed" in program)
+
+
+_STRATEGY = re.compile(r"([\w.+/-]*(strategy|trainer)[\w.]*=)?deepspeed(_stage_[123]\w*)?", re.IGNORECASE)
+"""A strategy of Lightning by its name: as the value of a flag, or in a word of Hydra, `trainer=deepspeed_stage_2`."""
+
+
+def _names_strategy(command: Command) -> bool:
+    """Whether a flag or a word of a launch names a strategy of Lightning for DeepSpeed."""
+    given = [one for name, one in command.flags.items() if "strategy" in name] + [one for one in command.words if "=" in one.raw]
+    return any(_STRATEGY.fullmatch(str(one.value)) for one in given)
 
 
 def why_not(command: Command, program: PythonFile | None, path: str) -> NotJudged | None:

@@ -207,3 +207,74 @@ def _started_by_accelerate(config: Config, program: SourcedValue) -> Iterator[Fi
         elsewhere=program.related(""),
         certain=False,
     )
+
+
+_JOB = "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node=8\n{start}torchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
+
+
+@rule(
+    "DS988",
+    effect=Effect.CRASH,
+    phase=Phase.INITIALIZE,
+    watches=("setup",),
+    references=(
+        "https://slurm.schedmd.com/srun.html",
+        "torch/distributed/run.py, --nnodes and --nproc_per_node",
+        "deepspeed/launcher/runner.py, main",
+    ),
+    untried="requires a Slurm cluster",
+    setup=True,
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_JOB.format(tasks=8, start="srun "),
+    message="srun starts torchrun 8 times on each machine, once for each task. A launcher starts all ranks of its machine, so the ranks may take the same GPUs or wait for each other.",
+)
+@bad(
+    BF16_ZERO_2,
+    at="",
+    launch=_JOB.format(tasks=1, start=""),
+    message="The script runs on the first of 2 machines, and nothing starts torchrun on the others: its ranks wait for theirs, and may raise when the rendezvous times out.",
+)
+@good(BF16_ZERO_2, launch=_JOB.format(tasks=1, start="srun "))
+@good(BF16_ZERO_2, launch=_JOB.format(tasks=8, start="srun --ntasks-per-node=1 "))
+@good(
+    BF16_ZERO_2,
+    launch=_JOB.format(tasks=2, start="srun ")
+    .replace("nproc_per_node 8", "nproc_per_node 1")
+    .replace("gpus-per-node=8", "gpus-per-node=1"),
+)
+def launcher_not_once_per_machine(config: Config) -> Iterator[Finding]:
+    """A Slurm job starts the launcher several times on each machine, or on one machine only.
+
+    A launcher starts all ranks of its machine, so it has to run once on each. `srun` starts it once for each task: with 8 tasks on a machine 8
+    launchers start 8 ranks each, which take the same GPUs and the same port, or wait for each other. Without `srun` the script runs on the
+    first machine only, and the ranks wait for those of the others until the rendezvous times out.
+
+    Set `--ntasks-per-node=1`, and start the launcher with `srun`.
+    """
+    launch = config.setup.launch if config.setup else None
+    if launch is None or launch.launcher not in ("torchrun", "accelerate", "deepspeed"):
+        return
+    given = launch.flags.get("nproc_per_node") or launch.flags.get("num_gpus")
+    starts_one = (given is not None and str(given.value) == "1") or launch.world_size == 1
+    if launch.tasks is not None and not starts_one:
+        yield Finding(
+            "",
+            f"srun starts {launch.launcher} {launch.tasks.value} times on each machine, once for each task. A launcher starts all ranks of its machine, so "
+            "the ranks may take the same GPUs or wait for each other.",
+            help="Set --ntasks-per-node=1.",
+            elsewhere=launch.tasks.related(""),
+            certain=False,
+        )
+    nodes = launch.only_first
+    if nodes is not None and launch.launcher != "deepspeed" and launch.nodes == nodes.value:
+        yield Finding(
+            "",
+            f"The script runs on the first of {nodes.value} machines, and nothing starts {launch.launcher} on the others: its ranks wait for theirs, and "
+            "may raise when the rendezvous times out.",
+            help=f"Start it with srun: srun --ntasks-per-node=1 {launch.launcher} ...",
+            elsewhere=nodes.related(""),
+            certain=False,
+        )

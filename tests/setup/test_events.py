@@ -191,3 +191,36 @@ KNOWN = [
 @pytest.mark.parametrize("text", KNOWN)
 def test_a_branch_that_no_turn_takes_is_not_entered(text: str) -> None:
     assert not list(events(ENGINE + text.format('engine.save_checkpoint("out")')).of("deepspeed.initialize.save_checkpoint"))
+
+
+def test_a_class_of_the_project_loads_a_model_as_its_library_does() -> None:
+    text = (
+        "from transformers import PreTrainedModel\nclass Voice(PreTrainedModel):\n    pass\n"
+        'voice = Voice.from_pretrained("m")\nvoice.save_pretrained("out")\n'
+    )
+    table, saved = one(text, r"transformers\.PreTrainedModel\.from_pretrained\.save_pretrained")
+    assert saved.origin == next(table.of(r"transformers\.PreTrainedModel\.from_pretrained")).start
+
+
+def test_the_model_of_a_trainer() -> None:
+    _, saved = one('from trl import DPOTrainer\ntrainer = DPOTrainer(m)\ntrainer.model.save_pretrained("o")\n', r".*\.save_pretrained")
+    assert saved.name == "trl.DPOTrainer.model.save_pretrained"
+    assert saved.called == "trainer.model.save_pretrained"
+
+
+@pytest.mark.parametrize(
+    "loop", ["for w in model.parameters():\n    w.data.zero_()\n", "for n, w in model.named_parameters():\n    print(w.data)\n"]
+)
+def test_a_weight_in_a_loop(loop: str) -> None:
+    _, use = one(MODEL + loop, r".*\.weight")
+    assert use.at.raw == "w.data"
+
+
+def test_the_default_of_a_flag_decides() -> None:
+    text = (
+        'import argparse\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument("--deepspeed", action="store_true")\n'
+        'args = parser.parse_args()\nif args.deepspeed:\n    torch.save(1, "a")\nelse:\n    torch.save(2, "b")\n'
+    )
+    with_flag, without = events(text).of(r"torch\.save")
+    assert (with_flag.certain, with_flag.likely, with_flag.tells_setups_apart) == (False, False, True)
+    assert (without.certain, without.likely, without.tells_setups_apart) == (False, True, False)

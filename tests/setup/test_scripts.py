@@ -311,3 +311,9 @@ def test_a_line_of_flags_without_a_backslash_before_it(folder: Folder) -> None:
 )
 def test_lines_that_bash_does_pass(folder: Folder, script: str) -> None:
     assert not [reason for reason in reasons(folder, script) if "backslash" in reason]
+
+
+@pytest.mark.parametrize("words", ["trainer=deepspeed_stage_2", "--strategy deepspeed_stage_2_offload", "fit --trainer.strategy=deepspeed"])
+def test_a_strategy_of_lightning_in_a_command_is_a_launch_of_deepspeed(folder: Folder, words: str) -> None:
+    (reason,) = reasons(folder, f"python train.py {words}\n")
+    assert "uses DeepSpeed, names no config" in reason
