@@ -161,3 +161,16 @@ def test_a_gather_tells_how_many_ranks_there_are_at_least() -> None:
     assert diagnosed(line.format(operation="ALLGATHER", into=1, out=8)).job.get("ranks_at_least") == 8
     assert diagnosed(line.format(operation="_REDUCE_SCATTER_BASE", into=64, out=4)).job.get("ranks_at_least") == 16
     assert diagnosed(line.format(operation="ALLREDUCE", into=8, out=8)).job.get("ranks_at_least") in (None, 1)
+
+
+def test_a_file_that_was_not_written_whole_need_not_be_a_full_disk() -> None:
+    found = diagnosed("RuntimeError: [enforce fail at inline_container.cc:325] . unexpected pos 128 vs\n0")
+    assert found.causes[0].kind == "disk"
+    assert "in most cases" in found.causes[0].why[0]
+
+
+def test_a_request_in_the_step_of_zero_is_one_of_the_optimizer() -> None:
+    frame = ("/env/lib/python3.11/site-packages/deepspeed/runtime/zero/stage3.py", 947, "_optimizer_step", "self.optimizer.step()")
+    (cause,) = diagnosed(traceback(OOM, frame)).causes
+    assert "in the optimizer's step" in cause.title
+    assert "checkpointing" not in " ".join(cause.advice)

@@ -76,7 +76,10 @@ PHASES = (
     (re.compile(r"deepspeed/__init__\.py:initialize$|runtime/engine\.py:__init__"), "in deepspeed.initialize"),
     (re.compile(r"deepspeed/__init__\.py:init_inference|inference/engine\.py:__init__|module_inject/"), "in deepspeed.init_inference"),
     (re.compile(r":(?:backward|_engine_run_backward|_exec_backward_pass)$"), "in the backward"),
-    (re.compile(r"engine\.py:(?:step|_take_model_step)$|/torch/optim/"), "in the optimizer's step"),
+    (
+        re.compile(r"engine\.py:(?:step|_take_model_step)$|/torch/optim/|zero/(?:stage3|stage_1_and_2)\.py:(?:step|_optimizer_step)$"),
+        "in the optimizer's step",
+    ),
     (re.compile(r":from_pretrained|:load_state_dict|:load_checkpoint"), "while the model was loaded"),
     (re.compile(r":(?:forward|_call_impl|_exec_forward_pass)$"), "in the forward"),
 )
@@ -96,7 +99,7 @@ def purpose_of(job: Job, raised: Event, request: int) -> Purpose:
     what = place.what if place else ""
     if not what and sized and "logits" in sized:
         what, advice = "the logits", [MESSAGES]
-    if place and place.advice == OFFLOAD:
+    if place.advice == OFFLOAD if place else "optimizer" in phase:
         advice = _of_states(job)
     advice += _usual(job, phase, _is_inference(frames))
     return Purpose(phase, what, why, tuple(dict.fromkeys(advice)))
