@@ -90,7 +90,7 @@ def as_yaml(values: dict[str, Any], rng: Draw) -> str:
     lines = []
     for key, value in values.items():
         if isinstance(value, float) and value < 0.001 and value:
-            shown = pick(rng, (f"{value:.7f}".rstrip("0"), 6), (f"{value:.1e}", 4), (f"{value:.0e}", 0.5))
+            shown = pick(rng, (f"{value:.9f}".rstrip("0"), 6), (f"{value:.1e}", 4), (f"{value:.0e}", 0.5))
         else:
             shown = value if isinstance(value, str) else json.dumps(value)
         if value == "no":
