@@ -83,6 +83,7 @@ BUILT = {
     "from enum import Enum\nclass S(Enum):\n    A = 2\nds = {'s': S.A.value}": {"s": 2},
     "from omegaconf import OmegaConf\nds = OmegaConf.merge(OmegaConf.create({'d': {'a': 1}}), {'d': {'b': 2}}).d": {"a": 1, "b": 2},
     "os.environ['N'] = '3'\nds = {'n': int(os.environ['N']), 'm': os.getenv('N')}": {"n": 3, "m": "3"},
+    "ds = {'a': f''}": {"a": ""},
 }
 
 

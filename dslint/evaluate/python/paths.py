@@ -103,6 +103,8 @@ def last_part(value: Value) -> Value:
 
 def extended(parts: list[Value]) -> Value | None:
     """A text that begins with a located path, such as `f"{root}/ds.json"`; None of any other text."""
+    if not parts:  # f""
+        return None
     first, *rest = parts
     if not isinstance(first, Unknown) or first.path is None or not all(isinstance(one, Constant) for one in rest):
         return None
