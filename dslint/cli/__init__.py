@@ -54,6 +54,12 @@ OTHER_WORDS = {
 """What other tools call a command, with ours."""
 
 
+_COLLECT_AFTER = (50_000, 20, 100)
+"""How many new objects there are when Python looks for garbage, instead of 700. A check keeps the syntax trees of a project until it ends,
+and to scan these again and again took a fifth of its time (TRL 1.16: 15.3 s of CPU, 11.7 s without, 143 and 156 MiB).
+"""
+
+
 class ClosedPipe(Exception):
     """The reader of standard output closed the pipe (`dslint check | head`). Click would exit with 1 for a `BrokenPipeError`."""
 
@@ -70,6 +76,7 @@ class Commands(click.Group):
         gc.disable()  # imported modules are never garbage; scanning them takes a tenth of the start-up time
         command = importlib.import_module(f"dslint.cli.{cmd_name}").command
         gc.freeze()
+        gc.set_threshold(*_COLLECT_AFTER)
         gc.enable()
         assert isinstance(command, click.Command)
         return command
