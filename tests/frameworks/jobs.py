@@ -26,7 +26,8 @@ class Job(NamedTuple):
     """A job: the texts of its files by name, its command and environment, and the number of GPUs.
 
     `outcome` is "initialize" if the framework reached `deepspeed.initialize` with `config`, "raises" if it raised `error` of `type`, "finished" if it
-    trained without DeepSpeed. `refused` is what DeepSpeed itself raises for `config`, or None.
+    trained without DeepSpeed. `refused` is what DeepSpeed itself raises for `config`, or None, and `engine` what
+    the getters of its engine say, by dotted keys.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Job(NamedTuple):
     refused: str | None = None
     world_size: int | None = None
     type: str | None = None
+    engine: dict[str, Any] | None = None
 
     @property
     def raises(self) -> bool:

@@ -108,8 +108,18 @@ def _replace_torch() -> None:
 
 
 def _replace_launcher() -> None:
-    """`accelerate launch` starts a single process by itself; here it is this one."""
+    """`accelerate launch` starts a single process by itself; here it is this one. It starts several because it sees GPUs."""
+    import torch
+
     launch = importlib.import_module("accelerate.commands.launch")
+    validate = launch._validate_launch_command
+
+    def validate_launch_command(arguments: Any) -> Any:
+        available, torch.cuda.is_available = torch.cuda.is_available, lambda: True
+        try:
+            return validate(arguments)
+        finally:
+            torch.cuda.is_available = available
 
     def simple_launcher(arguments: Any) -> None:
         command, environment = launch.prepare_simple_launcher_cmd_env(arguments)
@@ -117,6 +127,7 @@ def _replace_launcher() -> None:
         sys.argv = command[1:]
         runpy.run_path(sys.argv[0], run_name="__main__")
 
+    launch._validate_launch_command = validate_launch_command
     launch.simple_launcher = simple_launcher
 
 
@@ -186,10 +197,59 @@ def _replace_deepspeed() -> None:
         if optimizer is None and model_parameters is None and "optimizer" not in config:  # a reference model
             return model, None, None, None
         world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        _answer({"outcome": "initialize", "config": _plain(config), "refused": _refused(config, mpu), "world_size": world_size})
+        told = {"refused": _refused(config, mpu), "engine": None}
+        if told["refused"] is None:
+            told["engine"] = _plain(_engine(config, mpu))
+        _answer({"outcome": "initialize", "config": _plain(config), "world_size": world_size, **told})
         return None
 
     deepspeed.initialize = initialize
+
+
+_GETTERS = {
+    "train_batch_size": "train_batch_size",
+    "train_micro_batch_size_per_gpu": "train_micro_batch_size_per_gpu",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "gradient_clipping": "gradient_clipping",
+    "steps_per_print": "steps_per_print",
+    "wall_clock_breakdown": "wall_clock_breakdown",
+    "zero_allow_untested_optimizer": "zero_allow_untested_optimizer",
+    "fp16.enabled": "fp16_enabled",
+    "fp16.auto_cast": "fp16_auto_cast",
+    "bf16.enabled": "bfloat16_enabled",
+    "optimizer.params": "optimizer_params",
+    "scheduler.type": "scheduler_name",
+    "scheduler.params": "scheduler_params",
+    "zero_optimization.stage": "zero_optimization_stage",
+    "zero_optimization.overlap_comm": "zero_overlap_comm",
+    "zero_optimization.contiguous_gradients": "zero_contiguous_gradients",
+    "zero_optimization.reduce_scatter": "zero_reduce_scatter",
+    "zero_optimization.reduce_bucket_size": "zero_reduce_bucket_size",
+    "zero_optimization.allgather_bucket_size": "zero_allgather_bucket_size",
+    "zero_optimization.sub_group_size": "zero_sub_group_size",
+    "zero_optimization.round_robin_gradients": "zero_round_robin_gradients",
+    "zero_optimization.stage3_prefetch_bucket_size": "zero_prefetch_bucket_size",
+    "zero_optimization.stage3_param_persistence_threshold": "zero_param_persistence_threshold",
+    "zero_optimization.stage3_max_live_parameters": "zero_max_live_parameters",
+    "zero_optimization.stage3_max_reuse_distance": "zero_max_reuse_distance",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": "zero_gather_16bit_weights_on_model_save",
+    "zero_optimization.zero_hpz_partition_size": "zero_hpz_partition_size",
+}
+"""Keys of a config, each with the method of the engine that says what it uses."""
+
+
+def _engine(config: Any, mpu: Any) -> dict[str, Any]:
+    """What the engine's own getters say of a config, by the dotted key; a section that the engine has none of is left out."""
+    from deepspeed.runtime.config import DeepSpeedConfig
+    from deepspeed.runtime.engine import DeepSpeedEngine
+
+    engine = object.__new__(DeepSpeedEngine)
+    engine.__dict__ |= {"_config": DeepSpeedConfig(copy.deepcopy(config), mpu), "client_optimizer": None}
+    values: dict[str, Any] = {}
+    for key, getter in _GETTERS.items():
+        value = getattr(engine, getter)()
+        values |= {f"{key}.{name}": one for name, one in value.items()} if isinstance(value, dict) else {key: value}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _refused(config: Any, mpu: Any) -> str | None:
@@ -311,6 +371,9 @@ def _fixtures(folder: Path) -> None:
     data.mkdir(exist_ok=True)
     talks = [[{"role": "user", "content": "hello"}, {"role": "assistant", "content": f"world {row}"}] for row in range(24)]
     (data / "messages.jsonl").write_text("".join(json.dumps({"messages": talk}) + "\n" for talk in talks), encoding="utf-8")
+    question = {"prompt": [{"role": "user", "content": "hello"}]}
+    pairs = [question | {name: [{"role": "assistant", "content": f"{name} {row}"}] for name in ("chosen", "rejected")} for row in range(24)]
+    (data / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs), encoding="utf-8")
     rows = [{"instruction": "say hello", "input": "", "output": "hello world"}] * 24
     (data / "alpaca.json").write_text(json.dumps(rows), encoding="utf-8")
     (data / "dataset_info.json").write_text(json.dumps({"tiny": {"file_name": "alpaca.json"}}), encoding="utf-8")

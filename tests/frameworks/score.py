@@ -95,7 +95,8 @@ def compare(job: Job, said: Said) -> Verdict:
     if job.config is None or job.raises:
         return Verdict(job, said, named, right, [], [], [], [], [])
     shown = {".".join(map(str, path)): (value, known, origin) for path, value, known, origin in said.keys or []}
-    real_keys = flat(job.config)
+    engine = job.engine or {}
+    real_keys = {key: engine.get(key, value) for key, value in flat(job.config).items()} | engine
     equal, different, unknown, lost = [], [], [], []
     for key, value in real_keys.items():
         if key not in shown:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tests.frameworks.drawn import huggingface, yaml_files
+from tests.frameworks.drawn import accelerate, huggingface, trl, yaml_files
 from tests.frameworks.drawn.configs import Draw
 from tests.frameworks.jobs import Job
 
 FRAMEWORKS = {
-    "accelerate": huggingface.accelerate,
+    "accelerate": accelerate.accelerate,
     "axolotl": yaml_files.axolotl,
     "llamafactory": yaml_files.llama_factory,
     "ms-swift": yaml_files.ms_swift,
     "transformers": huggingface.transformers,
-    "trl": yaml_files.trl,
+    "trl": trl.trl,
 }
 
 

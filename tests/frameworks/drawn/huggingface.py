@@ -1,39 +1,40 @@
-"""Jobs of the Trainer and of Accelerate."""
+"""Jobs of the Trainer, and the parts of a job that other frameworks share."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
+from tests.frameworks.drawn.accelerate_file import accelerate_block, accelerate_file
 from tests.frameworks.drawn.configs import ABSENT, Draw, config, pick, text, written
 from tests.frameworks.jobs import Job
 
-TRAINER = """from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
-
+TRAINER = """{imports}
 {arguments}
-{model}
+model = AutoModelForCausalLM.from_pretrained("model")
 data = [{{"input_ids": [1, 2, 3], "labels": [1, 2, 3]}}] * 64
-trainer = Trainer(model=model, args=args, train_dataset=data, eval_dataset=data)
+{trainer}
 trainer.train()
 """
 
-LOOP = """import torch
-from accelerate import Accelerator
-{imports}from transformers import AutoModelForCausalLM
+OF_MODEL = """@dataclasses.dataclass
+class ModelArguments:
+    model_name: str = "model"
+    lora_rank: int = 8
 
-{accelerator}
-model = AutoModelForCausalLM.from_pretrained("model")
-{optimizer}
-loader = torch.utils.data.DataLoader(torch.zeros(64, 8, dtype=torch.long), batch_size={micro})
-{prepare}
 """
 
-LOAD = 'model = AutoModelForCausalLM.from_pretrained("model")'
 PARSE = {
-    "flags": "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()",
-    "yaml": '(args,) = HfArgumentParser(TrainingArguments).parse_yaml_file("args.yaml")',
-    "json": '(args,) = HfArgumentParser(TrainingArguments).parse_json_file("args.json")',
+    "flags": "(args,) = HfArgumentParser({kind}).parse_args_into_dataclasses()",
+    "own": OF_MODEL + "model_args, args = HfArgumentParser((ModelArguments, {kind})).parse_args_into_dataclasses()",
+    "yaml": '(args,) = HfArgumentParser({kind}).parse_yaml_file("args.yaml")',
+    "json": '(args,) = HfArgumentParser({kind}).parse_json_file("args.json")',
+    "named": "(args,) = HfArgumentParser({kind}).parse_json_file(sys.argv[1])",
+    "dict": '(args,) = HfArgumentParser({kind}).parse_dict(yaml.safe_load(open("args.yaml")))',
 }
+"""How programs read their arguments, from flags or from a file."""
+
 RELEASES = {"transformers": "5.23.0", "accelerate": "1.15.0", "deepspeed": "0.19.8", "torch": "2.13.0"}
 
 
@@ -53,9 +54,12 @@ def arguments(rng: Draw, micro: int, steps: int) -> dict[str, Any]:
         "bf16": pick(rng, (True, 7), (ABSENT, 4), (False, 1)),
         "fp16": pick(rng, (ABSENT, 12), (True, 2), (False, 1)),
         "weight_decay": pick(rng, (ABSENT, 8), (0.0, 2), (0.01, 1), (0.1, 1)),
+        "adam_beta1": pick(rng, (ABSENT, 20), (0.8, 1)),
         "adam_beta2": pick(rng, (ABSENT, 12), (0.95, 2)),
         "adam_epsilon": pick(rng, (ABSENT, 19), (1e-8, 1), (1e-6, 0.5)),
-        "lr_scheduler_type": pick(rng, (ABSENT, 8), ("cosine", 5), ("linear", 2), ("constant_with_warmup", 1), ("cosin", 0.1)),
+        "lr_scheduler_type": pick(
+            rng, (ABSENT, 8), ("cosine", 5), ("linear", 2), ("constant_with_warmup", 1), ("constant", 1), ("cosin", 0.1)
+        ),
         "warmup_steps": pick(rng, (ABSENT, 8), (10, 3), (0, 1), (1, 1), (0.1, 0.5)),
         "max_steps": pick(rng, (ABSENT, 8), (20, 4)),
         "num_train_epochs": pick(rng, (ABSENT, 6), (3, 4), (1.0, 2)),
@@ -74,6 +78,10 @@ def arguments(rng: Draw, micro: int, steps: int) -> dict[str, Any]:
         "remove_unused_columns": pick(rng, (ABSENT, 9), (False, 1)),
         "ddp_find_unused_parameters": pick(rng, (ABSENT, 19), (False, 1)),
         "tf32": pick(rng, (ABSENT, 30), (True, 1)),
+        "bf16_full_eval": pick(rng, (ABSENT, 30), (True, 1)),
+        "use_cpu": pick(rng, (ABSENT, 40), (True, 0.4)),
+        "dataloader_drop_last": pick(rng, (ABSENT, 20), (True, 1)),
+        "neftune_noise_alpha": pick(rng, (ABSENT, 30), (5, 1)),
         "deepspeed": "ds.json",
     }
     found = written(found)
@@ -90,7 +98,7 @@ def as_yaml(values: dict[str, Any], rng: Draw) -> str:
     lines = []
     for key, value in values.items():
         if isinstance(value, float) and value < 0.001 and value:
-            shown = pick(rng, (f"{value:.9f}".rstrip("0"), 6), (f"{value:.1e}", 4), (f"{value:.0e}", 0.5))
+            shown = pick(rng, (f"{value:.9f}".rstrip("0"), 6), (f"{value:.1e}", 4), (f"{value:.0e}", 0.9))
         else:
             shown = value if isinstance(value, str) else json.dumps(value)
         if value == "no":
@@ -122,148 +130,103 @@ def launch(rng: Draw, ranks: int, script: list[str]) -> list[str]:
 
 
 def job(
-    name: str, framework: str, files: dict[str, str], command: list[str], env: dict[str, str], ranks: int, release: dict[str, str]
+    name: str,
+    framework: str,
+    files: dict[str, str],
+    command: list[str],
+    env: dict[str, str],
+    ranks: int,
+    release: dict[str, str],
+    rng: Draw | None = None,
 ) -> Job:
-    """A job with the script that starts it and the file that pins releases."""
-    exports = "".join(f"export {key}={value}\n" for key, value in env.items())
-    files |= {"run.sh": f"#!/bin/bash\n{exports}{' '.join(command)}\n"}
+    """A job with the script that starts it and the file that pins releases. `rng` draws how the script is written."""
+    files |= {"run.sh": f"#!/bin/bash\n{script(command, env) if rng is None else drawn_script(rng, command, env)}\n"}
     files |= {"requirements.txt": "".join(f"{package}=={number}\n" for package, number in release.items())}
     return Job(name, framework, release, files, command, env, ranks)
+
+
+def script(command: list[str], env: dict[str, str]) -> str:
+    """The lines that export variables and run a command."""
+    return "".join(f"export {key}={value}\n" for key, value in env.items()) + shlex.join(command)
+
+
+def drawn_script(rng: Draw, command: list[str], env: dict[str, str]) -> str:
+    """The same as one of the scripts that people write for it."""
+    words, before = [shlex.quote(word) for word in command], ""
+    flag = next((flag for flag in ("--nproc_per_node", "--num_gpus", "--num_processes") if flag in words), None)
+    if flag is not None and rng.random() < 0.3:
+        at = words.index(flag) + 1
+        before += pick(rng, (f"GPUS={words[at]}\n", 2), (f"GPUS=${{GPUS:-{words[at]}}}\n", 1), (f'NODES=1\nGPUS="{words[at]}"\n', 1))
+        words[at] = pick(rng, ("$GPUS", 2), ('"$GPUS"', 1), ("${GPUS}", 1))
+    if words[0] == "torchrun":
+        words[:1] = pick(rng, (["torchrun"], 9), (["python", "-m", "torch.distributed.run"], 1))
+    broken = rng.random() < 0.3
+    line = "".join(f" \\\n    {word}" if broken and word.startswith("--") else f" {word}" for word in words)[1:]
+    if env and rng.random() < 0.3:
+        return before + " ".join(f"{key}={value}" for key, value in env.items()) + " " + line
+    return "".join(f"export {key}={value}\n" for key, value in env.items()) + before + line
 
 
 def transformers(rng: Draw, name: str) -> Job:
     """A job of the Trainer."""
     micro, steps, ranks = sizes(rng)
-    given, way = arguments(rng, micro, steps), pick(rng, ("yaml", 4), ("flags", 4), ("json", 1), ("python", 2))
+    given = arguments(rng, micro, steps)
+    way = pick(rng, ("yaml", 4), ("flags", 4), ("own", 1), ("json", 1), ("named", 1), ("dict", 1), ("python", 3))
     files = {"ds.json": text(rng, config(rng, given, ranks))}
     if pick(rng, (False, 50.0), (True, 0.99)):
         files.pop("ds.json")
     words = ["train.py"]
-    if way == "flags":
-        words += as_flags(rng, given)
-    elif way == "yaml":
+    if pick(rng, (False, 9), (True, 1)):  # the block of Accelerate's file instead of the config
+        given.pop("deepspeed")
+    with_file = "deepspeed" not in given or pick(rng, (False, 12), (True, 0.9))
+    if way in ("flags", "own"):
+        words += as_flags(rng, given) + pick(rng, ([], 2), (["--lora_rank", "16"] if way == "own" else [], 1))
+    elif way in ("yaml", "dict"):
         files["args.yaml"] = as_yaml(given, rng)
-    elif way == "json":
+    elif way in ("json", "named"):
         files["args.json"] = json.dumps(given, indent=1)
-    passed = "".join(f"    {key}={value!r},\n" for key, value in given.items())
-    parts = [PARSE.get(way, f"args = TrainingArguments(\n{passed})"), LOAD]
-    program = TRAINER.format(arguments=parts[0], model=parts[1])
+        words += ["args.json"] if way == "named" else []
+    files["train.py"] = _program(rng, way, given)
     command = launch(rng, ranks, words)
-    if command[0] == "accelerate" or pick(rng, (False, 8.3), (True, 1)):
-        block = accelerate_block(rng, steps, own_file=False)
-        files["accelerate.yaml"] = accelerate_file(rng, ranks, block)
+    if with_file:
+        files["accelerate.yaml"] = accelerate_file(rng, ranks, accelerate_block(rng, steps, own_file=False))
         command = ["accelerate", "launch", "--config_file", "accelerate.yaml", *words]
-        if rng.random() < 0.7:  # the block instead of the config
-            for one in ("deepspeed: ds.json\n", '"deepspeed": "ds.json",', "    deepspeed='ds.json',\n"):
-                program = program.replace(one, "")
-            files = {
-                key: value.replace("deepspeed: ds.json\n", "").replace(',\n "deepspeed": "ds.json"', "") for key, value in files.items()
-            }
-            command = [word for word in command if word not in ("--deepspeed", "ds.json")]
-    return job(name, "transformers", {**files, "train.py": program}, command, {}, ranks, RELEASES)
+    env = pick(rng, ({}, 20), ({"ACCELERATE_MIXED_PRECISION": "fp16"}, 1), ({"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4"}, 1))
+    env |= pick(rng, ({}, 20), ({"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, 1), ({"WANDB_MODE": "offline", "OMP_NUM_THREADS": "1"}, 1))
+    return job(name, "transformers", files, command, env, ranks, RELEASES, rng)
 
 
-def accelerate_block(rng: Draw, steps: int, *, own_file: bool) -> dict[str, Any]:
-    """The block `deepspeed_config` of Accelerate's file."""
-    if own_file:
-        more = pick(rng, ({}, 8), ({"zero_stage": 3}, 0.5), ({"gradient_clipping": 1.0}, 0.3), ({"offload_optimizer_device": "none"}, 0.3))
-        return {"deepspeed_config_file": "ds.json", "zero3_init_flag": rng.choice([True, False]), **more}
-    stage = pick(rng, (1, 1), (2, 5), (3, 5), ("'3'", 0.2), (ABSENT, 0.4))
-    return written(
-        {
-            "gradient_accumulation_steps": pick(rng, (steps, 7), (1, 4), (ABSENT, 2), ("auto", 0.3)),
-            "gradient_clipping": pick(rng, (1.0, 6), (ABSENT, 3), (0.5, 1), ("auto", 0.3)),
-            "offload_optimizer_device": pick(rng, ("none", 6), ("cpu", 2), (ABSENT, 2), ("nvme", 0.2)),
-            "offload_param_device": pick(rng, ("none", 6), ("cpu", 1), (ABSENT, 2)),
-            "zero3_init_flag": pick(rng, (False, 4), (True, 4), (ABSENT, 1)),
-            "zero3_save_16bit_model": pick(rng, (ABSENT, 4), (True, 4), (False, 1)),
-            "deepspeed_multinode_launcher": pick(rng, (ABSENT, 4), ("standard", 2)),
-            "zero_hpz_partition_size": pick(rng, (ABSENT, 60), (2, 0.5)),
-            "zero_stage": stage,
-        }
-    )
-
-
-def accelerate_file(rng: Draw, ranks: int, block: dict[str, Any]) -> str:
-    """Accelerate's file."""
-    top = written(
-        {
-            "compute_environment": "LOCAL_MACHINE",
-            "debug": pick(rng, (False, 3), (ABSENT, 1)),
-            "distributed_type": pick(rng, ("DEEPSPEED", 40), ("MULTI_GPU", 0.5)),
-            "downcast_bf16": pick(rng, ("'no'", 3), (ABSENT, 1)),
-            "machine_rank": 0,
-            "main_training_function": pick(rng, ("main", 3), (ABSENT, 1)),
-            "mixed_precision": pick(rng, (ABSENT, 9), ("bf16", 0.9))
-            if "deepspeed_config_file" in block
-            else pick(rng, ("bf16", 6), ("'no'", 3), ("fp16", 2), (ABSENT, 2), ("no", 1), ("bfloat16", 0.15)),
-            "num_machines": 1,
-            "num_processes": pick(rng, (ranks, 30), (ABSENT, 0.5)),
-            "rdzv_backend": pick(rng, ("static", 3), (ABSENT, 1)),
-            "same_network": pick(rng, ("true", 3), (ABSENT, 1)),
-            "use_cpu": pick(rng, (False, 9), (ABSENT, 3), (True, 0.2)),
-            "use_deepspeed": pick(rng, (ABSENT, 60), (True, 0.5)),
-        }
-    )  # fmt: skip
-    lines = [f"{key}: {value if isinstance(value, str) else json.dumps(value)}\n" for key, value in top.items()]
-    inner = [f"  {key}: {value if isinstance(value, str) else json.dumps(value)}\n" for key, value in block.items()]
-    return "".join([*lines, "deepspeed_config:\n", *inner])
-
-
-def accelerate(rng: Draw, name: str) -> Job:
-    """A job with a loop of its own under Accelerate."""
-    micro, steps, ranks = sizes(rng)
-    way = pick(rng, ("file", 5), ("block", 6), ("flags", 2), ("plugin", 3))
-    given = {"per_device_train_batch_size": micro, "gradient_accumulation_steps": steps, "learning_rate": 1e-4, "weight_decay": 0.01}
-    values = config(rng, given | {"warmup_steps": 10, "max_steps": 100, "bf16": True}, ranks)
-    files, imports, made = {}, [], {}
-    made["mixed_precision"] = pick(rng, (ABSENT, 8), ('"bf16"', 2), ('"fp16"', 0.7), ('"no"', 0.4))
-    made["gradient_accumulation_steps"] = pick(rng, (ABSENT, 6), (steps, 5), (steps + 1, 0.5))
-    command, env = launch(rng, ranks, ["train.py"]), {}
-    if way in ("file", "block"):
-        files["accelerate.yaml"] = accelerate_file(rng, ranks, accelerate_block(rng, steps, own_file=way == "file"))
-        flags = pick(
-            rng, ([], 9), (["--num_processes", str(2 * ranks)], 1), (["--mixed_precision", "bf16"], 1), (["--zero_stage", "3"], 0.5)
-        )
-        command = ["accelerate", "launch", "--config_file", "accelerate.yaml", *flags, "train.py"]
-    elif way == "flags":
-        flags = ["--use_deepspeed", *pick(rng, (["--num_processes", str(ranks)], 9), ([], 0.5))]
-        flags += pick(rng, ([], 4), (["--zero_stage", "3"], 3), (["--deepspeed_config_file", "ds.json"], 4))
-        flags += pick(
-            rng, ([], 4), (["--mixed_precision", "bf16"], 3), (["--gradient_clipping", "1.0"], 2), (["--gradient_clippin", "1.0"], 0.2)
-        )
-        command = ["accelerate", "launch", *flags, "train.py"]
+def _program(rng: Draw, way: str, given: dict[str, Any]) -> str:
+    """A program that reads its arguments in one of the ways of `PARSE`, or holds them."""
+    kind = pick(rng, ("TrainingArguments", 9), ("Seq2SeqTrainingArguments", 1))
+    modules = [name for name in ("dataclasses", "sys", "yaml") if f"{name}." in PARSE.get(way, "")]
+    if way == "python":
+        ways = (("named", 3), ("read", 1), ("rest", 1))
+        how = pick(rng, *ways) if "deepspeed" in given else "named"
+        shown = {key: repr(value) for key, value in given.items()}
+        lines = []
+        if how == "read":
+            modules.append("json")
+            lines.append('with open("ds.json") as stream:\n    settings = json.load(stream)')
+            shown["deepspeed"] = "settings"
+        elif how == "rest":
+            lines.append(f"common = {dict(list(given.items())[1:4])!r}")
+            shown = {key: value for key, value in shown.items() if key not in list(given)[1:4]} | {"**common": ""}
+        passed = "".join(f"    {key}={value},\n" if value else f"    {key},\n" for key, value in shown.items())
+        parsed = "\n".join([*lines, f"args = {kind}(\n{passed})"])
     else:
-        imports.append("DeepSpeedPlugin")
-        stage, clip = pick(rng, (ABSENT, 2), (2, 4), (3, 3)), pick(rng, (ABSENT, 5), (1.0, 2), (0.5, 1))
-        own = {"zero_stage": stage, "gradient_clipping": clip, "gradient_accumulation_steps": pick(rng, (ABSENT, 5), (steps, 3))}
-        own |= {"offload_optimizer_device": pick(rng, (ABSENT, 5), ('"cpu"', 2)), "zero3_init_flag": pick(rng, (ABSENT, 5), (False, 2))}
-        plugin = pick(rng, ({"hf_ds_config": '"ds.json"'}, 5), (written(own), 6))
-        made["deepspeed_plugin"] = f"DeepSpeedPlugin({', '.join(f'{key}={value}' for key, value in plugin.items())})"
-        env = pick(rng, ({}, 9), ({"ACCELERATE_MIXED_PRECISION": "bf16"}, 1), ({"ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4"}, 1))
-    if pick(rng, (True, 30), (False, 0.9)):
-        files["ds.json"] = text(rng, values)
-    stands_in = ("optimizer" in values) == pick(rng, (True, 12), (False, 0.9))
-    schedule = ("scheduler" in values) == pick(rng, (True, 12), (False, 0.9))
-    more = pick(rng, ("", 3), (", weight_decay=0.01", 1))
-    optimizer = f"optimizer = {'DummyOptim' if stands_in else 'torch.optim.AdamW'}(model.parameters(), lr=1e-4{more})"
-    objects = ["model", "optimizer", "loader"]
-    if schedule:
-        counts = pick(rng, ("", 1), (", total_num_steps=100, warmup_num_steps=10", 4), (", warmup_num_steps=10", 1))
-        optimizer += f"\nscheduler = DummyScheduler(optimizer{counts})"
-        objects.append("scheduler")
-    dummies = [kind for kind in ("DummyOptim", "DummyScheduler") if kind in optimizer]
-    if pick(rng, (False, 25.0), (True, 0.99)):
-        objects.remove("loader")
-    lines = "".join(
-        [f"from accelerate import {one}\n" for one in imports] + [f"from accelerate.utils import {', '.join(dummies)}\n"] * bool(dummies)
+        parsed = PARSE[way].format(kind=kind)
+    imports = [f"import {name}" for name in sorted(modules)]
+    imports.append(f"from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, {kind}")
+    trainer = pick(
+        rng,
+        ("trainer = Trainer(model=model, args=args, train_dataset=data, eval_dataset=data)", 9),
+        (_OWN_OPTIMIZER, 1),
     )
-    parts = ", ".join(objects)
-    program = LOOP.format(
-        imports=lines,
-        accelerator=f"accelerator = Accelerator({', '.join(f'{key}={value}' for key, value in written(made).items())})",
-        optimizer=optimizer,
-        micro=micro,
-        prepare=f"{parts} = accelerator.prepare({parts})",
-    )
-    return job(name, "accelerate", {**files, "train.py": program}, command, env, ranks, RELEASES)
+    if trainer is _OWN_OPTIMIZER:
+        imports.insert(len(modules), "import torch")
+    return TRAINER.format(imports="\n".join(imports) + "\n", arguments=parsed, trainer=trainer)
+
+
+_OWN_OPTIMIZER = """optimizer = torch.optim.AdamW(model.parameters(), lr=2e-4)
+trainer = Trainer(model=model, args=args, train_dataset=data, eval_dataset=data, optimizers=(optimizer, None))"""

@@ -1,20 +1,19 @@
-"""Jobs of the frameworks that a YAML file drives: TRL, LLaMA-Factory, axolotl, ms-swift."""
+"""Jobs of the frameworks that a YAML file drives: LLaMA-Factory, axolotl, ms-swift."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tests.frameworks.drawn.configs import ABSENT, Draw, config, pick, text, written
-from tests.frameworks.drawn.huggingface import accelerate_block, accelerate_file, arguments, as_yaml, job, sizes
+from tests.frameworks.drawn.huggingface import arguments, as_yaml, job, sizes
 from tests.frameworks.jobs import Job
 
-TRL = {"trl": "1.16.0", "transformers": "5.23.0", "accelerate": "1.15.0", "deepspeed": "0.19.8", "torch": "2.13.0"}
 LLAMA_FACTORY = {"llamafactory": "0.9.5", "transformers": "5.6.0", "accelerate": "1.11.0", "deepspeed": "0.19.8", "torch": "2.13.0"}
 AXOLOTL = {"axolotl": "0.19.0", "transformers": "5.16.1", "accelerate": "1.13.0", "deepspeed": "0.19.8", "torch": "2.13.0"}
 MS_SWIFT = {"ms-swift": "4.6.0", "transformers": "5.19.0", "accelerate": "1.15.0", "deepspeed": "0.19.8", "torch": "2.13.0"}
 
 
-def _arguments(rng: Draw, micro: int, steps: int) -> dict[str, Any]:
+def shared_arguments(rng: Draw, micro: int, steps: int) -> dict[str, Any]:
     """Arguments of the Trainer that these frameworks share, fewer than a program of one's own has."""
     found = arguments(rng, micro, steps)
     rare = {"tf32", "fsdp", "torch_compile", "auto_find_batch_size", "remove_unused_columns", "seed", "ddp_find_unused_parameters"}
@@ -22,30 +21,6 @@ def _arguments(rng: Draw, micro: int, steps: int) -> dict[str, Any]:
         name for name in ("eval_strategy", "load_best_model_at_end") if rng.random() < 0.8
     }
     return {key: value for key, value in found.items() if key not in dropped}
-
-
-def trl(rng: Draw, name: str) -> Job:
-    """A job of the command `trl`."""
-    micro, steps, ranks = sizes(rng)
-    values, files = _arguments(rng, micro, steps), {}
-    way = pick(rng, ("file", 5), ("preset", 6), ("own", 3))
-    values = {"model_name_or_path": "model", "datasets": "[{path: json, data_files: data/messages.jsonl}]", **values}
-    values |= written({"packing": pick(rng, (ABSENT, 6), (True, 1)), "max_length": pick(rng, (ABSENT, 3), (64, 3))})
-    values |= written({"use_peft": pick(rng, (ABSENT, 6), (True, 1))})
-    if way != "file":
-        del values["deepspeed"]
-    if way == "preset":
-        values["accelerate_config"] = pick(rng, ("zero1", 2), ("zero2", 5), ("zero3", 5), ("zero4", 0.2))
-    elif way == "own":
-        values["accelerate_config"] = "accelerate.yaml"
-        files["accelerate.yaml"] = accelerate_file(rng, ranks, accelerate_block(rng, steps, own_file=rng.random() < 0.3))
-    else:
-        values |= pick(rng, ({"accelerate_config": "multi_gpu"}, 2), ({}, 1))
-    values |= pick(rng, ({"num_processes": ranks}, 8), ({}, 2 if way == "own" else 0.5))
-    values |= pick(rng, ({}, 12), ({"mixed_precision": "bf16"}, 1))
-    files |= {"ds.json": text(rng, config(rng, values, ranks)), "train.yaml": as_yaml(values, rng)}
-    flags = pick(rng, ([], 12), (["--gradient_accumulation_steps", "2"], 1), (["--num_processes", "2"], 1))
-    return job(name, "trl", files, ["trl", "sft", "--config", "train.yaml", *flags], {}, ranks, TRL)
 
 
 def llama_factory(rng: Draw, name: str) -> Job:
@@ -61,7 +36,7 @@ def llama_factory(rng: Draw, name: str) -> Job:
         "dataset": "tiny",
         "template": "default",
         "cutoff_len": 64,
-        **_arguments(rng, micro, steps),
+        **shared_arguments(rng, micro, steps),
     }
     own = {
         "lora_target": pick(rng, ("all", 5), (ABSENT, 1)) if kind == "lora" else ABSENT,
@@ -154,7 +129,7 @@ def axolotl(rng: Draw, name: str) -> Job:
 def ms_swift(rng: Draw, name: str) -> Job:
     """A job of ms-swift."""
     micro, steps, ranks = sizes(rng)
-    values = _arguments(rng, micro, steps)
+    values = shared_arguments(rng, micro, steps)
     values["deepspeed"] = pick(
         rng,
         ("ds.json", 6),
