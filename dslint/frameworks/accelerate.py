@@ -70,6 +70,20 @@ _FLAGS: dict[str, Path] = {
 }
 """Flags of `accelerate launch`, each with the DeepSpeed key that it sets."""
 
+_VARIABLES = {
+    "gradient_accumulation_steps": "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+    "gradient_clipping": "ACCELERATE_GRADIENT_CLIPPING",
+    "zero_stage": "ACCELERATE_DEEPSPEED_ZERO_STAGE",
+    "offload_optimizer_device": "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE",
+    "offload_param_device": "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE",
+    "zero3_save_16bit_model": "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL",
+    "zero3_init_flag": "ACCELERATE_DEEPSPEED_ZERO3_INIT",
+}
+"""The variables through which the launcher passes its flags on. One that is set beforehand holds where neither a flag nor the file says it.
+
+Sources: accelerate/utils/launch.py, prepare_deepspeed_cmd_env; accelerate/utils/dataclasses.py, DeepSpeedPlugin.
+"""
+
 CLASHING = (
     "gradient_accumulation_steps",
     "gradient_clipping",
@@ -153,10 +167,11 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
     `arguments` are those of the Trainer if it is launched with the file: a precision that they set overrides the file's.
     """
     found = document.lookup((BLOCK,)) or document.lookup(("distributed_type",))
-    made = _Made(document, found.key.span if isinstance(found, Member) else Span(0, 0))
+    made = _Made(document, found.key.span if isinstance(found, Member) else Span(0, 0), file.flags)
+    said = {**file.block, **file.flags}
     made.put(("train_batch_size",), "auto")
     made.put(("train_micro_batch_size_per_gpu",), "auto")
-    steps = file.block.get("gradient_accumulation_steps")
+    steps = said.get("gradient_accumulation_steps")
     if steps is None or str(steps.value).isdigit():  # DS916 reports anything else
         made.take(("gradient_accumulation_steps",), "gradient_accumulation_steps", "auto")
     else:
@@ -165,11 +180,13 @@ def made_by(document: Document, file: AccelerateFile, arguments: Arguments | Non
     made.take(("zero_optimization", "stage"), "zero_stage", 2)
     # Defaults are left out, because rules report only what is written.
     for kind in ("optimizer", "param"):
-        device = file.block.get(f"offload_{kind}_device")
+        device = said.get(f"offload_{kind}_device")
         if device is not None and device.value not in ("none", None):
             section = ("zero_optimization", f"offload_{kind}")
-            made.take((*section, "device"), device.name, "none")
-            made.sources[section] = BuiltFrom((BLOCK, device.name), optional=True)
+            name = f"offload_{kind}_device"
+            made.take((*section, "device"), name, "none")
+            if name not in file.flags:
+                made.sources[section] = BuiltFrom((BLOCK, name), optional=True)
             if device.value == "nvme":
                 made.put(("zero_optimization", f"offload_{kind}", "nvme_path"), "none")  # Accelerate does not pass the path on
     made.take(("zero_optimization", "stage3_gather_16bit_weights_on_model_save"), "zero3_save_16bit_model", None)
@@ -227,7 +244,7 @@ def accelerate_flags(flags: Table[str, SourcedValue], document: Document, shown:
             made.put(path, at, value="auto")
         elif name == "zero_stage":
             made.put(path, at, value=2)
-    block = keys_of_flags(flags, (*_FLAGS, "zero3_init_flag"))
+    block = keys_of_flags(flags, _VARIABLES)
     top = keys_of_flags(flags, ("num_processes", "num_machines", "mixed_precision"))
     return AccelerateFile(shown, top, block, precision_flag=flags.get("mixed_precision")), made.document()
 
@@ -237,12 +254,38 @@ def keys_of_flags(flags: Table[str, SourcedValue], names: Iterable[str]) -> dict
     return {name: replace(flags[name], name=name) for name in names if name in flags}
 
 
-class _Made:
-    """A tree under construction, with the place in the file of each part."""
+def from_variables(variables: Table[str, SourcedValue]) -> dict[str, SourcedValue]:
+    """What variables of the environment say, by the names of the flags."""
+    return {name: variables[variable] for name, variable in _VARIABLES.items() if variable in variables}
 
-    def __init__(self, document: Document, at: Span) -> None:
+
+def over_file(file: AccelerateFile, flags: Table[str, SourcedValue], variables: Table[str, SourcedValue]) -> dict[str, SourcedValue]:
+    """What the launcher takes from its flags instead of the block of its file, and from variables where neither says it."""
+    given = {name: found for name, found in from_variables(variables).items() if name not in file.block}
+    return given | {name: flags[name] for name in _VARIABLES if name in flags}
+
+
+def set_by_flags(file: AccelerateFile) -> dict[Path, tuple[Any, SourcedValue]]:
+    """The keys of the config that `over_file` decides, each with the value and where it stands."""
+    found = {path: (_read(name, given), given) for name, path in _FLAGS.items() if (given := file.flags.get(name)) is not None}
+    return {path: one for path, one in found.items() if one[0] not in ("none", "auto")}
+
+
+def _read(name: str, given: SourcedValue) -> Any:
+    """The value of a flag or a variable as Accelerate reads it."""
+    if name.startswith("zero3_"):
+        return as_read("bf16", given.value)
+    number = as_read("max_steps" if name == "zero_stage" else "max_grad_norm", given.value)
+    return given.value if number is UNKNOWN else number
+
+
+class _Made:
+    """A tree under construction, with the place in the file of each part. `flags` count more than the file."""
+
+    def __init__(self, document: Document, at: Span, flags: Table[str, SourcedValue]) -> None:
         self.document = document
         self.at = at
+        self.flags = flags
         self.root = Mapping(at, [])
         self.places: dict[Path, Path] = {}
         self.sources: dict[Path, BuiltFrom] = {}
@@ -251,7 +294,10 @@ class _Made:
         """Copy a key of the block to a path, or write Accelerate's default there (None: write nothing)."""
         found = self.document.lookup((BLOCK, name))
         node = found.value if isinstance(found, Member) else None
-        if isinstance(node, Scalar) and node.value not in (None, "none", "None"):
+        if name in self.flags:
+            value = _read(name, self.flags[name])
+            self.put(path, default if value == "none" and default is not None else value)
+        elif isinstance(node, Scalar) and node.value not in (None, "none", "None"):
             self._put(path, node if path[-1] == "device" else _converted(node), (BLOCK, name))
             self.sources[path] = BuiltFrom((BLOCK, name), optional=default is None)
         elif default is not None:

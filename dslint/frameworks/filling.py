@@ -82,24 +82,32 @@ def _warmup(steps: Any, ratio: Any, total: Any, *, least: int) -> Any:
     return max(least, int(steps))
 
 
-_OF_THE_PLUGIN: dict[str, tuple[str, Any]] = {
-    "zero_optimization.stage": ("DEEPSPEED_ZERO_STAGE", 2),
-    "zero_optimization.offload_optimizer.device": ("DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none"),
-    "zero_optimization.offload_optimizer.nvme_path": ("DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", "none"),
-    "zero_optimization.offload_param.device": ("DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none"),
-    "zero_optimization.offload_param.nvme_path": ("DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", "none"),
-    "zero_optimization.stage3_gather_16bit_weights_on_model_save": ("DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", False),
-    "gradient_clipping": ("GRADIENT_CLIPPING", 1.0),
+_OF_THE_PLUGIN: dict[str, tuple[str, str, Any]] = {
+    "zero_optimization.stage": ("zero_stage", "DEEPSPEED_ZERO_STAGE", 2),
+    "zero_optimization.offload_optimizer.device": ("offload_optimizer_device", "DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none"),
+    "zero_optimization.offload_optimizer.nvme_path": ("offload_optimizer_nvme_path", "DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", "none"),
+    "zero_optimization.offload_param.device": ("offload_param_device", "DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none"),
+    "zero_optimization.offload_param.nvme_path": ("offload_param_nvme_path", "DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", "none"),
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": (
+        "zero3_save_16bit_model",
+        "DEEPSPEED_ZERO3_SAVE_16BIT_MODEL",
+        False,
+    ),
+    "gradient_clipping": ("gradient_clipping", "GRADIENT_CLIPPING", 1.0),
 }
-"""What Accelerate puts in the place of "auto": from the variable ACCELERATE_..., otherwise its default.
+"""What Accelerate puts in the place of "auto": from the flag of its launcher or the variable ACCELERATE_..., otherwise its default.
 
 Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__; accelerate/accelerator.py, _prepare_deepspeed.
 """
 
 
 def _from_plugin(setup: Setup, key: str) -> Value | None:
-    name, default = _OF_THE_PLUGIN[key]
-    given = setup.launch.variables.get(f"ACCELERATE_{name}") if setup.launch is not None else None
+    name, variable, default = _OF_THE_PLUGIN[key]
+    launch, file = setup.launch, setup.accelerate
+    given = file.flags.get(name) if file is not None else None
+    if given is None and launch is not None:
+        flag = launch.flags.get(name) if launch.launcher == "accelerate" else None
+        given = flag or launch.variables.get(f"ACCELERATE_{variable}")
     if given is None:
         return Value(default, Origin.FILLED, "the default of Accelerate")
     if not isinstance(given.value, str):

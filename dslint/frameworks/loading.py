@@ -14,7 +14,9 @@ from dslint.config import Config
 from dslint.config.values import Origin, Value
 from dslint.facts import Integration
 from dslint.frameworks import lightning
+from dslint.frameworks.accelerate import set_by_flags
 from dslint.frameworks.registry import named
+from dslint.job.arguments import SourcedValue
 from dslint.job.model import Setup
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
 from dslint.source.tree import Mapping, Member, Path
@@ -33,6 +35,8 @@ def added(config: Config) -> dict[Path, Value]:
     found: dict[Path, Value] = {("steps_per_print",): _written(math.inf, "Accelerate switches the log of DeepSpeed off")}
     if not config.has("gradient_accumulation_steps"):
         found["gradient_accumulation_steps",] = _written(1, "Accelerate's value for a config without the key")
+    if setup.made and setup.accelerate is not None:
+        found |= {path: _written(value, _where(given)) for path, (value, given) in set_by_flags(setup.accelerate).items()}
     found |= _precision(config, setup)
     framework = named(setup.arguments.framework) if setup.arguments is not None else None
     if framework is not None and framework.adds is not None and setup.arguments is not None:
@@ -50,6 +54,10 @@ def added(config: Config) -> dict[Path, Value]:
 
 def _written(value: Any, note: str) -> Value:
     return Value(value, Origin.FILLED, note)
+
+
+def _where(given: SourcedValue) -> str:
+    return f"{given.name} in {given.where}"
 
 
 def _precision(config: Config, setup: Setup) -> dict[Path, Value]:
@@ -97,6 +105,9 @@ def mixed_precision(config: Config, setup: Setup) -> tuple[Any, str]:
     launch = setup.launch
     if launch is None or launch.launcher == "accelerate":  # its file may be in the user's home
         return UNKNOWN, "it depends on the launch"
+    variable = launch.variables.get("ACCELERATE_MIXED_PRECISION")
+    if variable is not None:
+        return variable.value, _where(variable)
     return "no", "no mixed precision is selected"
 
 

@@ -16,7 +16,10 @@ from dslint.source.tree import Document, Member, Scalar, plain
 from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
-_KEYS = ("accelerate_config", "num_processes", "num_machines", "mixed_precision")
+_KEYS = (
+    *("accelerate_config", "num_processes", "num_machines", "mixed_precision", "gradient_clipping", "zero_stage", "zero3_init_flag"),
+    *("offload_optimizer_device", "offload_param_device", "zero3_save_16bit_model"),
+)
 
 
 def _keys_for_launcher(document: Document, shown: str) -> dict[str, SourcedValue]:

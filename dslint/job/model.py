@@ -160,6 +160,8 @@ class AccelerateFile:
     has_block: bool = True
     precision_flag: SourcedValue | None = None
     """`--mixed_precision` of the command line, which overrides the file."""
+    flags: Mapping[str, SourcedValue] = field(default_factory=dict)
+    """Flags and variables of the launch that count more than the block, by its keys."""
 
     def get(self, name: str) -> SourcedValue | None:
         """A key of the block, otherwise a top-level key."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dslint.config.detect import FileKind
@@ -10,14 +11,24 @@ from dslint.evaluate.python.files import text_of
 from dslint.evaluate.python.read import PythonFile
 from dslint.evaluate.shell.written import written_config, written_yaml
 from dslint.facts import Integration
-from dslint.frameworks.accelerate import accelerate_flags, is_accelerate, keys_of_flags, opened, opened_without_deepspeed, read_accelerate
+from dslint.frameworks.accelerate import (
+    accelerate_flags,
+    from_variables,
+    is_accelerate,
+    keys_of_flags,
+    opened,
+    opened_without_deepspeed,
+    over_file,
+    read_accelerate,
+)
 from dslint.frameworks.base import LauncherFile
-from dslint.job.arguments import SourcedValue
+from dslint.job.arguments import SourcedValue, as_read
 from dslint.job.model import AccelerateFile
 from dslint.setups.command import Command
 from dslint.setups.gather import LoadedSetup, follow, follow_accelerate
 from dslint.setups.unknown_config import beside
 from dslint.source.tree import Document
+from dslint.source.unknown import UNKNOWN
 from dslint.source.yaml_tree import parse_yaml
 
 
@@ -49,17 +60,49 @@ def _named_by_program(gathered: LoadedSetup, program: PythonFile | None) -> Sour
     return call.given if is_named else None
 
 
-def use_flags(gathered: LoadedSetup, command: Command, document: Document, shown: str) -> LoadedSetup:
-    """With the config of `accelerate launch --use_deepspeed` without a file, which the launcher builds from its own flags."""
+def use_flags(
+    gathered: LoadedSetup, command: Command, program: PythonFile | None, document: Document, path: str, shown: str
+) -> LoadedSetup:
+    """With the config of `accelerate launch --use_deepspeed` without a file, which the launcher builds from its own flags.
+
+    A config that the training arguments or the program's `DeepSpeedPlugin` name counts more.
+    """
     if command.launcher != "accelerate" or gathered.config is not None or gathered.setup.link is not None:
         return gathered
     if gathered.setup.accelerate is not None or "config_file" in command.launcher_flags:
         return gathered
-    found = accelerate_flags(command.launcher_flags, document, shown)
+    named = _named_by_program(gathered, program)
+    if named is not None:
+        return follow(gathered, named, path)
+    if program is not None and any(call.integration for call in program.calls):
+        return gathered
+    variables = from_variables(command.launch.variables) if command.launch is not None else {}
+    found = accelerate_flags({**variables, **command.launcher_flags}, document, shown) if _starts_deepspeed(command) else None
     if found is None:
         return gathered
     file, config = found
     return gathered._replace(config=config).but(accelerate=file, config=shown, made=True)
+
+
+def _starts_deepspeed(command: Command) -> bool:
+    return not command.launcher_flags.keys().isdisjoint(("use_deepspeed", "zero_stage"))
+
+
+def use_variables(gathered: LoadedSetup, command: Command, switch: SourcedValue, document: Document, shown: str) -> LoadedSetup:
+    """With the config that Accelerate builds from variables alone, in a program that is started by any launcher."""
+    program = gathered.setup.program
+    if command.launch is None or program is None or not (program.makes_accelerator or program.loader == Integration.TRANSFORMERS):
+        return gathered
+    variables = command.launch.variables
+    found = accelerate_flags({"use_deepspeed": switch, **from_variables(variables)}, document, shown)
+    if found is None:
+        return gathered
+    file, config = found
+    file = replace(file, precision_flag=variables.get("ACCELERATE_MIXED_PRECISION"))
+    gathered = gathered._replace(config=config).but(accelerate=file, config=shown, made=True)
+    if gathered.facts.integration is None:
+        gathered = gathered.inferring(f"{switch.shown} ({switch.where})", integration=Integration(program.loader or Integration.ACCELERATE))
+    return gathered
 
 
 def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
@@ -70,7 +113,7 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
     flags = _flags_with_file(command, how, path) if how is not None else command.launcher_flags
     given = flags.get(how.flag if how is not None else "config_file")
     if how is not None and given is None:
-        return gathered
+        return _with_flagged_ranks(gathered, flags)
     file: AccelerateFile | None = None
     written = written_yaml(command.written.get("config_file", ()))
     if written is not None and is_accelerate(written[1]):  # the script itself writes it
@@ -83,7 +126,9 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
         if found is not None:
             document, file = found
             gathered = gathered.with_file(file.path, document, FileKind.ACCELERATE)
-        elif how is None and linked is not None and (other := opened_without_deepspeed(linked)) is not None:
+        elif how is not None:
+            gathered = _with_flagged_ranks(gathered, flags)
+        elif linked is not None and (other := opened_without_deepspeed(linked)) is not None:
             gathered = _with_ranks(gathered, other)
     if "deepspeed_config_file" in flags:
         block = keys_of_flags(flags, ["deepspeed_config_file"])
@@ -94,7 +139,16 @@ def read_file(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup
     top = {**file.top, **keys_of_flags(flags, ["num_machines", "num_processes"] if how is not None else ["num_machines"])}
     if "num_processes" in flags and how is None:
         top.pop("num_processes", None)
-    return gathered.but(accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision")))
+    own = {name: given for name, given in flags.items() if how is None or not _is_argument(command, name)}
+    variables = command.launch.variables if command.launch is not None else {}
+    over = over_file(file, own, variables)
+    return gathered.but(accelerate=replace(file, top=top, precision_flag=flags.get("mixed_precision"), flags=over))
+
+
+def _is_argument(command: Command, name: str) -> bool:
+    """Whether the training takes a flag, so that the launcher does not get it."""
+    table = command.started.table if command.started is not None else None
+    return table is not None and name in table.accepted
 
 
 def _with_ranks(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
@@ -107,6 +161,15 @@ def _with_ranks(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
         ranks, given = file.number("num_processes"), file.top.get("num_processes")
     nodes = launch.nodes if "num_machines" in launch.flags else file.number("num_machines")
     return gathered.but(launch=replace(launch, world_size=ranks, nodes=nodes, given=given))
+
+
+def _with_flagged_ranks(gathered: LoadedSetup, flags: Mapping[str, SourcedValue]) -> LoadedSetup:
+    """With the ranks that a command such as `trl sft` passes to Accelerate's launcher, beside a file that starts no DeepSpeed itself."""
+    given, launch = flags.get("num_processes"), gathered.setup.launch
+    number = as_read("max_steps", given.value) if given is not None else UNKNOWN
+    if launch is None or launch.world_size is not None or not isinstance(number, int) or number < 1:
+        return gathered
+    return gathered.but(launch=replace(launch, world_size=number, given=given))
 
 
 def _flags_with_file(command: Command, how: LauncherFile, path: str) -> dict[str, SourcedValue]:

@@ -125,11 +125,21 @@ def _with_cpu_optimizer(command: Command, how: ConfigFlags) -> Program | None:
 
 
 def flags_of(command: Command) -> dict[str, str | bool | None]:
-    """The flags of the program as its parser gets them; None for a value that only the run knows."""
-    return {
+    """The flags of the program as its parser gets them; None for a value that only the run knows. Words have the names `sys.argv[1]`."""
+    return _words_of(command) | {
         name: True if not given.raw and given.value is not UNKNOWN else given.raw if given.value is not UNKNOWN else None
         for name, given in command.flags.items()
     }
+
+
+def _words_of(command: Command) -> dict[str, str | bool | None]:
+    """The words of a program that gets nothing else, by their places. The deepspeed launcher puts `--local_rank` before them."""
+    if command.flags or not command.complete or command.framework is not None:
+        return {}
+    ranked = command.launcher == "deepspeed" and "no_local_rank" not in command.launcher_flags
+    words: list[str | None] = ["--local_rank=0"] if ranked else []
+    words += [word.value if isinstance(word.value, str) else None for word in command.words]
+    return {f"sys.argv[{index}]": word for index, word in enumerate(words, 1)}
 
 
 def program_of(command: Command, path: str) -> PythonFile | None:
@@ -166,8 +176,8 @@ def gather_command(
     gathered = gathered.but(arguments=_arguments(command, program, training, shown), megatron=megatron)
     gathered = _follow_flags(gathered, command, path)
     gathered = launch_accelerate.follow_rest(gathered, command, program, path)
-    gathered = launch_accelerate.use_flags(gathered, command, document, shown)
-    gathered = _follow_environment(gathered, command, path)
+    gathered = launch_accelerate.use_flags(gathered, command, program, document, path, shown)
+    gathered = _follow_environment(gathered, command, document, path, shown)
     gathered = _follow_hostfile(gathered, command, path)
     if command.framework is not None and command.framework.loader is Integration.DEEPSPEED:
         gathered = passed_by_framework(gathered, command.framework)
@@ -198,7 +208,8 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     is_plain = program is not None and program.program.argument_class in _PLAIN
     sure = base.sure or started is not None or is_plain  # no class of the user's takes part
     defaults = started.defaults(command.task) if started is not None else base.defaults
-    refuses = started or (huggingface.FRAMEWORK if program is not None and is_plain and not _takes_more(program) else None)
+    takes_only = program is not None and is_plain and not program.parses_more and not _takes_more(program)
+    refuses = started or (huggingface.FRAMEWORK if takes_only else None)
     unknown = (*base.unknown, *unknown_flags(refuses, command.flags)) if refuses is not None else ()
     assigned = set_by_program.assigned if set_by_program is not None else None
     later = {name: given for name, given in set_by_program.values.items() if name in assigned} if set_by_program and assigned else {}
@@ -247,8 +258,8 @@ def _follow_flags(gathered: LoadedSetup, command: Command, path: str) -> LoadedS
     return _follow_link(gathered, command, name, config, path)
 
 
-def _follow_environment(gathered: LoadedSetup, command: Command, path: str) -> LoadedSetup:
-    """Follow the variable of Accelerate or Lightning that names a config, if nothing else does.
+def _follow_environment(gathered: LoadedSetup, command: Command, document: Document, path: str, shown: str) -> LoadedSetup:
+    """Follow the variable of Accelerate or Lightning that names a config, if nothing else does. Accelerate builds one without it.
 
     Sources: accelerate/utils/dataclasses.py, DeepSpeedPlugin; lightning/pytorch/strategies/deepspeed.py, _load_config.
     """
@@ -263,6 +274,8 @@ def _follow_environment(gathered: LoadedSetup, command: Command, path: str) -> L
     else:
         return gathered
     link = given.get(name)
+    if link is None and integration is Integration.ACCELERATE and switch is not None:
+        return launch_accelerate.use_variables(gathered, command, switch, document, shown)
     if link is None:
         return gathered
     if gathered.facts.integration is None:

@@ -268,7 +268,8 @@ def item_of(state: State, owner: Value, index: Value) -> Value:
         known: Value = state.environment.get(at, Unknown(Reason(Cause.VARIABLE, (at,))))
         return known
     if isinstance(owner, Library) and owner.name == "sys.argv":
-        return Unknown(Reason(Cause.ARGV))
+        word = state.flags.get(f"sys.argv[{at}]")
+        return Constant(word) if isinstance(word, str) else Unknown(Reason(Cause.ARGV))
     if isinstance(owner, Unknown) and at == 0:  # the first of several results is what the call makes
         return Unknown(owner.reason or IS_COMPUTED, owner.made, owner.span)
     if isinstance(owner, Unknown) and at == 1 and owner.made == ENGINE:

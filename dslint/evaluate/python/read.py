@@ -58,6 +58,8 @@ class PythonFile:
     """The statement up to which a program is followed that is too large for more."""
     parses_arguments: bool = False
     """Whether the program parses the Trainer's arguments, `--deepspeed` among them, from the command line."""
+    parses_more: bool = False
+    """Whether it parses other classes of arguments with them."""
 
     @cached_property
     def documents(self) -> dict[str, Document]:
@@ -148,9 +150,10 @@ def _read(text: str, shown: str, path: str, flags: dict[str, Flag], integrations
     found.cut_off = found.place(cut_off[0], cut_off[0].span(cut_off[1])) if cut_off is not None else None
     found.commands = list(dict.fromkeys(recorder.commands))
     found.parses_arguments = any(_is_trainers(kind) for kind in parsed)
-    only = {kind.name for kind in parsed if isinstance(kind, Library)} if len(parsed) == 1 else set()
-    if only:
-        found.program = replace(found.program, argument_class=only.pop())
+    trainers = [kind for kind in parsed if _is_trainers(kind)]
+    found.parses_more = len(parsed) > 1
+    if len(trainers) == 1 and isinstance(trainers[0], Library):
+        found.program = replace(found.program, argument_class=trainers[0].name)
     return found
 
 
