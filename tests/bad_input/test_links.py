@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -69,6 +70,15 @@ def test_no_settings_are_written_through_a_link_that_leaves(project: Path) -> No
     assert done.returncode == 2
     assert "leads out of this project" in done.stderr
     assert not (project.parent / "new.toml").exists()
+
+
+def test_no_settings_are_written_into_a_pipe(project: Path) -> None:
+    """Nobody reads from it, so opening it would not end."""
+    (project / "ds_wrong.json").write_text('{"train_micro_batch_size_per_gpu": "4"}', encoding="utf-8")
+    os.mkfifo(project / "dslint.toml")
+    done = dslint("check", "ds_wrong.json", "--add-ignores", "because", cwd=project)
+    assert done.returncode == 2
+    assert "cannot write dslint.toml: this is not a regular file" in done.stderr
 
 
 def test_no_baseline_is_written_through_a_link_that_leaves(project: Path) -> None:
