@@ -17,10 +17,20 @@ from dslint.memory.plan import Plan
 from dslint.memory.shapes import Block, Model, Norm, Step, Weight
 
 
+class Half(NamedTuple):
+    """A part of the backward of stacked experts: the weights that get their gradient in it, bytes of gradients, kept bytes freed by it."""
+
+    weights: tuple[int, ...]
+    grads: int
+    freed: int
+
+
 class Operation(NamedTuple):
     """A module or a function: indices of its weights in the model, bytes kept, bytes of gradients, and gradient bytes `left` after it.
 
-    `backward`: it has a backward. Frozen modules in front of the first trained one have none.
+    `backward`: it has a backward. Frozen modules in front of the first trained one have none. `passing` is the bytes that its forward
+    holds at a time if it keeps nothing, as in a checkpointed block. `halves` are the parts of a backward whose weights get their gradients
+    one after the other.
     """
 
     weights: tuple[int, ...]
@@ -28,6 +38,8 @@ class Operation(NamedTuple):
     grads: int
     left: int
     backward: bool = True
+    passing: int = 0
+    halves: tuple[Half, ...] = ()
 
 
 class Operations(NamedTuple):
@@ -64,7 +76,7 @@ def operations(model: Model, plan: Plan) -> Operations:
     stream = b * hidden * max(tokens, longest)
     index = len(model.first)
     blocks = []
-    known: dict[tuple[Block, Learning], list[tuple[Step | None, int, int]]] = {}
+    known: dict[tuple[Block, Learning], list[Part]] = {}
     frozen = not every and not any(weight.trained for weight in model.first)
     for number, block in enumerate(fused_blocks(model) if plan.workload.fused else model.blocks):
         learning = _learning(block.weights, first=number == 0 and frozen, dropout=bool(plan.workload.adapter_dropout))
@@ -141,21 +153,41 @@ def _modules(weights: tuple[Weight, ...], start: int) -> list[tuple[int, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def _in_order(weights: tuple[Weight, ...], start: int, steps: list[tuple[Step | None, int, int]], left: int, b: int) -> Iterator[Operation]:
-    """The operations of a block in the order of its forward pass. Memory kept by a step counts for its first module. A quantized weight is
-    unpacked while it is used.
+class Part(NamedTuple):
+    """A step of a block, or a function: bytes kept, bytes of gradients, and bytes `passing` in a forward that keeps nothing.
+
+    Of stacked experts, `down` and `up` are the bytes of gradients while the second and the first product are differentiated; `inside` is
+    freed in between.
+    """
+
+    step: Step | None
+    kept: int
+    grads: int
+    passing: int
+    down: int = 0
+    up: int = 0
+    inside: int = 0
+
+
+def _in_order(weights: tuple[Weight, ...], start: int, steps: list[Part], left: int, b: int) -> Iterator[Operation]:
+    """The operations of a block in the order of its forward pass. Memory kept by a step counts for its first module, or for the experts. A
+    quantized weight is unpacked while it is used.
     """
     modules = _modules(weights, start)
-    for step, kept, grads in steps:
-        if step is None:
-            yield Operation((), kept, grads, left)
-            continue
-        groups = [group for group in modules if weights[group[0] - start].step is step]
+    for part in steps:
+        groups = [group for group in modules if weights[group[0] - start].step is part.step]
         if not groups:
-            yield Operation((), kept, grads, left)
-        for position, group in enumerate(groups):
+            yield Operation((), part.kept, part.grads, left, passing=part.passing)
+        stacked = next((group for group in groups if part.inside and ".experts." in weights[group[0] - start].name), None)
+        for group in groups:
             unpacked = max(b * weights[index - start].size if weights[index - start].quantized else 0 for index in group)
-            yield Operation(group, kept if position == 0 else 0, grads + unpacked, left)
+            kept = part.kept if group is (stacked or groups[0]) else 0
+            found = Operation(group, kept, part.grads + unpacked, left, passing=part.passing + unpacked)
+            if group is stacked:
+                second = tuple(index for index in group if "down_proj" in weights[index - start].name)
+                first = tuple(index for index in group if index not in second)
+                found = found._replace(halves=(Half(second, part.down, part.inside), Half(first, part.up, kept - part.inside)))
+            yield found
 
 
 class Learning(NamedTuple):
@@ -200,22 +232,25 @@ def _score_bytes(block: Block, b: int) -> tuple[int, int]:
     """Bytes that eager attention keeps per score, and those of gradients in its backward.
 
     Llama and most decoders compute the softmax in fp32 and cast it; models with dropout (GPT-2, BERT) compute it in their own precision and
-    keep the mask and the result of the dropout. T5 does both. Measured with transformers 5 on a device that counts bytes.
+    keep the mask and the result of the dropout. T5 does both. gpt-oss has its sinks beside the scores, in its own precision. Measured with
+    transformers 5 on a device that counts bytes.
     """
-    in_fp32 = not block.dropout or block.norm is Norm.T5
+    in_fp32 = (not block.dropout or block.norm is Norm.T5) and not block.sinks
     kept = (4 + (b if b == 2 else 0) if in_fp32 else b) + (b + 1 if block.dropout else 0) + (b if block.softcap else 0)
     return kept, (4 + b if in_fp32 else b)
 
 
-def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[tuple[Step | None, int, int]]:
-    """The steps of a block with bytes kept and bytes of gradients; None stands for a function without weights."""
+def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterator[Part]:
+    """The steps of a block with bytes kept, bytes of gradients, and bytes that pass in a checkpointed forward; None stands for a function
+    without weights.
+    """
     b, h, divide = plan.model_bytes, block.hidden, plan.tensor
     query, keys, heads = block.query // divide, block.keys // divide, max(1, block.heads // divide)
     before, norm = (_norm(h, b, block.norm, trained=step in learning.steps) * tokens for step in (Step.BEFORE_ATTENTION, Step.BEFORE_FEED))
     more = max(0, block.norms - 2) * norm // 2
     mask = h * tokens if block.dropout else 0
     t = b * tokens
-    eager = plan.workload.eager or block.softcap
+    eager = plan.workload.eager or block.keeps_scores
     kept, passing = _score_bytes(block, b)
     pairs = tokens * heads * plan.workload.length
     scores = pairs * kept if eager else 4 * heads * tokens
@@ -224,42 +259,57 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     attended = 3 * query if repeats else query + keys + (query + 2 * keys if block.fused else keys)
     per_head = _norm(query + keys, b, block.norm, heads + groups) * tokens if block.head_norms else 0
     twice = 2 if block.cross else 1
-    yield Step.BEFORE_ATTENTION, 0 if learning.first and Step.BEFORE_ATTENTION not in learning.steps else before, 3 * h * t
+    normed = (b if block.norm in (Norm.LAYER, Norm.FUSED) else 8) * h * tokens  # an fp32 copy, and another tensor made of it
+    yield Part(Step.BEFORE_ATTENTION, 0 if learning.first and Step.BEFORE_ATTENTION not in learning.steps else before, 3 * h * t, normed)
     into = twice * h * t if Step.INTO_ATTENTION in learning.steps else 0
     into += learning.adapters(Step.INTO_ATTENTION, b) * tokens
-    yield Step.INTO_ATTENTION, into + per_head, (2 * h + query + 2 * keys) * t
-    yield None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t
+    yield Part(Step.INTO_ATTENTION, into + per_head, (2 * h + query + 2 * keys) * t, (h + 4 * query + 2 * keys) * t)  # with rotations
+    at_once = (h + query + attended) * t + (pairs * (kept + b) if eager else scores)
+    yield Part(None, twice * (attended * t + scores), (2 * h + 2 * query + 2 * keys) * t, at_once)
     if eager:
-        yield None, 0, pairs * passing
+        yield Part(None, 0, pairs * passing, 0)
     own = learning.adapters(Step.OUT_OF_ATTENTION, b) * tokens
-    yield Step.OUT_OF_ATTENTION, twice * (query * t + mask) + own + more, (2 * h + query) * t
+    yield Part(Step.OUT_OF_ATTENTION, twice * (query * t + mask) + own + more, (2 * h + query) * t, (2 * h + query) * t + mask)
     if block.norms > 1:
-        yield Step.BEFORE_FEED, norm - (h * t if block.parallel else 0), 3 * h * t
+        yield Part(Step.BEFORE_FEED, norm - (h * t if block.parallel else 0), 3 * h * t, h * t + normed)
     yield from _feed(block, plan, tokens, mask + more, learning)
 
 
-def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) -> Iterator[tuple[Step | None, int, int]]:
+def _feed(block: Block, plan: Plan, tokens: int, more: int, learning: Learning) -> Iterator[Part]:
+    """The steps of a feed-forward layer, or of experts, beside the residual stream and the input of the layer."""
     b, h = plan.model_bytes, block.hidden
     t = b * tokens
     into = h * t if block.norms > 1 and Step.INTO_FEED in learning.steps else 0
     into += learning.adapters(Step.INTO_FEED, b) * tokens
+    around = 2 * h * t
     if block.experts is None:
         inner = block.inner // plan.tensor
         wide = 2 if block.gated else 1
-        yield Step.INTO_FEED, into, (3 * h + wide * inner) * t
-        yield None, (block.copies + (2 if block.gated else 0)) * inner * t, (2 * h + (wide + 1) * inner) * t
+        added = 2 if learning.adapters(Step.INTO_FEED, b) else 0  # the results of layer and adapter, beside their sum
+        yield Part(Step.INTO_FEED, into, (3 * h + wide * inner) * t, around + (wide + added) * inner * t)
+        activated = (block.copies + (2 if block.gated else 0)) * inner * t
+        yield Part(None, activated, (2 * h + (wide + 1) * inner) * t, around + max(3, block.copies) * inner * t)
         mask = inner * tokens if block.inner_dropout else 0
         out = learning.adapters(Step.OUT_OF_FEED, b) * tokens + (inner * t if Step.OUT_OF_FEED in learning.steps else 0)
-        yield Step.OUT_OF_FEED, out + mask + more, (2 * h + inner) * t
+        yield Part(Step.OUT_OF_FEED, out + mask + more, (2 * h + inner) * t, around + (h + inner) * t + mask)
         return
     experts = block.experts
     width, shared = experts.width // plan.tensor, experts.shared // plan.tensor
     seen = experts.active * tokens
+    each = b * seen
     routing = (4 * experts.number + 20) * tokens + 24 * seen
-    kept = into + routing + (2 * h + (block.copies + 3) * width) * b * seen + (block.copies + 3) * shared * t
-    yield Step.INTO_FEED, kept, (2 * h + 3 * shared) * t + (2 * h + 3 * width) * b * seen // max(1, experts.number // 4)
+    inside = (h + (block.copies + 3) * width) * each  # all but the inputs of the experts
+    yield Part(
+        Step.INTO_FEED,
+        into + routing + h * each + inside + (block.copies + 3) * shared * t,
+        (2 * h + 3 * shared) * t,
+        around + routing + h * each + (block.copies + 3) * width * each,
+        down=h * t + (h + width) * each,
+        up=h * t + (h + 2 * width) * each,
+        inside=inside,
+    )
     if shared:
-        yield Step.OUT_OF_FEED, h * t + more, 3 * h * t
+        yield Part(Step.OUT_OF_FEED, h * t + more, 3 * h * t, around + h * t)
 
 
 def _after(model: Model, plan: Plan, tokens: int, start: int) -> Iterator[Operation]:

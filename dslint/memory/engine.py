@@ -89,7 +89,7 @@ def evaluation(model: Model, plan: Plan, steady: Moment, gathered: int) -> Momen
     Nothing is kept for a backward. `gathered` is the bytes of weights that the forward of a step gathers.
     """
     done = operations(model, plan.but(micro_batch=plan.workload.evaluation, loss_chunk=0))
-    largest = max((operation.kept + operation.grads for block in done.blocks for operation in block), default=0)
+    largest = max((operation.passing for block in done.blocks for operation in block), default=0)
     parts = {**steady.parts, GATHERED: gathered}
     parts[max((ACTIVATIONS, LOGITS), key={ACTIVATIONS: largest, LOGITS: done.loss_forward}.__getitem__)] = max(largest, done.loss_forward)
     return Moment(sum(parts.values()), parts)

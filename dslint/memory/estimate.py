@@ -250,8 +250,7 @@ def _doubtful_step(model: Model, plan: Plan, worst: Run, prepared: Operations) -
         worst.peaks[phase].total for phase in TRAINING if phase in worst.peaks
     ):
         return 0
-    rank = worst.layout.start // worst.layout.part
-    after = run(model, plan.but(step_bytes=plan.step_bytes + plan.doubtful_step_bytes), rank, prepared)
+    after = run(model, plan.but(step_bytes=plan.step_bytes + plan.doubtful_step_bytes), worst.layout.rank, prepared)
     return after.peaks[STEP].total - before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 from dslint.memory.plan import Plan
@@ -15,20 +16,30 @@ ALIGNMENT = 2
 
 @dataclass(frozen=True)
 class Layout:
-    """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, and their offsets in the flat buffer.
+    """Elements on one rank: `sizes` of all weights (after tensor parallelism), which are `trained`, and their `groups`.
 
-    `viewed` are the weights of which the forward keeps a view, `matrices` the trained matrices of blocks, which Muon updates. `part` is the
-    size of a rank's partition, `start` and `end` are its bounds for this rank.
+    The weights of a group of parameters are in one flat buffer, at `offsets`, of which each rank has a partition; `shares` are the sizes of
+    a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view, `matrices` the
+    trained matrices of blocks, which Muon updates.
     """
 
     sizes: tuple[int, ...]
     trained: tuple[bool, ...]
     offsets: tuple[int, ...]
-    part: int
-    start: int
-    end: int
+    groups: tuple[tuple[int, ...], ...]
+    shares: tuple[int, ...]
+    rank: int
     viewed: frozenset[int] = frozenset()
     matrices: tuple[int, ...] = ()
+
+    @property
+    def part(self) -> int:
+        """Elements of a rank's partitions."""
+        return sum(self.shares)
+
+    @cached_property
+    def _share_of(self) -> dict[int, int]:
+        return {index: share for group, share in zip(self.groups, self.shares, strict=True) for index in group}
 
     @property
     def whole(self) -> int:
@@ -42,12 +53,16 @@ class Layout:
 
     def owns(self, index: int) -> bool:
         """Whether a trained weight overlaps the rank's partition."""
-        return self.offsets[index] < self.end and self.offsets[index] + self.sizes[index] > self.start
+        return self.fragment(index) > 0
 
     def fragment(self, index: int) -> int:
         """The number of a weight's elements in the rank's partition."""
-        begin = self.offsets[index]
-        return max(0, min(begin + self.sizes[index], self.end) - max(begin, self.start))
+        return self.slice_of(index, self.rank)
+
+    def slice_of(self, index: int, rank: int) -> int:
+        """The number of a trained weight's elements in the partition of a rank."""
+        begin, share = self.offsets[index], self._share_of[index]
+        return max(0, min(begin + self.sizes[index], (rank + 1) * share) - max(begin, rank * share))
 
     def owned(self) -> list[int]:
         """The trained weights that overlap the rank's partition."""
@@ -55,8 +70,8 @@ class Layout:
 
     def parts(self, index: int) -> tuple[int, int]:
         """The first and the last rank with a partition that a weight overlaps."""
-        begin = self.offsets[index]
-        return begin // self.part, (begin + self.sizes[index] - 1) // self.part
+        begin, share = self.offsets[index], self._share_of[index]
+        return begin // share, (begin + self.sizes[index] - 1) // share
 
 
 def sub_groups(indices: Iterable[int], parts: Sequence[int], size: int) -> Iterator[list[int]]:
@@ -91,11 +106,28 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     stored = (weight.stored(plan.model_bytes) for weight in model.weights)
     sizes = tuple(size // plan.tensor if weight.divided else size for size, weight in zip(stored, model.weights, strict=True))
     trained = tuple(weight.trained for weight in model.weights)
-    ends = list(accumulate(size if counts else 0 for size, counts in zip(sizes, trained, strict=True)))
-    offsets = tuple(end - (size if counts else 0) for end, size, counts in zip(ends, sizes, trained, strict=True))
-    unit = ALIGNMENT * plan.replicas
-    part = max(1, -(-ends[-1] // unit)) * ALIGNMENT
     viewed = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed)
     inside = range(len(model.first), len(model.weights) - len(model.last))
     matrices = tuple(index for index in inside if trained[index] and len(model.weights[index].shape) > 1)
-    return Layout(sizes, trained, offsets, part, rank * part, (rank + 1) * part, viewed, matrices)
+    groups = tuple(_groups([index for index, counts in enumerate(trained) if counts], frozenset(matrices), plan))
+    offsets = [0] * len(sizes)
+    for group in groups:
+        for index, end in zip(group, accumulate(sizes[index] for index in group), strict=True):
+            offsets[index] = end - sizes[index]
+    unit = ALIGNMENT * plan.replicas
+    shares = tuple(max(1, -(-sum(sizes[index] for index in group) // unit)) * ALIGNMENT for group in groups)
+    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, viewed, matrices)
+
+
+def _groups(trained: list[int], matrices: frozenset[int], plan: Plan) -> Iterator[tuple[int, ...]]:
+    """The groups of parameters: Muon has matrices and the others apart. Those of stage 3 do not matter here: it partitions each weight.
+
+    Source: DeepSpeed 0.19.8, runtime/engine.py, `_muon_param_groups`.
+    """
+    if plan.optimizer != "muon" or plan.stage not in (1, 2):
+        yield tuple(trained)
+        return
+    for wanted in (True, False):
+        group = tuple(index for index in trained if (index in matrices) is wanted)
+        if group:
+            yield group

@@ -83,9 +83,11 @@ def gpt_oss(r: ModelReader) -> Model:
             *norm(f"{at}.input_layernorm", hidden, bias=False),
             *norm(f"{at}.post_attention_layernorm", hidden, Step.BEFORE_FEED, bias=False),
         )
-        return Block(weights, hidden, heads, query, keys, inner, gated=True, norm=Norm.RMS, experts=experts)
+        kind = Norm.RMS_IN_FP32
+        return Block(weights, hidden, heads, query, keys, inner, gated=True, norm=kind, sinks=True, copies=4, experts=experts)
 
-    return decoder(r, hidden, r.size("vocab_size"), [block(index) for index in range(r.size("num_hidden_layers"))], Norm.RMS)
+    blocks = [block(index) for index in range(r.size("num_hidden_layers"))]
+    return decoder(r, hidden, r.size("vocab_size"), blocks, Norm.RMS_IN_FP32)
 
 
 def deepseek(r: ModelReader) -> Model:

@@ -52,7 +52,7 @@ def reasons(model: Model, plan: Plan) -> list[str]:
             f"zero.Init: assumed. Without it, each rank moves the whole model ({_gib(size)} GiB) to its GPU first; --zero-init or "
             "--no-zero-init says which"
         )
-    if any(block.softcap for block in model.blocks) and not plan.workload.eager:
+    if any(block.keeps_scores for block in model.blocks) and not plan.workload.eager:
         found.append(f"attention: {model.family} keeps attention scores by default in transformers; flash attention does not")
     if model.vocabulary and model.returns_logits and not plan.workload.loss_chunk:
         found.append(

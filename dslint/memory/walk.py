@@ -80,7 +80,7 @@ def _forward_block(block: tuple[Operation, ...], ledger: Ledger, engine: Engine,
             _forward(operation, ledger, engine)
             continue
         engine.fetch(operation.weights, forward=True)
-        ledger.pass_by(ACTIVATIONS, operation.kept + operation.grads)
+        ledger.pass_by(ACTIVATIONS, operation.passing)
         engine.release(operation.weights, forward=True, saved=False)
 
 
@@ -111,6 +111,15 @@ def _backward(
     ledger.hold(ACTIVATIONS, operation.grads)
     if not weights:  # most operations are functions
         ledger.drop(ACTIVATIONS, operation.kept + operation.grads)
+        return
+    if operation.halves:
+        ledger.drop(ACTIVATIONS, operation.grads)
+        for half in operation.halves:
+            ledger.hold(ACTIVATIONS, half.grads)
+            engine.allocate(half.weights)
+            ledger.drop(ACTIVATIONS, half.grads + half.freed)
+            engine.reduce(half.weights)
+        engine.release(weights, forward=False)
         return
     engine.allocate(weights)
     ledger.drop(ACTIVATIONS, operation.kept + operation.grads - operation.left)

@@ -12,6 +12,9 @@ from dslint.memory.plan import Plan
 ENGINE_BUCKET = 500_000_000
 """Elements that the engine reduces at a time without ZeRO."""
 
+NEWTON_SCHULZ = {2: 8, 4: 16}
+"""Bytes per element of a matrix that its orthogonalization needs at a time, by the bytes of the gradients' elements."""
+
 
 class Zero12:
     """A rank's engine at stage 0, 1 or 2."""
@@ -106,14 +109,18 @@ class Zero12:
             ledger.pass_by(BUCKETS, plan.model_bytes * min(layout.flat, ENGINE_BUCKET))
             return
         if not self.in_hooks:
-            for index in self._trained_indices():
-                self._into_bucket(index)
+            for group in layout.groups:
+                for index in group:
+                    self._into_bucket(index)
         self._reduce()
         for index in self.late:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
         self.late = []
         ledger.set(BUCKETS, 0 if self.device else plan.model_bytes * max(self._trained(), default=0))
         ledger.set(GRADIENTS, self.partition or (self._owned_bytes() if self.device else 0))
+        if self.orthogonalizes:
+            ledger.hold(GRADIENTS, self._updates())
+            ledger.pass_by(CASTS, NEWTON_SCHULZ[plan.model_bytes] * max(layout.sizes[index] for index in self._own_matrices()))
 
     def step(self) -> None:
         """The gradient norm and the optimizer step."""
@@ -134,13 +141,18 @@ class Zero12:
             return
         if plan.norm:
             ledger.pass_by(NORM, 8 * largest)
-        kept = plan.gradient_bytes if plan.compact else plan.model_bytes
-        flat = 0 if plan.compact else kept * layout.part
-        ledger.hold(CASTS, flat + (plan.master_bytes * layout.part if plan.master_bytes != kept else 0))
-        ledger.set(GRADIENTS, 0)
-        ledger.set(CASTS, plan.master_bytes * layout.part)
-        ledger.pass_by(CASTS, self._optimizer_work(layout.part))
-        ledger.set(CASTS, 0)
+        for number, share in enumerate(layout.shares):
+            compact = plan.compact and not (self.orthogonalizes and number == 0)
+            kept = plan.gradient_bytes if compact else plan.model_bytes
+            flat = 0 if compact else kept * share
+            ledger.hold(CASTS, flat + (plan.master_bytes * share if plan.master_bytes != kept else 0))
+            if number == len(layout.shares) - 1:
+                ledger.set(GRADIENTS, 0)  # they are views of one buffer
+            elif self.orthogonalizes:
+                ledger.drop(GRADIENTS, self._updates())
+            ledger.set(CASTS, plan.master_bytes * share)
+            ledger.pass_by(CASTS, self._optimizer_work(share))
+            ledger.set(CASTS, 0)
 
     def _step_without_zero(self) -> None:
         plan, ledger, layout = self.plan, self.ledger, self.layout
@@ -166,6 +178,17 @@ class Zero12:
         if self.plan.optimizer == "muon" and self.plan.stage == 0:
             return 3 * self.plan.master_bytes * max((self.layout.sizes[index] for index in self.layout.matrices), default=0)
         return self.plan.step_bytes * elements
+
+    @property
+    def orthogonalizes(self) -> bool:
+        """Whether the backward ends with Muon's updates on the device: of each matrix that overlaps the rank's partition, whole."""
+        return self.plan.optimizer == "muon" and self.plan.stage > 0 and self.device and bool(self._own_matrices())
+
+    def _own_matrices(self) -> list[int]:
+        return [index for index in self.layout.matrices if self.layout.owns(index)]
+
+    def _updates(self) -> int:
+        return self.plan.model_bytes * sum(self.layout.sizes[index] for index in self._own_matrices())
 
     def _trained_of(self, weights: tuple[int, ...]) -> list[int]:
         return [index for index in weights if self.layout.trained[index]]
@@ -248,10 +271,9 @@ class Zero12:
         plan, layout = self.plan, self.layout
         slices: list[tuple[int, int]] = []
         for index in self.bucket:
-            begin, end = layout.offsets[index], layout.offsets[index] + layout.sizes[index]
             first, last = layout.parts(index)
             for part in range(first, last + 1):
-                amount = min(end, (part + 1) * layout.part) - max(begin, part * layout.part)
+                amount = layout.slice_of(index, part)
                 if slices and slices[-1][0] == part and not plan.compact:
                     slices[-1] = (part, slices[-1][1] + amount)
                 else:

@@ -94,6 +94,8 @@ def drawn(seed: int, number: int) -> Drawn:
         sequence=r.choice((32, 64, 128, 256)),
         checkpointing=r.random() < 0.5,
         zero_init=r.random() < 0.8,
+        # Stage 3 prefetches from the third micro batch on, after it has recorded one; what other stages need is the same from the second.
+        steps=3 if stage == 3 and config["gradient_accumulation_steps"] == 1 else 2,
     )
     words = [family, f"stage {stage}", f"{world} ranks", *said]
     words += ["checkpointing"] * question.checkpointing + ["lora"] * bool(shape.adapters)

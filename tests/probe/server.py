@@ -5,6 +5,7 @@ A line of standard input is {"question": ..., "by": "probe" | "allocator"}; a li
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import json
 import os
@@ -41,6 +42,8 @@ def main() -> None:
     if importlib.util.find_spec("transformers") is not None:
         for name in OPTIONAL:
             importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a run collects its garbage four times, and need not look through all modules
     for line in sys.stdin:
         print(_forked(json.loads(line)), file=out, flush=True)
 

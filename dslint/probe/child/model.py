@@ -143,6 +143,9 @@ class Decoder(nn.Module):  # type: ignore[misc] # torch is not typed here
         self.norm = nn.RMSNorm(shape.hidden)
         self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
         self.requires_grad_(shape.adapters == 0)
+        if checkpointing and shape.adapters:
+            # As transformers does for peft (enable_input_require_grads): DeepSpeed then gathers the frozen embedding in the backward, too.
+            self.embedding.register_forward_hook(lambda _module, _inputs, output: output.requires_grad_())
         for block in self.blocks:
             block.adapt()
         for parameter in self.parameters():
