@@ -208,4 +208,13 @@ def _bare_words(node: Node | None) -> Iterator[str]:
 def _is_foreign(names: set[str]) -> bool:
     """Whether the names contain no key of DeepSpeed, not even a misspelt one."""
     top = list(children()[""])
-    return not any(similar(name.lower().replace("-", "_"), top, cutoff=0.8) for name in sorted(names)[:MANY])
+    return not any(_is_near(name.lower().replace("-", "_"), top) for name in sorted(names)[:MANY])
+
+
+def _is_near(name: str, keys: list[str]) -> bool:
+    """Whether a name is one of these keys, or a slip away from one.
+
+    One slip in a name of four letters leaves 0.75 of it. Of such names only the two precisions are keys of every second config, and hardly
+    another program has names like them: "fp1s", "bf61".
+    """
+    return bool(similar(name, keys, cutoff=0.8) or (len(name) == 4 and similar(name, ("fp16", "bf16"), cutoff=0.75)))

@@ -16,6 +16,10 @@ CLOSE = 0.8
 """The similarity (`SequenceMatcher.ratio`) from which a name counts as a misspelling."""
 
 
+CLOSE_IN_FOUR = 0.74
+"""The same for a name of four letters, of which one slip leaves 0.75, where its section has keys of the one that is meant: "fp1s"."""
+
+
 def suggest(name: str, value: Node, path: Path, section: str, present: AbstractSet[str], top: AbstractSet[str]) -> Path | None:
     """The intended path, or None. `present` are the keys of the section that are written, `top` those of the top level.
 
@@ -31,7 +35,8 @@ def suggest(name: str, value: Node, path: Path, section: str, present: AbstractS
     name_there = nickname.split(".")[section.count(".") + 1 if section else 0] if nickname else ""
     if nickname and name_there not in present and _may_be(value, nickname) and _fits(value, nickname):
         return tuple(nickname.split("."))
-    close = _closest(folded, [other for other in siblings if _fits(value, known[other])])
+    least = CLOSE_IN_FOUR if len(folded) == 4 and isinstance(value, Mapping) and value.members else CLOSE
+    close = _closest(folded, [other for other in siblings if _fits(value, known[other])], least)
     return (*path, close) if close is not None else _elsewhere(name, value, section, top)
 
 
@@ -75,8 +80,8 @@ def _is_off(top: str, written: AbstractSet[str]) -> bool:
     return (f"{top}.enabled" in KEYS or top in GENERIC) and top not in written and top != "fp16"
 
 
-def _closest(folded: str, names: list[str]) -> str | None:
-    best, best_ratio = None, CLOSE
+def _closest(folded: str, names: list[str], least: float) -> str | None:
+    best, best_ratio = None, least
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(folded)
     letters = sorted(folded)

@@ -93,6 +93,11 @@ def test_no_broken_config_is_lost_by_its_name(tmp_path: Path, monkeypatch: pytes
     assert lost(tmp_path, monkeypatch, texts) == {}
 
 
+@pytest.mark.parametrize("key", ["fp1s", "bf61", "b1f6", "gf16", "FP-16"])
+def test_no_slip_in_the_name_of_a_precision_loses_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    assert lost(tmp_path, monkeypatch, {"ds_new.json": json.dumps({key: {"enabled": True}})}) == {}
+
+
 def test_no_broken_config_is_lost_by_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(31)
     texts = {f"{number}/{rng.choice(OTHER_NAMES)}": broken(rng, telling=True) for number in range(800)}
