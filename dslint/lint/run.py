@@ -153,7 +153,7 @@ def _without_assertions(rule: RuleInfo, finding: Finding, subject: Config | Igno
         return finding
     is_parsed = (finding.phase or rule.phase) is Phase.PARSE
     return finding._replace(
-        message=f"{finding.message} Here {given.name} removes the assertion: DeepSpeed does not notice the mistake, and goes on.",
+        message=f"{finding.message} But here {given.name} removes the assertion: DeepSpeed does not notice the mistake and goes on.",
         effect=Effect.SILENT,
         phase=None,
         certain=finding.certain and is_parsed,
