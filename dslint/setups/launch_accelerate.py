@@ -23,7 +23,7 @@ from dslint.frameworks.accelerate import (
 )
 from dslint.frameworks.base import LauncherFile
 from dslint.job.arguments import SourcedValue, as_read
-from dslint.job.model import AccelerateFile
+from dslint.job.model import AccelerateFile, Launch
 from dslint.setups.command import Command
 from dslint.setups.gather import LoadedSetup, follow, follow_accelerate
 from dslint.setups.unknown_config import beside
@@ -165,9 +165,9 @@ def _with_ranks(gathered: LoadedSetup, file: AccelerateFile) -> LoadedSetup:
 
 def _with_flagged_ranks(gathered: LoadedSetup, flags: Mapping[str, SourcedValue]) -> LoadedSetup:
     """With the ranks that a command such as `trl sft` passes to Accelerate's launcher, beside a file that starts no DeepSpeed itself."""
-    given, launch = flags.get("num_processes"), gathered.setup.launch
+    given, launch = flags.get("num_processes"), gathered.setup.launch or Launch("accelerate")
     number = as_read("max_steps", given.value) if given is not None else UNKNOWN
-    if launch is None or launch.world_size is not None or not isinstance(number, int) or number < 1:
+    if launch.world_size is not None or not isinstance(number, int) or number < 1:
         return gathered
     return gathered.but(launch=replace(launch, world_size=number, given=given))
 

@@ -306,6 +306,13 @@ def test_the_accelerate_configs_of_trl(folder: Folder, flags: str, recipe: str |
     assert found == ([(stage, ranks)] if stage is not None else [])
 
 
+@pytest.mark.parametrize("more", ["", " --accelerate_config multi_gpu"])
+def test_the_ranks_of_trl_beside_a_config_of_its_own(folder: Folder, more: str) -> None:
+    folder.write({"ds.json": '{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}'})
+    results = folder.results(command=f"{TRL} --num_processes 4 --deepspeed ds.json{more}")
+    assert results["ds.json"].facts.world_size == 4
+
+
 def test_a_recipe_of_trl_names_an_accelerate_config(folder: Folder) -> None:
     recipe = "model_name_or_path: m\ndataset_name: d\noutput_dir: o\nper_device_train_batch_size: 4\nlearning_rate: 1e-4\n"
     for name, stages in (("zero3", [3]), ("multi_gpu", [])):
