@@ -27,20 +27,20 @@ from dslint.source.tree import Mapping
     '{"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}',
     at="",
     integration="deepspeed",
-    message='No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+    message='No batch size is written: DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
 )
 @bad(
     '{"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}}',
     at="",
     integration="transformers",
-    message='No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+    message='No batch size is written: DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
     fixed='{"gradient_accumulation_steps": 8, "zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}',
 )
 @bad(
     '{"train_batch_size": null, "train_micro_batch_size_per_gpu": null}',
     at="",
     integration="deepspeed",
-    message='No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+    message='No batch size is written: DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
 )
 @good('{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 0}}')
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', integration="transformers")
@@ -74,7 +74,8 @@ def no_batch_size(config: Config) -> Iterator[Finding]:
     hugging_face = config.facts.integration in HUGGING_FACE
     yield Finding(
         "",
-        'No batch size is written: unless the program adds one, DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
+        f"No batch size is written: {'' if known_loader else 'unless the program adds one, '}"
+        'DeepSpeed raises "Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided".',
         help='Add "train_micro_batch_size_per_gpu": "auto".' if hugging_face else 'Add "train_micro_batch_size_per_gpu" with a number.',
         fix=write(config, MICRO, '"auto"') if hugging_face else None,
         certain=known_loader,
