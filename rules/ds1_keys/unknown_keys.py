@@ -155,6 +155,12 @@ def _as_before(config: Config, violation: Violation) -> FixPlan | None:
     message='Unknown top-level key "loss_scale_window": DeepSpeed silently ignores it, and fp16 is off.',
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale_window": 400}}',
 )
+@bad(
+    f'{{{MINIMAL}, "memory_efficient_linear": false, "zero_optimization": {{"stage": 2}}}}',
+    at="memory_efficient_linear",
+    message='Unknown top-level key "memory_efficient_linear": DeepSpeed silently ignores it. ZeRO stage 2 does not read memory_efficient_linear in zero_optimization, either.',
+    fixed='{"train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": 2}}',
+)
 @good(f'{{{MINIMAL}, "zero_optimization": {{"stage": 3, "stage3_max_live_parameters": 1e8}}}}')
 @good(f'{{{MINIMAL}, "$schema": "ds_config.schema.json", "_comment": "zero_optimisation is off on purpose"}}')
 def misspelt_key_dropped(config: Config) -> Iterator[Finding]:

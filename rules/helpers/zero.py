@@ -34,6 +34,9 @@ STAGE_3_KEYS = tuple(
 )
 """Keys that only the stage 3 optimizer reads."""
 
+INIT_KEYS = (f"{ZERO}.memory_efficient_linear",)
+"""Keys that only `deepspeed.zero.Init` reads, which partitions a model for stage 3."""
+
 BELOW_STAGE_3_KEYS = {
     f"{ZERO}.allgather_bucket_size": None,
     f"{ZERO}.use_multi_rank_bucket_allreduce": True,
@@ -83,7 +86,7 @@ def is_read(config: Config, key: str) -> bool:
         return True
     stage = config.value(STAGE)
     by_stage_1_and_2 = key in BELOW_STAGE_3_KEYS and stage in (0, 3)
-    by_stage_3 = key in STAGE_3_KEYS and stage in (0, 1, 2)
+    by_stage_3 = key in (*STAGE_3_KEYS, *INIT_KEYS) and stage in (0, 1, 2)
     return not (by_stage_1_and_2 or by_stage_3 or (key in EVERY_STAGE_KEYS and stage == 0))
 
 
