@@ -18,7 +18,7 @@ _TWO_MACHINES = (
     "num_processes: {processes}\ndeepspeed_config:\n  zero_stage: 2\n"
 )
 _SLURM_JOB = (
-    "#SBATCH --nodes=2\n#SBATCH --gpus-per-node={gpus}\ntorchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
+    "#SBATCH --nodes=2\n#SBATCH --gpus-per-node={gpus}\nsrun torchrun --nnodes 2 --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
 )
 _EIGHT_RANKS = "torchrun --nproc_per_node 8 train.py --deepspeed ds_config.json\n"
 

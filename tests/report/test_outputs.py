@@ -87,8 +87,8 @@ def test_configs_of_every_kind_are_as_the_schema_of_init_says(integration: str, 
 
 def test_an_output_with_a_key_that_nobody_described_is_noticed() -> None:
     words = ["show", "x.json", "--output-format", "json"]
-    assert_valid(words, '{"version": 1, "keys": []}')
+    assert_valid(words, '{"version": 1, "keys": [], "step": null}')
     with pytest.raises(AssertionError, match="/more"):
-        assert_valid(words, '{"version": 1, "keys": [], "more": 1}')
+        assert_valid(words, '{"version": 1, "keys": [], "step": null, "more": 1}')
     with pytest.raises(AssertionError, match="keys"):
-        assert_valid(words, '{"version": 1}')
+        assert_valid(words, '{"version": 1, "step": null}')
