@@ -16,6 +16,8 @@ from dslint.rules.helpers.prepare import PREPARE
 from dslint.rules.helpers.zero import STAGE
 
 _ACCUMULATION = "gradient_accumulation_steps"
+_CREATES_AGAIN = Release(5, 0, 0)
+"""The first transformers whose Trainer calls its own `create_optimizer` after it has made the stand-in for an optimizer section."""
 _FREEZES_UP_TO = Release(0, 16, 7)
 """The newest DeepSpeed that is known to refuse a frozen model in bf16 without an optimizer; 0.19.8 takes it."""
 
@@ -80,6 +82,13 @@ def _keeps_reference(config: Config) -> Event | None:
         return None
     trainers = _events(config, r"trl\.(\w+\.)*GRPOTrainer")
     return next((one for one in trainers if one.complete and "peft_config" not in one.arguments), None)
+
+
+def _writes_optimizer(config: Config) -> str | None:
+    is_swift = config.arguments is not None and config.arguments.framework == "ms-swift"
+    before = config.context.pinned("transformers")
+    is_old = before is not None and before < _CREATES_AGAIN
+    return "optimizer" if is_swift and config.has("optimizer") and not is_old else None
 
 
 DEFECTS = (
@@ -160,6 +169,17 @@ DEFECTS = (
         Phase.LOAD,
     ),
     LibraryDefect(
+        "ms-swift",
+        Release(4, 5, 0),
+        Release(4, 6, 0),
+        _writes_optimizer,
+        "with an optimizer section, and transformers 5, its create_optimizer raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\"",
+        "Remove the section: ms-swift makes the optimizer from --optim, --learning_rate and --weight_decay.",
+        "swift/trainers/mixin.py, create_optimizer of 4.5.0 and 4.6.0",
+        Effect.CRASH,
+        Phase.LOAD,
+    ),
+    LibraryDefect(
         "trl",
         Release(0, 14, 0),
         Release(0, 18, 2),
@@ -176,6 +196,10 @@ DEFECTS = (
 _STAGE_2 = '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}}'
 _STAGE_3 = _STAGE_2.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true')
 _ACCUMULATING = _STAGE_2.replace('"gradient_accumulation_steps": 1', '"gradient_accumulation_steps": 8')
+_WITH_OPTIMIZER = (
+    '{"train_batch_size": "auto", "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}, "zero_optimization": {"stage": 2}}'
+)
+_SWIFT = "model: m\ntuner_type: lora\ndeepspeed: ds_config.json\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\noutput_dir: o\n"
 _PREPARED = (
     "import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n"
     "schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)\n"
@@ -235,6 +259,15 @@ _ADAPTER = (
     pins={"peft": Release(0, 7, 1)},
     message="peft 0.7.1: PEFT copies the modules of modules_to_save while ZeRO stage 3 keeps their weights divided: the copies are empty, and the forward pass may raise AssertionError about ZeroParamStatus.AVAILABLE (train.py:4).",
 )
+@bad(
+    _WITH_OPTIMIZER,
+    at="optimizer",
+    training=_SWIFT,
+    pins={"ms-swift": Release(4, 6, 0)},
+    message="ms-swift 4.6.0: with an optimizer section, and transformers 5, its create_optimizer raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\".",
+)
+@good(_WITH_OPTIMIZER, training=_SWIFT, pins={"ms-swift": Release(4, 0, 0)})
+@good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', training=_SWIFT, pins={"ms-swift": Release(4, 6, 0)})
 @good(_STAGE_2, program=_PREPARED, integration="accelerate", pins={"accelerate": Release(0, 26, 0)}, world_size=8)
 @good(_STAGE_2, program=_PREPARED, integration="accelerate", world_size=8)
 @good(_ACCUMULATING, program=_TRAINER, integration="transformers", pins={"transformers": Release(4, 49, 0)})
@@ -242,12 +275,12 @@ _ADAPTER = (
 @good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 9, 0)})
 @good(_STAGE_2, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 7, 1)})
 def defect_of_library(config: Config) -> Iterator[Finding]:
-    """A release of transformers, Accelerate, PEFT or TRL has a defect that this training runs into.
+    """A release of transformers, Accelerate, PEFT, TRL or ms-swift has a defect that this training runs into.
 
     The schedule of Accelerate 0.23 to 0.25 that advances once per step, `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that
     transformers 4.46 to 4.48 scale wrongly with gradient accumulation, adapters of PEFT that read weights which stage 3 has divided
-    (`modules_to_save` before 0.9, `trainable_token_indices` before 0.16, `target_parameters` before 0.21), and the frozen reference model of TRL's
-    GRPOTrainer before 0.19.
+    (`modules_to_save` before 0.9, `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the frozen reference model of TRL's
+    GRPOTrainer before 0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
 
     dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
 
