@@ -62,9 +62,9 @@ class Event:
     `name` is the full name of the function. For a method it is the name of what made its object, and the method:
     `deepspeed.initialize.save_checkpoint`; `origin` is then the place of the call that made the object. Positional arguments are named
     "0", "1". `within` names the context managers around the call, `loops` counts the loops in its function. `certain` is False in a branch
-    that only the run knows, `likely` is True there where only defaults of flags decide, and they decide for the call. `flow` is 0 for what
-    the program runs from its first statement on, and another number for each function that nothing calls. `start` is the place of the call,
-    which is the `origin` of what it makes.
+    that only the run knows; there, where only defaults of flags decide, `likely` is True if they decide for the call, and `unlikely` if one
+    decides against it. `flow` is 0 for what the program runs from its first statement on, and another number for each function that nothing
+    calls. `start` is the place of the call, which is the `origin` of what it makes.
     """
 
     name: str
@@ -77,6 +77,7 @@ class Event:
     loops: int = 0
     certain: bool = True
     likely: bool = True
+    unlikely: bool = False
     flow: int = 0
     start: int = 0
 

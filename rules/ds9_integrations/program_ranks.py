@@ -147,7 +147,7 @@ def collective_on_some_ranks(config: Config) -> Iterator[Finding]:
             "The ranks that call it wait for the others, and the run hangs.",
             help=f"Call {call} on every rank.",
             elsewhere=event.at.related(""),
-            certain=config.facts.world_size is not None,
+            certain=config.facts.world_size is not None and not event.unlikely,
         )
 
 

@@ -224,3 +224,22 @@ def test_the_default_of_a_flag_decides() -> None:
     with_flag, without = events(text).of(r"torch\.save")
     assert (with_flag.certain, with_flag.likely, with_flag.tells_setups_apart) == (False, False, True)
     assert (without.certain, without.likely, without.tells_setups_apart) == (False, True, False)
+
+
+@pytest.mark.parametrize(
+    ("test", "unlikely"),
+    [
+        ("rank == 0 and args.save", True),
+        ("rank == 0 and (args.save or args.save)", True),
+        ("rank == 0", False),
+        ("rank == 0 and not args.save", False),
+    ],
+)
+def test_the_default_of_a_flag_beside_the_rank(test: str, unlikely: bool) -> None:
+    text = (
+        'import argparse\nimport os\nimport torch\nparser = argparse.ArgumentParser()\nparser.add_argument("--save", action="store_true")\n'
+        f'args = parser.parse_args()\nrank = int(os.environ["RANK"])\nif {test}:\n    torch.save(1, "a")\n'
+    )
+    table, saved = one(text, r"torch\.save")
+    assert saved.unlikely is unlikely
+    assert table.on_some_ranks(saved) is not None

@@ -59,6 +59,7 @@ class Noted:
             call.loops,
             not (call.chosen or call.unlikely),
             call.likely,
+            bool(call.unlikely),
             flow,
             start,
         )

@@ -324,6 +324,8 @@ def _if(state: State, node: ast.If, scope: Scope) -> bool:
     """Where a flag of the command line decides, both branches are followed, and the one of the flag's default counts."""
     test = evaluate(state, node.test, scope)
     holds = scope.source.path == state.sources.all[0].path if is_main(node.test) else truth(test)
+    if holds is None and isinstance(node.test, ast.BoolOp) and (part := _deciding(state, node.test, scope)) is not None:
+        test, holds = part, truth(part)
     chosen = node.body if holds else node.orelse
     if not state.trying and any(isinstance(one, ast.Raise) for one in chosen):
         holds = None  # a program that always raises is not what is run: some value differs there
@@ -343,6 +345,20 @@ def _if(state: State, node: ast.If, scope: Scope) -> bool:
     if goes_on and condition.ranks and _leaves(node.body) is not _leaves(node.orelse):
         state.conditions.append(condition._replace(holds=_leaves(node.orelse)))  # until the end of the block
     return goes_on
+
+
+def _deciding(state: State, test: ast.BoolOp, scope: Scope) -> Value | None:
+    """The part of `a and b` that makes it false, or of `a or b` that makes it true, whatever the unknown others are.
+
+    Parts with calls are not evaluated again.
+    """
+    wanted = isinstance(test.op, ast.Or)
+    plain = (one for one in test.values if not any(isinstance(inner, _ACTS) for inner in ast.walk(one)))
+    return next((value for one in plain if truth(value := evaluate(state, one, scope)) is wanted), None)
+
+
+_ACTS = (ast.Call, ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)
+"""Expressions that may do something."""
 
 
 def _leaves(body: Sequence[ast.stmt]) -> bool:
