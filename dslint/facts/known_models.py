@@ -11,6 +11,11 @@ from itertools import combinations
 from typing import Any
 
 _DECODERS = """
+llama-7b              llama    4096  11008  32  32  32   32000   2048
+llama-13b             llama    5120  13824  40  40  40   32000   2048
+llama-30b             llama    6656  17920  60  52  52   32000   2048
+llama-33b             llama    6656  17920  60  52  52   32000   2048
+llama-65b             llama    8192  22016  80  64  64   32000   2048
 llama-2-7b            llama    4096  11008  32  32  32   32000   4096
 llama-2-13b           llama    5120  13824  40  40  40   32000   4096
 llama-2-70b           llama    8192  28672  80  64   8   32000   4096

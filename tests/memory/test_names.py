@@ -13,6 +13,11 @@ from dslint.memory.given import quantized_bits
 from tests.command import dslint
 
 PUBLISHED = {
+    "llama-7b": 6738415616,
+    "llama-13b": 13015864320,
+    "llama-30b": 32528943616,
+    "llama-33b": 32528943616,
+    "llama-65b": 65285660672,
     "llama-3.1-8b": 8030261248,
     "qwen2.5-3b": 3085938688,
     "qwen2.5-7b": 7615616512,
@@ -104,6 +109,7 @@ def test_every_name_states_its_size(name: str) -> None:
         ("meta-llama/Llama-3.1-8B", "llama-3.1-8b"),
         ("meta-llama/Meta-Llama-3-8B-Instruct", "llama-3-8b"),
         ("meta-llama/Llama-2-7b-chat-hf", "llama-2-7b"),
+        ("decapoda-research/llama-7b-hf", "llama-7b"),
         ("Llama-3.3-70B-Instruct", "llama-3.3-70b"),
         ("mistralai/Mistral-7B-Instruct-v0.2", "mistral-7b"),
         ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b-v0.3"),
