@@ -10,6 +10,7 @@ from dslint.job.arguments import SourcedValue
 from dslint.setups.limits import tasks_per_node
 from dslint.source.integers import integer
 from dslint.source.ranges import range_of
+from dslint.source.tree import Span
 
 _TASKS = re.compile(r"-n\d*|-N\d*|--(ntasks|nodes|tasks|gpus|het|distribution)\S*")
 """Flags of srun that change how many tasks there are, or where they run."""
@@ -37,6 +38,6 @@ def only_first(script: Script) -> SourcedValue | None:
     return _at(script, line[1], nodes) if line is not None and nodes is not None and nodes > 1 and not _ON_OTHERS.search(text) else None
 
 
-def _at(script: Script, span: object, value: int) -> SourcedValue:
+def _at(script: Script, span: Span, value: int) -> SourcedValue:
     document = script.source.document
-    return SourcedValue(value, "#SBATCH", document.text[slice(*span)], script.source.shown, range_of(document, span))  # type: ignore[misc, arg-type]
+    return SourcedValue(value, "#SBATCH", document.text[span.start : span.end], script.source.shown, range_of(document, span))
