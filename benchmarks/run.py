@@ -2,9 +2,9 @@
 
     python benchmarks/run.py [--runs N] [--files N] [--json]
 
-Cold: whole processes, one file each, in turn, so that other load on the machine falls on all of them alike. CPU time (user and system)
-and peak memory are those that the operating system reports for the finished process. Warm: many files in one call, and one file again in
-a process that has checked it before.
+Cold: whole processes in turn, so that other load on the machine falls on all of them alike: one file that lies alone, and one launch
+behind `dslint run`. CPU time (user and system) and peak memory are those that the operating system reports for the finished process. Warm:
+many files in one call, and one file again in a process that has checked it before.
 
 The targets: a cold check costs at most 1.7 times the CPU time of `import click`, and at most 0.30 of check-jsonschema with a schema of one
 key. A warm check takes at most 1 ms a file. The rows of check-jsonschema need it installed (the extra `bench`).
@@ -29,7 +29,14 @@ CONFIG = ROOT / "examples/zero3.json"
 SCHEMA = ROOT / "schemas/ds_config.schema.json"
 ONE_KEY = '{"type": "object", "properties": {"train_micro_batch_size_per_gpu": {"type": "integer"}}}'
 
-PYTHON, CLICK, DSLINT = "python -c pass", "python -c 'import click'", "dslint check"
+PROGRAM = """\
+import argparse, deepspeed, torch
+parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
+model = torch.nn.Linear(4, 4)
+engine, *_ = deepspeed.initialize(args=parser.parse_args(), model=model, model_parameters=model.parameters())
+"""
+
+PYTHON, CLICK, DSLINT, GATE = "python -c pass", "python -c 'import click'", "dslint check", "dslint run"
 SMALL, WHOLE = "check-jsonschema, schema of one key", "check-jsonschema, schema of dslint"
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
@@ -64,17 +71,19 @@ class Measured:
 def cold(runs: int, folder: Path) -> dict[str, Measured]:
     """One file in a process of its own, and the processes it is compared with, in turn."""
     python = sys.executable
+    alone = shutil.copy(CONFIG, folder)
     commands = {
         PYTHON: [python, "-c", "pass"],
         CLICK: [python, "-c", "import click"],
-        DSLINT: [python, "-m", "dslint", "check", str(CONFIG)],
+        DSLINT: [python, "-m", "dslint", "check", alone],
+        GATE: [python, "-m", "dslint", "run", "--", *launch(folder)],
     }
     other = shutil.which("check-jsonschema", path=str(Path(python).parent)) or shutil.which("check-jsonschema")
     if other:
         schema = folder / "one_key.schema.json"
         schema.write_text(ONE_KEY, encoding="utf-8")
-        commands[SMALL] = [other, "--schemafile", str(schema), str(CONFIG)]
-        commands[WHOLE] = [other, "--schemafile", str(SCHEMA), str(CONFIG)]
+        commands[SMALL] = [other, "--schemafile", str(schema), alone]
+        commands[WHOLE] = [other, "--schemafile", str(SCHEMA), alone]
     rows = {name: Measured(name, command) for name, command in commands.items()}
     for turn in range(runs + 1):
         for row in rows.values():
@@ -85,11 +94,22 @@ def cold(runs: int, folder: Path) -> dict[str, Measured]:
     return rows
 
 
+def launch(folder: Path) -> list[str]:
+    """A training in `folder` that ends at once: what it costs more than `dslint check` is the command and the program that are read."""
+    launcher, program = folder / "launch/deepspeed", folder / "launch/train.py"
+    launcher.parent.mkdir()
+    launcher.write_text("#!/bin/sh\n", encoding="utf-8")
+    launcher.chmod(0o755)
+    program.write_text(PROGRAM, encoding="utf-8")
+    return [str(launcher), "--num_gpus", "2", str(program), "--deepspeed", "--deepspeed_config", str(CONFIG)]
+
+
 def many(count: int, folder: Path) -> tuple[float, float, float]:
     """CPU milliseconds a file of `count` files in one call (start-up taken off), the peak in MiB, and wall seconds."""
+    alone = folder / "ds_config_0.json"
     for number in range(count):
         shutil.copy(CONFIG, folder / f"ds_config_{number}.json")
-    one = Measured("one", [sys.executable, "-m", "dslint", "check", str(CONFIG)])
+    one = Measured("one", [sys.executable, "-m", "dslint", "check", str(alone)])
     all_of_them = Measured("all", [sys.executable, "-m", "dslint", "check", str(folder)])
     one.run()
     start = time.perf_counter()
