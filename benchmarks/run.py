@@ -71,7 +71,7 @@ class Measured:
 def cold(runs: int, folder: Path) -> dict[str, Measured]:
     """One file in a process of its own, and the processes it is compared with, in turn."""
     python = sys.executable
-    alone = shutil.copy(CONFIG, folder)
+    alone = str(shutil.copy(CONFIG, folder))
     commands = {
         PYTHON: [python, "-c", "pass"],
         CLICK: [python, "-c", "import click"],
