@@ -40,6 +40,11 @@ from dslint.starter.text import as_hjson, as_json
 )
 @click.option("--micro-batch", type=click.IntRange(min=1), metavar="N", help="The micro batch size.  [default: the largest that fits]")
 @click.option("--lora-rank", type=click.IntRange(min=1), metavar="N", help="Train only LoRA adapters, of this rank.")
+@click.option(
+    "--base-bits",
+    type=click.Choice(["4", "8", "16"]),
+    help="The bits of the frozen base model under adapters (QLoRA).  [default: as the model's quantization_config says]",
+)
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
     "--output-format",
@@ -55,6 +60,7 @@ def command(
     length: int | None,
     micro_batch: int | None,
     lora_rank: int | None,
+    base_bits: str | None,
     force: bool,  # noqa: FBT001 - click passes it by name
     output_format: str | None,
 ) -> None:
@@ -74,7 +80,9 @@ def command(
     if path not in (None, "-"):
         _refuse(path, force=force)
     facts = finder.for_file(path or "ds_config.json").facts
-    given = ModelRequest(model, params, lora_rank=lora_rank)
+    if base_bits and lora_rank is None:
+        raise click.UsageError("--base-bits requires --lora-rank: without adapters all weights are trained, unquantized.")
+    given = ModelRequest(model, params, lora_rank=lora_rank, base_bits=int(base_bits) if base_bits else None)
     if sys.stdin.isatty():
         facts, given = _prompt_for_missing(facts, given)
     if facts.integration is None:
@@ -85,6 +93,9 @@ def command(
     found = model_of(given, facts.model) if given.name or given.params or facts.model else None
     facts = facts._replace(model=found.config if found else None, upgrade_from=None)
     starter = start(facts, found.model if found else None, Wanted(stage, length, micro_batch))
+    if base_bits in ("4", "8"):
+        loading = f"BitsAndBytesConfig(load_in_{base_bits}bit=True) as quantization_config of from_pretrained"
+        starter = starter._replace(notes=(*starter.notes, f"Load the base model in {base_bits} bits: {loading}."))
     text = as_hjson(starter) if commented else as_json(starter)
     _write(path, text)
     _report(path, starter, facts, found)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslint.config import UNKNOWN, Config
-from dslint.facts import Integration, Release
+from dslint.facts import Facts, Integration, Release
 from dslint.memory.plan import HOST, NVME, Plan
 from dslint.memory.shapes import Model
 
@@ -29,6 +29,9 @@ SMALL_BUCKET, SMALL_PREFETCH = 50_000_000, 10_000_000
 
 SMALL_GROUP = 100_000_000
 """The sub group size, in elements, of small swap buffers: the optimizer on NVMe keeps `buffer_count` fp32 buffers of this size per rank."""
+
+EXPANDABLE = "set PYTORCH_ALLOC_CONF=expandable_segments:True in the environment (before PyTorch 2.9 PYTORCH_CUDA_ALLOC_CONF)"
+"""How to turn on expandable segments."""
 
 FOLDER, FAST = "/local_nvme", "nvme_path must be a folder on a fast local disk"
 
@@ -115,10 +118,13 @@ def _argument(config: Config, name: str, value: int) -> str:
 
 
 def _allocator(config: Config, plan: Plan) -> Iterator[Change]:
-    gpu = config.facts.gpu
-    if not plan.workload.expandable and (gpu is None or not gpu.name.startswith("mi")):
-        program = "set PYTORCH_ALLOC_CONF=expandable_segments:True in the environment (before PyTorch 2.9 PYTORCH_CUDA_ALLOC_CONF)"
-        yield Change("expandable segments", said=(("expandable", True),), program=program, effort=SWITCH)
+    if not plan.workload.expandable and has_expandable(config.facts):
+        yield Change("expandable segments", said=(("expandable", True),), program=EXPANDABLE, effort=SWITCH)
+
+
+def has_expandable(facts: Facts) -> bool:
+    """Whether PyTorch's allocator has expandable segments on the GPU: not on AMD's, where the setting is ignored with a warning."""
+    return facts.gpu is None or not facts.gpu.name.startswith("mi")
 
 
 def _batch(config: Config, plan: Plan) -> Iterator[Change]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from dslint.config import resolve
 from dslint.facts import Facts
 from dslint.facts.gpus import GIB, in_words
+from dslint.memory.changes import has_expandable
 from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.host import host_range
 from dslint.memory.plan import Workload
@@ -32,7 +33,8 @@ Written = Callable[["Choice"], dict[str, Any]]
 
 class Choice(NamedTuple):
     """A combination of stage and offload. `nvme`: the offloaded optimizer is on NVMe. `why` is the reason for it; `checkpointing`: whether
-    it needs activation checkpointing (None: unknown); `largest` is the largest micro batch size that fits (None: unknown).
+    it needs activation checkpointing (None: unknown), `expandable`: whether it needs the allocator's expandable segments; `largest` is the
+    largest micro batch size that fits (None: unknown).
     """
 
     stage: int
@@ -42,8 +44,16 @@ class Choice(NamedTuple):
     micro_batch: int = 1
     why: str = ""
     checkpointing: bool | None = None
+    expandable: bool = False
     largest: int | None = None
     fits: bool | None = None
+
+    @property
+    def program(self) -> str:
+        """What program and environment must do for it: ` with activation checkpointing`."""
+        needed = [("activation checkpointing", self.checkpointing), ("expandable segments", self.expandable)]
+        named = " and ".join(name for name, on in needed if on)
+        return f" with {named}" if named else ""
 
     @property
     def words(self) -> str:
@@ -129,18 +139,22 @@ def _ways(world_size: int, stage: int | None) -> Iterator[Choice]:
 
 
 def _try(choice: Choice, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> Tried:
-    """The estimate of a choice; with activation checkpointing if it does not fit without."""
-    plain = _needs(choice._replace(checkpointing=False), facts, model, wanted, written)
-    if _fits(plain, facts, memory):
-        return Tried(choice._replace(checkpointing=False), plain, fits=True)
-    choice = choice._replace(checkpointing=True)
-    needs = _needs(choice, facts, model, wanted, written)
-    return Tried(choice, needs, _fits(needs, facts, memory))
+    """The estimate of a choice, with the least of activation checkpointing and expandable segments that lets it fit."""
+    ways = [choice._replace(checkpointing=False), choice._replace(checkpointing=True)]
+    if has_expandable(facts):
+        ways.append(choice._replace(checkpointing=True, expandable=True))
+    for program in ways:
+        tried = Tried(program, needs := _needs(program, facts, model, wanted, written), _fits(needs, facts, memory))
+        if tried.fits:
+            break
+    return tried
 
 
 def _needs(choice: Choice, facts: Facts, model: Model, wanted: Wanted, written: Written) -> Estimate:
     config = resolve(parse(json.dumps(written(choice))), facts)
-    workload = Workload(wanted.tokens(model), checkpoint_every=int(bool(choice.checkpointing)), zero_init=choice.stage == 3)
+    workload = Workload(
+        wanted.tokens(model), checkpoint_every=int(bool(choice.checkpointing)), zero_init=choice.stage == 3, expandable=choice.expandable
+    )
     return estimate(model, make_plan(config, workload, model.hidden, micro_batch=choice.micro_batch, accumulation=1))
 
 
@@ -172,10 +186,9 @@ def _why(best: Tried, tried: list[Tried], facts: Facts, memory: int) -> str:
     device = best.needs.device
     length, samples = best.needs.plan.workload.length, best.choice.micro_batch
     gpu = f"{facts.gpu}" if facts.gpu else "GPU"
-    checked = " with activation checkpointing" if best.choice.checkpointing else ""
     takes = (
-        f"with {best.needs.model.name} each {gpu} needs {_gib(device.expected)} (up to {_gib(device.high)}) of {in_words(memory)}"
-        f", for {f'{samples} samples' if samples > 1 else 'one sample'} of {length:,} tokens{checked}"
+        f"each {gpu} needs {_gib(device.expected)} (up to {_gib(device.high)}) of {in_words(memory)} for {best.needs.model.name}"
+        f" and {f'{samples} samples' if samples > 1 else 'one sample'} of {length:,} tokens{best.choice.program}"
     )
     if best.needs.host_of_node:
         on_host = host_range(best.needs.plan, best.needs.host, loading=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dslint.facts import Facts, Integration
-from dslint.memory.changes import SMALL_GROUP
+from dslint.memory.changes import EXPANDABLE, SMALL_GROUP
 from dslint.memory.shapes import Model
 from dslint.schemas.auto import FILLED
 from dslint.starter.choice import Choice, Wanted, choose
@@ -72,6 +72,8 @@ def contents(facts: Facts, choice: Choice) -> Starter:
         notes.append("NVMe offload requires the library libaio and its headers, with which DeepSpeed builds async_io.")
     if choice.checkpointing:
         notes.append(f"Enable activation checkpointing: {_CHECKPOINTING[integration]}.")
+    if choice.expandable:
+        notes.append(f"For expandable segments, {EXPANDABLE}.")
     if choice.stage == 3 and integration in _PARTITIONED:
         notes.append(f"Build the model {_PARTITIONED[integration]}, so that no GPU needs to hold the whole model.")
     return Starter(config, reasons, tuple(notes), choice.fits)
@@ -93,11 +95,11 @@ _PARTITIONED = {
 
 
 def _about_batch(choice: Choice) -> list[str]:
-    return [] if choice.largest is None else [f"A micro batch size of up to {choice.largest} fits."]
+    return [] if choice.largest is None else [f"The largest micro batch size that surely fits is {choice.largest}."]
 
 
 def _batch(put: Any, choice: Choice) -> None:
-    fits = f"the largest power of two up to 16 that fits{' with activation checkpointing' if choice.checkpointing else ''}"
+    fits = f"the largest power of two up to 16 that fits{choice.program}"
     smallest = "the smallest; raise it while it fits, because larger ones use the GPU better"
     why = fits if choice.largest else smallest if choice.micro_batch == 1 else "as given"
     put("train_micro_batch_size_per_gpu", choice.micro_batch, f"samples per GPU at a time: {why}")

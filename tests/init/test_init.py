@@ -94,7 +94,9 @@ def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size
         starter = start(given, shape, Wanted(stage))
         config = resolve(parse(as_json(starter)), given)
         checkpointed = any("checkpoint" in note for note in starter.notes)
-        workload = Workload(min(2048, shape.positions or 2048), checkpoint_every=int(checkpointed), zero_init=True)
+        expandable = any("expandable" in note for note in starter.notes)
+        length = min(2048, shape.positions or 2048)
+        workload = Workload(length, checkpoint_every=int(checkpointed), zero_init=True, expandable=expandable)
         needs = estimate(shape, make_plan(config, workload, shape.hidden, micro_batch=1, accumulation=1))
         assert given.gpu_memory is not None
         return config.value("zero_optimization.stage"), needs.verdict(given.gpu_memory) is Verdict.FITS
@@ -105,6 +107,29 @@ def test_what_is_said_to_fit_fits_and_nothing_faster_does(model: str, world_size
             fits(stage)[1] and "offload_optimizer" not in start(given, shape, Wanted(stage)).config["zero_optimization"]
             for stage in range(1, chosen)
         )
+
+
+@pytest.mark.parametrize(
+    ("options", "needs"),
+    [
+        (("--base-bits=4",), ("gradient_checkpointing=True", "load_in_4bit=True")),
+        ((), ("gradient_checkpointing=True", "expandable_segments:True")),
+    ],
+)
+def test_adapters_that_fit_are_not_offloaded(own_folder: None, options: tuple[str, ...], needs: tuple[str, ...]) -> None:
+    """What costs nothing or little of the speed comes first: checkpointing, then expandable segments, then offloads."""
+    known = ("--integration=transformers", "--model=Qwen/Qwen2.5-7B", "--gpu=rtx4090", "--world-size=1", "--lora-rank=16")
+    done = dslint("init", "-", *known, *options)
+    assert json.loads(done.stdout)["zero_optimization"] == {"stage": 0}
+    said = " ".join(done.stderr.split())
+    for one in ("gradient_checkpointing=True", "load_in_4bit=True", "expandable_segments:True"):
+        assert (one in said) == (one in needs), done.stderr
+
+
+def test_bits_of_the_base_need_adapters(own_folder: None) -> None:
+    done = dslint("init", "-", "--integration=transformers", "--base-bits=4")
+    assert done.returncode == 2
+    assert "--base-bits requires --lora-rank" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -306,7 +331,7 @@ def test_what_is_not_given_is_asked_for(tmp_path: Path) -> None:
     code, said = talk([], ["accelerate", "llama-3-8b", "8", "a100"], tmp_path)
     assert code == 0, said
     said = " ".join(said.split())
-    for words in ("Library that loads the config", "Model", "Number of GPUs", "GPU (", "with llama-3-8b each a100 needs"):
+    for words in ("Library that loads the config", "Model", "Number of GPUs", "GPU (", "each a100 needs"):
         assert words in said
     config = json.loads((tmp_path / "ds_config.json").read_text(encoding="utf-8"))
     assert config["bf16"] == {"enabled": "auto"}
