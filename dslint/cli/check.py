@@ -12,6 +12,7 @@ import click
 
 from dslint.cli.check_options import CheckOptions
 from dslint.cli.help import Group, GroupedCommand
+from dslint.cli.number import Number
 from dslint.cli.options import color_option, read_stdin, run_settings, settings_options, terminal_width, wants_color, warn
 from dslint.errors import UserError
 from dslint.lint.discovery import Discovered, discover, listed
@@ -51,7 +52,7 @@ class CheckCommand(GroupedCommand):
         Group(
             "Facts about the run",
             "ds_config.json --world-size 8 --integration accelerate",
-            (*(f"--{name}" for name in FACTS), "--checkpoint", "--env"),
+            (*(f"--{name}" for name in FACTS), "--params", "--checkpoint", "--env"),
         ),
         Group(
             "Files",
@@ -123,6 +124,7 @@ class CheckCommand(GroupedCommand):
     "output-format",
     "baseline",
 )
+@click.option("--params", type=Number(), help="The number of parameters of the model, such as 7e9 or 7B, instead of --model.")
 @click.option(
     "--output",
     "outputs",
@@ -165,7 +167,7 @@ class CheckCommand(GroupedCommand):
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="The number of processes.  [default: depends on the number of files]")
 @color_option
 @click.option("--stdin-filename", metavar="NAME", help='The name to report for a config read from standard input ("-").')
-def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> None:  # noqa: FBT001 - click passes them by name
+def command(finder: Finder, params: float | None, watch: bool, no_ignores: bool, **wishes: object) -> None:  # noqa: FBT001 - click passes them by name
     """Find mistakes in DeepSpeed configs.
 
     PATH is a file, a directory, a pattern, or "-" for standard input; the default is the current directory. In directories dslint checks
@@ -178,6 +180,10 @@ def command(finder: Finder, watch: bool, no_ignores: bool, **wishes: object) -> 
       1  findings
       2  usage or settings error, unreadable file, nothing to check, or an internal error
     """  # noqa: D301 - click needs the character itself
+    if params is not None:
+        from dslint.facts.model_config import sized_model
+
+        finder = finder.given("--params", model=sized_model(params))
     wanted = CheckOptions(ignores=not no_ignores, **wishes)  # type: ignore[arg-type]
     if wanted.stdin_filename is not None and "-" not in wanted.paths:
         raise click.UsageError('--stdin-filename requires "-" as a path.')

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT
+from dslint.cli.number import Number
 from dslint.cli.options import model_option, settings_options, show_page, terminal_width, warn
-from dslint.cli.workload import Number
 from dslint.diagnostics import Effect
 from dslint.errors import UserError
 from dslint.facts import Facts, Integration

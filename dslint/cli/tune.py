@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from dslint.cli.estimate import DOES_NOT_FIT, LimitType
+from dslint.cli.number import Number
 from dslint.cli.options import color_option, show_page, terminal_width, wants_color, warn
 from dslint.cli.rates import rate_options
-from dslint.cli.workload import Count, Number, Opened, open_workload, workload_options
+from dslint.cli.workload import Count, Opened, open_workload, workload_options
 from dslint.errors import UserError
 from dslint.memory.plan import PlanError
 from dslint.memory.ways import Goal

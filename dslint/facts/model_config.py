@@ -47,10 +47,25 @@ class ModelConfig:
     experts: int | None = None
     dtype: str | None = None
     quantization: str | None = None
+    parameters: int | None = None
+    """The number of parameters, of a model that is only given by it."""
     data: dict[str, Any] = field(default_factory=dict, compare=False, hash=False)
 
     def __str__(self) -> str:
         return self.path
+
+
+def sized_model(parameters: float) -> ModelConfig:
+    """A model of which only the number of parameters is known: rules about its shape find nothing."""
+    return ModelConfig(f"a model of {parameters / 1e9:.3g} billion parameters", parameters=round(parameters))
+
+
+def named_model(name: str) -> ModelConfig | None:
+    """A known model by its name, or by the last folder of a path; None if the name is unknown."""
+    from dslint.facts.known_models import preset
+
+    data = preset(name.rstrip("/"))
+    return describe(data, name) if data is not None else None
 
 
 def load_model(path: str, name: str | None = None) -> ModelConfig:

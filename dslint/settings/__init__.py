@@ -233,6 +233,10 @@ class Finder:
         """A new finder with the same sources and an empty cache."""
         return Finder(self._above, only=self._only_path)
 
+    def given(self, source: str, **values: Any) -> Finder:
+        """A finder with values that override those of all other sources."""
+        return Finder((*self._above, Layer(source, "", values)), only=self._only_path)
+
     @property
     def found(self) -> Iterable[Settings]:
         """The settings that were found so far."""

@@ -14,7 +14,7 @@ from dslint.config.load import load
 from dslint.diagnostics import NotJudged
 from dslint.evaluate.files import Linked, find, is_elsewhere, is_outside
 from dslint.facts import Facts, Integration, PassedAs
-from dslint.facts.model_config import ModelConfig, ModelError, load_model
+from dslint.facts.model_config import ModelConfig, ModelError, load_model, named_model
 from dslint.frameworks.accelerate import made_by
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import frameworks, named
@@ -272,17 +272,18 @@ def _world_size(setup: Setup) -> tuple[int | None, str]:
 
 
 def _model(setup: Setup) -> tuple[ModelConfig, str] | None:
-    """The model that arguments or the program name, a folder of the project with its config.json; and what says so."""
+    """The model that arguments or the program name: a folder of the project with its config.json, else a known name; and what says so."""
     arguments = setup.arguments
     given = next((found for name in MODEL_ARGUMENTS if (found := arguments.get(name)) is not None), None) if arguments else None
     given = given or (setup.program.model if setup.program is not None else None)
-    if given is None or not isinstance(given.value, str) or not given.value or is_elsewhere(given.value):
+    if given is None or not isinstance(given.value, str) or not given.value:
         return None
-    linked = find(os.path.join(given.value, "config.json"), given.path)
+    linked = None if is_elsewhere(given.value) else find(os.path.join(given.value, "config.json"), given.path)
     try:
-        return (load_model(linked.path), f"{given.shown} ({given.where})") if linked else None
+        model = load_model(linked.path) if linked else named_model(given.value)
     except ModelError:
         return None
+    return (model, f"{given.shown} ({given.where})") if model is not None else None
 
 
 def _integration(gathered: LoadedSetup) -> tuple[Integration | None, str]:

@@ -12,7 +12,7 @@ from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.cost import optimizer_on_host, slower, torch_adam_on_cpu
 from dslint.rules.helpers.examples import trained
 from dslint.rules.helpers.fixes import without, write
-from dslint.rules.helpers.model import counted
+from dslint.rules.helpers.model import counted, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_DOCS, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, offload_to_cpu, offloads_optimizer
 from dslint.rules.helpers.precision import cpu_adam
 from dslint.rules.helpers.zero import STAGE, local_ranks
@@ -103,6 +103,22 @@ LLAMA_7B = {
     model=LLAMA_7B,
     launch="#SBATCH --gres=gpu:4\n#SBATCH --mem=0\ntorchrun --nproc_per_node 4 train.py --deepspeed ds_config.json\n",
 )
+@bad(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    at="zero_optimization.offload_optimizer",
+    host_memory=64 * 2**30,
+    world_size=4,
+    nodes=1,
+    training="stage: sft\nmodel_name_or_path: meta-llama/Llama-2-7b-hf\nfinetuning_type: full\nper_device_train_batch_size: 4\nbf16: true\nlearning_rate: 1e-4\n",
+    message="With its optimizer offloaded, meta-llama/Llama-2-7b-hf needs at least 136 GiB on each node (6,738,415,616 parameters x 18 bytes, 6 GiB for the processes, 17.2 GiB because PyTorch rounds page-locked buffers up to powers of two), which has 64 GiB: the system kills the process without a message from Python.",
+)
+@good(
+    trained('"bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}'),
+    host_memory=64 * 2**30,
+    world_size=4,
+    nodes=1,
+    training="stage: sft\nmodel_name_or_path: meta-llama/Llama-2-7b-hf\nfinetuning_type: lora\nper_device_train_batch_size: 4\nbf16: true\nlearning_rate: 1e-4\n",
+)
 def host_memory_too_small(config: Config) -> Iterator[Finding]:
     """The offloaded optimizer does not fit into the memory of a node.
 
@@ -125,7 +141,7 @@ def host_memory_too_small(config: Config) -> Iterator[Finding]:
     parameters = counted(model).size
     rounding = local * _rounding(config, parameters // ranks)
     needed = parameters * local // ranks * ADAM_BYTES + rounding + local * PROCESS_BYTES
-    if needed > memory and not _trains_adapters(config):
+    if needed > memory and not trains_part(config):
         limit = config.evidence.get("host_memory")
         share = f" x {local}/{ranks} ranks on a node" if local != ranks else ""
         parts = [f"{parameters:,} parameters x {ADAM_BYTES} bytes{share}", f"{in_words(local * PROCESS_BYTES)} for the processes"]
@@ -149,13 +165,6 @@ def _rounding(config: Config, parameters: int) -> int:
         return 0
     sizes = (4 * parameters, 4 * parameters, 2 * parameters)
     return sum((1 << (size - 1).bit_length()) - size for size in sizes)
-
-
-def _trains_adapters(config: Config) -> bool:
-    """Whether the training arguments say that only adapters are trained."""
-    from dslint.frameworks.workload import told_by
-
-    return config.arguments is not None and "lora_rank" in told_by(config.arguments).options
 
 
 @rule(

@@ -10,7 +10,7 @@ from dslint.diagnostics import Effect
 from dslint.facts.gpus import GIB, in_words
 from dslint.rule import Finding, FixPlan, bad, good, rule
 from dslint.rules.helpers.fixes import write
-from dslint.rules.helpers.model import counted
+from dslint.rules.helpers.model import counted, trains_part
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS
 from dslint.rules.helpers.zero import STAGE
 
@@ -94,6 +94,12 @@ def _gib(size: float) -> str:
     world_size=8,
     gpu="a100",
 )
+@good(
+    '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, "zero_optimization": {"stage": 1}}',
+    training="stage: sft\nmodel_name_or_path: meta-llama/Llama-3.1-8B\nfinetuning_type: lora\nper_device_train_batch_size: 1\nbf16: true\nlearning_rate: 1e-5\n",
+    world_size=2,
+    gpu="a100",
+)
 def does_not_fit(config: Config) -> Iterator[Finding]:
     """Parameters, gradients, optimizer states and buffers exceed the memory of the GPU before any activation.
 
@@ -114,7 +120,7 @@ def does_not_fit(config: Config) -> Iterator[Finding]:
 
     model, memory = _model(config), config.facts.gpu_memory
     plan = _plan(config, model, 1, 1) if model else None
-    if model is None or plan is None or memory is None or plan.sequence > 1:
+    if model is None or plan is None or memory is None or plan.sequence > 1 or trains_part(config):
         return
     if any(block.experts for block in model.blocks) and config.value("expert_parallel.enabled") is not False:
         return

@@ -58,7 +58,7 @@ def no_hidden_size(config: Config) -> Iterator[Finding]:
     Write numbers.
     """
     model, integration = config.facts.model, config.facts.integration
-    if model is None or integration not in HUGGING_FACE or hidden_size(config.facts) is not None:
+    if model is None or model.parameters is not None or integration not in HUGGING_FACE or hidden_size(config.facts) is not None:
         return
     trained = trained_part(model.data)
     text: Any = trained.get("text_config")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dslint.rule import CannotJudge
 
 if TYPE_CHECKING:
+    from dslint.config import Config
     from dslint.facts.model_config import ModelConfig
     from dslint.memory.shapes import Model
 
@@ -20,7 +21,23 @@ def counted(model: ModelConfig) -> Model:
     from dslint.memory.families import ShapeError, read_shape
 
     try:
+        if model.parameters is not None:
+            from dslint.memory.numbers import of_numbers
+
+            return of_numbers(model.parameters)
         return read_shape(model.data, model.path)
     except ShapeError as error:
         reason = str(error).partition(";")[0]
         raise CannotJudge(f"{reason}, so its weights cannot be counted: rules about memory find nothing.") from None
+
+
+def trains_part(config: Config) -> bool:
+    """Whether arguments or program say that the model is not trained whole: adapters, or weights that are quantized while they are loaded."""
+    from dslint.frameworks.workload import told_by
+
+    program = config.setup.program if config.setup is not None else None
+    if config.arguments is not None and not told_by(config.arguments).options.keys().isdisjoint(("lora_rank", "base_bits")):
+        return True
+    return program is not None and (
+        program.quantized is not None or any(program.events.of(r"peft\..*", r".*\.prepare_model_for_kbit_training"))
+    )

@@ -199,6 +199,17 @@ def test_facts_reach_the_rules(tmp_path: Path) -> None:
     assert ("DS112") in [code for _, code in found(str(file), "--deepspeed", "0.18.9")]
 
 
+def test_a_number_of_parameters_stands_for_a_model(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text(
+        '{"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW"}}',
+        encoding="utf-8",
+    )
+    run = ("--world-size", "2", "--gpu", "a100-40gb", "--select", "DS706")
+    assert found(str(file), *run, "--params", "13B") == [(str(file), "DS706")]
+    assert found(str(file), *run, "--params", "300M") == []
+
+
 @pytest.mark.parametrize("output_format", ["full", "concise", "json", "github"])
 def test_every_format_speaks_of_every_finding(folder: Path, output_format: str) -> None:
     done = dslint("check", ".", "--output-format", output_format)

@@ -428,6 +428,17 @@ def test_a_model_in_the_project_is_read(folder: Folder) -> None:
     assert "DS414" not in [code for code, _, _ in folder.found("run.sh")]
 
 
+@pytest.mark.parametrize("name", ["meta-llama/Llama-2-7b-hf", "/data/models/Llama-2-7b-hf/"])
+def test_a_model_is_known_by_its_name(folder: Folder, name: str) -> None:
+    offload = '{"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}'
+    launch = "torchrun --nproc_per_node 8 t.py --do_train --output_dir o --deepspeed ds.json --model_name_or_path "
+    folder.write({"run.sh": f"{launch}{name}\n", "ds.json": offload})
+    facts = Facts(host_memory=64 * 2**30, nodes=1)
+    assert "DS523" in [code for code, *_ in folder.found("run.sh", facts=facts)]
+    folder.write({"run.sh": f"{launch}{name}/checkpoint-500\n"})
+    assert "DS523" not in [code for code, *_ in folder.found("run.sh", facts=facts)]
+
+
 def test_a_batch_size_that_a_program_may_set_is_no_certain_loss(folder: Folder) -> None:
     named = ACCELERATE + "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
     folder.write({"accelerate.yaml": named, "ds.json": '{"zero_optimization": {"stage": 2}}'})
