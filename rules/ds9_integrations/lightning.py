@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
-from dslint.facts import Integration
+from dslint.facts import Integration, Release
+from dslint.job.model import Launch, Program
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LIGHTNING, lightning_program
+from dslint.source.integers import integer
 from dslint.source.tree import Mapping
 
 SOURCE = "lightning/pytorch/strategies/deepspeed.py, DeepSpeedStrategy"
@@ -216,3 +218,90 @@ def strategy_arguments_beside_config(config: Config) -> Iterator[Finding]:
         elsewhere=first.related(""),
         related=tuple(given.related("also ignored") for given in others),
     )
+
+
+_CHECKED_SINCE = Release(2, 1, 0)
+"""The first release of Lightning that compares the devices with torchrun's ranks: 2.0.9 has no `validate_settings`, 2.1.4 has it."""
+_FOUR_DEVICES = _program(trainer=", devices=4")
+_SRUN = "#SBATCH --nodes={nodes}\n#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node=8\nsrun python train.py\n"
+
+
+@rule(
+    "DS989",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        "lightning/fabric/plugins/environments/torchelastic.py, TorchElasticEnvironment.validate_settings",
+        "lightning/fabric/plugins/environments/slurm.py, SLURMEnvironment.validate_settings",
+    ),
+    untried=RAISED_BY_LIGHTNING,
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_FOUR_DEVICES,
+    launch="torchrun --nproc_per_node 8 train.py\n",
+    message="Lightning is given devices=4 and num_nodes=1, but torchrun starts 8 ranks: it raises ValueError before it trains.",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_program(trainer=", devices=8"),
+    launch=_SRUN.format(nodes=2, tasks=8),
+    message="Lightning is given num_nodes=1 (the default), but srun starts tasks on 2 machines: it raises ValueError before it trains.",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_FOUR_DEVICES,
+    launch=_SRUN.format(nodes=1, tasks=8),
+    message="Lightning is given devices=4, but srun starts 8 tasks on each machine: it raises ValueError before it trains.",
+)
+@good(_STAGE_2, program=_FOUR_DEVICES, launch="torchrun --nproc_per_node 4 train.py\n")
+@good(_STAGE_2, program=_FOUR_DEVICES, launch="deepspeed --num_gpus 8 train.py\n")
+@good(_STAGE_2, program=_program(trainer=", devices=8, num_nodes=2"), launch=_SRUN.format(nodes=2, tasks=8))
+@good(_STAGE_2, program=_program(trainer=", devices='auto', num_nodes=2"), launch=_SRUN.format(nodes=2, tasks=8))
+def devices_do_not_match_launcher(config: Config) -> Iterator[Finding]:
+    """`devices` and `num_nodes` of Lightning's Trainer differ from the ranks that torchrun or srun starts.
+
+    Under these launchers Lightning starts no ranks itself. It compares their number with its arguments before it trains, and raises
+    `ValueError`: "You set `devices=4` and `num_nodes=1` in Lightning, but the product (4 * 1) does not match the world size (8)". `num_nodes`
+    is 1 by default.
+
+    Pass the GPUs of one machine as `devices`, and the number of machines as `num_nodes`.
+    """
+    program, launch = lightning_program(config), config.setup.launch if config.setup else None
+    release = config.facts.loader_release
+    if program is None or launch is None or (release is not None and release < _CHECKED_SINCE):
+        return
+    if not program.path.endswith(".py") or "plugins" in program.trainer:
+        return  # the command of the Lightning CLI overrides a file, and an environment among the plug-ins decides by itself
+    found = _difference(program, launch)
+    place = program.trainer.get("devices") or program.trainer.get("num_nodes") or launch.given
+    if found is not None and place is not None:
+        yield Finding(
+            "",
+            f"Lightning is given {found}: it raises ValueError before it trains.",
+            help="Pass the GPUs of one machine as devices, and the number of machines as num_nodes.",
+            elsewhere=place.related(""),
+        )
+
+
+def _difference(program: Program, launch: Launch) -> str | None:
+    """What the arguments of Lightning's trainer say, and what its launcher starts, if these differ."""
+    devices = integer(str(program.trainer["devices"].value)) if "devices" in program.trainer else None
+    nodes = integer(str(program.trainer["num_nodes"].value)) if "num_nodes" in program.trainer else 1 if program.trainer_complete else None
+    world, machines = launch.world_size, launch.nodes
+    if launch.launcher == "torchrun" and devices and nodes and world and devices > 0 and devices * nodes != world:
+        return f"devices={devices} and num_nodes={nodes}, but torchrun starts {world} ranks"
+    if launch.launcher != "srun" or world is None or machines is None or launch.given is None or "per-node" not in launch.given.raw:
+        return None
+    if nodes and nodes != machines:
+        return (
+            f"num_nodes={nodes}{'' if 'num_nodes' in program.trainer else ' (the default)'}, but srun starts tasks on {machines} machines"
+        )
+    if devices and devices > 0 and devices * machines != world:
+        return f"devices={devices}, but srun starts {world // machines} tasks on each machine"
+    return None
