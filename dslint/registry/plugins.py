@@ -107,7 +107,9 @@ def _rules(loaded: object, name: str) -> tuple[Rule, ...]:
 
 
 def _broken(name: str, error: BaseException) -> Rule:
+    loading = error.__traceback__
+
     def check(_: object) -> list[Finding]:
-        raise error
+        raise error.with_traceback(loading)  # without this it keeps the frames of each time that it was raised, and all that they hold
 
     return Rule("plug-in", name, Effect.ADVICE, None, check, "A plug-in that cannot be loaded.", module=f"plug-in {name}")

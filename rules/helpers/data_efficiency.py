@@ -31,6 +31,5 @@ def missing_settings(config: Config, section: str, names: tuple[str, ...]) -> li
     """The names that a section lacks; empty if it is not an object. A name with a possible misspelling in the section is not missing."""
     if not isinstance(config.node(section), Mapping):
         return []
-    path = tuple(section.split("."))
-    meant = {violation.meant[-1] for violation in config.violations if violation.meant and violation.meant[:-1] == path}
-    return [name for name in names if not config.has(f"{section}.{name}") and name not in meant]
+    keys = {name: f"{section}.{name}" for name in names}
+    return [name for name, key in keys.items() if not config.has(key) and not config.is_meant(key)]

@@ -20,14 +20,15 @@ import click
 
 from dslint.cli import cli
 from dslint.errors import UserError
+from dslint.registry import rules as registry
 from dslint.settings.table import FORMATS
 from tests.fuzz import seeds
 from tests.fuzz.mutate import mutated
 
 SECRET = "hunter2"
 
-SHORT = 1_500
-"""The most characters of a file in nine of ten folders: what is tried here are names, places and links, and a long text costs as much as ten folders."""
+SHORT = 300
+"""The most characters of most files: what is tried here are names, places and links, and a long text costs as much as ten folders."""
 
 NAMES: dict[str, Callable[[], list[str]]] = {
     ".json": seeds.configs,
@@ -85,6 +86,7 @@ def work(text: str, rng: Random) -> str:
         _fill(project, text, rng)
         arguments, written = _arguments(project, rng)
         before = _state(base)
+        registry._plugged.clear()
         with _watched(project, written), _on_path(project), chdir(project):
             code, said = _run(arguments)
         after = _state(base)
@@ -113,14 +115,15 @@ def _fill(project: Path, text: str, rng: Random) -> None:
         name = rng.choice(OWN_NAMES) if rng.random() < 0.6 else rng.choice(ODD_STEMS) + ending
         others = NAMES.get(Path(name).suffix, seeds.configs)()
         content = text if number == 0 else mutated(rng.choice(others), rng, others)
-        if rng.random() < 0.9:  # how long texts are read is what the other targets try
-            content = content[:SHORT]
+        if rng.random() < 0.9 and len(content) > SHORT:  # how long texts are read is what the other targets try
+            short = [one for one in others if len(one) <= SHORT]
+            content = rng.choice(short) if short and rng.random() < 0.8 else content[: SHORT * 4]
         _write(project / rng.choice(FOLDERS) / name, _encoded(content, rng))
     if rng.random() < 0.5:
         for name in rng.sample(TRAPS, 3):
             _write(project / f"{name}.py", _trap(project, name).encode())
         _write(project / "evil.egg-info" / "entry_points.txt", b"[dslint.rules]\nevil = evil\n")
-        if rng.random() < 0.5:
+        if rng.random() < 0.1:  # a search for plug-ins reads what all packages of the environment say
             _write(project / "dslint.toml", b'plugins = ["evil"]\n')
     for _ in range(rng.choice((0, 1, 1, 3))):
         _special(project, rng)
@@ -198,9 +201,18 @@ def _arguments(project: Path, rng: Random) -> tuple[list[str], set[str]]:
     return ["check", *options, *paths], written
 
 
+@cache
+def _output() -> TextIOWrapper:
+    """What is printed into. One for all cases: click keeps each that it sees."""
+    return TextIOWrapper(BytesIO(), encoding="utf-8", errors="backslashreplace", newline="")
+
+
 def _run(arguments: list[str]) -> tuple[int, str]:
     """The exit code of a run in this process, and what it prints."""
-    out = TextIOWrapper(BytesIO(), encoding="utf-8", errors="backslashreplace", newline="")
+    out = _output()
+    printed: BytesIO = out.buffer  # type: ignore[assignment] # see above
+    printed.seek(0)
+    printed.truncate()
     with redirect_stdout(out), redirect_stderr(out):
         try:
             code = cli.main(arguments, prog_name="dslint", standalone_mode=False)
@@ -210,12 +222,8 @@ def _run(arguments: list[str]) -> tuple[int, str]:
             code = 2
         finally:
             gc.unfreeze()  # the command line freezes what exists, as its process ends soon
-    return (code if isinstance(code, int) else 0), _written(out)
-
-
-def _written(out: TextIOWrapper) -> str:
     out.flush()
-    return out.buffer.getvalue().decode("utf-8")  # type: ignore[attr-defined] # it is a BytesIO
+    return (code if isinstance(code, int) else 0), printed.getvalue().decode("utf-8")
 
 
 def _state(base: Path) -> dict[str, Any]:

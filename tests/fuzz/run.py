@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 import traceback
@@ -24,6 +25,9 @@ from tests.fuzz.targets import TARGETS
 SLOW = 5.0
 """The most CPU seconds that an input may take: what hangs or explodes passes any bound, and a busy machine takes twice the time for the rest."""
 
+WAIT = 60.0
+"""The most seconds of the clock that an input may take: what waits for a pipe or a lock uses no CPU."""
+
 GROWTH = 64 * 2**20
 """The most bytes by which the memory may grow after the first quarter of a run: caches are full by then."""
 
@@ -32,6 +36,10 @@ TURN = 50
 
 SHOWN = 3
 """Failures at the same place that are reported; others are only counted."""
+
+
+class Waits(BaseException):
+    """An input waits without an end. No Exception: what handles any error must not handle this."""
 
 
 class Failure(NamedTuple):
@@ -114,15 +122,35 @@ def failure(name: str, seed: int, number: int) -> Failure | None:
     return Failure(name, number, "slow", f"took {seconds:.1f} s of CPU") if seconds > SLOW else None
 
 
-def _timed(name: str, seed: int, number: int) -> tuple[float, Exception | None]:
+def _timed(name: str, seed: int, number: int) -> tuple[float, Exception | Waits | None]:
     """The CPU seconds that a case takes, and what it raises."""
     text, rng = input_of(name, seed, number)
     begun = time.process_time()
     try:
-        TARGETS[name].work(text, rng)
-    except Exception as error:  # noqa: BLE001 - that is what fuzzing looks for
+        with _bounded():
+            TARGETS[name].work(text, rng)
+    except (Exception, Waits) as error:  # noqa: BLE001 - that is what fuzzing looks for
         return time.process_time() - begun, error
     return time.process_time() - begun, None
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """Raise where a case still runs after `WAIT` seconds. Systems without alarms have no bound."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise Waits(f"still runs after {WAIT:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, WAIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def shown(name: str, seed: int, number: int) -> str:

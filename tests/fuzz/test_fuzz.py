@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.fuzz.run import GROWTH, Budget, input_of, run
@@ -43,3 +47,15 @@ def test_a_defect_is_found_and_reported(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(outcome.failures) == 10
     assert said[0].startswith("hostfiles, case 0: KeyError")
     assert len(said) == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither alarms nor named pipes")
+def test_an_input_that_waits_for_ever_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wait(text: str) -> None:
+        (tmp_path / "pipe").read_text(encoding="utf-8")  # nobody writes into it
+
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr("tests.fuzz.run.WAIT", 0.1)
+    monkeypatch.setattr("tests.fuzz.targets.read_hostfile", wait)
+    outcome = run(["hostfiles"], SEED, Budget(cases=1))
+    assert [one.message for one in outcome.failures] == ["Waits: still runs after 0.1 s"]

@@ -11,12 +11,17 @@ from typing import Any
 import pytest
 
 from dslint import rules
+from dslint.config.load import take
+from dslint.diagnostics import Effect
+from dslint.errors import TRACEBACK
 from dslint.facts import NEWEST, Facts, Integration, Release
-from dslint.lint.document import lint_document
+from dslint.lint.document import lint_document, lint_loaded
 from dslint.lint.guard import INTERNAL_ERROR
-from dslint.registry.rules import all_rules
+from dslint.registry.rules import all_rules, loaded_rules
 from dslint.schemas.key_table import KEYS, OPTIMIZERS, SCHEDULERS
 from dslint.source.parse import parse
+from tests.bad_input.test_nothing_is_skipped import misspelt
+from tests.setup.beside import context_of
 
 VALUES: tuple[Any, ...] = (None, True, False, 0, 1, -1, 2, 0.5, 1e30, "", "auto", "false", "none", "x", [], [1], [0.9, 0.99], {}, {"a": 1})
 
@@ -50,6 +55,17 @@ def test_no_rule_fails_on_an_odd_config(seed: int) -> None:
     facts = Facts(world_size=[None, 8][seed % 2], integration=integration, deepspeed=release)
     found = lint_document(parse(text), "c.json", facts, all_rules()).diagnostics
     assert [d.message for d in found if d.code == INTERNAL_ERROR] == [], text
+
+
+def test_no_rule_fails_on_its_examples_with_a_misspelt_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that asks for a setting after it found it not to be missing: the misspelt key only stands for it, or for nothing."""
+    monkeypatch.setenv(TRACEBACK, "1")  # a rule is tried with and without the key that was meant, and that one reports nothing
+    rng = random.Random(30)
+    crashing = [rule for rule in loaded_rules() if rule.effect is Effect.CRASH]
+    for rule, example in ((one, example) for one in crashing for example in (*one.bad, *one.good)):
+        for key in re.finditer(r'"(\w{4,})"\s*:', example.text):
+            text = example.text[: key.start(1)] + misspelt(key[1], rng) + example.text[key.end(1) :]
+            lint_loaded(take(parse(text), context_of(example)), "ds_config.json", (rule,))
 
 
 LEAVES = re.compile(r"^( *)if [^\n]*\bconfig\.value\([^()]*\) != [^\n]*:\n\1    (?:return|continue)$", re.MULTILINE)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dslint.registry.plugins import load
 from tests.command import ROOT, dslint
 
 RULES = '''\
@@ -180,3 +181,13 @@ def test_the_module_dslint_imports_nothing_from_the_working_directory(tmp_path: 
     done = dslint("check", ".", "-v", cwd=tmp_path)
     assert not list(tmp_path.rglob("sprung"))
     assert done.returncode == 2
+
+
+def test_an_error_that_is_raised_for_each_file_keeps_no_frames_of_the_last_one() -> None:
+    rule = load("missing")[0]
+    frames = set()
+    for _ in range(3):
+        with pytest.raises(LookupError) as raised:
+            rule.check(None)  # type: ignore[arg-type] # it looks at nothing
+        frames.add(len(raised.traceback))
+    assert len(frames) == 1
