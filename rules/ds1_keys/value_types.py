@@ -15,10 +15,12 @@ from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import closest, without, write
 from dslint.rules.helpers.intended_section import intended_value
 from dslint.rules.helpers.json_syntax import PYTHON_WORDS, intended_json
+from dslint.rules.helpers.loaders import releases_belong_together
 from dslint.rules.helpers.messages import expected, raises, shown_value
 from dslint.rules.helpers.offload import OFFLOAD_SECTIONS, to_nvme
 from dslint.rules.helpers.parameters import RATES, lr_is_replaced
 from dslint.rules.helpers.precision import model_dtype, steps_in_initialize
+from dslint.schemas.key_table import KEYS
 from dslint.source.change import Replace, Set
 from dslint.source.tree import Scalar, is_float_literal, plain
 
@@ -126,15 +128,18 @@ def _rejected(config: Config, violation: Violation, *, help: str | None, fix: Fi
     _, phase, error = violation.consequence
     if phase == "step" and steps_in_initialize(config) and violation.key.startswith("optimizer.params."):
         phase = "initialize"
+    since = KEYS.get(violation.section, {}).get("forbids_since")
+    certain = since is None or releases_belong_together(config)
     return Finding(
         violation.path,
         f"{config.name_of(violation.path)} is {config.quote(violation.path)}{_in_yaml(config, violation)}; it expects {expected(violation.spec)}. "
-        f"DeepSpeed {raises(error, phase)}.",
+        f"DeepSpeed {'' if certain else f'from {since} on '}{raises(error, phase)}.",
         help=help,
         on="value",
         fix=fix,
         cause=COMMAS if _ends_with_comma(config, violation) else None,
         phase=Phase(phase),
+        certain=certain,
     )
 
 

@@ -11,6 +11,7 @@ from dslint.facts import Release
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.examples import MINIMAL
 from dslint.rules.helpers.fixes import Spelling, json_text, spelling, write
+from dslint.rules.helpers.loaders import releases_belong_together
 from dslint.rules.helpers.optimizer import ONE_BIT, OPTIMIZER_SOURCE, OPTIMIZERS_DOCS, lower_type
 from dslint.rules.helpers.parameters import implementation, in_release, type_in_release
 from dslint.rules.helpers.precision import steps_in_initialize
@@ -274,6 +275,7 @@ def type_not_in_release(config: Config) -> Iterator[Finding]:
             if until
             else f"Upgrade DeepSpeed to {entry['since']} or newer, or use another type.",
             fix=_in_full_precision(config) if section == "optimizer" else None,
+            certain=releases_belong_together(config),
         )
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from dslint.config import Config
+from dslint.config.context import Context
 from dslint.diagnostics import Effect, Severity
-from dslint.facts import Facts, Integration
+from dslint.facts import Facts, Integration, Release
+from dslint.facts.find_release import ENVIRONMENT
 from dslint.lint.document import lint_document, lint_text
 from dslint.lint.guard import INTERNAL_ERROR
 from dslint.registry.rules import default_rules, loaded_rules
@@ -182,3 +184,12 @@ def test_a_config_for_the_autotuner_is_not_warned_of_it() -> None:
 
     assert "DS850" in codes("")
     assert "DS850" not in codes(', "metric": "throughput"')
+
+
+def test_a_pin_of_another_release_than_the_installed_one_leaves_room_for_doubt() -> None:
+    text = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 0.5}}'
+    installed = Context(evidence=(("deepspeed", f"{ENVIRONMENT} {Facts().deepspeed}"),))
+    for pins, certain in (({}, True), ({"deepspeed": Facts().deepspeed}, True), ({"deepspeed": Release(0, 10, 1)}, False)):
+        context = installed._replace(pins=pins)
+        found = lint_document(parse(text), "c.json", context, loaded_rules()).diagnostics
+        assert [d.certain for d in found if d.code == "DS104"] == [certain]
