@@ -5,7 +5,7 @@ r"""A line per finding, for editors, `grep` and `wc -l`.
 
 Problem matchers read it with `^(.+?):(\d+):(\d+): (error|warning|info) (?:(DS\d+) )?\[([^\]]+)\] (.*)$`. `[*]` marks what
 `--fix` fixes. A file that cannot be read has no code and its kind as the name; what has no place is reported at 1:1.
-At the end stands what was found and what was not checked; a clean run prints nothing.
+At the end stands what was found, in how many files, and what was not checked; of a clean run only that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TextIO
 from dslint.diagnostics import Applicability, Diagnostic, Severity
 from dslint.lint.results import FileResult, Results
 from dslint.report.style import Style, printable, visible
-from dslint.report.words import COLORS, first_reasons, fixable, page_of, reasons, verdict
+from dslint.report.words import COLORS, first_reasons, fixable, more, page_of, reasons, verdict
 
 
 def write(results: Results, out: TextIO, style: Style) -> None:
@@ -28,12 +28,10 @@ def write(results: Results, out: TextIO, style: Style) -> None:
 
 
 def _summary(results: Results) -> Iterator[str]:
-    not_checked = reasons(results) if results.verbose else first_reasons(results)
-    if results.diagnostics or not_checked:
-        yield verdict(results)
+    yield " ".join(filter(None, (verdict(results), more(results, None))))
     if fixes := fixable(results):
         yield _one_line(fixes)  # names files
-    yield from map(_one_line, not_checked)
+    yield from map(_one_line, reasons(results) if results.verbose else first_reasons(results))
 
 
 def _file(file: FileResult, style: Style) -> Iterator[str]:

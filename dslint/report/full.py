@@ -12,6 +12,7 @@ from dslint.report.excerpt import Mark, bar, draw, line_of, sections
 from dslint.report.style import Style, paragraphs, printable, visible, wrap
 from dslint.report.words import (
     COLORS,
+    by_text,
     consequence_of,
     count,
     first_reasons,
@@ -21,6 +22,7 @@ from dslint.report.words import (
     inferred_facts,
     listed,
     location,
+    more,
     page_of,
     reasons,
     skipped_rules,
@@ -43,22 +45,31 @@ def write(results: Results, out: TextIO, style: Style) -> None:
     same = same_in_many(results.printed) if results.group else {}
     shown_before = {other for others in same.values() for other in others}
     blocks: list[list[str]] = []
-    notes = results.verbose or sum(file.note is not None for file in results.files) == 1
+    if not results.quiet and (notes := _notes(results, style)):
+        blocks.append(notes)
     for file in results.printed:
-        blocks += _about_file(file, style, notes=notes and not results.quiet)
+        blocks += _unreadable(file, style)
         blocks += [_diagnostic(d, documents, same.get(d, ()), style) for d in file.diagnostics if d not in shown_before]
     if not results.quiet:
         blocks.append(list(_summary(results, style)))
     out.write(printable("\n".join("\n".join(block) + "\n" for block in blocks), color=style.color))
 
 
-def _about_file(file: FileResult, style: Style, *, notes: bool) -> Iterator[list[str]]:
-    """What is said of a file as a whole. A note does not look like a finding; why a file was not checked stands in the summary."""
+def _unreadable(file: FileResult, style: Style) -> Iterator[list[str]]:
+    """Why a file could not be read."""
     if file.error is not None:
         head, *rest = paragraphs(f"error: {visible(file.path)}: {file.error}", style.width)
         yield [style.paint("error", COLORS[Severity.ERROR], "bold") + head.removeprefix("error"), *rest]
-    if file.note is not None and notes and all(one.reason != file.note for one in file.not_judged):
-        yield paragraphs(f"{visible(file.path)}: {file.note}", style.width)
+
+
+def _notes(results: Results, style: Style) -> list[str]:
+    """What is said of files as a whole, one text for all files that it is said of. It does not look like a finding; why a file was not
+    checked stands in the summary.
+    """
+    said = [(file.path, file.note) for file in results.printed if file.note and all(one.reason != file.note for one in file.not_judged)]
+    if not results.verbose and sum(file.note is not None for file in results.files) > 1:
+        return []
+    return [line for note, paths in by_text(said).items() for line in paragraphs(visible(f"{', '.join(paths)}: {note}"), style.width)]
 
 
 def _diagnostic(diagnostic: Diagnostic, documents: dict[str, Document], others: tuple[Diagnostic, ...], style: Style) -> list[str]:
@@ -155,6 +166,7 @@ def _remark(label: str, text: str, gutter: int, style: Style) -> list[str]:
 
 def _summary(results: Results, style: Style) -> Iterator[str]:
     short = "" if results.verbose or not any(file.is_judged for file in results.files) else in_short(results)
+    short = more(results, short or None)
     clean = not results.diagnostics
     first = f"{verdict(results)} {short}" if clean and short else verdict(results)
     yield from (style.paint(line, "bold") for line in wrap(first, style.width))

@@ -82,7 +82,7 @@ def write(results: Results, out: TextIO, style: Style) -> None:  # noqa: ARG001 
 
 
 def _page(results: Results) -> Iterator[str]:
-    said = verdict(results._replace(verbose=True))  # the page lists what -v lists
+    said = verdict(results)
     yield head(f"dslint: {said}", STYLE)
     yield "<main>"
     yield f"<h1>{text(said)}</h1>"

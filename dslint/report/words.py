@@ -141,11 +141,14 @@ def verdict(results: Results) -> str:
         sentences.append(f"{count(unjudged, 'file')} {'was' if unjudged == 1 else 'were'} not checked.")
     if partly:
         sentences.append(f"{count(partly, 'file')} {'was' if partly == 1 else 'were'} checked only in part.")
-    if not results.verbose and len(_of_others(results)) > MOST_REASONS:
-        sentences.append("Use -v to list the reasons.")
     if unreadable:
         sentences.append(f"{count(unreadable, 'file')} could not be read.")
     return " ".join(sentences)
+
+
+def more(results: Results, inferred: str | None) -> str | None:
+    """What is assumed, and whether -v says more than is said here; None for nothing."""
+    return inferred or ("Use -v to list the reasons." if len(_of_others(results)) > MOST_REASONS and not results.verbose else None)
 
 
 _KINDS = {"ds_config": "config", "training": "training file", "accelerate": "Accelerate config", "script": "script", "python": "program"}
@@ -160,33 +163,46 @@ def read(results: Results) -> str:
 
 
 MOST_REASONS = 3
-"""How many reasons are listed without -v, in addition to those of files that look like configs, which are always listed."""
+"""The most reasons that are listed without -v. Those of files that look like configs are always listed, and not counted here."""
 
 _OTHER_KINDS = ("unrelated", "template", "inference", "unreadable")
 
 
 def reasons(results: Results) -> list[str]:
-    """What was not checked, with its place and the reason: first the files that look like configs, then all others."""
+    """What was not checked, with its places and the reason: first the files that look like configs, then all others."""
     return [*_of_configs(results), *_of_others(results)]
 
 
 def first_reasons(results: Results) -> list[str]:
     """The reasons that are listed without -v."""
-    return [*_of_configs(results), *_of_others(results)[:MOST_REASONS]]
+    others = _of_others(results)
+    return [*_of_configs(results), *(others if len(others) <= MOST_REASONS else ())]
 
 
 def _of_configs(results: Results) -> list[str]:
-    return [_reason(file, one) for file in results.files if file.kind in _OTHER_KINDS for one in file.not_judged]
+    return _reasons((file, one) for file in results.files if file.kind in _OTHER_KINDS for one in file.not_judged)
 
 
 def _of_others(results: Results) -> list[str]:
     others = ((file, one) for file in results.files if file.kind not in _OTHER_KINDS for one in file.not_judged)
-    return [_reason(file, one) for file, one in sorted(others, key=lambda pair: pair[0].is_judged)]
+    return _reasons(sorted(others, key=lambda pair: pair[0].is_judged))
 
 
-def _reason(file: FileResult, one: NotJudged) -> str:
-    line = f":{one.range.start.line}" if one.range else ""
-    return f"Not checked: {file.path}{line}: {one.reason.removeprefix('not checked: ')}"
+def _reasons(found: Iterable[tuple[FileResult, NotJudged]]) -> list[str]:
+    """A sentence for each reason, with all places that have it."""
+    places = [
+        (file.path + (f":{one.range.start.line}" if one.range else ""), one.reason.removeprefix("not checked: ")) for file, one in found
+    ]
+    return [f"Not checked: {', '.join(of_it)}: {reason.removeprefix('not checked: ')}" for reason, of_it in by_text(places).items()]
+
+
+def by_text(said: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """What each text is said of, in the order of the texts, from pairs of both."""
+    found: dict[str, list[str]] = {}
+    for of, text in said:
+        if of not in found.setdefault(text, []):
+            found[text].append(of)
+    return found
 
 
 def skipped_rules(results: Results) -> Iterator[str]:

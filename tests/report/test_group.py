@@ -85,6 +85,33 @@ def test_a_clean_run_is_one_line_and_a_quiet_one_nothing(tmp_path: Path) -> None
     assert dslint(*arguments, "--quiet", cwd=tmp_path).stdout == ""
 
 
+def test_a_line_per_finding_ends_with_what_was_checked(tmp_path: Path) -> None:
+    """Without findings, too: "no problems" is not "not judged"."""
+    (tmp_path / "ds.json").write_text(f'{{{BATCH}, "zero_optimization": {{"stage": 2}}}}', encoding="utf-8")
+    (tmp_path / "ds_config.json").write_text('{"name": "x", "version": "1"}', encoding="utf-8")
+    arguments = "check", "--integration", "deepspeed", "--output-format", "concise"
+    assert dslint(*arguments, "ds.json", cwd=tmp_path).stdout == "No problems found in 1 file.\n"
+    assert dslint(*arguments, "ds.json", "--quiet", cwd=tmp_path).stdout == ""
+    first, reason = dslint(*arguments, ".", cwd=tmp_path).stdout.splitlines()
+    assert first == "No problems found in 1 file. 1 file was not checked."
+    assert reason.startswith("Not checked: ds_config.json: ")
+    (tmp_path / "ds.json").unlink()
+    assert dslint(*arguments, ".", cwd=tmp_path).stdout.startswith("No config was checked.")
+
+
+def test_what_is_the_same_of_many_files_is_said_once(tmp_path: Path) -> None:
+    """Reasons and notes; and -v is recommended once."""
+    for name in "abcdef":
+        text = f"import deepspeed\nfrom settings import config_{name}\ndeepspeed.initialize(model=m, config=config_{name})\n"
+        (tmp_path / f"{name}.py").write_text(text.replace(f"config_{name}", "config") if name in "ab" else text, encoding="utf-8")
+    (tmp_path / "ds.json").write_text(f'{{{BATCH}, "zero_optimization": {{"stage": 2}}}}', encoding="utf-8")
+    printed = dslint("check", ".", "--isolated", cwd=tmp_path).stdout
+    assert printed.count("-v") == 1, printed
+    verbose = " ".join(dslint("check", ".", "--isolated", "-v", cwd=tmp_path).stdout.split())
+    assert "Not checked: a.py:3, b.py:3: " in verbose
+    assert "Not checked: c.py:3: " in verbose
+
+
 @pytest.mark.parametrize("keys", ["'mine': 1", "'mine': 1, 'yours': 2"])
 def test_a_key_that_two_branches_write_is_named_once(tmp_path: Path, keys: str) -> None:
     branch = f"    ds = {{'train_batch_size': 8, 'zero_optimization': {{'stage': 2, {keys}}}}}\n"

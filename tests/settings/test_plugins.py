@@ -156,7 +156,8 @@ def test_the_repository_brings_none(tmp_path: Path, metadata: str, path: str) ->
 
 def test_an_egg_info_that_an_old_editable_installation_names_is_not_enough(tmp_path: Path) -> None:
     brought(tmp_path / "repository", "evil.egg-info")
-    done = installed(tmp_path / "repository", "check", str(tmp_path / "repository" / "ds.json"), cwd=tmp_path)
+    (tmp_path / "elsewhere").mkdir()  # neither in the working directory nor on PYTHONPATH
+    done = installed(tmp_path / "repository", "check", str(tmp_path / "repository" / "ds.json"), cwd=tmp_path / "elsewhere")
     assert not (tmp_path / "repository" / "sprung").exists()
     assert 'The plug-in "evil" was not loaded: it is not installed, but lies in' in " ".join(done.stdout.split())
 
