@@ -297,8 +297,8 @@ def _tensor(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
         yield Change(f"tensor parallel {size}", (("tensor_parallel.autotp_size", size),), program=program, rebuilds=True)
 
 
-def _sequence(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
-    """Sequence parallelism: the ranks of a group share a sample, and the heads of its attention."""
+def sequence_sizes(config: Config, plan: Plan, model: Model) -> Iterator[int]:
+    """The sizes of sequence parallelism that machine and heads allow, if samples are long and nothing else divides the model."""
     applies = plan.workload.length >= LONG and plan.micro_batch == 1 and model.tokens is None
     if not applies or plan.tensor > 1 or plan.sequence > 1 or config.release < ULYSSES or config.facts.sequence_parallel:
         return
@@ -306,12 +306,22 @@ def _sequence(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
     for size in (2, 4, 8):
         if plan.local % size or plan.replicas % size or plan.workload.length % size:
             continue
-        if any(heads % size or (keys % size and size % max(1, keys)) for heads, keys in pairs):
-            continue
-        program = (
-            f"UlyssesSPAttentionHF.register_with_transformers(..., sequence_parallel_size={size}) before the model is built, its mpu for "
-            "deepspeed.initialize, and UlyssesSPDataLoaderAdapter around the data loader; with Accelerate or the Trainer "
-            f'ParallelismConfig(sp_backend="deepspeed", sp_size={size})'
-        )
+        if not any(heads % size or (keys % size and size % max(1, keys)) for heads, keys in pairs):
+            yield size
+
+
+def sequence_program(size: int) -> str:
+    """What a program does for sequence parallelism of a size."""
+    return (
+        f"UlyssesSPAttentionHF.register_with_transformers(..., sequence_parallel_size={size}) before the model is built, its mpu for "
+        "deepspeed.initialize, and UlyssesSPDataLoaderAdapter around the data loader; with Accelerate or the Trainer "
+        f'ParallelismConfig(sp_backend="deepspeed", sp_size={size})'
+    )
+
+
+def _sequence(config: Config, plan: Plan, model: Model) -> Iterator[Change]:
+    """Sequence parallelism: the ranks of a group share a sample, and the heads of its attention."""
+    for size in sequence_sizes(config, plan, model):
+        program = sequence_program(size)
         long = plan.workload.length >= VERY_LONG
         yield Change(f"sequence parallel {size}", said=(("sequence_parallel", size),), program=program, rebuilds=not long)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dslint.config import resolve
 from dslint.facts import Facts
 from dslint.facts.gpus import GIB, in_words
-from dslint.memory.changes import has_expandable
+from dslint.memory.changes import has_expandable, sequence_sizes
 from dslint.memory.estimate import Estimate, Verdict, estimate
 from dslint.memory.host import host_range
 from dslint.memory.plan import Workload
@@ -33,8 +33,8 @@ Written = Callable[["Choice"], dict[str, Any]]
 
 class Choice(NamedTuple):
     """A combination of stage and offload. `nvme`: the offloaded optimizer is on NVMe. `why` is the reason for it; `checkpointing`: whether
-    it needs activation checkpointing (None: unknown), `expandable`: whether it needs the allocator's expandable segments; `largest` is the
-    largest micro batch size that fits (None: unknown).
+    it needs activation checkpointing (None: unknown), `expandable`: whether it needs the allocator's expandable segments; `sequence`
+    ranks share a sample; `largest` is the largest micro batch size that fits (None: unknown).
     """
 
     stage: int
@@ -45,22 +45,28 @@ class Choice(NamedTuple):
     why: str = ""
     checkpointing: bool | None = None
     expandable: bool = False
+    sequence: int = 1
     largest: int | None = None
     fits: bool | None = None
 
     @property
     def program(self) -> str:
         """What program and environment must do for it: ` with activation checkpointing`."""
-        needed = [("activation checkpointing", self.checkpointing), ("expandable segments", self.expandable)]
-        named = " and ".join(name for name, on in needed if on)
-        return f" with {named}" if named else ""
+        needed = [
+            (f"sequence parallelism of {self.sequence}", self.sequence > 1),
+            ("activation checkpointing", self.checkpointing),
+            ("expandable segments", self.expandable),
+        ]
+        *first, last = [name for name, on in needed if on] or [""]
+        return f" with {', '.join(first)}{' and ' if first else ''}{last}" if last else ""
 
     @property
     def words(self) -> str:
         """A short description: `stage 3 with optimizer offload`."""
         offloaded = [name for name, on in (("optimizer", self.offload_optimizer), ("parameter", self.offload_param)) if on]
         where = " (the optimizer to NVMe)" if self.nvme else ""
-        return f"stage {self.stage}" + (f" with {' and '.join(offloaded)} offload{where}" if offloaded else "")
+        sequence = f" with sequence parallelism of {self.sequence}" if self.sequence > 1 else ""
+        return f"stage {self.stage}{sequence}" + (f" with {' and '.join(offloaded)} offload{where}" if offloaded else "")
 
 
 class Wanted(NamedTuple):
@@ -96,7 +102,12 @@ def choose(facts: Facts, model: Model | None, wanted: Wanted, written: Written) 
     if model is None or memory is None or facts.world_size is None:
         return _usual(facts, model, wanted.stage)
     ways = (choice._replace(micro_batch=wanted.micro_batch or 1) for choice in _ways(facts.world_size, wanted.stage))
-    tried = [_try(choice, facts, model, memory, wanted, written) for choice in ways]
+    tried: list[Tried] = []
+    for way in ways:
+        if way.offload_optimizer and tried and not tried[-1].choice.offload_optimizer:  # first divide what a long sample takes
+            divided = [tried[-1].choice._replace(sequence=size) for size in _sequences(tried[-1], facts, model, written)]
+            tried += [_try(choice, facts, model, memory, wanted, written) for choice in divided]
+        tried.append(_try(way, facts, model, memory, wanted, written))
     best = next((one for one in tried if one.fits), None) or next((one for one in tried if one.fits is None), None)
     if best is None:
         best = min(tried, key=lambda one: _lack(one.needs, facts, memory))
@@ -138,6 +149,12 @@ def _ways(world_size: int, stage: int | None) -> Iterator[Choice]:
         yield Choice(3, offload_optimizer=True, offload_param=True, nvme=True)
 
 
+def _sequences(tried: Tried, facts: Facts, model: Model, written: Written) -> Iterator[int]:
+    """The sizes of sequence parallelism that are worth a try."""
+    config = resolve(parse(json.dumps(written(tried.choice))), facts)
+    return sequence_sizes(config, tried.needs.plan, model)
+
+
 def _try(choice: Choice, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> Tried:
     """The estimate of a choice, with the least of activation checkpointing and expandable segments that lets it fit."""
     ways = [choice._replace(checkpointing=False), choice._replace(checkpointing=True)]
@@ -151,6 +168,8 @@ def _try(choice: Choice, facts: Facts, model: Model, memory: int, wanted: Wanted
 
 
 def _needs(choice: Choice, facts: Facts, model: Model, wanted: Wanted, written: Written) -> Estimate:
+    if choice.sequence > 1:
+        facts = facts._replace(sequence_parallel=choice.sequence)
     config = resolve(parse(json.dumps(written(choice))), facts)
     workload = Workload(
         wanted.tokens(model), checkpoint_every=int(bool(choice.checkpointing)), zero_init=choice.stage == 3, expandable=choice.expandable
@@ -176,7 +195,7 @@ def _lack(needs: Estimate, facts: Facts, memory: int) -> float:
 
 
 def _largest(best: Tried, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> int:
-    for micro_batch in MICRO_BATCHES:
+    for micro_batch in MICRO_BATCHES if best.choice.sequence == 1 else ():
         if _fits(_needs(best.choice._replace(micro_batch=micro_batch), facts, model, wanted, written), facts, memory):
             return micro_batch
     return 1

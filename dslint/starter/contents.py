@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from dslint.facts import Facts, Integration
-from dslint.memory.changes import EXPANDABLE, SMALL_GROUP
+from dslint.memory.changes import EXPANDABLE, SMALL_GROUP, sequence_program
 from dslint.memory.shapes import Model
 from dslint.schemas.auto import FILLED
 from dslint.starter.choice import Choice, Wanted, choose
@@ -74,6 +74,8 @@ def contents(facts: Facts, choice: Choice) -> Starter:
         notes.append(f"Enable activation checkpointing: {_CHECKPOINTING[integration]}.")
     if choice.expandable:
         notes.append(f"For expandable segments, {EXPANDABLE}.")
+    if choice.sequence > 1:
+        notes.append(f"For sequence parallelism of {choice.sequence}: {sequence_program(choice.sequence)}.")
     if choice.stage == 3 and integration in _PARTITIONED:
         notes.append(f"Build the model {_PARTITIONED[integration]}, so that no GPU needs to hold the whole model.")
     return Starter(config, reasons, tuple(notes), choice.fits)

@@ -126,6 +126,20 @@ def test_adapters_that_fit_are_not_offloaded(own_folder: None, options: tuple[st
         assert (one in said) == (one in needs), done.stderr
 
 
+def test_a_long_sample_is_divided_before_anything_is_offloaded(own_folder: None) -> None:
+    known = ("--integration=transformers", "--model=llama-3-8b", "--gpu=h100", "--world-size=8", "--sequence-length=131072")
+    done = dslint("init", "-", *known)
+    section = json.loads(done.stdout)["zero_optimization"]
+    assert section["stage"] == 3
+    assert not any("offload" in name for name in section)
+    said = " ".join(done.stderr.split())
+    assert 'ParallelismConfig(sp_backend="deepspeed", sp_size=8)' in said
+    estimate_options = ("--model=llama-3-8b", "--gpu=h100", "--world-size=8", "--sequence-length=131072", "--sequence-parallel=8")
+    Path("ds.json").write_text(done.stdout, encoding="utf-8")
+    program = ("--activation-checkpointing", "--expandable-segments", "--micro-batch=1")
+    assert dslint("estimate", "ds.json", *estimate_options, *program).stdout.startswith("Fits: ")
+
+
 def test_bits_of_the_base_need_adapters(own_folder: None) -> None:
     done = dslint("init", "-", "--integration=transformers", "--base-bits=4")
     assert done.returncode == 2
