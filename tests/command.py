@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.forks import Forks
 from tests.report.outputs import assert_valid
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,19 +23,44 @@ INTERRUPTIBLE = [
 ]
 
 
+FORKS = Forks()
+AT_START = ("PYTHON", "LC_", "LANG")
+"""Names of variables that only a starting Python reads."""
+
+
 def dslint(*arguments: str | os.PathLike[str], env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run `dslint`; both streams come back as text. However it ends, it ends without a traceback."""
-    options.setdefault("errors", "backslashreplace")
-    words = list(map(os.fspath, arguments))
-    done = subprocess.run(
-        [sys.executable, "-m", "dslint", *words],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=300,
-        **options,
-    )
+    """Run `dslint`; both streams come back as text. However it ends, it ends without a traceback.
+
+    The options are those of `subprocess.run`. A fork of a process that has imported dslint runs it, unless an option or a variable needs a
+    Python of its own.
+    """
+    words = [os.fspath(one) for one in arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **(env or {})}
+    if hasattr(os, "fork") and options.keys() <= {"cwd", "input"} and not any(name.startswith(AT_START) for name in env or {}):
+        done = _forked(words, environment, **options)
+    else:
+        options.setdefault("encoding", "utf-8")
+        options.setdefault("errors", "backslashreplace")
+        command = [sys.executable, "-m", "dslint", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=300, **options)
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     assert_valid(words, done.stdout)
     return done
+
+
+def _forked(
+    words: list[str],
+    environment: dict[str, str],
+    cwd: str | os.PathLike[str] | None = None,
+    input: str | None = None,  # noqa: A002 - as in subprocess.run
+) -> subprocess.CompletedProcess[str]:
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write((input or "").encode())
+        given.seek(0)
+        code = FORKS.run(words, os.fspath(cwd or Path.cwd()), environment, [given, out, err])
+        texts = []
+        for stream in (out, err):
+            stream.seek(0)
+            text = stream.read().decode("utf-8", "backslashreplace")
+            texts.append(text.replace("\r\n", "\n"))
+    return subprocess.CompletedProcess(["dslint", *words], code, *texts)

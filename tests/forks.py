@@ -1,0 +1,132 @@
+"""A process that has imported dslint and forks for every command line that it gets.
+
+To start Python and import dslint takes longer than most of what tests ask of it. The fork is a process of its own all the same, with its
+own environment, folder and streams. What a warm start could hide (imports, their order and their cost) is tested with a fresh Python.
+"""
+
+from __future__ import annotations
+
+import array
+import atexit
+import importlib
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SLOW_TO_IMPORT = ("server", "mcp", "playground")
+"""Commands with libraries of their own, which few tests need."""
+LENGTH = struct.Struct("!I")
+
+
+class Forks:
+    """The near side: starts the process at the first question."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, words: list[str], cwd: str, environment: dict[str, str], streams: list[IO[bytes]], timeout: float = 300) -> int:
+        """The exit code of `dslint WORDS`, with standard input, output and error as given; negative for a signal.
+
+        Raises:
+            TimeoutError: it did not end in `timeout` seconds.
+        """
+        near = self._socket or self._start()
+        request = json.dumps({"words": words, "cwd": cwd, "environment": environment}).encode("utf-8", "surrogateescape")
+        socket.send_fds(near, [LENGTH.pack(len(request))], [stream.fileno() for stream in streams])
+        near.sendall(request)
+        near.settimeout(timeout)
+        return int(LENGTH.unpack(_all_of(near, LENGTH.size))[0]) - 256
+
+    def _start(self) -> socket.socket:
+        near, far = socket.socketpair()
+        with far:
+            command = [sys.executable, "-m", "tests.forks", str(far.fileno())]
+            quiet = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, cwd=ROOT, stdin=quiet, stdout=quiet, pass_fds=[far.fileno()])
+        self._socket = near
+        atexit.register(self._stop)
+        return near
+
+    def _stop(self) -> None:
+        if self._socket is not None and self._process is not None:
+            self._socket.close()
+            self._process.wait()
+
+
+def _all_of(connection: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length:
+        part = connection.recv(length - len(found))
+        if not part:
+            raise EOFError
+        found += part
+    return found
+
+
+def serve(far: socket.socket) -> None:
+    """The far side: answer until the near side ends."""
+    from dslint.cli import COMMANDS
+    from dslint.registry.rules import loaded_rules
+
+    for name in COMMANDS:
+        if name not in SLOW_TO_IMPORT:
+            importlib.import_module(f"dslint.cli.{name}")
+    loaded_rules()
+    while True:
+        descriptors = array.array("i")
+        head, control, _, _ = far.recvmsg(LENGTH.size, socket.CMSG_LEN(3 * descriptors.itemsize))
+        if not head:
+            return
+        for _level, _kind, data in control:
+            descriptors.frombytes(data)
+        request = json.loads(_all_of(far, LENGTH.unpack(head)[0]).decode("utf-8", "surrogateescape"))
+        child = os.fork()
+        if child == 0:
+            far.close()
+            os._exit(_run(request, list(descriptors)))
+        for one in descriptors:
+            os.close(one)
+        _, status = os.waitpid(child, 0)
+        far.sendall(LENGTH.pack(os.waitstatus_to_exitcode(status) + 256))
+
+
+def _run(request: dict[str, Any], streams: list[int]) -> int:
+    """In the fork: become what `python -m dslint WORDS` is."""
+    for number, descriptor in enumerate(streams):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["dslint", *request["words"]]
+    from dslint.cli import main
+
+    code: Any = 0
+    try:
+        main()
+    except SystemExit as stopped:
+        code = stopped.code
+    except BaseException:  # noqa: BLE001 - Python prints it and exits with 1
+        traceback.print_exc()
+        code = 1
+    if isinstance(code, str):
+        print(code, file=sys.stderr)
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or 120
+    return int(code or 0)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
