@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
-from dslint.job.events import Event
+from dslint.job.events import MODELS, Event, is_true
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import names_its_release
 from dslint.rules.helpers.models import divides_at_load
@@ -76,6 +76,20 @@ def _adapter_with(argument: str) -> Callable[[Config], Event | None]:
     return shows
 
 
+def _on_divided(pattern: str, argument: str = "") -> Callable[[Config], Event | None]:
+    """A call for a model whose weights ZeRO stage 3 divides while it is loaded, with an argument that is certainly true if one is named."""
+
+    def shows(config: Config) -> Event | None:
+        if not config.value(STAGE) >= 3 or not divides_at_load(config):
+            return None
+        return next((one for one in _events(config, pattern) if not argument or is_true(one.argument(argument))), None)
+
+    return shows
+
+
+_resizes = _on_divided(f"({MODELS})\\.resize_token_embeddings")
+
+
 def _keeps_reference(config: Config) -> Event | None:
     is_bf16 = config.value("bf16.enabled") is True and config.value(STAGE) < 3
     if not is_bf16 or not names_its_release(config) or config.facts.deepspeed > _FREEZES_UP_TO:
@@ -133,6 +147,48 @@ DEFECTS = (
         "whole batch are too large",
         "Use transformers 4.49.0 or later.",
         "transformers/trainer.py, Trainer.training_step of 4.46.1 and 4.46.2",
+    ),
+    LibraryDefect(
+        "transformers",
+        Release(4, 32, 0),
+        Release(4, 33, 2),
+        _resizes,
+        "at ZeRO stage 3 resize_token_embeddings reads the size of an embedding that is divided, and makes the output layer (up to 4.33.1) or "
+        "vocab_size (4.33.2) 0, so the forward pass may raise",
+        "Use transformers 4.33.3 or later.",
+        "https://github.com/huggingface/transformers/pull/26024",
+        Effect.CRASH,
+        Phase.STEP,
+    ),
+    LibraryDefect(
+        "transformers",
+        Release(4, 43, 0),
+        Release(4, 43, 1),
+        _resizes,
+        "at ZeRO stage 3 resize_token_embeddings replaces the embedding without gathering it, and the training may raise about its shape",
+        "Use transformers 4.43.2 or later.",
+        "https://github.com/huggingface/transformers/issues/32196",
+        Effect.CRASH,
+        Phase.STEP,
+    ),
+    LibraryDefect(
+        "transformers",
+        Release(4, 31, 0),
+        Release(4, 43, 4),
+        _on_divided(r"transformers\.(\w+\.)*\w+\.from_pretrained", "ignore_mismatched_sizes"),
+        "with ignore_mismatched_sizes=True, from_pretrained compares the checkpoint with weights that ZeRO stage 3 has divided, which have the "
+        "size 0, and drops every weight of the checkpoint: the training starts from random weights",
+        "Load without ignore_mismatched_sizes, and replace the layer of another size afterwards.",
+        "https://github.com/huggingface/transformers/issues/17336",
+    ),
+    LibraryDefect(
+        "peft",
+        Release(0, 15, 0),
+        Release(0, 15, 0),
+        _adapter_with("modules_to_save"),
+        "PEFT saves the modules of modules_to_save by themselves, without the gathered weights of ZeRO stage 3: they are empty in the adapter",
+        "Use PEFT 0.15.1 or later.",
+        "https://github.com/huggingface/peft/issues/2450",
     ),
     LibraryDefect(
         "peft",
@@ -210,6 +266,12 @@ _TRAINER = (
     'arguments = TrainingArguments("out", deepspeed="ds_config.json", gradient_accumulation_steps=8)\n'
     'trainer = Trainer(AutoModelForCausalLM.from_pretrained("m"), arguments)\n'
 )
+_RESIZING = (
+    "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
+    'model = AutoModelForCausalLM.from_pretrained("m")\nmodel.resize_token_embeddings(32001)\n'
+    "trainer = Trainer(model, arguments)\n"
+)
 _ADAPTER = (
     "from peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
     'arguments = TrainingArguments("out", deepspeed="ds_config.json")\n'
@@ -266,6 +328,41 @@ _ADAPTER = (
     pins={"ms-swift": Release(4, 6, 0)},
     message="ms-swift 4.6.0: with an optimizer section, and transformers 5, its create_optimizer raises AttributeError \"'DummyOptim' object has no attribute 'param_groups'\".",
 )
+@bad(
+    _STAGE_3,
+    at="",
+    program=_RESIZING,
+    integration="transformers",
+    pins={"transformers": Release(4, 33, 0)},
+    message="transformers 4.33.0: at ZeRO stage 3 resize_token_embeddings reads the size of an embedding that is divided, and makes the output layer (up to 4.33.1) or vocab_size (4.33.2) 0, so the forward pass may raise (train.py:4).",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_RESIZING,
+    integration="transformers",
+    pins={"transformers": Release(4, 43, 1)},
+    message="transformers 4.43.1: at ZeRO stage 3 resize_token_embeddings replaces the embedding without gathering it, and the training may raise about its shape (train.py:4).",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_TRAINER.replace('"m")', '"m", ignore_mismatched_sizes=True)'),
+    integration="transformers",
+    pins={"transformers": Release(4, 43, 4)},
+    message="transformers 4.43.4: with ignore_mismatched_sizes=True, from_pretrained compares the checkpoint with weights that ZeRO stage 3 has divided, which have the size 0, and drops every weight of the checkpoint: the training starts from random weights (train.py:3).",
+)
+@bad(
+    _STAGE_3,
+    at="",
+    program=_ADAPTER,
+    integration="transformers",
+    pins={"peft": Release(0, 15, 0)},
+    message="peft 0.15.0: PEFT saves the modules of modules_to_save by themselves, without the gathered weights of ZeRO stage 3: they are empty in the adapter (train.py:4).",
+)
+@good(_STAGE_3, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 2)})
+@good(_STAGE_2, program=_RESIZING, integration="transformers", pins={"transformers": Release(4, 43, 1)})
+@good(_STAGE_3, program=_ADAPTER, integration="transformers", pins={"peft": Release(0, 15, 1)})
 @good(_WITH_OPTIMIZER, training=_SWIFT, pins={"ms-swift": Release(4, 0, 0)})
 @good('{"train_batch_size": "auto", "zero_optimization": {"stage": 2}}', training=_SWIFT, pins={"ms-swift": Release(4, 6, 0)})
 @good(_STAGE_2, program=_PREPARED, integration="accelerate", pins={"accelerate": Release(0, 26, 0)}, world_size=8)
@@ -279,7 +376,8 @@ def defect_of_library(config: Config) -> Iterator[Finding]:
 
     The schedule of Accelerate 0.23 to 0.25 that advances once per step, `save_model` at ZeRO stage 3 before Accelerate 1.1, the loss that
     transformers 4.46 to 4.48 scale wrongly with gradient accumulation, adapters of PEFT that read weights which stage 3 has divided
-    (`modules_to_save` before 0.9, `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the frozen reference model of TRL's
+    (`modules_to_save` before 0.9 and in 0.15.0, `trainable_token_indices` before 0.16, `target_parameters` before 0.21), the resized
+    embeddings and mismatched sizes of some releases of transformers at stage 3, the frozen reference model of TRL's
     GRPOTrainer before 0.19, and the optimizer section that ms-swift 4.5 and 4.6 do not expect.
 
     dslint reports it only for a release that the project pins exactly, or that is given: `--integration transformers==4.48.3`.
