@@ -371,4 +371,5 @@ RULES: tuple[tuple[str, str, str, str | None, tuple[str, ...], tuple[str, ...], 
     ("DS987", "machines-without-hostfile", "silent", None, (), ("setup",), ("setup",), "ds9_integrations.accelerate_launch", "machines_without_hostfile"),
     ("DS988", "launcher-not-once-per-machine", "crash", "initialize", (), ("setup",), ("setup",), "ds9_integrations.launcher", "launcher_not_once_per_machine"),
     ("DS989", "devices-do-not-match-launcher", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.lightning", "devices_do_not_match_launcher"),
+    ("DS990", "refused-by-strategy", "crash", "load", (), ("setup",), ("setup",), "ds9_integrations.lightning", "refused_by_strategy"),
 )

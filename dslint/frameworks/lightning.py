@@ -295,7 +295,16 @@ PROGRAMS = InPrograms(_Calls, takes=((r"\b(?:Trainer|Fabric)\s*\(", r"\bstrategy
 
 # ---------------------------------------------------------------------- the config that its strategy builds
 
-_OF_TRAINER = ("precision", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm", "devices", "num_nodes", "plugins")
+_OF_TRAINER = (
+    "precision",
+    "accumulate_grad_batches",
+    "gradient_clip_val",
+    "gradient_clip_algorithm",
+    "devices",
+    "num_nodes",
+    "plugins",
+    "accelerator",
+)
 """The arguments of Lightning's Trainer that concern DeepSpeed."""
 
 _OF_SECTIONS = {

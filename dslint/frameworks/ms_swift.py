@@ -72,8 +72,16 @@ _REFUSALS = tuple(
     )
     for name in ("packing", "padding_free")
     for when, absent in (({}, ("attn_impl",)), ({"attn_impl": ("sdpa", "eager", "flex_attention")}, ()))
+) + tuple(
+    Refusal(
+        "DeepSpeed ZeRO3 not supported for LLaMAPro&GRPO currently.",
+        {name: "llamapro", "rlhf_type": "grpo", "use_vllm": True, "vllm_mode": "colocate"},
+        "Use ZeRO stage 2, or another tuner.",
+        stages=(3,),
+    )
+    for name in ("tuner_type", "train_type")
 )
-"""Source: swift/arguments/sft_args.py, _check_padding_free; releases from 3.12 on."""
+"""Source: swift/arguments/sft_args.py, _check_padding_free, in releases from 3.12 on; swift/tuners/base.py, grpo_context."""
 
 FRAMEWORK = Framework(
     "ms-swift",

@@ -305,3 +305,60 @@ def _difference(program: Program, launch: Launch) -> str | None:
     if devices and devices > 0 and devices * machines != world:
         return f"devices={devices}, but srun starts {world // machines} tasks on each machine"
     return None
+
+
+_OTHER_DEVICES = frozenset({"cpu", "mps", "tpu", "hpu"})
+_OTHER_PRECISIONS = frozenset({"64", "64-true", "transformer-engine", "transformer-engine-float16"})
+"""Values of `precision` that Lightning takes and its DeepSpeed strategy does not."""
+
+
+@rule(
+    "DS990",
+    effect=Effect.CRASH,
+    phase=Phase.LOAD,
+    watches=("setup",),
+    references=(
+        f"{SOURCE}.setup_environment",
+        "lightning/pytorch/plugins/precision/deepspeed.py, DeepSpeedPrecision.__init__",
+        "https://github.com/Lightning-AI/pytorch-lightning/issues/12607",
+    ),
+    untried=RAISED_BY_LIGHTNING,
+    setup=True,
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_program(trainer=", accelerator='cpu'"),
+    message="train.py:3 sets accelerator='cpu': Lightning's DeepSpeed strategy is only supported on CUDA GPUs, and raises before the training.",
+)
+@bad(
+    _STAGE_2,
+    at="",
+    program=_program(trainer=", precision='64-true'"),
+    message="train.py:3 sets precision='64-true': Lightning's DeepSpeed strategy does not support it, and raises before the training.",
+)
+@good(_STAGE_2, program=_program(trainer=", accelerator='gpu', precision='bf16-mixed'"))
+@good(_STAGE_2, program=_program(trainer=", accelerator='auto', precision=32"))
+def refused_by_strategy(config: Config) -> Iterator[Finding]:
+    """Lightning's Trainer gets a device or a precision that its DeepSpeed strategy does not support.
+
+    The strategy runs on CUDA GPUs only, and raises RuntimeError "The DeepSpeed strategy is only supported on CUDA GPUs". Of precisions it takes
+    32-true, 16-true, bf16-true, 16-mixed and bf16-mixed, and raises ValueError for every other one.
+
+    Use GPUs and one of these precisions, or another strategy.
+    """
+    program = lightning_program(config)
+    given = program.trainer if program is not None else {}
+    for name, refused, error, advice in (
+        ("accelerator", _OTHER_DEVICES, "is only supported on CUDA GPUs", 'Set accelerator="gpu", or choose another strategy.'),
+        ("precision", _OTHER_PRECISIONS, "does not support it", "Set precision to bf16-mixed, 16-mixed, bf16-true, 16-true or 32-true."),
+    ):
+        found = given.get(name)
+        if found is not None and str(found.value) in refused:
+            yield Finding(
+                "",
+                f"{found.where} sets {found.shown}: Lightning's DeepSpeed strategy {error}, and raises before the training.",
+                help=advice,
+                elsewhere=found.related(""),
+                certain=found.path.endswith(".py"),
+            )

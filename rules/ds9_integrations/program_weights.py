@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from dslint.config import Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration
+from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.events import MODELS, Event, is_true
 from dslint.job.model import Program
 from dslint.rule import Finding, bad, good, rule
+from dslint.rules.helpers.model import trains_part
 from dslint.rules.helpers.models import ENGINES, TRAINERS, managed_models, telling
 from dslint.rules.helpers.zero import STAGE
+from dslint.source.tree import Member, Scalar
 
 _STAGE_3 = (
     '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}, '
@@ -235,7 +238,20 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
     Set `gradient_checkpointing_kwargs={"use_reentrant": True}`, or use ZeRO stage 2.
     """
     program = config.setup.program if config.setup else None
-    if program is None or not config.value(STAGE) >= 3:
+    if not config.value(STAGE) >= 3:
+        return
+    argument = _not_reentrant_argument(config)
+    if argument is not None:
+        yield Finding(
+            STAGE,
+            f"{argument.where} sets use_reentrant to {argument.raw}, and an adapter is trained: at ZeRO stage 3 the backward pass may raise "
+            'CheckpointError "Recomputed values for the following tensors have different metadata".',
+            help="Set use_reentrant to true.",
+            related=(argument.related("set here"),),
+            certain=False,
+        )
+        return
+    if program is None:
         return
     events = program.events
     trainers = list(events.of(r"(transformers|trl)\.(\w+\.)*\w*Trainer"))
@@ -258,3 +274,19 @@ def adapter_checkpointed_without_reentry(config: Config) -> Iterator[Finding]:
                 certain=not any(one.name.startswith("trl.") for one in trainers),
             )
             return
+
+
+def _not_reentrant_argument(config: Config) -> SourcedValue | None:
+    """`use_reentrant: false` in a training file that trains an adapter with gradient checkpointing.
+
+    Source: axolotl/utils/schemas/validation.py, warn_qlora_zero3_w_use_reentrant.
+    """
+    arguments = config.arguments
+    checkpointing = arguments.get("gradient_checkpointing") if arguments is not None else None
+    document = config.setup.documents.get(arguments.path) if config.setup is not None and arguments is not None else None
+    if document is None or arguments is None or checkpointing is None or checkpointing.value is not True or not trains_part(config):
+        return None
+    path = ("gradient_checkpointing_kwargs", "use_reentrant")
+    found = document.lookup(path)
+    value = found.value.value if isinstance(found, Member) and isinstance(found.value, Scalar) else None
+    return given_at(document, arguments.path, path, "", value) if value is False else None

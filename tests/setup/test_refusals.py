@@ -9,6 +9,10 @@ from tests.setup.folder import Folder
 STAGE_3 = '{"train_batch_size": "auto", "zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}}'
 AXOLOTL = "base_model: m\ndatasets: [{path: d, type: alpaca}]\nmicro_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds.json\n"
 LLAMA_FACTORY = "stage: sft\nmodel_name_or_path: m\ndataset: d\nfinetuning_type: lora\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\ndeepspeed: ds.json\n"
+LLAMAPRO = (
+    "model: m\ntuner_type: llamapro\nrlhf_type: grpo\nuse_vllm: true\ndeepspeed: ds.json\nper_device_train_batch_size: 2\n"
+    "learning_rate: 1e-4\noutput_dir: o\n"
+)
 SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deepspeed ds.json\n"
 
 
@@ -22,6 +26,8 @@ SWIFT = "swift sft --model m --dataset d --per_device_train_batch_size 2 --deeps
         (LLAMA_FACTORY + "adapter_name_or_path: first,second\n", "Cannot use multiple adapters in DeepSpeed ZeRO-3."),
         (LLAMA_FACTORY + "adapter_name_or_path: first\n", ""),
         (LLAMA_FACTORY + "quantization_bit: 4\nquantization_method: hqq\n", "HQQ quantization is incompatible with DeepSpeed ZeRO-3"),
+        (LLAMAPRO + "vllm_mode: colocate\n", "DeepSpeed ZeRO3 not supported for LLaMAPro&GRPO currently."),
+        (LLAMAPRO + "vllm_mode: server\n", ""),
     ],
 )
 def test_rows_of_frameworks(folder: Folder, file: str, error: str) -> None:

@@ -439,6 +439,19 @@ def test_a_model_is_known_by_its_name(folder: Folder, name: str) -> None:
     assert "DS523" not in [code for code, *_ in folder.found("run.sh", facts=facts)]
 
 
+@pytest.mark.parametrize(("reentrant", "stage", "expected"), [("false", 3, True), ("true", 3, False), ("false", 2, False)])
+def test_reentrant_checkpointing_of_an_adapter_is_read_from_a_training_file(
+    folder: Folder,
+    reentrant: str,
+    stage: int,
+    expected: bool,
+) -> None:
+    kwargs = f"gradient_checkpointing: true\ngradient_checkpointing_kwargs:\n  use_reentrant: {reentrant}\n"
+    folder.write({"a.yaml": f"{TRAINERS['axolotl']}adapter: qlora\nload_in_4bit: true\n{kwargs}"})
+    folder.write({"ds.json": f'{{"train_batch_size": "auto", "zero_optimization": {{"stage": {stage}}}}}'})
+    assert ("DS972" in [code for code, *_ in folder.found("a.yaml")]) is expected
+
+
 def test_a_batch_size_that_a_program_may_set_is_no_certain_loss(folder: Folder) -> None:
     named = ACCELERATE + "deepspeed_config:\n  deepspeed_config_file: ds.json\n"
     folder.write({"accelerate.yaml": named, "ds.json": '{"zero_optimization": {"stage": 2}}'})
