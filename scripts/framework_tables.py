@@ -5,7 +5,7 @@
 ENVIRONMENTS is a folder with one virtual environment for each framework (`trl`, `llamafactory`, `ms-swift`, `axolotl`, `lightning`); each
 is asked in a process of its own, and one that is not there keeps its table. FOLDER holds wheels of older releases, unpacked to
 `transformers-4.57.3`, `trl-0.24.0` and so on: their source is read and never run. With --only-older the tables keep what the installed
-packages said.
+packages said, and the older releases without a wheel.
 """
 
 from __future__ import annotations
@@ -104,11 +104,17 @@ def choices(kind):
             if isinstance(one, type) and issubclass(one, enum.Enum) and name in {choices}:
                 found[name] = [one.__name__, *(each.value for each in one)]
     return found
+def valued(kind):  # a switch that may also be None needs a value
+    if not dataclasses.is_dataclass(kind):
+        return set()
+    from transformers import HfArgumentParser
+    actions = HfArgumentParser([kind])._actions
+    return {{one.dest for one in actions if one.nargs is None and getattr(one.type, "__name__", "") == "string_to_bool"}}
 own = fields(kinds[0])
 accepted = set(own).union(*(fields(kind) for kind in more))
 tasks = {{name: fields(getattr(trl, kind)) for name, kind in {tasks}.items()}}
 answer = {{"release": importlib.metadata.version("{package}"), "defaults": own, "accepted": sorted(accepted)}}
-answer |= {{"choices": choices(kinds[0]), "tasks": tasks}}
+answer |= {{"choices": choices(kinds[0]), "tasks": tasks, "valued": sorted(set().union(*map(valued, [*kinds, *more])))}}
 print("\\n@@" + json.dumps(answer))
 """
 
@@ -142,7 +148,7 @@ def main() -> None:
         if given.only_older:
             file = TARGET / f"{module}.json"
             table = json.loads(file.read_text(encoding="utf-8"))
-            table["older"] = compared(set(table["accepted"].split()), older_names(given.wheels, package))
+            table["older"] |= compared(set(table["accepted"].split()), older_names(given.wheels, package))
             file.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
             continue
         table = asked(given.environments / environment, package, ask)
@@ -211,6 +217,7 @@ def written(table: dict[str, Any], older: dict[str, list[str]], known: set[str])
         "older": compared(accepted, older),
         "presets": table.get("presets", {}),
         "choices": table["choices"],
+        "valued": " ".join(table["valued"]),
     }
     return json.dumps(shown, indent=1) + "\n"
 

@@ -59,14 +59,11 @@ def _exclusive(error: str, first: str, second: str) -> Refusal:
 _FLASH = tuple(f"flash_{name}" for name in ("adamw", "adam", "sgd", "sgdw", "lion"))
 
 _REFUSALS = (
-    _exclusive("please set only one of gradient_accumulation_steps or batch_size", "batch_size", "gradient_accumulation_steps"),
-    _exclusive("warmup_steps and warmup_ratio are mutually exclusive", "warmup_steps", "warmup_ratio"),
     Refusal(
-        "save_strategy and save_steps mismatch. Please set save_strategy to 'steps' or remove save_steps.",
-        {"save_strategy": ("epoch", "no", "best"), "save_steps": SET},
-        "Write save_strategy: steps, or remove save_steps.",
+        "ple_cpu_offload is not compatible with DeepSpeed",
+        {"ple_cpu_offload": True, "deepspeed": SET},
+        "Remove ple_cpu_offload or deepspeed.",
     ),
-    _exclusive("save_steps and saves_per_epoch are mutually exclusive and cannot be used together.", "saves_per_epoch", "save_steps"),
     Refusal(
         "eval_strategy and eval_steps mismatch. Please set eval_strategy to 'steps' or remove eval_steps.",
         {"eval_strategy": ("epoch", "no"), "eval_steps": SET},
@@ -82,6 +79,14 @@ _REFUSALS = (
         for when in ({"eval_steps": SET}, {"eval_strategy": ("steps", "epoch")})
     ),
     _exclusive("eval_steps and evals_per_epoch are mutually exclusive and cannot be used together.", "evals_per_epoch", "eval_steps"),
+    Refusal(
+        "save_strategy and save_steps mismatch. Please set save_strategy to 'steps' or remove save_steps.",
+        {"save_strategy": ("epoch", "no", "best"), "save_steps": SET},
+        "Write save_strategy: steps, or remove save_steps.",
+    ),
+    _exclusive("save_steps and saves_per_epoch are mutually exclusive and cannot be used together.", "saves_per_epoch", "save_steps"),
+    _exclusive("warmup_steps and warmup_ratio are mutually exclusive", "warmup_steps", "warmup_ratio"),
+    _exclusive("please set only one of gradient_accumulation_steps or batch_size", "batch_size", "gradient_accumulation_steps"),
     Refusal("`sample_packing: true` does not work with RLHF training", {"sample_packing": True, "rl": SET}, "Remove sample_packing."),
     Refusal(
         "Muon optimizer is currently incompatible with DeepSpeed",
@@ -99,14 +104,15 @@ _REFUSALS = (
             ("q_galore_adamw8bit", "q_galore_adamw8bit is not yet validated with DeepSpeed."),
         )
     ),
-    Refusal(
-        "ple_cpu_offload is not compatible with DeepSpeed",
-        {"ple_cpu_offload": True, "deepspeed": SET},
-        "Remove ple_cpu_offload or deepspeed.",
-    ),
     Refusal("deepspeed not supported with ReLoRA", {"relora": True, "deepspeed": SET}, "Remove relora or deepspeed."),
+    Refusal(
+        "bf16.literal['auto'] Input should be 'auto'",
+        {"bf16": "full"},
+        "Write bf16: true.",
+        since="0.19.0",
+    ),
 )
-"""Source: axolotl/utils/schemas/validation.py and config.py."""
+"""Source: axolotl/utils/schemas/validation.py and config.py. The order is what axolotl 0.19 says of two at a time."""
 
 FRAMEWORK = Framework(
     "axolotl",

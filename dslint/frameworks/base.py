@@ -97,6 +97,8 @@ class Framework(Record):
     """The values that it computes for arguments, set or not, from others and from facts of the run."""
     adds: Callable[[Arguments], Mapping[Path, Any]] | None = None
     """The keys that it writes into the config for arguments of its own."""
+    classes: Mapping[str, str] = {}
+    """Its classes of training arguments that programs use, by their full names, each with the task of its command that has its defaults."""
     refuses_unknown: str = ""
     """The error with which it refuses a key that it does not know, with `{name}`; "" if it ignores the key."""
     refuses_flag: str = ""

@@ -17,8 +17,8 @@ from dslint.schemas.derive import ACCUMULATION, MICRO
 from dslint.schemas.trainer import FILLINGS, FROM_HIDDEN_SIZE, MIXED_PRECISION, ZEROS, Way
 from dslint.source.unknown import UNKNOWN
 
-AT_LEAST_ONE = Release(5, 16, 0)
-"""The first release of transformers (between 5.15 and 5.19) in which a warm-up has at least one step."""
+AT_LEAST_ONE = Release(5, 17, 0)
+"""The first release of transformers (between 5.16.1 and 5.19) in which a warm-up has at least one step."""
 
 _TEXT_CONFIG = Release(4, 45, 99)
 """The last release of transformers (between 4.45 and 4.46.3) that does not look for the hidden size in `text_config`."""
@@ -262,8 +262,12 @@ def _from_stand_in(setup: Setup, program: Program, key: str) -> Value | None:
 
 
 def accumulation(setup: Setup) -> Any:
-    """The accumulation steps of a program's `Accelerator`: a variable counts more than the argument. `UNKNOWN` if they are not certain."""
-    given = setup.launch.variables.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") if setup.launch is not None else None
+    """The accumulation steps of a program's `Accelerator`: flags of the launcher, then variables count more than its argument. `UNKNOWN` if
+    they are not certain.
+    """
+    given = setup.accelerate.flags.get("gradient_accumulation_steps") if setup.accelerate is not None else None
+    if given is None and setup.launch is not None:
+        given = setup.launch.variables.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS")
     if given is not None:
         return as_read("max_steps", given.value)
     if setup.program is None:

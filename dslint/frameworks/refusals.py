@@ -12,6 +12,9 @@ from dslint.source.unknown import UNKNOWN
 SET = "set"
 """Stands for any value but null, false and an empty text."""
 
+GIVEN = "given"
+"""Stands for any value that is not null or empty, also a list or a section."""
+
 SEVERAL = "several"
 """Stands for a text of several names with commas between them."""
 
@@ -19,8 +22,10 @@ SEVERAL = "several"
 class Refusal(Record):
     """A combination that a framework refuses with `error`.
 
-    `when` has the values of arguments, each of which must be set: one value, several, `SET` or `SEVERAL`. None of `absent` may be set.
+    `when` has the values of arguments, each of which must be set: one value, several, `SET`, `GIVEN` or `SEVERAL`. None of `absent` may be
+    set.
     `stages` are the ZeRO stages at which it holds; empty: all of them, and a config need not be known. `help` says what to write instead.
+    `since` is the first release of the framework that is known to refuse it; "" for what each known release refuses.
     """
 
     error: str
@@ -28,6 +33,7 @@ class Refusal(Record):
     help: str
     stages: tuple[int, ...] = ()
     absent: tuple[str, ...] = ()
+    since: str = ""
 
     def given(self, arguments: Arguments, stage: Any) -> tuple[SourcedValue, ...]:
         """The arguments that the framework refuses; none if it accepts them, or that is not known."""
@@ -43,6 +49,10 @@ class Refusal(Record):
 
 def _is_one(given: SourcedValue, wanted: Any) -> bool:
     value = given.value
+    if wanted is GIVEN:
+        return not given.empty and value is not None
+    if wanted == given.raw.strip("'\""):
+        return True  # a word in the place of a switch
     if value is UNKNOWN or given.empty or "$" in given.raw or "{{" in given.raw:
         return False
     if isinstance(value, str) and value.lower() in ("true", "false"):

@@ -28,9 +28,16 @@ class Table(NamedTuple):
     """What each older release accepts in addition."""
     choices: Mapping[str, tuple[str, ...]] = {}
     """For arguments with a fixed set of values: the name of the set, and the values."""
+    valued: frozenset[str] = frozenset()
+    """The switches that may also be None, whose flags need a value."""
 
     def refuses(self, name: str, release: Release) -> bool:
-        """Whether a release refuses a name that another one accepts: neither the newest known one has it, nor the last known one before."""
+        """Whether a release refuses a name that another one accepts: neither the newest known one has it, nor the last known one before.
+
+        The release of the table, and any newer one, accepts what the table says.
+        """
+        if release >= Release.parse(self.release):
+            return name in self.older and name not in self.accepted
         before = [known for known in self.releases if Release.parse(known) <= release]
         nearest = max(before, key=Release.parse, default=None)
         return name in self.older and name not in self.accepted and nearest is not None and name not in self.releases[nearest]
@@ -43,8 +50,8 @@ def table(name: str) -> Table:
     releases = {release: frozenset(one["more"].split()) for release, one in data["older"].items()}
     older = frozenset[str]().union(*releases.values())
     choices = {name: tuple(one) for name, one in data["choices"].items()}
-    accepted = frozenset(data["accepted"].split())
-    return Table(data["release"], data["defaults"], accepted, data["presets"], data["tasks"], older, releases, choices)
+    accepted, valued = frozenset(data["accepted"].split()), frozenset(data["valued"].split())
+    return Table(data["release"], data["defaults"], accepted, data["presets"], data["tasks"], older, releases, choices, valued)
 
 
 def defaults(name: str, names: Mapping[str, str], computed: frozenset[str], task: str = "") -> dict[str, Any]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from dslint.facts import Facts
+from dslint.facts import Facts, Integration, Release
 from dslint.frameworks.accelerate import BLOCK_KEYS, LAUNCH_FLAGS, TOP_KEYS
 from dslint.frameworks.base import Framework
 from dslint.frameworks.refusals import names_in
-from dslint.frameworks.registry import named
+from dslint.frameworks.registry import frameworks, named
 from dslint.frameworks.tables import table
-from dslint.job.arguments import LISTS, Arguments, SourcedValue, given_at
+from dslint.job.arguments import DEFAULTS, LISTS, Arguments, SourcedValue, given_at
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.source.tree import Document, Node, Scalar, Sequence, plain
 from dslint.source.tree import Mapping as Section
@@ -21,14 +21,14 @@ from dslint.source.unknown import UNKNOWN
 def read_training(document: Document, shown: str, framework: Framework) -> Arguments:
     """The arguments of a training file."""
     values: dict[str, SourcedValue] = {}
-    unknown: list[SourcedValue] = []
+    others: list[SourcedValue] = []
     root = document.root
     for member in root.members if isinstance(root, Section) else ():
         written = member.key.value
         name = framework.names.get(written, written)
         if name not in ARGUMENTS | WORKLOAD and name not in names_in(framework.refusals):
-            given = given_at(document, shown, (written,), name, None) if is_unknown(framework, written) else None
-            unknown += [given] if given is not None else []
+            given = given_at(document, shown, (written,), name, None) if framework.refuses_unknown else None
+            others += [given] if given is not None else []
             continue
         value = plain(member.value) if isinstance(member.value, Scalar) else _listed(member.value) if name in LISTS else UNKNOWN
         read = framework.reads(name, value) if framework.reads is not None else value
@@ -36,7 +36,7 @@ def read_training(document: Document, shown: str, framework: Framework) -> Argum
         if given is not None and value is not None and given.value not in framework.unset.get(name, ()):
             values[name] = given
     found = arguments_of(framework, shown, values)
-    return replace(found, unknown=tuple(unknown))
+    return replace(found, others=tuple(others))
 
 
 def arguments_of(framework: Framework, shown: str, values: dict[str, SourcedValue], task: str = "") -> Arguments:
@@ -60,18 +60,38 @@ _OF_LAUNCHERS = LAUNCH_FLAGS | TOP_KEYS | BLOCK_KEYS.keys() | {"config", "config
 """Names that a training file of TRL holds for Accelerate's launcher."""
 
 
-def unknown_flags(framework: Framework, flags: Mapping[str, SourcedValue]) -> list[SourcedValue]:
-    """The flags that a framework refuses. Beginnings of names and `--no_name` are names, too."""
-    own = framework.table
-    known = own.accepted | own.older | table(TRAINER).accepted if own is not None else frozenset()
+def unread_flags(framework: Framework, flags: Mapping[str, SourcedValue]) -> list[SourcedValue]:
+    """The flags that dslint does not read, of a framework that refuses those that it does not know."""
+    names = ARGUMENTS | WORKLOAD
+    return [given for name, given in flags.items() if given.name.startswith("--") and framework.refuses_flag and name not in names]
+
+
+def unknown(arguments: Arguments) -> list[SourcedValue]:
+    """The arguments that a framework has in no release, and refuses. Beginnings of flags and `--no_name` are names, too."""
+    framework = named(arguments.framework)
+    own = framework.table if framework is not None else None
+    if framework is None or own is None:
+        return []
+    known = own.accepted | own.older | table(TRAINER).accepted
     return [
         given
-        for name, given in flags.items()
-        if given.name.startswith("--")
-        and framework.refuses_flag
-        and is_unknown(framework, name)
-        and not any(one.startswith(name) or f"no_{one}" == name for one in known)
+        for given in arguments.others
+        if is_unknown(framework, name := bare(given))
+        and not (given.name.startswith("--") and any(one.startswith(name) or f"no_{one}" == name for one in known))
     ]
+
+
+def without_value(arguments: Arguments) -> list[SourcedValue]:
+    """The flags without a value, of switches that need one."""
+    framework = named(arguments.framework)
+    own = framework.table if framework is not None else None
+    given = [*arguments.values.values(), *arguments.others]
+    return [one for one in given if own is not None and one.name.startswith("--") and not one.raw and bare(one) in own.valued]
+
+
+def bare(given: SourcedValue) -> str:
+    """The name of an argument without the dashes of a flag."""
+    return given.name.lstrip("-").replace("-", "_")
 
 
 def refused(arguments: Arguments, facts: Facts) -> tuple[SourcedValue, ...]:
@@ -79,8 +99,25 @@ def refused(arguments: Arguments, facts: Facts) -> tuple[SourcedValue, ...]:
     framework, release = named(arguments.framework), facts.loader_release
     if framework is None or framework.table is None or not framework.refuses_unknown or release is None:
         return ()
-    names = {name: given for name, given in arguments.values.items() if name not in framework.table.accepted}
-    return tuple(given for name, given in names.items() if table(TRAINER).refuses(name, release))
+    names = {**arguments.values, **{bare(given): given for given in arguments.others}}
+    found = {name: given for name, given in names.items() if name not in framework.table.accepted}
+    return tuple(given for name, given in found.items() if table(TRAINER).refuses(name, release))
+
+
+def of_class(arguments: Arguments, release: Callable[[str], Release | None]) -> Arguments:
+    """Arguments of a program with the defaults of a framework's class of them. `release` gives the release of a package that is pinned.
+
+    Where the release is not the one of the table, only the defaults count that the class has from the Trainer.
+    """
+    framework = next((one for one in frameworks() if arguments.kind in one.classes), None)
+    own = framework.table if framework is not None else None
+    if framework is None or own is None:
+        return arguments
+    defaults, pinned = framework.defaults(framework.classes[arguments.kind]), release(framework.packages[0])
+    if pinned is not None and pinned >= Release.parse(own.release):
+        return replace(arguments, framework=framework.name, sure=True, defaults=defaults)
+    shared = {name: value for name, value in defaults.items() if value == DEFAULTS[name]}
+    return replace(arguments, framework=Integration.TRANSFORMERS.label, sure=True, defaults=shared)
 
 
 def completed(arguments: Arguments, facts: Facts) -> Arguments:

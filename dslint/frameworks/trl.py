@@ -9,7 +9,8 @@ from dslint.facts import Facts, Integration
 from dslint.frameworks import tables
 from dslint.frameworks.accelerate import is_accelerate, opened, read_accelerate
 from dslint.frameworks.base import Framework, LauncherFile, Uses, Workload
-from dslint.frameworks.huggingface import has_arguments
+from dslint.frameworks.huggingface import REFUSALS, has_arguments
+from dslint.frameworks.refusals import GIVEN, Refusal
 from dslint.job.arguments import Arguments, SourcedValue, given_at
 from dslint.job.model import AccelerateFile
 from dslint.source.tree import Document, Member, Scalar, plain
@@ -69,6 +70,20 @@ def _completes(arguments: Arguments, facts: Facts) -> dict[str, Any]:
     return {} if "bf16" in arguments or fp16 is UNKNOWN or not arguments.sure or not on_gpu else {"bf16": not fp16}
 
 
+_REFUSALS = (
+    *REFUSALS,
+    *(
+        Refusal(
+            "'test'",
+            {name: ("steps", "epoch"), "datasets": GIVEN},
+            "Write test_split_size: 0.1, or remove the evaluation: datasets without it give only data to train on.",
+            absent=("test_split_size", "dataset_test_split"),
+        )
+        for name in ("eval_strategy", "evaluation_strategy")
+    ),
+)
+"""Source: trl/scripts/sft.py, main, and trl/scripts/utils.py, get_dataset: the error is a KeyError."""
+
 FRAMEWORK = Framework(
     "TRL",
     Integration.TRANSFORMERS,
@@ -77,10 +92,12 @@ FRAMEWORK = Framework(
     recognises=_recognises,
     rank=1,
     generated="trl",
+    classes={f"trl.{name}Config": name.lower() for name in ("SFT", "DPO", "GRPO", "KTO", "Reward", "RLOO")},
     refuses_unknown="unrecognized arguments: --{name}",
     refuses_flag="unrecognized arguments: --{name}",
     computes=frozenset({"bf16"}),
     completes=_completes,
+    refusals=_REFUSALS,
     launcher_file=LauncherFile("accelerate_config", _keys_for_launcher, _accelerate_config),
     has_own_loop=False,
     workload=Workload(
@@ -88,6 +105,7 @@ FRAMEWORK = Framework(
         length=1024,
         not_with_length=("block_size", "max_source_length", "do_train"),
         lora_dropout=0.05,
+        zero_init=True,
         vllm_share=0.3,
     ),
 )

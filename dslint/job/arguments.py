@@ -131,9 +131,15 @@ class Arguments:
     sure: bool = False
     complete: bool = True
     defaults: Table[str, Any] = field(default_factory=lambda: DEFAULTS)
-    unknown: tuple[SourcedValue, ...] = ()
-    """Arguments that the framework does not know, and refuses."""
+    others: tuple[SourcedValue, ...] = ()
+    """Arguments that dslint does not read, where the framework refuses those that it does not know."""
+    refusal: str = ""
+    """The error with which a program refuses a name in `others`, with `{name}`; "" for that of the framework."""
+    texts: frozenset[str] = frozenset()
+    """Arguments of numbers that the program gets as text, and does not convert."""
     assigned: frozenset[str] | None = None
+    kind: str = ""
+    """The class of a library other than transformers that the program gives or parses: `trl.SFTConfig`."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values

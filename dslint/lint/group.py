@@ -21,6 +21,13 @@ BEFORE_LOADING = frozenset(
 )
 """Rules about errors of the launcher and of the parser of the arguments: these come before a loader compares them with the config."""
 
+AFTER_COMPARING = frozenset(("DS903",))
+"""Rules about errors that Accelerate raises after the Trainer compared its arguments with the config."""
+
+_WHILE_LOADING = {"DS975": -1.5} | dict.fromkeys(BEFORE_LOADING - {"DS975"}, -1.0) | dict.fromkeys(AFTER_COMPARING, 0.5)
+"""The order of errors of loaders: most frameworks check what they refuse before they make the arguments of the Trainer. Without a place
+here an error comes at 0, where the Trainer compares."""
+
 SHOWN_KEYS = 20
 """How many keys the message of findings with one cause lists."""
 
@@ -39,15 +46,21 @@ def for_report(file: FileResult) -> FileResult:
     return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups.values()))
 
 
-def _by_severity(diagnostic: Diagnostic) -> tuple[int, int, tuple[int, int, str]]:
+def _by_severity(diagnostic: Diagnostic) -> tuple[int, float, tuple[int, int, str]]:
     return *by_time(diagnostic), by_place(diagnostic)
 
 
-def by_time(diagnostic: Diagnostic) -> tuple[int, int]:
+def by_time(diagnostic: Diagnostic) -> tuple[int, float]:
     """Orders findings by severity, and crashes among them by when they happen: whoever runs the job meets the first."""
+    return -diagnostic.severity.rank, when(diagnostic.code, diagnostic.phase)
+
+
+def when(code: str, phase: Phase | None) -> float:
+    """Orders crashes by when they happen, before all other findings."""
+    if phase is Phase.LOAD and code in _WHILE_LOADING:
+        return _WHILE_LOADING[code]
     phases = list(Phase)
-    at = -1 if diagnostic.code in BEFORE_LOADING else phases.index(diagnostic.phase) if diagnostic.phase is not None else len(phases)
-    return -diagnostic.severity.rank, at
+    return phases.index(phase) if phase is not None else len(phases)
 
 
 def _merged(group: list[Diagnostic]) -> Diagnostic:

@@ -18,7 +18,7 @@ from dslint.facts.model_config import ModelConfig, ModelError, load_model, named
 from dslint.frameworks.accelerate import made_by
 from dslint.frameworks.base import Framework
 from dslint.frameworks.registry import frameworks, named
-from dslint.frameworks.training import completed
+from dslint.frameworks.training import completed, of_class
 from dslint.job.arguments import SourcedValue, given_at
 from dslint.job.model import Program, Setup
 from dslint.job.training import MODEL_ARGUMENTS
@@ -253,7 +253,7 @@ def settle(gathered: LoadedSetup) -> LoadedSetup:
         if integration is not None:
             context = context.inferring(evidence, integration=integration)
     if setup.arguments is not None:
-        setup = replace(setup, arguments=completed(setup.arguments, context.facts))
+        setup = replace(setup, arguments=completed(of_class(setup.arguments, context.pinned), context.facts))
     setup = replace(setup, documents=gathered.documents)
     return gathered._replace(setup=setup, context=context._replace(setup=setup))
 

@@ -21,7 +21,7 @@ from dslint.frameworks.base import ConfigFlags
 from dslint.frameworks.megatron import megatron_arguments
 from dslint.frameworks.programs import read_python
 from dslint.frameworks.registry import built_from, framework_of
-from dslint.frameworks.training import arguments_of, read_training, unknown_flags
+from dslint.frameworks.training import arguments_of, read_training, unread_flags
 from dslint.job.arguments import Arguments, SourcedValue
 from dslint.job.model import Program, Setup
 from dslint.record import Record
@@ -210,11 +210,13 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     defaults = started.defaults(command.task) if started is not None else base.defaults
     takes_only = program is not None and is_plain and not program.parses_more and not _takes_more(program)
     refuses = started or (huggingface.FRAMEWORK if takes_only else None)
-    unknown = (*base.unknown, *unknown_flags(refuses, command.flags)) if refuses is not None else ()
+    others = (*base.others, *unread_flags(refuses, command.flags)) if refuses is not None else ()
     assigned = set_by_program.assigned if set_by_program is not None else None
     later = {name: given for name, given in set_by_program.values.items() if name in assigned} if set_by_program and assigned else {}
     values = {**base.values, **own, **later}
-    return replace(base, values=values, complete=base.complete and command.complete, sure=sure, defaults=defaults, unknown=unknown)
+    kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
+    complete = base.complete and command.complete
+    return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind)
 
 
 def _has_own_parser(program: PythonFile) -> bool:

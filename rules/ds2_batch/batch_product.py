@@ -7,11 +7,13 @@ from typing import Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
+from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
 from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys
 from dslint.rules.helpers.fixes import without, write
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.source.change import Set
+from dslint.source.tree import plain
 
 SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion"
 
@@ -26,6 +28,13 @@ def _grouped(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) and value >= 10_000 else str(value)
 
 
+_ACCELERATE = """from accelerate import Accelerator, DeepSpeedPlugin
+from transformers import AutoModelForCausalLM
+accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds_config.json"))
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+"""
+
+
 @rule(
     "DS201",
     effect=Effect.CRASH,
@@ -38,7 +47,7 @@ def _grouped(value: Any) -> str:
     '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}',
     at="train_batch_size",
     world_size=8,
-    message="train_batch_size is 32, but micro batch size x gradient accumulation steps x world size is 4 x 2 x 8 = 64; DeepSpeed raises an AssertionError.",
+    message='train_batch_size is 32, but micro batch size x gradient accumulation steps x world size is 4 x 2 x 8 = 64; DeepSpeed raises AssertionError "Check batch related parameters".',
     fixed='{"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}',
 )
 @bad(
@@ -59,7 +68,7 @@ def _grouped(value: Any) -> str:
     '{"train_batch_size": 100}',
     at="train_batch_size",
     world_size=8,
-    message="train_batch_size is 100, but micro batch size x gradient accumulation steps x world size is 12 x 1 x 8 = 96 (DeepSpeed computes the missing key); DeepSpeed raises an AssertionError.",
+    message='train_batch_size is 100, but micro batch size x gradient accumulation steps x world size is 12 x 1 x 8 = 96 (DeepSpeed computes the missing key); DeepSpeed raises AssertionError "Check batch related parameters".',
     fixed='{"train_batch_size": 96}',
 )
 @bad(
@@ -67,8 +76,17 @@ def _grouped(value: Any) -> str:
     at="train_batch_size",
     world_size=4,
     integration="transformers",
-    message="train_batch_size is 2, but micro batch size x gradient accumulation steps x world size is 1 x 1 x 1 = 1; DeepSpeed raises an AssertionError.",
+    message='train_batch_size is 2, but micro batch size x gradient accumulation steps x world size is 1 x 1 x 1 = 1; DeepSpeed raises AssertionError "Check batch related parameters".',
     fixed='{"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 2, "sequence_parallel_size": 4}',
+)
+@bad(
+    '{"train_batch_size": 32, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}}',
+    at="train_batch_size",
+    world_size=4,
+    program=_ACCELERATE,
+    integration="accelerate",
+    message='train_batch_size is 32, and from_pretrained divides the model before Accelerate knows the batch: until then it puts 1 for a micro batch size and accumulation steps that are not written, and DeepSpeed raises AssertionError "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 1 * 2 * 4".',
+    fixed='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2, "zero_optimization": {"stage": 3}}',
 )
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}', world_size=8)
 @good('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4}', world_size=8)
@@ -81,9 +99,16 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
 
     Write only the micro batch size and the gradient accumulation steps, and DeepSpeed computes the train batch size: such a config runs on
     any number of GPUs. With a sequence parallel size, DeepSpeed first divides the world size by it.
+
+    At ZeRO stage 3 a program with Accelerate parses the config while `from_pretrained` loads the model, before Accelerate knows the batch:
+    there "auto" is the train batch size that fits.
     """
     if config.arguments is not None:
         return  # the Trainer compares the batch with its arguments before DeepSpeed reads it, which another rule reports
+    early = _while_loading(config)
+    if early is not None:
+        yield early
+        return
     written, ranks = written_batch_keys(config), batch_world_size(config)
     if not written or ranks is UNKNOWN or TRAIN not in written or any(value <= 0 for value in written.values()):
         return
@@ -103,6 +128,39 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
     )
 
 
+def _while_loading(config: Config) -> Finding | None:
+    """The finding for a batch that is not complete yet when `from_pretrained` divides the model, which parses the config.
+
+    Until it prepares the data loader, Accelerate puts 1 for a micro batch size and for accumulation steps that are "auto" or missing.
+    Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.set_deepspeed_weakref.
+    """
+    ranks = batch_world_size(config)
+    if config.facts.integration is not Integration.ACCELERATE or ranks is UNKNOWN or config.setup is None:
+        return None
+    from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
+
+    if not parses_while_loading(config):
+        return None
+    written: dict[str, Any] = {key: plain(node) for key in BATCH_KEYS if (node := config.node(key)) is not None}
+    train, micro, steps = (written.get(key, 1 if key != TRAIN else None) for key in BATCH_KEYS)
+    micro, steps = (1 if one in ("auto", None) else one for one in (micro, steps))
+    if not all(type(one) is int and one > 0 for one in (train, micro, steps)) or train == micro * steps * ranks:
+        return None
+    if not any(config.is_auto(key) or not config.has(key) for key in (MICRO, ACCUMULATION)):
+        return None  # the product is wrong at any time
+    return Finding(
+        TRAIN,
+        f"train_batch_size is {_grouped(train)}, and from_pretrained divides the model before Accelerate knows the batch: until then it puts 1 for "
+        "a micro batch size and accumulation steps that are not written, and DeepSpeed raises AssertionError "
+        f'"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
+        f'{train} != {micro} * {steps} * {ranks}".',
+        help='Set train_batch_size to "auto": Accelerate computes it.',
+        fix=unsafe('write "auto"', Set((TRAIN,), '"auto"')),
+        on="value",
+        phase=Phase.LOAD,
+    )
+
+
 def _gpus(config: Config, ranks: float) -> str:
     """The ranks that the batch is divided by, in words."""
     world_size = config.facts.world_size
@@ -118,7 +176,7 @@ def _mismatch(train: Any, micro: Any, steps: Any, ranks: float, gpus: str, *, co
         return f"train_batch_size {_grouped(train)} is less than one micro batch of {_grouped(micro)} on each of {gpus}: DeepSpeed computes {steps} gradient accumulation steps and asserts that there is at least one."
     product = f"{_grouped(micro)} x {_grouped(steps)} x {_grouped(ranks)} = {_grouped(micro * steps * ranks)}"
     how = " (DeepSpeed computes the missing key)" if computed else ""
-    return f"train_batch_size is {_grouped(train)}, but micro batch size x gradient accumulation steps x world size is {product}{how}; DeepSpeed raises an AssertionError."
+    return f'train_batch_size is {_grouped(train)}, but micro batch size x gradient accumulation steps x world size is {product}{how}; DeepSpeed raises AssertionError "Check batch related parameters".'
 
 
 LARGEST_MICRO = 4096

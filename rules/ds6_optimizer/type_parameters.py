@@ -134,7 +134,7 @@ def _named_otherwise(config: Config, section: str, name: str, meant: str) -> Fin
 @bad(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4}}}}}}',
     at="scheduler.params",
-    message='WarmupDecayLR requires "total_num_steps": DeepSpeed raises TypeError in deepspeed.initialize.',
+    message='WarmupDecayLR requires "total_num_steps": deepspeed.initialize raises TypeError "__init__() missing 1 required positional argument: \'total_num_steps\'".',
 )
 @good(
     f'{{{MINIMAL}, "optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupDecayLR", "params": {{"warmup_max_lr": 1e-4, "warmup_num_steps": 10, "total_num_steps": 100}}}}}}'
@@ -155,9 +155,10 @@ def missing_parameter(config: Config) -> Iterator[Finding]:
         missing = [name for name, spec in entry["params"].items() if spec.get("required") and not config.has(f"{section}.params.{name}")]
         if missing and not any(config.is_meant((section, "params", name)) for name in missing):
             names = ", ".join(f'"{name}"' for name in missing)
+            error = f" \"__init__() missing 1 required positional argument: '{missing[0]}'\"" if len(missing) == 1 else ""
             yield Finding(
                 f"{section}.params",
-                f"{config.value(f'{section}.type')} requires {names}: DeepSpeed raises TypeError in deepspeed.initialize.",
+                f"{config.value(f'{section}.type')} requires {names}: deepspeed.initialize raises TypeError{error}.",
                 help=f"Add {names}.",
                 on="key",
                 fix=_write_auto(config, section, missing),

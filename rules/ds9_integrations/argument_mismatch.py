@@ -15,10 +15,12 @@ from dslint.job.arguments import Arguments
 from dslint.job.events import Event
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
+from dslint.rules.helpers.batch import BATCH_KEYS
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
+from dslint.rules.helpers.models import parses_while_loading
 from dslint.schemas.auto import MISMATCH_CHECKED
-from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN
+from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.schemas.trainer import FILLINGS
 from dslint.source.change import Set
 from dslint.source.tree import Scalar, plain
@@ -131,7 +133,8 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     The Hugging Face Trainer compares thirteen keys of the config with its own arguments, and raises `ValueError: Please correct the following
     DeepSpeed config values that mismatch TrainingArguments values` if one differs: batch sizes, gradient accumulation steps, gradient
     clipping, learning rate, betas, eps, weight decay, warm-up steps, total steps, and whether fp16 and bf16 are enabled. It does so after the
-    model is loaded, which can be half an hour into the job. An argument that is not set is compared with its default. Where the framework
+    model is loaded, which can be half an hour into the job. At ZeRO stage 3 DeepSpeed parses the config while the model is loaded, and raises
+    for the batch sizes before that. An argument that is not set is compared with its default. Where the framework
     or the program may have its own default, the finding is an info.
 
     Write "auto" in the config: the Trainer then fills in its own value, and the two cannot differ.
@@ -143,6 +146,7 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
     trained = program is not None and program.loader == Integration.TRANSFORMERS.value
     guessed = program is None and _is_of_any_trainer(config)
     conflict = _conflicting_precision(config, arguments)
+    product = _wrong_product(config, arguments)
     factor_differs = False
     for key in sorted(MISMATCH_CHECKED["transformers"], key=_train_batch_size_last):
         value = _compared_value(config, key)
@@ -156,11 +160,16 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
         sure = filled.sure and not guessed
         guess = not filled.sure and not (trained and filled.givens)  # a default that the program's own class of arguments may change
         raising = "raises" if sure else "may raise"
+        error = (
+            f"While the model is loaded, DeepSpeed {raising} AssertionError {product}"
+            if product and key in BATCH_KEYS
+            else f"After the model is loaded, the Hugging Face Trainer {raising} "
+            '"Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
+            f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}"'
+        )
         yield Finding(
             key,
-            f"{key} is {config.quote(key)} here but {_other_value(filled, arguments, key)}. After the model is loaded, the Hugging Face Trainer "
-            f'{raising} "Please correct the following DeepSpeed config values that mismatch TrainingArguments values: '
-            f'- ds {key}={_printed(config, key, value)} vs hf {label}={filled.value!r}".',
+            f"{key} is {config.quote(key)} here but {_other_value(filled, arguments, key)}. {error}.",
             help=_advice(config, key, filled),
             on="value",
             related=tuple(given.related(f"sets {_shown(filled.value)}") for given in filled.givens),
@@ -168,6 +177,34 @@ def argument_mismatch(config: Config) -> Iterator[Finding]:
             effect=Effect.ADVICE if guess else None,
             certain=sure,
         )
+
+
+def _wrong_product(config: Config, arguments: Arguments) -> str:
+    """What DeepSpeed raises for the batch while the model is loaded, after the Trainer replaced "auto"; "" if it does not, or is not known.
+
+    A key that is not written is computed, so that only three keys can contradict each other.
+    """
+    ranks = batch_world_size(config)
+    if ranks is UNKNOWN or not (parses_while_loading(config) or _framework_loads(config, arguments)):
+        return ""
+    values: list[Any] = []
+    for key in BATCH_KEYS:
+        written = plain(node) if (node := config.node(key)) is not None else None
+        values.append(from_arguments(key, arguments, config.facts).value if written == "auto" else written)
+    train, micro, steps = values
+    if not all(type(one) is int for one in values) or train == micro * steps * ranks:
+        return ""
+    return (
+        '"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
+        f'{train} != {micro} * {steps} * {ranks}"'
+    )
+
+
+def _framework_loads(config: Config, arguments: Arguments) -> bool:
+    """Whether a framework's own command divides the model while it loads it, as the config says."""
+    framework, at_stage_3 = named(arguments.framework), config.value("zero_optimization.stage") == 3
+    alone = config.setup is not None and config.setup.program is None
+    return at_stage_3 and alone and framework is not None and arguments.sure and framework.workload.zero_init
 
 
 def _is_of_any_trainer(config: Config) -> bool:

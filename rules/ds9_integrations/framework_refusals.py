@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
+from dslint.frameworks.base import Framework
 from dslint.frameworks.refusals import refused as refused_by
 from dslint.frameworks.registry import named
 from dslint.frameworks.tables import table
-from dslint.frameworks.training import refused
+from dslint.frameworks.training import bare, refused, unknown, without_value
+from dslint.job.arguments import Arguments, SourcedValue
 from dslint.rule import Finding, bad, good, rule
 from dslint.rules.helpers.loaders import RAISED_BY_LOADER
 from dslint.source.similar import similar
@@ -45,18 +47,30 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
     The Trainer's `HfArgumentParser`, LLaMA-Factory, ms-swift and TRL end the job for an argument that none of their classes has. axolotl
     ignores it. The names of all arguments come from the installed packages, and those of older releases from their wheels. A name that no
     known release has is an error if it is a misspelling of a known one, and a warning otherwise. A name that transformers had in another
-    release is an error if the project pins the release, or it is given: `evaluation_strategy` under transformers 5.
+    release is an error if the project pins the release, or it is given: `evaluation_strategy` under transformers 5. The flag of a switch that
+    may also be None needs a value: `--tf32 true`, and for TRL, since its release 0.20, `--bf16 true`.
 
-    Correct the spelling, or remove the argument.
+    Correct the spelling, remove the argument, or write its value.
     """
     arguments = config.arguments
     framework = named(arguments.framework) if arguments is not None else None
     if arguments is None or framework is None or framework.table is None or not arguments.sure:
         return
-    for given in arguments.unknown:
-        name = given.name.lstrip("-").replace("-", "_")
+    for given in without_value(arguments):
+        name = bare(given)
+        release = config.context.pinned(framework.packages[0])
+        certain = name in table("huggingface").valued or (release is not None and release >= Release.parse(framework.table.release))
+        yield Finding(
+            "",
+            f'{given.name} has no value: {framework.name} {"raises" if certain else "may raise"} "argument --{name}: expected one argument".',
+            help=f"Write {given.name} true.",
+            elsewhere=given.related(""),
+            certain=certain,
+        )
+    for given in unknown(arguments):
+        name = bare(given)
         meant = next(iter(similar(name, framework.table.accepted, cutoff=CLOSE)), None)
-        error = (framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown).format(name=name)
+        error = _error(framework, arguments, given)
         yield Finding(
             "",
             f'Unknown argument "{name}": {framework.name} {"raises" if meant else "may raise"} "{error}".',
@@ -65,17 +79,23 @@ def unknown_argument(config: Config) -> Iterator[Finding]:
             certain=meant is not None,
         )
     for given in refused(arguments, config.facts):
-        name = given.name.lstrip("-").replace("-", "_")
+        name = bare(given)
         if name in _REPORTED_ELSEWHERE:
             continue
         meant = _NEW_NAMES.get(name)
-        error = (framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown).format(name=name)
+        error = _error(framework, arguments, given)
         yield Finding(
             "",
             f'transformers {config.facts.loader_release} has no argument "{name}": {framework.name} raises "{error}".',
             help=f'Write "{meant}".' if meant else "Remove it.",
             elsewhere=given.related(""),
         )
+
+
+def _error(framework: Framework, arguments: Arguments, given: SourcedValue) -> str:
+    """The error with which an argument is refused where it stands: among flags, in a file, or in a call of the program."""
+    of_framework = framework.refuses_flag if given.name.startswith("--") else framework.refuses_unknown
+    return (arguments.refusal or of_framework).format(name=bare(given))
 
 
 _NEW_NAMES = {"evaluation_strategy": "eval_strategy"}
@@ -119,15 +139,21 @@ def arguments_refused(config: Config) -> Iterator[Finding]:
     if arguments is None or framework is None or not arguments.sure or setup is None or not (setup.link or setup.accelerate):
         return
     stage = config.value("zero_optimization.stage")
+    release = config.context.pinned(framework.packages[0])
     for refusal, (first, *others) in refused_by(framework.refusals, arguments, stage if isinstance(stage, int) else UNKNOWN):
+        if refusal.since and release is not None and release < Release.parse(refusal.since):
+            continue
+        certain = not refusal.since or release is not None
+        raising = "raises" if certain else "may raise"
         more = f" with {' and '.join(one.shown for one in others)}" if others else ""
         at = f" at ZeRO stage {stage}" if refusal.stages else ""
         yield Finding(
             "",
-            f'{first.shown}{more}{at}: {framework.name} raises "{refusal.error}".',
+            f'{first.shown}{more}{at}: {framework.name} {raising} "{refusal.error}".',
             help=refusal.help,
             elsewhere=first.related(""),
             related=tuple(one.related("together with this") for one in others),
+            certain=certain,
         )
         return
 
@@ -203,15 +229,20 @@ def one_process_of_framework(config: Config) -> Iterator[Finding]:
 )
 @good(_STAGE_2, training=_LLAMA_FACTORY + 'lr_scheduler_type: cosine\nsave_strategy: "no"\n')
 def argument_choice(config: Config) -> Iterator[Finding]:
-    """An argument of the Trainer has a value that is none of its choices.
+    """An argument of the Trainer has a value that it does not accept.
 
     The Trainer raises for an optimizer, a schedule or a strategy that it does not know, before the model is loaded. The choices come from the
     installed package. A value that no known release has is an error if the project pins a known release of transformers, or if it is a
     misspelling of a choice; otherwise a newer release may have it. YAML reads `no` without quotes as false.
 
-    Write one of the choices.
+    A number that a program reads from a file as text stays text: YAML 1.1 reads `1e-4` so, because a float needs a dot, and
+    `parse_yaml_file`, `parse_json_file` and `parse_dict` convert nothing. The optimizer raises for it.
+
+    Write one of the choices, and numbers with a dot: `1.0e-4`.
     """
     arguments = config.arguments
+    if arguments is not None:
+        yield from _texts(config, arguments)
     framework = named(arguments.framework) if arguments is not None else None
     if arguments is None or framework is None or framework.name not in _WITH_ITS_CHOICES or not arguments.sure:
         return
@@ -241,7 +272,29 @@ def argument_choice(config: Config) -> Iterator[Finding]:
         )
 
 
-_WITH_ITS_CHOICES = (Integration.TRANSFORMERS.label, "TRL", "LLaMA-Factory")
+def _texts(config: Config, arguments: Arguments) -> Iterator[Finding]:
+    """The numbers that an optimizer gets as text."""
+    error = " \"'<=' not supported between instances of 'float' and 'str'\"" if not config.has("optimizer") else ""
+    for name in _OF_OPTIMIZERS:
+        given = arguments.get(name)
+        if given is None or name not in arguments.texts:
+            continue
+        in_yaml = given.path.endswith((".yaml", ".yml")) and given.raw[:1] not in "\"'"
+        told = f"{given.shown} without a dot is text in YAML" if in_yaml else f"{given.shown} is text"
+        number = f"{given.value:.1e}" if isinstance(given.value, int | float) else "a number"
+        yield Finding(
+            "",
+            f"{told}, and the Trainer does not convert it: the optimizer raises TypeError{error}.",
+            help=f"Write {number}.",
+            elsewhere=given.related(""),
+            phase=Phase.INITIALIZE,
+        )
+
+
+_OF_OPTIMIZERS = ("learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon")
+"""The arguments whose values torch's AdamW compares with 0."""
+
+_WITH_ITS_CHOICES = (Integration.TRANSFORMERS.label, "TRL", "LLaMA-Factory", "ms-swift")
 """The frameworks that give these arguments to the Trainer as they are."""
 
 _OLDER = frozenset({"adamw_hf", "adamw_apex_fused", "adamw_torch_npu_fused"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslint.config import Config
 from dslint.facts import Integration
-from dslint.job.events import Events
+from dslint.job.events import Event, Events
 from dslint.job.model import Program
 
 ENGINES = (r"deepspeed\.initialize", r"accelerate\.(\w+\.)?Accelerator\.prepare")
@@ -36,6 +36,38 @@ def divides_at_load(config: Config) -> bool:
     if config.facts.integration is Integration.TRANSFORMERS:
         return program.loaded_early is None
     return telling(config, program) is not None
+
+
+_LOADS = r"transformers\.(.*\.)?\w*(Model|For[A-Z]\w*)\w*\.from_pretrained"
+
+
+_LOADS_ITSELF = r"trl\.(\w+\.)*\w+Trainer"
+"""Trainers that load a model that is given by its name."""
+
+
+def _loads(event: Event) -> bool:
+    given = event.argument("model", 0)
+    return event.name.endswith("from_pretrained") or (given is not None and isinstance(given.value, str))
+
+
+def parses_while_loading(config: Config) -> bool:
+    """Whether DeepSpeed parses the config for certain while a program loads a model, before its loader compares or completes it.
+
+    At ZeRO stage 3 transformers loads a model inside `deepspeed.zero.Init` once it knows the config: from the Trainer's arguments, or from
+    an `Accelerator`, whatever its `zero3_init_flag` is. Sources: transformers/modeling_utils.py, get_init_context;
+    accelerate/utils/dataclasses.py, DeepSpeedPlugin.set_deepspeed_weakref.
+    """
+    setup, at_stage_3 = config.setup, config.value("zero_optimization.stage") == 3
+    if setup is None or not at_stage_3:
+        return False
+    program = setup.program
+    if program is None:
+        return False
+    loads = [event.start for event in program.events.of(_LOADS, _LOADS_ITSELF) if event.certain and not event.flow and _loads(event)]
+    if config.facts.integration is Integration.TRANSFORMERS:
+        return bool(loads) and program.loaded_early is None
+    makers = [event.start for event in program.events.of(r"accelerate\.(\w+\.)?Accelerator") if event.certain and not event.flow]
+    return bool(loads and makers) and makers[0] < loads[0]
 
 
 def telling(config: Config, program: Program) -> int | None:

@@ -57,8 +57,8 @@ def answers(framework: str, jobs: list[Job], python: str = sys.executable) -> It
                 shutil.rmtree(place)
                 if answer["outcome"] != "died" and not any(text in (answer.get("error") or "") for text in _OF_THIS_MACHINE):
                     yield job._replace(**answer)
-            process.stdin.close()
-            process.wait(60)
+            process.kill()  # some frameworks have threads that would not end
+            process.wait()
 
 
 def _lay_out(job: Job, fixtures: Path, place: Path) -> None:

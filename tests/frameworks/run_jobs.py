@@ -8,6 +8,7 @@ The framework is imported once, and each job runs in a fork. Everything is real,
 * `torch.distributed.run.run` sets the variables of rank 0 and runs the script in this process.
 * A job is one on GPUs: Accelerate finds MULTI_GPU, bf16 is supported, and tensors stay on the CPU.
 * Compiled operations of DeepSpeed load at once and do nothing.
+* Data are prepared in this process.
 * `deepspeed.initialize` notes the config and ends the job.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib
 import importlib.machinery
 import json
@@ -156,6 +158,19 @@ def _replace_libraries() -> None:
         if hasattr(checks, name):
             setattr(checks, name, lambda *_, **__: True)
             setattr(transformers.utils, name, getattr(checks, name))
+
+
+def _replace_data() -> None:
+    """Workers that prepare two dozen rows would import the framework again, for longer than the rest of a job takes."""
+    with contextlib.suppress(ImportError):
+        from datasets import Dataset
+
+        for name in ("map", "filter", "save_to_disk"):
+            setattr(Dataset, name, functools.partialmethod(_in_this_process, getattr(Dataset, name)))
+
+
+def _in_this_process(self: Any, real: Any, *given: Any, num_proc: Any = None, **more: Any) -> Any:
+    return real(self, *given, **more)
 
 
 class _Operation:
@@ -395,6 +410,7 @@ def main() -> None:
     _replace_libraries()
     _replace_launcher()
     _replace_deepspeed()
+    _replace_data()
     for name in _IMPORTS[framework]:
         importlib.import_module(name)
     _fixtures(fixtures)

@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dslint.diagnostics import Phase
-from dslint.lint.group import BEFORE_LOADING
+from dslint.lint.group import when
 from tests.frameworks.jobs import Job, lay_out, read_jobs
 
-_PHASES = list(Phase)
 
-
-def _by_time(finding: dict[str, Any]) -> int:
-    """The order in which a report shows errors; see `dslint.lint.group`."""
-    return -1 if finding["code"] in BEFORE_LOADING else _PHASES.index(finding["phase"])
+def _by_time(finding: dict[str, Any]) -> float:
+    """The order in which a report shows errors."""
+    return when(finding["code"], Phase(finding["phase"]))
 
 
 class Said(NamedTuple):
@@ -86,9 +84,10 @@ def _in_fork(folder: str, arguments: list[str]) -> str:
 
 def compare(job: Job, said: Said) -> Verdict:
     """Compare a job with what dslint says of it."""
-    crashes = [one for one in said.findings if one["effect"] == "crash"]
+    seen = set(Phase) if job.raises else {Phase.LOAD, Phase.PARSE, Phase.INITIALIZE}  # the judge looks no further than the start
+    crashes = [one for one in said.findings if one["effect"] == "crash" and Phase(one["phase"]) in seen]
     errors = sorted((one for one in crashes if one["severity"] == "error"), key=_by_time)
-    hints = [one for one in said.findings if one["effect"] == "crash" or (one["code"].startswith("DS9") and "raise" in one["message"])]
+    hints = [one for one in said.findings if one in crashes or (one["code"].startswith("DS9") and "raise" in one["message"])]
     named = "error" if errors else "hint" if hints else ""
     real = job.error if job.outcome == "raises" else job.refused
     right = bool(errors) and real is not None and is_about(errors[0]["message"] + " " + (errors[0].get("help") or ""), real, job.type)

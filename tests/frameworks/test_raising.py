@@ -31,7 +31,29 @@ model = AutoModelForCausalLM.from_pretrained("model")
 Trainer(model=model, args=args).train()
 """
 
+SFT = """
+from trl import SFTConfig, SFTTrainer
+
+args = SFTConfig(output_dir="out", deepspeed="ds.json")
+SFTTrainer(model="model", args=args).train()
+"""
+
+LOADS = """
+import torch
+from accelerate import Accelerator, DeepSpeedPlugin
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator(deepspeed_plugin=DeepSpeedPlugin(hf_ds_config="ds.json"))
+model = AutoModelForCausalLM.from_pretrained("model")
+loader = torch.utils.data.DataLoader(torch.ones(8, 2), batch_size=8)
+model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.parameters()), loader)
+"""
+
 CONFIG = '{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}'
+DIVIDED = CONFIG.replace('"stage": 2', '"stage": 3, "stage3_gather_16bit_weights_on_model_save": true').replace(
+    '"auto"', '64, "gradient_accumulation_steps": "auto"', 1
+)
+BARE = "torchrun --nproc_per_node 4 train.py"
 LAUNCH = "torchrun --nproc_per_node 4 train.py --output_dir out --per_device_train_batch_size 2 --deepspeed ds.json"
 BLOCK = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n"
 TRL = "model_name_or_path: model\ndataset_name: data\nper_device_train_batch_size: 2\nlearning_rate: 1e-4\nbf16: true\ndeepspeed: ds.json\n"
@@ -108,10 +130,48 @@ def errors(files: dict[str, str]) -> list[tuple[str, str]]:
         (llama_factory("val_size: 0.1\npredict_with_generate: true\n", 3), "DS975", "`predict_with_generate` is incompatible with DeepSpeed ZeRO-3."),
         (axolotl("optimizer: muon\n"), "DS975", "Muon optimizer is currently incompatible with DeepSpeed"),
         (axolotl("saves_per_epoch: 1\nsave_steps: 10\n"), "DS975", "save_steps and saves_per_epoch are mutually exclusive"),
+        (
+            trainer(launch=BARE, train_py=IN_FILE, args_yaml="output_dir: out\ndeepspeed: ds.json\ngradient_acumulation_steps: 4\n"),
+            "DS974",
+            "Some keys are not used by the HfArgumentParser: ['gradient_acumulation_steps']",
+        ),
+        (
+            trainer(launch=BARE, train_py=IN_FILE, args_yaml="output_dir: out\ndeepspeed: ds.json\nlearning_rate: 1e-4\n"),
+            "DS980",
+            "'<=' not supported between instances of 'float' and 'str'",
+        ),
+        (
+            trainer(
+                launch=BARE,
+                train_py=OWN_ARGUMENTS.replace('"ds.json"', '"ds.json", no_cuda=True'),
+                requirements_txt="transformers==5.23.0\n",
+            ),
+            "DS974",
+            "TrainingArguments.__init__() got an unexpected keyword argument 'no_cuda'",
+        ),
+        (
+            {"ds.json": CONFIG, "run.sh": "trl sft --model_name_or_path model --bf16 --deepspeed ds.json\n", "requirements.txt": "trl==1.16.0\n"},
+            "DS974",
+            "argument --bf16: expected one argument",
+        ),
+        (
+            {"ds.json": CONFIG, "train.yaml": TRL + "datasets:\n- path: a\neval_strategy: steps\n", "run.sh": "trl sft --config train.yaml\n"},
+            "DS975",
+            "'test'",
+        ),
+        (trainer(CONFIG[:-1] + ', "gradient_clipping": 0.5}', BARE, train_py=SFT), "DS904", "- ds gradient_clipping=0.5 vs hf max_grad_norm=1.0"),
+        (
+            trainer(CONFIG[:-1] + ', "bf16": {"enabled": false}}', BARE, train_py=SFT, requirements_txt="trl==1.16.0\n"),
+            "DS904",
+            "- ds bf16.enabled=False vs hf bf16|bf16_full_eval=True",
+        ),
+        (trainer(DIVIDED), "DS904", 'While the model is loaded, DeepSpeed raises AssertionError "Check batch related parameters.'),
+        (trainer(DIVIDED, BARE, train_py=LOADS), "DS201", "micro_batch_per_gpu * gradient_acc_step * world_size 64 != 1 * 1 * 4"),
+        (axolotl("warmup_steps: 10\nwarmup_ratio: 0.1\nsave_strategy: epoch\nsave_steps: 5\n"), "DS975", "save_strategy and save_steps mismatch"),
         (accelerate(BLOCK + "  gradient_accumulation_steps: auto\n"), "DS916", "invalid literal for int() with base 10: 'auto'"),
         (accelerate(BLOCK.replace("num_processes: 4\n", "") + "  zero_stage: 2\n"), "DS976", "You need to manually pass in `--num_processes`"),
     ],
-    ids=["auto", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "steps", "processes"],
+    ids=["auto", "misspelt", "empty", "missing", "block", "trl", "flag", "gone", "key", "apollo", "no data", "best", "choice", "block and program", "generate", "muon", "saves", "key of a file", "text", "keyword", "switch", "no test data", "class of TRL", "precision of TRL", "batch while loading", "batch of Accelerate", "order", "steps", "processes"],
 )  # fmt: skip
 def test_raises(files: dict[str, str], code: str, error: str) -> None:
     found = errors(files)
@@ -137,6 +197,10 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
             args_yaml="output_dir: out\nbf16: true\ndeepspeed: ds.json\n",
         ),
         trainer(launch=LAUNCH + " --evaluation_strategy steps"),
+        trainer(launch=BARE, train_py=IN_FILE, args_yaml="output_dir: out\ndeepspeed: ds.json\nlearning_rate: 1.0e-4\n"),
+        trainer(launch=BARE, train_py=OWN_ARGUMENTS.replace("model =", "args.own_setting = 1\nmodel =")),
+        trainer(CONFIG[:-1] + ', "bf16": {"enabled": false}}', BARE, train_py=SFT),
+        trainer(DIVIDED.replace("64", '"auto"'), BARE, train_py=LOADS),
         trainer(launch=LAUNCH + " --learning 1e-4 --no_bf16"),
         {**trainer(launch=LAUNCH + " --gradient_acumulation_steps 4"), "train.py": PROGRAM.replace("dataclasses()", "dataclasses(return_remaining_strings=True)")},
         llama_factory("val_size: 0.1\npredict_with_generate: true\n"),
@@ -145,7 +209,7 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         axolotl("optimizer: adamw_torch\nsaves_per_epoch: 1\n"),
         accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "number", "own attribute", "release of TRL not known", "batch filled", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)

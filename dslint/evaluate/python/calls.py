@@ -32,7 +32,8 @@ class CallOf:
     `chosen` says that the call is in a branch of a condition that only the run knows, `unlikely` that the default of a flag takes another,
     and `likely` that only defaults of flags decide, and take this branch.
     `conditions`, `within` and `loops` are what is around the call, as in `dslint.job.events.Event`. `assigned` are the attributes that the
-    program sets afterwards, if the flags of the command set the others.
+    program sets afterwards, if the flags of the command set the others. `later` are all that it sets afterwards, and `parsed` says that a
+    parser of the class makes the call, with what a file or a dict holds.
     """
 
     node: ast.Call
@@ -49,6 +50,8 @@ class CallOf:
     within: tuple[str, ...] = ()
     loops: int = 0
     assigned: frozenset[str] | None = None
+    later: frozenset[str] = frozenset()
+    parsed: bool = False
 
     def get(self, name: str, index: int | None = None) -> Value | None:
         """The value of an argument by its name or position."""

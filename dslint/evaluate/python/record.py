@@ -34,7 +34,7 @@ from dslint.evaluate.python.tree import TreeMaker
 from dslint.evaluate.reasons import IS_COMPUTED, Cause, Reason
 from dslint.evaluate.values import Constant, DictValue, Entry, Function, Object, Unknown, Value, path_of
 from dslint.facts import Integration
-from dslint.job.arguments import Arguments, SourcedValue, as_read, in_short
+from dslint.job.arguments import FLOATS, Arguments, SourcedValue, as_read, in_short
 from dslint.job.events import Events
 from dslint.job.training import ARGUMENTS, WORKLOAD
 from dslint.schemas.recognition import TELLING_KEYS
@@ -46,6 +46,9 @@ _TRAINERS = frozenset("Trainer Seq2SeqTrainer SFTTrainer DPOTrainer GRPOTrainer 
 _TORCH_OPTIMIZERS = frozenset("Adam AdamW SGD Adagrad Adadelta RMSprop NAdam RAdam Adamax Lion".split())
 _CONFIG_FILE = "ACCELERATE_DEEPSPEED_CONFIG_FILE"
 """The environment variable that names the config to Accelerate."""
+
+PARSER_REFUSES = "Some keys are not used by the HfArgumentParser: ['{name}']"
+"""What a parser raises for a name in a file or a dict that its class does not have."""
 
 _IMPORTS_DEEPSPEED = re.compile(r"^\s*(from deepspeed\b|import [^#\n]*\bdeepspeed\b)", re.MULTILINE)
 
@@ -65,6 +68,10 @@ _MODEL_CLASS = re.compile(r"\.(AutoModel\w*|\w+(For[A-Z]\w+|Model))\.from_pretra
 
 _INITIALIZE = "args model optimizer model_parameters training_data lr_scheduler".split()
 """The first arguments of `deepspeed.initialize`, by their positions."""
+
+
+def _is_text(value: Value) -> bool:
+    return isinstance(value, Constant) and isinstance(value.value, str) and not value.soft
 
 
 def _arguments_of_initialize(call: CallOf) -> Iterator[str]:
@@ -113,8 +120,7 @@ class Recorder:
             self._tell_model(given, _READERS[short], "deepspeed" if short == "DeepSpeedConfig" else "transformers")
             return given.value if given else None
         if is_trainers(name) or (short.endswith("Config") and "deepspeed" in call.keywords):
-            sure = short in ("TrainingArguments", "Seq2SeqTrainingArguments")
-            self.take_arguments(call.keywords, sure=sure, complete=call.complete and not call.arguments, assigned=call.assigned)
+            self._take_class(call, short)
             return as_object(call)
         if name == "deepspeed.initialize":
             self._initialize(call)
@@ -167,6 +173,9 @@ class Recorder:
             self._ray(call)
         elif short.endswith("Trainer"):
             facts.loaders |= {"transformers"} if short in _TRAINERS else set()
+            given = call.argument("model", 0)
+            if name.startswith("trl.") and given is not None and isinstance(given.value, Constant):  # it loads the model itself
+                facts.models.append(self.sourced("model", given.span, UNKNOWN if given.value.soft else given.value.value, key=given.key))
             facts.makes_trainer = True  # a class that is not in the project can be a subclass of Trainer
 
     def _tell_model(self, given: Argument | None, keyword: str, integration: str) -> None:
@@ -230,17 +239,35 @@ class Recorder:
         stages = self.asked(made, "num_stages").get("num_stages")
         return stages or self.sourced("PipelineModule", self.place_of(made), UNKNOWN)
 
-    def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool, assigned: frozenset[str] | None = None) -> None:
+    def _take_class(self, call: CallOf, short: str) -> None:
+        """Note the arguments of a class of the Trainer's, and what it refuses. It converts no text, as the parser of flags does."""
+        sure, complete = short in ("TrainingArguments", "Seq2SeqTrainingArguments"), call.complete and not call.arguments
+        arguments = self._arguments(call.keywords, sure=sure, complete=complete, assigned=call.assigned)
+        own = {name: given for name, given in call.keywords.items() if name not in call.later}
+        if sure and call.assigned is None and not call.chosen:
+            others = tuple(self.sourced(name, one.span, UNKNOWN, key=one.key) for name, one in own.items() if name not in arguments.values)
+            texts = frozenset(name for name, one in own.items() if name in FLOATS and _is_text(one.value))
+            refusal = PARSER_REFUSES if call.parsed else f"{short}.__init__() got an unexpected keyword argument '{{name}}'"
+            arguments = replace(arguments, others=others, texts=texts, refusal=refusal)
+        elif not sure and call.name == f"trl.{short}" and call.assigned is None:
+            arguments = replace(arguments, kind=call.name)
+        self._take_link(call.keywords, arguments)
+
+    def take_arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool) -> None:
         """Note arguments of the Trainer, and the config among them; for the rest see `Arguments`."""
+        self._take_link(keywords, self._arguments(keywords, sure=sure, complete=complete))
+
+    def _arguments(self, keywords: dict[str, Argument], *, sure: bool, complete: bool, assigned: frozenset[str] | None = None) -> Arguments:
         self.facts.loaders.add("transformers")
         values: dict[str, SourcedValue] = {}
         for name, given in keywords.items():
             if name in ARGUMENTS | WORKLOAD:
                 plain = given.value.value if isinstance(given.value, Constant) and not given.value.soft else UNKNOWN
                 values[name] = self.sourced(name, given.span, as_read(name, plain), key=given.key)
-        arguments = Arguments(
-            Integration.TRANSFORMERS.label, self.sources.all[0].shown, values, sure=sure, complete=complete, assigned=assigned
-        )
+        shown = self.sources.all[0].shown
+        return Arguments(Integration.TRANSFORMERS.label, shown, values, sure=sure, complete=complete, assigned=assigned)
+
+    def _take_link(self, keywords: dict[str, Argument], arguments: Arguments) -> None:
         link = unless_none(keywords.get("deepspeed"))
         for one in self.take("transformers", "deepspeed", link) if link else ():
             one.arguments = arguments

@@ -222,7 +222,8 @@ def set_attribute(state: State, owner: Object | Class, name: str, given: Argumen
         if owner.about.assigned is not None and (state.undecided or state.unlikely):
             given = replace(given, value=Unknown())
         assigned = owner.about.assigned | {name} if owner.about.assigned is not None else None
-        owner.about = replace(owner.about, keywords={**owner.about.keywords, name: given}, assigned=assigned)
+        later = owner.about.later | {name}
+        owner.about = replace(owner.about, keywords={**owner.about.keywords, name: given}, assigned=assigned, later=later)
         state.receive(owner.about)
 
 

@@ -76,7 +76,9 @@ def _from_dict(state: State, kind: Library, call: CallOf, given: dict[str, Entry
     thing = Object("command line", state.journal.cells())
     thing.cells.update(given)
     if is_trainers(kind.name):
-        thing.about = CallOf(call.node, call.scope, kind.name, call.span, keywords=arguments)
+        extra = call.argument("allow_extra_keys", 1)
+        strict = extra is None or extra.value == Constant(value=False)
+        thing.about = CallOf(call.node, call.scope, kind.name, call.span, keywords=arguments, parsed=strict)
         state.receive(thing.about)
     return thing
 
