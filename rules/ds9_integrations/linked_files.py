@@ -69,7 +69,7 @@ def config_not_found(config: Config) -> Iterator[Finding]:
     Correct the path, or start the job in the directory that the path is relative to.
     """
     for given in config.setup.missing if config.setup else ():
-        hosts = given.name.endswith("hostfile")
+        hosts = given.name.endswith(("hostfile", "-H"))
         certain = not hosts and _is_certain(config, str(given.value))
         known = certain or is_in_repository(given.path)
         alone = _for_one_machine(config) if hosts else None

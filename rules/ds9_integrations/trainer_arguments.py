@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dslint.config import Config
+from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Effect, Phase
 from dslint.facts import Integration, Release
 from dslint.frameworks.huggingface import TRAINER
@@ -58,6 +58,8 @@ def fsdp_with_deepspeed(config: Config) -> Iterator[Finding]:
         return
     if given.empty or given.value in (False, "", None) or "${" in given.raw or "{{" in given.raw:
         return
+    if given.value is UNKNOWN and given.pointer is None:
+        return  # a program may choose between the two
     framework = named(arguments.framework)
     trainers = "Using --fsdp xxx together with --deepspeed is not possible, deactivate one of those flags"
     error = framework.errors.get("fsdp", trainers) if framework is not None else trainers

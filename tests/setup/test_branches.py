@@ -128,6 +128,17 @@ def test_a_key_that_only_one_branch_sets_is_certain_nowhere(folder: Folder) -> N
     assert found == {"one.py": [("error", True)], "two.py": [("warning", False)]}
 
 
+@pytest.mark.parametrize(("condition", "clash"), [("if compute():\n    ", False), ("", True)], ids=["two branches", "both"])
+def test_arguments_of_two_branches_do_not_clash(folder: Folder, condition: str, clash: bool) -> None:
+    """A program that chooses between FSDP and DeepSpeed sets both in its text and never both in a run."""
+    program = (
+        "from transformers import Trainer, TrainingArguments\ngiven = {'output_dir': 'o', 'deepspeed': 'ds_config.json'}\n"
+        f"{condition}given['fsdp'] = 'full_shard'\nTrainer(model=model, args=TrainingArguments(**given)).train()\n"
+    )
+    folder.write({"ds_config.json": '{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}', "train.py": program})
+    assert ("DS920" in [d.code for d in folder.diagnostics("train.py")]) is clash
+
+
 @pytest.mark.parametrize(
     ("last", "integration"),
     [

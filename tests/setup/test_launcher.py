@@ -257,3 +257,12 @@ def test_deepspeed_looks_for_mpi_without_a_launcher() -> None:
     environment = {name: value for name, value in os.environ.items() if "RANK" not in name and not name.startswith(("MASTER_", "WORLD_"))}
     run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert "import of mpi4py halted" in run.stderr
+
+
+@pytest.mark.parametrize("flag", ["-H hosts", "--hostfile hosts", "--hostfile=hosts"])
+def test_a_missing_hostfile_is_a_warning_of_the_launcher(folder: Folder, flag: str) -> None:
+    """It is not the DeepSpeed config, which is not known here."""
+    folder.write({"train.py": "import deepspeed\n", "run.sh": f"deepspeed {flag} train.py --deepspeed --deepspeed_config $1\n"})
+    (found,) = [d for d in folder.diagnostics("run.sh") if d.code == "DS919"]
+    assert "the launcher prints a warning and starts on this machine only" in found.message
+    assert not found.certain
