@@ -169,6 +169,13 @@ def _model(family: str, dtype: str) -> Any:
     message="The weights of config.json are bfloat16, which has a larger range than fp16: values beyond 65504 overflow, and DeepSpeed skips the step.",
     fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false}, "bf16": {"enabled": true}}',
 )
+@bad(
+    '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "loss_scale": 512}}',
+    at="fp16.enabled",
+    model=_model("gemma2", "bfloat16"),
+    message="Gemma 2 is known to overflow in fp16: DeepSpeed skips step after step, without an end, as the loss scale is static.",
+    fixed='{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": false, "loss_scale": 512}, "bf16": {"enabled": true}}',
+)
 @good(BF16_ON, model=_model("gemma2", "bfloat16"))
 @good(FP16_ON, model=_model("gpt2", "float16"))
 def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
@@ -186,9 +193,11 @@ def fp16_for_bf16_model(config: Config) -> Iterator[Finding]:
     gpu = config.facts.gpu
     help_ = "Enable bf16 instead." if gpu is None or gpu.has_bf16 else "This GPU has no bf16; train in fp32 if steps keep overflowing."
     if model.family in OVERFLOWING_FAMILIES:
+        static = config.value("fp16.loss_scale")
+        end = "without an end, as the loss scale is static" if static > 0 else "and ends the run when the loss scale reaches its minimum"
         yield Finding(
             "fp16.enabled",
-            f"{OVERFLOWING_FAMILIES[model.family]} is known to overflow in fp16: DeepSpeed skips step after step, and ends the run when the loss scale reaches its minimum.",
+            f"{OVERFLOWING_FAMILIES[model.family]} is known to overflow in fp16: DeepSpeed skips step after step, {end}.",
             help=help_,
             fix=_use_bf16(config),
             costly=True,

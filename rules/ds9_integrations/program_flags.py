@@ -28,6 +28,7 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
     watches=("setup",),
     references=(
         'deepspeed/launcher/launch.py, main: cmd.append(f"--local_rank={local_rank}")',
+        "deepspeed/launcher/multinode_runner.py: only PDSHRunner.get_cmd starts launch.py",
         "https://github.com/huggingface/trl/issues/596",
     ),
     untried="raised by the parser of the program, before the engine exists",
@@ -51,6 +52,12 @@ _LAUNCH = "deepspeed --num_gpus 4 %strain.py --deepspeed_config ds_config.json\n
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="torchrun --nproc_per_node 4 src/train.py train.yaml\n")
 @good(_STAGE_2, training=_LLAMA_FACTORY, launch="deepspeed --num_gpus 4 --no_local_rank src/train.py train.yaml\n")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM % 'parser.add_argument("--local_rank", type=int)\n', integration="deepspeed")
+@good(
+    BF16_ZERO_2,
+    launch="deepspeed --force_multi --launcher OpenMPI train.py --deepspeed --deepspeed_config ds_config.json\n",
+    program=_PROGRAM % "",
+    integration="deepspeed",
+)
 @good(BF16_ZERO_2, launch=_LAUNCH % "--no_local_rank ", program=_PROGRAM % "", integration="deepspeed")
 @good(BF16_ZERO_2, launch=_LAUNCH % "", program=_PROGRAM.replace("parse_args()", "parse_known_args()[0]") % "", integration="deepspeed")
 def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
@@ -66,6 +73,9 @@ def local_rank_not_parsed(config: Config) -> Iterator[Finding]:
     launch = config.setup.launch if config.setup else None
     if launch is None or launch.launcher != "deepspeed" or "no_local_rank" in launch.flags:
         return
+    across = launch.flags.get("launcher")
+    if across is not None and str(across.value).lower() != "pdsh":
+        return  # on several machines mpirun or srun starts the program itself, without the flag
     arguments = config.arguments
     if arguments is not None and arguments.framework == "LLaMA-Factory" and arguments.path.endswith((".yaml", ".yml")) and program is None:
         yield Finding(

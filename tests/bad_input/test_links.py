@@ -136,3 +136,6 @@ def test_what_is_read_as_evidence_is_inside_as_well(project: Path) -> None:
     before = dslint("check", "ds_good.json", "-v", cwd=project).stdout
     (project / "launch.sh").symlink_to("../launch.sh")
     assert dslint("check", "ds_good.json", "-v", cwd=project).stdout == before
+    (project / "launch.sh").unlink()
+    (project / "launch.sh").write_text((project.parent / "launch.sh").read_text(encoding="utf-8"), encoding="utf-8")
+    assert dslint("check", "ds_good.json", "-v", cwd=project).stdout != before

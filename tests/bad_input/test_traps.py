@@ -94,6 +94,20 @@ def test_the_extension(traps: Path) -> None:
     assert run([sys.executable, *yaml.safe_load(safe), "-m", "dslint", "--version"], traps).stdout.startswith("dslint ")
 
 
+STARTS = ("action.yml", "scripts/action.sh", "scripts/action_install.sh", "templates/dslint.yml", "Containerfile", ".pre-commit-hooks.yaml")
+"""The files that start Python in a repository, or install what does."""
+
+
+@pytest.mark.parametrize("file", STARTS)
+def test_every_start_of_python_is_isolated(file: str) -> None:
+    """Also where another guard, such as the folder, would do: two keep what one of them loses."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    started = re.findall(r"""(?:"\$PYTHON"|"\$candidate"|/python"|\bpython3?|"python",)[ ]("?-\w+)""", text)
+    assert started
+    assert {flag.strip('"') for flag in started} == {"-I"}
+
+
 BASH = pytest.mark.skipif(not shutil.which("bash") or sys.platform == "win32", reason="bash scripts")
 
 
