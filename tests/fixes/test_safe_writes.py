@@ -296,10 +296,12 @@ def test_an_access_control_list_stays(tmp_path: Path) -> None:
         '{\n  "train_batch_size": 8,\n  "optimizer": {"type": "adam", "params": {"lr": "1e-4"}}\n}\n',
     ],
 )
-def test_a_fix_keeps_the_line_ends(tmp_path: Path, text: str, ends: str) -> None:
+@pytest.mark.parametrize("integration", ["deepspeed", "transformers"])
+def test_a_fix_keeps_the_line_ends(tmp_path: Path, text: str, ends: str, integration: str) -> None:
+    """The Hugging Face loaders read strict JSON, so there a fix adds the braces that are missing, in lines of their own."""
     for name in ("ds_config.json", "ds_config.hjson"):
         (tmp_path / name).write_bytes(text.replace("\n", ends).encode())
-        dslint("check", name, "--unsafe-fixes", "--integration", "deepspeed", "--pedantic", cwd=tmp_path)
+        dslint("check", name, "--unsafe-fixes", "--integration", integration, "--pedantic", cwd=tmp_path)
         after = (tmp_path / name).read_bytes().decode()
         assert after != text
         assert after.count("\n") == after.count(ends)
