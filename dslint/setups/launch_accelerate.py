@@ -76,6 +76,9 @@ def use_flags(
         return follow(gathered, named, path)
     if program is not None and any(call.integration for call in program.calls):
         return gathered
+    by_variable = command.environment.get("ACCELERATE_DEEPSPEED_CONFIG_FILE") if _starts_deepspeed(command) else None
+    if by_variable is not None:  # the launcher passes it on
+        return follow(gathered, by_variable, path)
     variables = from_variables(command.launch.variables) if command.launch is not None else {}
     found = accelerate_flags({**variables, **command.launcher_flags}, document, shown) if _starts_deepspeed(command) else None
     if found is None:

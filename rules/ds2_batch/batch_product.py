@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
@@ -14,6 +14,9 @@ from dslint.rules.helpers.fixes import without, write
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.source.change import Set
 from dslint.source.tree import plain
+
+if TYPE_CHECKING:
+    from dslint.job.model import Setup
 
 SOURCE = "deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion"
 
@@ -131,15 +134,16 @@ def batch_size_product(config: Config) -> Iterator[Finding]:
 def _while_loading(config: Config) -> Finding | None:
     """The finding for a batch that is not complete yet when `from_pretrained` divides the model, which parses the config.
 
-    Until it prepares the data loader, Accelerate puts 1 for a micro batch size and for accumulation steps that are "auto" or missing.
-    Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.set_deepspeed_weakref.
+    Until it prepares the data loader, Accelerate puts 1 for a micro batch size and for accumulation steps that are "auto" or missing. A flag
+    of its launcher, a variable or the plug-in's own argument replaces an "auto" of the steps before that.
+    Source: accelerate/utils/dataclasses.py, DeepSpeedPlugin.__post_init__ and set_deepspeed_weakref.
     """
     ranks = batch_world_size(config)
     if config.facts.integration is not Integration.ACCELERATE or ranks is UNKNOWN or config.setup is None:
         return None
     from dslint.rules.helpers.models import parses_while_loading  # a plain check does not import what programs need
 
-    if not parses_while_loading(config):
+    if not parses_while_loading(config) or (config.is_auto(ACCUMULATION) and _steps_come_first(config.setup)):
         return None
     written: dict[str, Any] = {key: plain(node) for key in BATCH_KEYS if (node := config.node(key)) is not None}
     train, micro, steps = (written.get(key, 1 if key != TRAIN else None) for key in BATCH_KEYS)
@@ -159,6 +163,15 @@ def _while_loading(config: Config) -> Finding | None:
         on="value",
         phase=Phase.LOAD,
     )
+
+
+def _steps_come_first(setup: Setup) -> bool:
+    """Whether a flag, a variable or a plug-in says the accumulation steps, and not only the program's `Accelerator`."""
+    file, launch, program = setup.accelerate, setup.launch, setup.program
+    in_flags = file is not None and ACCUMULATION in file.flags
+    in_variables = launch is not None and "ACCELERATE_GRADIENT_ACCUMULATION_STEPS" in launch.variables
+    plugins = program.events.of(r"accelerate\.(\w+\.)*DeepSpeedPlugin") if program is not None else ()
+    return in_flags or in_variables or any(one.argument(ACCUMULATION, 1) is not None or not one.complete for one in plugins)
 
 
 def _gpus(config: Config, ranks: float) -> str:

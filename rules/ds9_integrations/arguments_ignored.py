@@ -41,6 +41,14 @@ _AXOLOTL = "base_model: m\nmicro_batch_size: 2\n"
     message="train.py:2 sets 4 gradient accumulation steps (gradient_accumulation_steps=4), but the config has no gradient_accumulation_steps: Accelerate adds it with the value 1, and the batch is silently 4 times smaller than intended.",
     fixed='{"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
 )
+@bad(
+    f'{{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 2, {ZERO_2}}}',
+    at=ACCUMULATION,
+    program="from accelerate import Accelerator\naccelerator = Accelerator(gradient_accumulation_steps=4)\n",
+    integration="accelerate",
+    message="train.py:2 sets 4 gradient accumulation steps (gradient_accumulation_steps=4), but the config has no gradient_accumulation_steps: Accelerate adds it with the value 1, and the batch is silently 4 times smaller than intended.",
+    fixed='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "gradient_accumulation_steps": "auto"}',
+)
 @good(
     f'{{"train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto", {ZERO_2}}}',
     training=_AXOLOTL + "gradient_accumulation_steps: 8\n",
@@ -67,7 +75,8 @@ def accumulation_not_taken_over(config: Config) -> Iterator[Finding]:
         return
     if config.document.problems or config.is_misspelt(ACCUMULATION):
         return
-    crashes = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO))
+    filled = arguments is None and config.is_auto(TRAIN)  # Accelerate computes it of the value that it adds
+    crashes = all(config.has(key) and not config.is_null(key) for key in (TRAIN, MICRO)) and not filled
     counted = arguments is not None and not crashes
     outcome = (
         'which contradicts train_batch_size, and DeepSpeed raises "Check batch related parameters"'

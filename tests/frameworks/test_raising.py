@@ -201,6 +201,7 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         trainer(launch=BARE, train_py=OWN_ARGUMENTS.replace("model =", "args.own_setting = 1\nmodel =")),
         trainer(CONFIG[:-1] + ', "bf16": {"enabled": false}}', BARE, train_py=SFT),
         trainer(DIVIDED.replace("64", '"auto"'), BARE, train_py=LOADS),
+        trainer(DIVIDED, "ACCELERATE_GRADIENT_ACCUMULATION_STEPS=2 " + BARE, train_py=LOADS),
         trainer(launch=LAUNCH + " --learning 1e-4 --no_bf16"),
         {**trainer(launch=LAUNCH + " --gradient_acumulation_steps 4"), "train.py": PROGRAM.replace("dataclasses()", "dataclasses(return_remaining_strings=True)")},
         llama_factory("val_size: 0.1\npredict_with_generate: true\n"),
@@ -209,7 +210,7 @@ def test_raises(files: dict[str, str], code: str, error: str) -> None:
         axolotl("optimizer: adamw_torch\nsaves_per_epoch: 1\n"),
         accelerate(BLOCK + "  gradient_accumulation_steps: 2\n"),
     ],
-    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "number", "own attribute", "release of TRL not known", "batch filled", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
+    ids=["right", "written before", "copied before", "block without fields of a config", "arguments in a file", "gone perhaps", "number", "own attribute", "release of TRL not known", "batch filled", "steps in a variable", "abbreviated", "remaining", "generate", "lora", "ignored", "saves", "steps"],
 )  # fmt: skip
 def test_runs(files: dict[str, str]) -> None:
     assert not errors(files)
