@@ -9,7 +9,7 @@ from dslint.config.context import Context
 from dslint.config.detect import FileKind
 from dslint.diagnostics import AnsweredBy, NotJudged, Range
 from dslint.evaluate.python.reach import may_call_into
-from dslint.frameworks.programs import read_python
+from dslint.setups.calls import calls_of
 from dslint.setups.gather import LoadedSetup, Read
 from dslint.setups.launching import read_launching
 from dslint.setups.program import gather_call
@@ -100,7 +100,7 @@ def _without_launch(reason: NotJudged, project: Project, importers: list[str], h
     for path in importers:
         if not may_call_into(project.text(path), path, here):
             continue
-        program = read_python(project.text(path), path.replace(os.sep, "/"), path)
+        program = calls_of(project.text(path), path, path.replace(os.sep, "/"))
         passed = [one.reason for one in program.unread if os.path.abspath(one.given.path) == here] if program is not None else []
         known = [one.text for one in passed if one is not None and not one.is_parameter]
         if known:
@@ -131,7 +131,7 @@ def _imported(project: Project, importers: list[str], here: str, given: Context)
         if not may_call_into(project.text(path), path, here):
             continue
         shown = path.replace(os.sep, "/")
-        program = read_python(project.text(path), shown, path)
+        program = calls_of(project.text(path), path, shown)
         if program is None or not program.consists_of(here):
             continue
         for call in program.calls:

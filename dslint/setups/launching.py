@@ -6,7 +6,7 @@ import os
 
 from dslint.config.context import Context
 from dslint.evaluate.python.reach import may_take_config
-from dslint.frameworks.programs import read_python
+from dslint.setups.calls import calls_of
 from dslint.setups.gather import Read
 from dslint.setups.job import read_job
 from dslint.setups.notebook import read_notebook
@@ -29,6 +29,6 @@ def _read(text: str, path: str, shown: str, given: Context, *, named: bool) -> R
     if name.endswith(".ipynb"):
         return read_notebook(text, path, shown, given, named=named)
     if name.endswith(".py"):
-        program = read_python(text, shown, path) if may_take_config(text, path) else None
+        program = calls_of(text, path, shown) if may_take_config(text, path) else None
         return with_commands(None, program, path, given) if program is not None and program.commands else None
     return read_shell(text, path, shown, given, named=named, make="makefile" in name or name.endswith(".mk"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections.abc import Set as AbstractSet
 
 from dslint.evaluate.python import calling, definitions, repetition
 from dslint.evaluate.python.evaluate import Exhausted, State, block
@@ -27,9 +28,16 @@ _FEWEST_STEPS = 20_000
 
 
 def follow(
-    parts: list[tuple[Source, ast.Module]], sources: Sources, recorder: Recorder, flags: dict[str, Flag]
+    parts: list[tuple[Source, ast.Module]],
+    sources: Sources,
+    recorder: Recorder,
+    flags: dict[str, Flag],
+    left: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> tuple[list[Value], tuple[Source, ast.stmt] | None]:
-    """Follow a program. Returns the classes that it parses the command line into, and of one that is too large the last statement."""
+    """Follow a program. Returns the classes that it parses the command line into, and of one that is too large the last statement.
+
+    `left` are functions that are followed only where the program calls them, each with its class or "".
+    """
     steps = _FEWEST_STEPS + _STEPS_PER_NODE * sum(source.parsed.size for source, _ in parts)
     library = {name: function for one in recorder.integrations for name, function in one.functions.items()}
     state = State(sources, recorder.receive, steps, steps, flags, library)
@@ -41,8 +49,8 @@ def follow(
     try:
         for source, tree in parts:
             block(state, tree.body, Scope(cells, source))
-        for source, _ in parts:
-            follow_rest(state, source)
+        for source, tree in parts:
+            follow_rest(state, source, _nodes(tree, left) if left else frozenset())
         recorder.finish()
         for one in recorder.integrations:
             if one.describes is not None and one.settings[0] in cells and not recorder.calls and not recorder.unread:
@@ -53,6 +61,16 @@ def follow(
         recorder.finish()
         return state.parsed, state.at
     return state.parsed, None
+
+
+def _nodes(tree: ast.Module, names: AbstractSet[tuple[str, str]]) -> set[ast.AST]:
+    """The functions and methods with these names at the top of a file."""
+    found: set[ast.AST] = set()
+    for node in tree.body:
+        inner = node.body if isinstance(node, ast.ClassDef) else (node,)
+        owner = node.name if isinstance(node, ast.ClassDef) else ""
+        found |= {one for one in inner if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and (owner, one.name) in names}
+    return found
 
 
 def _definitions(parts: list[tuple[Source, ast.Module]], state: State, recorder: Recorder, scope: Scope) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from dslint.evaluate.python.calls import CallOf
 from dslint.evaluate.python.carried import forget_counters
@@ -272,10 +273,10 @@ def instance(
     return thing
 
 
-def follow_rest(state: State, source: Source) -> None:
-    """Follow the functions of a file that no call in it reaches; their arguments are not known."""
+def follow_rest(state: State, source: Source, left: AbstractSet[ast.AST] = frozenset()) -> None:
+    """Follow the functions of a file that no call in it reaches, but for those in `left`; their arguments are not known."""
     for function in list(state.functions):
-        if function.source.shown != source.shown or function.node in state.followed:
+        if function.source.shown != source.shown or function.node in state.followed or function.node in left:
             continue
         owner = function.this
         this: Value | None = owner

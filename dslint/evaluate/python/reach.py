@@ -15,6 +15,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NamedTuple
 
 from dslint.evaluate.files import find
@@ -146,6 +147,21 @@ class _Part(NamedTuple):
     parameters: bool
 
 
+class Piece(NamedTuple):
+    """A function at the top of a file, a method, or with "" as its name the other statements of a class or of the file's main part.
+
+    `owner` is the class, and `bases` are the words of what it inherits from, for its other statements. `loose` are the names that it does
+    not call.
+    """
+
+    name: str
+    owner: str
+    takes: bool
+    part: _Part
+    loose: frozenset[str]
+    bases: frozenset[str] | None = None
+
+
 class _Import(NamedTuple):
     """An import: of names from a module, each with the one that it gets here, or of a module as `bound`."""
 
@@ -198,6 +214,41 @@ class _Outline:
         # A string at the top, as in `__all__`, is the name of a function only for `getattr`.
         named_there = {word for one in _STRING.finditer(top) for word in _IDENTIFIER.findall(one[0])}
         self.parts = [_part(name, text, runs, named_there, is_class=is_class) for name, text, is_class in found]
+        self._found = found
+        self._runs = runs
+        self._named_there = named_there
+
+    @cached_property
+    def pieces(self) -> list[Piece]:
+        """The parts again, with each method of a class by itself. Only files of programs that may reach a call need them."""
+        found: list[Piece] = []
+        for part, (name, text, is_class) in zip(self.parts, self._found, strict=True):
+            if not is_class:
+                found.append(Piece(name, "", part.takes, part, _loose(text, part)))
+                continue
+            head, _, body = text.partition(":")
+            methods = [(inner, one) for _, _, inner, one in _INNER.findall(body)]
+            rest = _part("", _INNER.sub("", body), self._runs, self._named_there)
+            pieces = [(inner, one, _part(inner, one, self._runs, self._named_there)) for inner, one in methods]
+            inherits = bool(_INHERITED.search(head))
+            itself = bool(_ARGUMENTS.search(name + head))
+            # The call of a pair stands in one method, and what it passes may be made in another one.
+            pairs = [pair for pair in _PAIRS if all(one.search(text) for one in pair)]
+            for inner, one, piece in pieces:
+                takes = (
+                    inherits or piece.takes or (itself and bool(_SETS_ITSELF.search(one))) or any(first.search(one) for first, _ in pairs)
+                )
+                found.append(Piece(inner, name, takes, piece, _loose(one, piece)))
+            found.append(Piece("", name, inherits or rest.takes, rest, frozenset(), part.bases))
+        return found
+
+
+_NOT_CALLED = re.compile(r"([^\W\d]\w*)\b(?![ \t]*(?:[(.]|=(?!=)))")
+"""A name that is neither called, nor that of an object or a module, nor the one that gets a value."""
+
+
+def _loose(text: str, part: _Part) -> frozenset[str]:
+    return part.words.intersection(_NOT_CALLED.findall(_STRING.sub(_only_names, text)))
 
 
 def _without_prose(found: re.Match[str]) -> str:
@@ -234,7 +285,7 @@ def _part(
     return _Part(name, takes, runs_any, frozenset(words), frozenset(annotations - words), bases, not text.startswith("()"))
 
 
-class _File:
+class File:
     """A file with the names of what reaches a call that takes a config: of its own functions and classes (`own`), and of all (`names`).
 
     `runners` are the names of what runs a command, which may be one that another file passes.
@@ -243,9 +294,9 @@ class _File:
     def __init__(self, path: str, text: str) -> None:
         self.path = os.path.abspath(path)
         self.outline = store().parsed(("outline", text), lambda: _Outline(text))
-        self.links: list[tuple[_File, str, str]] = []
+        self.links: list[tuple[File, str, str]] = []
         """The files that it imports from: the name that it imports, "" for the file itself, and the name that this gets here."""
-        self.whole: dict[str, set[_File]] = {}
+        self.whole: dict[str, set[File]] = {}
         """The files that it imports as a whole, by the name that they get here: any name of theirs can stand behind it."""
         taking = {*_IMPORTED, "initialize"} if self.outline.initialize else _IMPORTED
         self.own = {alias for name, alias in self.outline.aliases if name in taking} | (taking - _IMPORTED)
@@ -255,8 +306,14 @@ class _File:
         """Those of `names` of which an annotation makes an object: classes without one of a library among their bases."""
         self.libraries: set[str] = set()
         """The names that it imports from libraries."""
+        self.own_aliases = frozenset(self.own)
         self.on_import = False
         """Whether to import the file is enough."""
+
+    @property
+    def launches(self) -> bool:
+        """Whether a string in it, or in a file that it imports, can be the beginning of a command that launches a training."""
+        return self.outline.launcher or any(one.outline.launcher for one, _, _ in self.links)
 
     def update(self) -> bool:
         """Take over what is known of the imports. Returns whether that changes something."""
@@ -267,7 +324,7 @@ class _File:
             self.names |= one.names
             self.classes |= one.classes
             self.runners |= one.runners
-        launches = self.outline.launcher or any(one.outline.launcher for one, _, _ in self.links)
+        launches = self.launches
         for part in self.outline.parts:
             if part.name not in self.own and self._reaches(part, launches=launches):
                 self.own.add(part.name)
@@ -280,7 +337,7 @@ class _File:
         self.on_import |= self.outline.adds_folders or self._reaches(self.outline.top, launches=launches)
         return before != self._sizes
 
-    def _take(self, other: _File, name: str, bound: str) -> None:
+    def _take(self, other: File, name: str, bound: str) -> None:
         """Take over what is known of an import."""
         self.on_import |= other.on_import
         if name == "*":
@@ -308,27 +365,27 @@ class _Reach:
     """The files of a run that were asked about, with all that they import."""
 
     def __init__(self) -> None:
-        self.files: dict[str, _File | None] = {}
+        self.files: dict[str, File | None] = {}
 
-    def file(self, path: str, text: str | None) -> _File | None:
+    def file(self, path: str, text: str | None) -> File | None:
         """A file with what it reaches; None if it cannot be read."""
         path = os.path.abspath(path)
         if path not in self.files:
-            found: list[_File] = []
+            found: list[File] = []
             self._add(path, text, found)
             changed = True
             while changed:
                 changed = sum(one.update() for one in reversed(found)) > 0
         return self.files[path]
 
-    def _add(self, path: str, text: str | None, found: list[_File]) -> None:
+    def _add(self, path: str, text: str | None, found: list[File]) -> None:
         """Add a file and those that it imports, the importing ones first."""
-        waiting: list[tuple[str, str | None, _File | None, str, str]] = [(path, text, None, "", "")]
+        waiting: list[tuple[str, str | None, File | None, str, str]] = [(path, text, None, "", "")]
         while waiting:
             path, text, importer, name, bound = waiting.pop()
             if path not in self.files:
                 text = text_of(path) if text is None else text
-                self.files[path] = added = _File(path, text) if text is not None else None
+                self.files[path] = added = File(path, text) if text is not None else None
                 if added is not None:
                     found.append(added)
                     waiting += [(one, None, added, inner, alias) for one, inner, alias in _imported(added)]
@@ -337,7 +394,7 @@ class _Reach:
                 importer.links.append((known, name, bound))
 
 
-def _imported(file: _File) -> list[tuple[str, str, str]]:
+def _imported(file: File) -> list[tuple[str, str, str]]:
     """What the imports of a file can mean: the path of another file, the name in it ("" for the file itself), and the name here."""
     found: dict[tuple[str, str, str], None] = {}
     for module, names, bound in file.outline.imports:
@@ -367,6 +424,11 @@ def _found(module: str, beside: str, importer: str) -> str | None:
     return linked.path if linked is not None and linked.path != importer else None
 
 
+def file_of(text: str, path: str) -> File | None:
+    """A program, with the files that it imports; None if it cannot be read."""
+    return store().found(("reach",), _Reach).file(path, text)
+
+
 def may_take_config(text: str, path: str) -> bool:
     """Whether a program, or what it imports, can reach a call that takes a config or runs a command. False is certain.
 
@@ -374,8 +436,7 @@ def may_take_config(text: str, path: str) -> bool:
         text: the text of the program.
         path: where it is; modules are found from there.
     """
-    reach = store().found(("reach",), _Reach)
-    found = reach.file(path, text)
+    found = file_of(text, path)
     return found is None or found.on_import or bool(found.own) or found.outline.names_config
 
 
@@ -383,7 +444,7 @@ def may_call_into(text: str, path: str, other: str) -> bool:
     """Whether a program can reach a call that takes a config, in another file that it has in it. False is certain."""
     if not may_take_config(text, path):
         return False
-    file = store().found(("reach",), _Reach).file(path, text)
+    file = file_of(text, path)
     waiting, seen = [file], {file}
     while waiting:
         here = waiting.pop()

@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
@@ -112,18 +113,26 @@ class PythonFile:
 
 
 def read_text(
-    text: str, shown: str, path: str | None, flags: dict[str, Flag] | None, integrations: Sequence[InPrograms]
+    text: str,
+    shown: str,
+    path: str | None,
+    flags: dict[str, Flag] | None,
+    integrations: Sequence[InPrograms],
+    left: AbstractSet[tuple[str, str]] = frozenset(),
 ) -> PythonFile | None:
     """Read a Python text, or a notebook in Jupyter's or Databricks' format; None if it cannot be parsed.
 
-    `flags` are those that the program is launched with; see `State.flags`. `integrations` are what the frameworks add.
+    `flags` are those that the program is launched with; see `State.flags`. `integrations` are what the frameworks add. `left` are functions
+    that need not be followed; see `follow`.
     """
     path = path or shown
-    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)))
-    return store().found(key, lambda: _read(text, shown, path, flags or {}, integrations))
+    key = ("program", path, shown, text, tuple(sorted((flags or {}).items(), key=repr)), bool(left))
+    return store().found(key, lambda: _read(text, shown, path, flags or {}, integrations, left))
 
 
-def _read(text: str, shown: str, path: str, flags: dict[str, Flag], integrations: Sequence[InPrograms]) -> PythonFile | None:
+def _read(
+    text: str, shown: str, path: str, flags: dict[str, Flag], integrations: Sequence[InPrograms], left: AbstractSet[tuple[str, str]]
+) -> PythonFile | None:
     sources = Sources()
     is_notebook = path.endswith(".ipynb") or text.startswith(DATABRICKS)
     cells = cells_of(text) if is_notebook else []
@@ -141,7 +150,7 @@ def _read(text: str, shown: str, path: str, flags: dict[str, Flag], integrations
             parts.append((source, tree))
     if not parts:
         return None
-    parsed, cut_off = follow(parts, sources, recorder, flags)
+    parsed, cut_off = follow(parts, sources, recorder, flags, left)
     first = sources.all[0]
     document = _document(first) if not first.is_cell else Document(text, None, language="text")
     program = _program(recorder, shown)
