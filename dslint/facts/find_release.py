@@ -1,8 +1,9 @@
-"""Detects the DeepSpeed release that will run a config: from the environment, lock files and requirements.
+"""Detects the DeepSpeed release that will run a config: from lock files, requirements and the environment.
 
-The environment that dslint runs in comes first. Then dslint searches from the config's folder upwards to the root of the repository. The
-first folder with a file that names DeepSpeed decides, and in it the first such file in the order of `FILES`. If that allows several
-releases and a file above names one of them, it is this one.
+dslint searches from the config's folder upwards to the root of the repository. The first folder with a file that names DeepSpeed decides,
+and in it the first such file in the order of `FILES`. If that allows several releases and a file above names one of them, it is this one;
+else it is that of the environment that dslint runs in, if it is allowed. An environment with another release is not the project's: its
+pins were not installed there.
 """
 
 from __future__ import annotations
@@ -46,12 +47,11 @@ NOTHING = FoundRelease(NEWEST, NO_EVIDENCE)
 
 
 def find(folder: str) -> FoundRelease | None:
-    """The release for the configs in a folder (an absolute path), or None if nothing names one.
-
-    A release of this environment that the project names, too, is that of the project: what else it pins belongs to it.
-    """
+    """The release for the configs in a folder (an absolute path), or None if nothing names one."""
     own, near = installed(), _near(folder)
-    return near if own is None or (near is not None and near.release == own.release) else own
+    if own is None or near is None:
+        return near or own
+    return own if near.specifier is not None and _narrows(own, near) else near
 
 
 def names_release(path: str) -> bool:
@@ -98,7 +98,7 @@ def _near(folder: str) -> FoundRelease | None:
 
 
 def _narrows(further: FoundRelease, near: FoundRelease) -> bool:
-    """Whether a file above names one of the releases that the nearest file allows."""
+    """Whether a file above, or the environment, has one of the releases that the nearest file allows."""
     from packaging.specifiers import SpecifierSet
 
     return further.specifier is None and SpecifierSet(near.specifier or "").contains(str(further.release))

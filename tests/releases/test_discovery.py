@@ -126,6 +126,22 @@ def test_what_is_installed_is_found_by_its_folder(tmp_path: Path, monkeypatch: p
     assert releases.installed.__wrapped__() == releases.FoundRelease(Release(0, 16, 3), "this environment has deepspeed 0.16.3")
 
 
+@pytest.mark.parametrize(
+    ("required", "release"),
+    [(None, "0.16.9"), ("deepspeed", "0.16.9"), ("deepspeed>=0.15", "0.16.9"), ("deepspeed==0.9.0", "0.9.0"), ("deepspeed<0.15", "0.14.5")],
+)
+def test_the_environment_counts_where_the_project_allows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, required: str | None, release: str
+) -> None:
+    """An environment with a release that the project excludes is another one: a linter's own, or that of other work."""
+    if required is not None:
+        (tmp_path / "requirements.txt").write_text(f"torch\n{required}\n", encoding="utf-8")
+    monkeypatch.setattr(releases, "installed", lambda: releases.FoundRelease(Release(0, 16, 9), "this environment has deepspeed 0.16.9"))
+    found = releases.find(str(tmp_path))
+    assert found is not None
+    assert found.release == Release.parse(release)
+
+
 def test_the_summary_says_which_and_why(tmp_path: Path) -> None:
     program = "import dslint.facts.find_release as r; r.installed = lambda: None; from dslint.cli import main; main()"
     import subprocess
