@@ -266,6 +266,11 @@ def _lint_in_process(targets: Sequence[Target]) -> list[list[FileResult]]:
 
 
 def _without_ballast(result: FileResult) -> FileResult:
-    """The result without the document where no report quotes it, and no comment in it speaks to dslint."""
-    speaks = result.document is not None and any("dslint" in comment.text for comment in result.document.comments)
-    return result if result.diagnostics or speaks else result._replace(document=None)
+    """The result without the tree of a document that no finding is in, unless a comment in it speaks to dslint.
+
+    Its text stays: a report quotes it where the finding of another file, of another process perhaps, names a line of it.
+    """
+    document = result.document
+    if document is None or result.diagnostics or document.parts or any("dslint" in comment.text for comment in document.comments):
+        return result
+    return result._replace(document=Document(document.text, None, language=document.language))
