@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dslint.diagnostics import Applicability
+from dslint.diagnostics import Applicability, Effect
 from dslint.facts import Facts, Integration
 from dslint.lint.document import lint_text
 from dslint.lint.group import for_report
@@ -42,6 +42,17 @@ def test_every_auto_that_no_integration_replaces_is_one_finding() -> None:
         "/bf16/enabled",
         "/zero_optimization/reduce_bucket_size",
     }
+
+
+@pytest.mark.parametrize("integration", [Integration.DEEPSPEED, Integration.LIGHTNING])
+def test_of_one_cause_the_worst_consequence_is_kept(integration: Integration) -> None:
+    """Wherever it stands: the first "auto" of this file is dropped, or silent, and the last one raises."""
+    text = '{"zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"}, "bf16": {"enabled": "auto"}, "train_batch_size": "auto"}'
+    alone = lint_text(text, "ds.json", Facts(None, integration), default_rules())
+    assert alone is not None
+    assert len({d.effect for d in alone.diagnostics if d.cause}) > 1
+    (found,) = (d for d in report(text, integration).diagnostics if '"auto"' in d.message)
+    assert (found.effect, found.pointer) == (Effect.CRASH, "/train_batch_size")
 
 
 def test_keys_of_another_section_are_one_finding_with_one_fix() -> None:

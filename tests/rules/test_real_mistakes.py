@@ -473,3 +473,20 @@ def test_accumulation_that_is_not_taken_over_raises_only_for_both_batch_sizes(
 ) -> None:
     folder.write({"train.yaml": ACCUMULATING, "ds.json": json.dumps(batch | STAGE_3)})
     assert [d.effect for d in folder.diagnostics("train.yaml") if d.code == "DS906"] == [effect]
+
+
+@pytest.mark.parametrize(
+    ("text", "help_"),
+    [
+        ('{"train_batch_size": 8, "zero_optimization": {"stage": 2, "reduce_bucket_size": "500M"}}', "Write 500000000."),
+        ('{"train_batch_size": 8, "zero_optimization": {"stage": 3, "stage3_max_live_parameters": "1B"}}', "Write 1000000000."),
+        (
+            '{"train_batch_size": 8, "optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "betas": "0.9,0.999"}}}',
+            "Write [0.9, 0.999].",
+        ),
+    ],
+)
+def test_a_number_in_words_is_answered_in_digits(text: str, help_: str) -> None:
+    result = lint_text(text, "ds.json", Facts(), default_rules())
+    assert result is not None
+    assert help_ in [found.help for found in result.diagnostics]
