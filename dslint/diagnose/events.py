@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslint.diagnose.collect import LONGEST_TRACEBACK, BracedBlock, Collector, TracebackReader
+from dslint.diagnose.collect import FOREIGN, LONGEST_TRACEBACK, BracedBlock, Collector, TracebackReader
 from dslint.diagnose.frames import Frame
 from dslint.diagnose.prefixes import Line, Place, Prefixes
 from dslint.diagnose.reading import Kept, Source, read_lines
 from dslint.diagnose.restarts import Restarts
 from dslint.diagnose.scan import Scanner, joined
-from dslint.diagnose.signs import SIGNS, Sign
-from dslint.diagnose.signs.progress import THINNED
+from dslint.diagnose.signs import FREQUENT, SIGNS, Sign
 
 OPEN = 256
 """The most processes that may be in the middle of a traceback or a block at the same time."""
@@ -82,15 +81,15 @@ def _of_its_rank(line: Line) -> Line:
 
 
 class Recogniser:
-    """Recognises the lines of all signs. `scanner` finds lines that contain a literal of one."""
+    """Recognises the lines of all signs. `scanner` finds lines that contain a literal of one, with `bounded` not all of frequent ones."""
 
-    def __init__(self, signs: Sequence[Sign] = SIGNS) -> None:
+    def __init__(self, signs: Sequence[Sign] = SIGNS, *, bounded: bool = True) -> None:
         self._signs: dict[str, list[Sign]] = {}
         for sign in signs:
             for literal in sign.literals:
                 self._signs.setdefault(literal, []).append(sign)
-        thinned = [literal for literal, found in self._signs.items() if all(sign.kind in THINNED for sign in found)]
-        self.scanner = Scanner(self._signs, thinned)
+        frequent = [literal for literal, found in self._signs.items() if all(sign.kind in FREQUENT for sign in found)]
+        self.scanner = Scanner(self._signs, frequent if bounded else ())
         self._literals = re.compile(joined((word, word) for word in map(str.encode, self._signs)).decode())
 
     def find(self, text: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -106,12 +105,12 @@ class EventReader:
     """Reads the events of logs, one log after the other. With `bounded` it leaves out most jobs of a log that starts very many."""
 
     def __init__(self, *, bounded: bool = True) -> None:
-        self.recogniser = Recogniser()
+        self.recogniser = Recogniser(bounded=bounded)
         self.prefixes = Prefixes()
         self.kept = Kept()
         self.when: str | None = None
         self._open: dict[str, Collector] = {}
-        self._ignored: dict[str, str] = {}
+        self._ignored: dict[str, list[tuple[str, int]]] = {}
         self._follows: dict[str, str] = {}
         self._hooks: set[str] = set()
         self._bounded = bounded
@@ -165,11 +164,13 @@ class EventReader:
             elif kind in ("config_begins", "model_begins"):
                 self._begin(line, BracedBlock(line, kind.removesuffix("_begins"), values))
             elif kind == "ignored":
-                self._ignored[line.source] = AT_EXIT if _AT_EXIT.search(line.text) else "yes"
+                self._ignore(line, AT_EXIT if _AT_EXIT.search(line.text) else "yes")
             elif kind == HOOK:
                 self._hooks.add(line.source)
             elif kind == "next_follows":
                 self._follows[line.source] = "raised from" if "direct cause" in line.text else "handled"
+            elif kind == "error" and self._is_ignored(line):
+                yield self._event("raised", line, {**values, "ignored": self._ignored[line.source].pop()[0]})
             elif kind == "error" and self._ends_unread(line):
                 yield self._event("raised", line, {**values, **self._unread.pop(line.source)[1]})
             elif kind == "launch":
@@ -188,7 +189,10 @@ class EventReader:
     def _begin_traceback(self, line: Line) -> None:
         """Begin to read a traceback, or remember where one begins that is not read."""
         line = _of_its_rank(line)
-        marks = {"ignored": self._ignored.pop(line.source)} if line.source in self._ignored else {}
+        marks = {"ignored": self._ignored[line.source].pop()[0]} if self._ignored.get(line.source) else {}
+        other = self._open.get(line.source)
+        if marks and isinstance(other, TracebackReader) and "ignored" in other.marks:  # of two processes that write at the same time
+            self._ignore(line, other.marks["ignored"])
         if line.source in self._follows:
             marks["follows"] = self._follows.pop(line.source)
         if line.source in self._hooks:
@@ -199,6 +203,16 @@ class EventReader:
             self._begin(line, TracebackReader(line, marks))
         elif len(self._unread) < OPEN or line.source in self._unread:
             self._unread[line.source] = (line.place.line, marks)
+
+    def _ignore(self, line: Line, mark: str) -> None:
+        """Expect a traceback of an error that Python ignores."""
+        waiting = self._ignored.get(line.source, [])
+        near = [one for one in waiting if one[1] <= line.place.line <= one[1] + FOREIGN]
+        self._ignored[line.source] = [*near, (mark, line.place.line)]
+
+    def _is_ignored(self, line: Line) -> bool:
+        """Whether an error without a traceback ends one that Python ignored, and that began in the one of another process."""
+        return any(begin <= line.place.line <= begin + FOREIGN for _, begin in self._ignored.get(line.source, [])[-1:])
 
     def _ends_unread(self, line: Line) -> bool:
         """Whether an error ends a traceback that is not read."""

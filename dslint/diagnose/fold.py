@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 from dslint.diagnose.events import Event
 from dslint.diagnose.facts import FACTS, KEEPERS
@@ -138,13 +139,24 @@ def _take(job: Job, event: Event, label: dict[str, str]) -> None:
 
 def _keep(job: Job, event: Event) -> None:
     """Keep an event. Of too many skipped steps the last one replaces the one before, because their last scale counts; of peaks a higher one
-    does.
+    does; of errors the last ones replace those in the middle, because the job survived these.
     """
-    if job.counts[event.kind] <= MOST_EVENTS:
-        job.last_of[event.kind] = len(job.events)
-        job.events.append(event)
-    elif event.kind == "overflow" or (event.kind == "peak" and peak_gib(event) > peak_gib(job.events[job.last_of[event.kind]])):
-        job.events[job.last_of[event.kind]] = event
+    if job.counts[event.kind] > MOST_EVENTS:
+        if event.kind == "overflow" or (event.kind == "peak" and peak_gib(event) > peak_gib(job.events[job.last_of[event.kind]])):
+            job.events[job.last_of[event.kind]] = event
+        if event.kind not in FAILS:
+            return
+        _forget_in_the_middle(job, event.kind)
+    job.last_of[event.kind] = len(job.events)
+    job.events.append(event)
+
+
+def _forget_in_the_middle(job: Job, kind: str) -> None:
+    """Drop the event of a kind after the first half of those that are kept."""
+    places = (place for place, event in enumerate(job.events) if event.kind == kind)
+    middle = next(islice(places, MOST_EVENTS // 2, None))
+    del job.events[middle]
+    job.last_of = {other: place - (place > middle) for other, place in job.last_of.items()}
 
 
 def _remember_memory(job: Job, event: Event, label: dict[str, str]) -> None:

@@ -114,6 +114,8 @@ def _bad(job: Job, fatal: list[Event], errors: list[Event]) -> Outcome:
         others = "another exited" if well == 1 else f"{well:,} others exited"
         return Outcome(End.FAILED, f"A process failed{progress}, while {others} successfully.", evidence(first))
     if first.kind == "refused" and not job.steps:
+        if "missing" in first.values:
+            return Outcome(End.FAILED, "Python did not find the program.", evidence(first))
         return Outcome(End.FAILED, "The program refused its command line, and ended before it did anything.", evidence(first))
     if errors and not own:
         return Outcome(End.HUNG, f"The job hung: a collective operation did not complete{progress}.", evidence(first))

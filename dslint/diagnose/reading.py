@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import BinaryIO, NamedTuple
@@ -24,6 +25,9 @@ LONGEST_RECORD = 1 << 22
 
 AROUND = 20_000
 """The bytes before and after a line from which its prefix is learned."""
+
+END = 4
+"""The last blocks of a log, which are read completely."""
 
 ENDS, MOST_KEPT = 3, 16
 """The blocks of a log that are kept, one from the begin and the others from the end, and the logs of which they are."""
@@ -60,8 +64,10 @@ def read_lines(
     """
     rank = rank_of(source.name)
     blocks = kept.watch(source.name, _blocks(source.stream, source.name, kept.damaged.append))
+    blocks = _with_end(blocks, scanner)
     for first, block in restarts.reduced(blocks) if restarts else blocks:
-        for number, part in _parts(first, block, scanner, is_busy):
+        for_all = scanner.begin(block)
+        for number, part in _parts(first, block, scanner, is_busy, for_all=for_all):
             around = partial(_around, block, part)
             yield from prefixes.strip(_decoded(part), Place(source.name, number), rank, around)
 
@@ -106,24 +112,43 @@ def _around(block: bytes, part: bytes) -> Iterator[str]:
         yield _decoded(line)
 
 
-def _parts(number: int, block: bytes, scanner: Scanner, is_busy: Callable[[], bool]) -> Iterator[tuple[int, bytes]]:
+def _with_end(blocks: Iterable[tuple[int, bytes]], scanner: Scanner) -> Iterator[tuple[int, bytes]]:
+    """The blocks. The scanner learns when the last ones come."""
+    held = deque[tuple[int, bytes]]()
+    scanner.is_end = False
+    for block in blocks:
+        held.append(block)
+        if len(held) > END or not scanner.is_bounded:
+            yield held.popleft()
+    scanner.is_end = True
+    yield from held
+
+
+def _parts(number: int, block: bytes, scanner: Scanner, is_busy: Callable[[], bool], *, for_all: bool) -> Iterator[tuple[int, bytes]]:
     """The lines of a block to read, with their numbers. Lines between two hits are only counted."""
-    start = 0
+    start, closely = 0, len(block) + 1 if for_all else 0
     while start <= len(block):
         match = None
         if not is_busy():
-            match = scanner.search(block, start)
+            match = scanner.search(block, start, for_all=start < closely)
             if match is None:
                 return
-            begin = block.rfind(b"\n", start, match.start()) + 1
+            at = match.start()
+            if start >= closely:
+                closely, at = at + 1, at - scanner.closely(at - start)
+            begin = block.rfind(b"\n", start, at) + 1
             if begin > start:
                 number += block.count(b"\n", start, begin)
                 start = begin
+            if at < match.start():
+                continue
         end = block.find(b"\n", start)
         raw = block[start:] if end < 0 else block[start:end]
         for part in raw.split(b"\r") if b"\r" in raw else (raw,):
             hit = match if len(part) == len(raw) else scanner.search(part)
-            if is_busy() or (hit and scanner.takes(hit)):
+            if hit:
+                scanner.count(hit, block)
+            if hit or is_busy():
                 yield number, part
         if end < 0:
             return

@@ -1,42 +1,102 @@
 """A fast search for lines of interest: one regular expression for the rarest part of each literal.
 
 A log may have a gigabyte, and Python looks at a character in some nanoseconds only while it skips characters with which no literal begins.
-So each literal is searched from its rarest character on.
+So each literal is searched from its rarest character on, as a part of the log itself shows.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 COMMON = " .ea-tonsir0ld1pcm:_2u['/h,g3f6b9]y4v578w=("
 """Characters of logs, the most frequent first. All others are rare."""
 
-FULL, EVERY = 40_000, 50
-"""How many lines about progress are read completely; after these, every how many-th."""
+TYPICAL = "".join(char * (len(COMMON) - order) for order, char in enumerate(COMMON)).encode()
+"""A text in which characters are as frequent as that."""
+
+FULL, EVERY = 5_000, 100
+"""How often a frequent literal is found before only every how many-th block is searched for it."""
+
+TUNED = 256
+"""After how many blocks the characters of the log are counted again."""
+
+NEAR = 1 << 14
+"""How many bytes before a line of interest are searched for all literals, for the last steps before an error."""
+
+FIRST, SHARE = 1 << 22, 1 << 13
+"""How many such bytes there may be in a log, and how many more for each block."""
 
 
 class Scanner:
-    """Finds lines that contain one of some literals. Of lines with one of the `thinned` literals, a long log is not read completely."""
+    """Finds lines that contain one of some literals. A long log is not searched completely for those that are `frequent`."""
 
-    def __init__(self, literals: Iterable[str], thinned: Iterable[str] = ()) -> None:
-        thin = set(thinned)
-        parts = {literal: anchor(literal) for literal in literals}
-        self._thinned = {parts[literal] for literal in thin} - {part for literal, part in parts.items() if literal not in thin}
-        self.search = re.compile(joined((literal.encode(), part) for literal, part in parts.items())).search
-        self._seen = 0
+    def __init__(self, literals: Iterable[str], frequent: Iterable[str] = ()) -> None:
+        self._literals, self._frequent = tuple(literals), frozenset(frequent)
+        self._found: Counter[str] = Counter()
+        self._passed: dict[str, bytes] = {}
+        self._blocks = self._near = 0
+        self.is_end = False
+        self._tune(b"")
 
-    def takes(self, hit: re.Match[bytes]) -> bool:
-        """Whether to read the line of a hit."""
-        if hit[0] not in self._thinned:
-            return True
-        self._seen += 1
-        return self._seen <= FULL or self._seen % EVERY == 0
+    @property
+    def is_bounded(self) -> bool:
+        """Whether some of a long log may be left out."""
+        return bool(self._frequent)
+
+    def begin(self, block: bytes) -> bool:
+        """Whether to search the next block for all literals. The end of a log is always searched for all."""
+        self._blocks += 1
+        if self._blocks % TUNED == 0:
+            self._tune(block)
+        return self.is_end or not self._passed or self._blocks % EVERY == 0
+
+    def search(self, block: bytes, start: int = 0, *, for_all: bool = True) -> re.Match[bytes] | None:
+        """The next hit in a block."""
+        return (self._all if for_all else self._rare)(block, start)
+
+    def count(self, hit: re.Match[bytes], block: bytes) -> None:
+        """Count a hit."""
+        literals = self._literals_of(hit)
+        if not self._frequent.issuperset(literals):
+            return
+        self._found.update(literals)
+        passed = {literal: literal.encode() for literal in literals if self._found[literal] >= FULL and literal not in self._passed}
+        if passed:
+            self._passed |= passed
+            self._tune(block)
+
+    def closely(self, size: int) -> int:
+        """How many of the bytes between two hits are searched for all literals after all: those near the second one, as long as this
+        happens to a small part of the log.
+        """
+        near = min(size, NEAR)
+        if self._near + near > FIRST + SHARE * self._blocks:
+            return 0
+        self._near += near
+        return near
+
+    def _literals_of(self, hit: re.Match[bytes]) -> list[str]:
+        return [literal for literal in self._ends[hit[0]] if hit.string.endswith(literal.encode(), 0, hit.end())]
+
+    def _tune(self, sample: bytes) -> None:
+        """Search for each literal from its character on that is rarest in a part of the log."""
+        text = TYPICAL + sample
+        counts = {char: text.count(char) for char in {char.encode() for literal in self._literals for char in literal}}
+        parts = {literal: _anchor(literal, counts) for literal in self._literals}
+        self._ends: dict[bytes, list[str]] = {}
+        for literal, part in parts.items():
+            self._ends.setdefault(part, []).append(literal)
+        found = [(literal.encode(), part) for literal, part in parts.items()]
+        passed = set(self._passed.values())
+        self._all = re.compile(joined(found)).search
+        self._rare = re.compile(joined(pair for pair in found if pair[0] not in passed)).search
 
 
-def anchor(literal: str) -> bytes:
-    """The part of a literal to search for: from its rarest character on."""
-    return literal[min(range(len(literal)), key=lambda i: -COMMON.find(literal[i]) if literal[i] in COMMON else -len(COMMON)) :].encode()
+def _anchor(literal: str, counts: dict[bytes, int]) -> bytes:
+    """The part of a literal from the character on that is rarest."""
+    return literal[min(range(len(literal)), key=lambda i: counts[literal[i].encode()]) :].encode()
 
 
 def joined(literals: Iterable[tuple[bytes, bytes]]) -> bytes:

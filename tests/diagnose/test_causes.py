@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from dslint.diagnose.causes.gpu_memory import figures_of
@@ -278,3 +280,16 @@ def test_one_skipped_step() -> None:
     found = diagnosed(line)
     assert (found.outcome.end, notices(found)) == (End.UNFINISHED, ["overflow"])
     assert found.notices[0].title.startswith("A step was skipped")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_errors_at_exit_of_processes_that_write_at_the_same_time(seed: int) -> None:
+    chance = random.Random(seed)
+    waiting = [NOISE.split("\n") for _ in range(chance.randint(2, 3))]
+    mixed = []
+    while any(waiting):
+        mixed.append(chance.choice([lines for lines in waiting if lines]).pop(0))
+    text = "\n".join(mixed)
+    assert diagnosed(STARTED, steps([3.0, 2.9, 2.8]), text).outcome.end is End.FINISHED
+    failed = diagnosed(STARTED, steps([3.0, 2.9, 2.8]), traceback("ValueError: no"), text, RETURNED.format(code=1))
+    assert [cause.title for cause in failed.causes] == ["ValueError: no"]

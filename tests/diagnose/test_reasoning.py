@@ -174,6 +174,13 @@ def test_a_command_that_is_refused_after_a_job_is_not_part_of_it(end: str) -> No
     assert "refused its command line" in second.outcome.sentence
 
 
+def test_a_program_that_python_does_not_find_is_named() -> None:
+    missing = "/usr/bin/python3: can't open file '/w/train.py': [Errno 2] No such file or directory"
+    found = diagnosed(STARTED, missing, missing, RETURNED.format(code=2))
+    assert [(cause.kind, cause.title) for cause in found.causes] == [("launcher", missing)]
+    assert found.outcome.sentence == "Python did not find the program."
+
+
 def test_a_launcher_whose_program_refuses_its_arguments_is_one_job() -> None:
     found = diagnosed(STARTED, REFUSED, REFUSED, RETURNED.format(code=2))
     assert [cause.title for cause in found.causes] == ["train.py: error: unrecognized arguments: --stage 3"]

@@ -12,4 +12,12 @@ from dslint.diagnose.signs.sign import Sign
 SIGNS: tuple[Sign, ...] = (*start.SIGNS, *memory.SIGNS, *launch.SIGNS, *progress.SIGNS, *failure.SIGNS, *end.SIGNS)
 """All signs."""
 
-__all__ = ["SIGNS", "Sign"]
+FREQUENT = frozenset(
+    {
+        "step", "bar", "throughput", "breakdown", "spread", "rank_mention",
+        "label", "allocated", "allocated_mb", "host", "peak", "oom", "traceback", "error", "ignored", "next_follows",
+    }
+)  # fmt: skip
+"""The kinds of lines of which a log may have millions, and then the first and the last ones tell enough."""
+
+__all__ = ["FREQUENT", "SIGNS", "Sign"]

@@ -30,8 +30,10 @@ SIGNS = (
             ": error: the following arguments are required",
             ": error: argument ",
             ": error: ambiguous option",
+            ": can't open file '",
         ),
-        r"^\S*[\w.-]: error: (?:unrecognized arguments: |the following arguments are required: |argument \S+: |ambiguous option: ).*",
+        r"^\S*python[\w.]*: can't open file '(?P<missing>[^']+)': \[Errno \d+\] .*"
+        r"|^\S*[\w.-]: error: (?:unrecognized arguments: |the following arguments are required: |argument \S+: |ambiguous option: ).*",
     ),
     sign("exited_well", "exits successfully", r"Process \d+ exits successfully"),
     sign("return_code", "exits with return code = ", r"exits with return code = (?P<code>-?\d+)"),

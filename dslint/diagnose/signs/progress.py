@@ -1,4 +1,4 @@
-"""Training as it goes: steps, losses, loss scale, time. Of these lines a long log has so many that only some are read (`THINNED`)."""
+"""Training as it goes: steps, losses, loss scale, time."""
 
 from __future__ import annotations
 
@@ -58,6 +58,3 @@ SIGNS = (
         r"(?P<timer>forward-compute|backward-compute|forward-backward|batch-generator) \.+: \((?P<least>\d+\.\d+), (?P<most>\d+\.\d+)\)",
     ),
 )
-
-THINNED = frozenset({"step", "bar", "throughput", "breakdown", "spread"})
-"""The kinds of which a long log is not read completely."""
