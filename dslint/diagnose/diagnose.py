@@ -84,7 +84,7 @@ def diagnose(sources: Iterable[Source], given: Given = NOTHING) -> list[Diagnosi
     for index, one in enumerate(found):
         if one.outcome.end in (End.UNKNOWN, End.FAILED) and all(follows(jobs[index], cause) for cause in one.causes):
             _look_into_text(one, index, jobs, reader, names)
-        one.unread = tuple(reader.kept.damaged)
+        one.unread = (*reader.kept.damaged, *filter(None, [reader.recogniser.scanner.repeated]))
         if one.outcome.end is End.UNFINISHED and jobs[index].files and jobs[index].files <= ended:
             one.outcome = of_ended_cells(jobs[index])
     for one in found[:-1]:

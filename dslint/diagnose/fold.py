@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
 from dslint.diagnose.events import Event
 from dslint.diagnose.facts import FACTS, KEEPERS
@@ -146,17 +145,18 @@ def _keep(job: Job, event: Event) -> None:
             job.events[job.last_of[event.kind]] = event
         if event.kind not in FAILS:
             return
-        _forget_in_the_middle(job, event.kind)
+        if job.counts[event.kind] % (MOST_EVENTS // 2) == 0:  # not for each: it looks at all events
+            _forget_in_the_middle(job, event.kind)
     job.last_of[event.kind] = len(job.events)
     job.events.append(event)
 
 
 def _forget_in_the_middle(job: Job, kind: str) -> None:
-    """Drop the event of a kind after the first half of those that are kept."""
-    places = (place for place, event in enumerate(job.events) if event.kind == kind)
-    middle = next(islice(places, MOST_EVENTS // 2, None))
-    del job.events[middle]
-    job.last_of = {other: place - (place > middle) for other, place in job.last_of.items()}
+    """Drop what lies between the first and the last events of a kind, of each half as many as are kept."""
+    places = [place for place, event in enumerate(job.events) if event.kind == kind]
+    middle = set(places[MOST_EVENTS // 2 : -(MOST_EVENTS // 2)])
+    job.events[:] = [event for place, event in enumerate(job.events) if place not in middle]
+    job.last_of.update((event.kind, place) for place, event in enumerate(job.events))
 
 
 def _remember_memory(job: Job, event: Event, label: dict[str, str]) -> None:

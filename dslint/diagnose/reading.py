@@ -136,6 +136,8 @@ def _parts(number: int, block: bytes, scanner: Scanner, is_busy: Callable[[], bo
             at = match.start()
             if start >= closely:
                 closely, at = at + 1, at - scanner.closely(at - start)
+                if at < match.start():  # the line may be found again by a literal that is counted already
+                    scanner.count(match, block)
             begin = block.rfind(b"\n", start, at) + 1
             if begin > start:
                 number += block.count(b"\n", start, begin)

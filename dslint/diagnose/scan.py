@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 
 COMMON = " .ea-tonsir0ld1pcm:_2u['/h,g3f6b9]y4v578w=("
 """Characters of logs, the most frequent first. All others are rare."""
@@ -44,6 +45,18 @@ class Scanner:
     def is_bounded(self) -> bool:
         """Whether some of a long log may be left out."""
         return bool(self._frequent)
+
+    @property
+    def repeated(self) -> str | None:
+        """What to say of lines that were not all read; None if they were."""
+        if not self._passed:
+            return None
+        quoted = ", ".join(f'"{literal.strip()}"' for literal in islice(self._passed, 3))
+        more = f" and {len(self._passed) - 3} more texts" if len(self._passed) > 3 else ""
+        return (
+            f"Of the lines with {quoted}{more} only a part was read after the first {FULL:,}: their counts are lower bounds, and a highest "
+            "value may be missing"
+        )
 
     def begin(self, block: bytes) -> bool:
         """Whether to search the next block for all literals. The end of a log is always searched for all."""

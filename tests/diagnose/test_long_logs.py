@@ -69,3 +69,4 @@ def test_errors_and_steps_of_jobs_in_a_long_log(seed: int) -> None:
     assert len(found) == len(jobs)
     for one, (error, last) in zip(found, jobs, strict=True):
         assert_fails(one, error, last)
+        assert any("only a part was read after the first" in sentence for sentence in one.unread)
