@@ -101,13 +101,11 @@ def choose(facts: Facts, model: Model | None, wanted: Wanted, written: Written) 
     memory = facts.gpu_memory
     if model is None or memory is None or facts.world_size is None:
         return _usual(facts, model, wanted.stage)
-    ways = (choice._replace(micro_batch=wanted.micro_batch or 1) for choice in _ways(facts.world_size, wanted.stage))
     tried: list[Tried] = []
-    for way in ways:
-        if way.offload_optimizer and tried and not tried[-1].choice.offload_optimizer:  # first divide what a long sample takes
-            divided = [tried[-1].choice._replace(sequence=size) for size in _sequences(tried[-1], facts, model, written)]
-            tried += [_try(choice, facts, model, memory, wanted, written) for choice in divided]
-        tried.append(_try(way, facts, model, memory, wanted, written))
+    for choice in _ways(facts, model, wanted, written):
+        tried.append(_try(choice, facts, model, memory, wanted, written))
+        if tried[-1].fits:
+            break
     best = next((one for one in tried if one.fits), None) or next((one for one in tried if one.fits is None), None)
     if best is None:
         best = min(tried, key=lambda one: _lack(one.needs, facts, memory))
@@ -135,32 +133,30 @@ def _usual(facts: Facts, model: Model | None, stage: int | None) -> Choice:
     return Choice(2, why=f"a common default that partitions gradients and optimizer states; to choose by memory, pass {missing}")
 
 
-def _ways(world_size: int, stage: int | None) -> Iterator[Choice]:
+def _ways(facts: Facts, model: Model, wanted: Wanted, written: Written) -> Iterator[Choice]:
     """The choices, the fastest first."""
-    divided = (0,) if world_size == 1 else (1, 2, 3)
-    for one in divided if stage is None else (stage,):
-        yield Choice(one)
+    stage, micro_batch = wanted.stage, wanted.micro_batch or 1
+    stages = (stage,) if stage is not None else (0,) if facts.world_size == 1 else (1, 2, 3)
+    for one in stages:
+        yield Choice(one, micro_batch=micro_batch)
+    last = Choice(stages[-1], micro_batch=micro_batch, checkpointing=True)
+    config = resolve(parse(json.dumps(written(last))), facts)
+    for size in sequence_sizes(config, _needs(last, facts, model, wanted, written).plan, model):  # divides what a long sample takes
+        yield last._replace(sequence=size)
     for one in (2, 3):
         if stage in (None, one):
-            yield Choice(one, offload_optimizer=True)
+            yield Choice(one, offload_optimizer=True, micro_batch=micro_batch)
     if stage in (None, 3):
-        yield Choice(3, offload_optimizer=True, offload_param=True)
-        yield Choice(3, offload_optimizer=True, nvme=True)
-        yield Choice(3, offload_optimizer=True, offload_param=True, nvme=True)
-
-
-def _sequences(tried: Tried, facts: Facts, model: Model, written: Written) -> Iterator[int]:
-    """The sizes of sequence parallelism that are worth a try."""
-    config = resolve(parse(json.dumps(written(tried.choice))), facts)
-    return sequence_sizes(config, tried.needs.plan, model)
+        for offload_param, nvme in ((True, False), (False, True), (True, True)):
+            yield Choice(3, offload_optimizer=True, offload_param=offload_param, nvme=nvme, micro_batch=micro_batch)
 
 
 def _try(choice: Choice, facts: Facts, model: Model, memory: int, wanted: Wanted, written: Written) -> Tried:
     """The estimate of a choice, with the least of activation checkpointing and expandable segments that lets it fit."""
-    ways = [choice._replace(checkpointing=False), choice._replace(checkpointing=True)]
+    programs = [choice._replace(checkpointing=False), choice._replace(checkpointing=True)]
     if has_expandable(facts):
-        ways.append(choice._replace(checkpointing=True, expandable=True))
-    for program in ways:
+        programs.append(choice._replace(checkpointing=True, expandable=True))
+    for program in programs:
         tried = Tried(program, needs := _needs(program, facts, model, wanted, written), _fits(needs, facts, memory))
         if tried.fits:
             break
