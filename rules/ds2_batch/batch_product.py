@@ -9,7 +9,7 @@ from dslint.config import UNKNOWN, Config
 from dslint.diagnostics import Applicability, Effect, Phase
 from dslint.facts import Integration
 from dslint.rule import Finding, FixPlan, bad, good, rule, unsafe
-from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys
+from dslint.rules.helpers.batch import BATCH_DOCS, BATCH_KEYS, written_batch_keys, wrong_batch
 from dslint.rules.helpers.fixes import without, write
 from dslint.schemas.derive import ACCUMULATION, MICRO, TRAIN, batch_world_size
 from dslint.source.change import Set
@@ -156,8 +156,7 @@ def _while_loading(config: Config) -> Finding | None:
         TRAIN,
         f"train_batch_size is {_grouped(train)}, and from_pretrained divides the model before Accelerate knows the batch: until then it puts 1 for "
         "a micro batch size and accumulation steps that are not written, and DeepSpeed raises AssertionError "
-        f'"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
-        f'{train} != {micro} * {steps} * {ranks}".',
+        f"{wrong_batch(train, micro, steps, ranks)}.",
         help='Set train_batch_size to "auto": Accelerate computes it.',
         fix=unsafe('write "auto"', Set((TRAIN,), '"auto"')),
         on="value",

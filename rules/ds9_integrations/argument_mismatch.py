@@ -15,7 +15,7 @@ from dslint.job.arguments import Arguments
 from dslint.job.events import Event
 from dslint.job.model import Setup
 from dslint.rule import Finding, bad, good, path_of, rule, unsafe
-from dslint.rules.helpers.batch import BATCH_KEYS
+from dslint.rules.helpers.batch import BATCH_KEYS, wrong_batch
 from dslint.rules.helpers.examples import ZERO_2
 from dslint.rules.helpers.loaders import ACCELERATE_SOURCE, RAISED_BY_LOADER, TRAINER_SOURCE, trainer_arguments
 from dslint.rules.helpers.models import parses_while_loading
@@ -194,10 +194,7 @@ def _wrong_product(config: Config, arguments: Arguments) -> str:
     train, micro, steps = values
     if not all(type(one) is int for one in values) or train == micro * steps * ranks:
         return ""
-    return (
-        '"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
-        f'{train} != {micro} * {steps} * {ranks}"'
-    )
+    return wrong_batch(train, micro, steps, ranks)
 
 
 def _framework_loads(config: Config, arguments: Arguments) -> bool:

@@ -16,6 +16,17 @@ BATCH_KEYS = (TRAIN, MICRO, ACCUMULATION)
 BATCH_DOCS = "https://www.deepspeed.ai/docs/config-json/#batch-size-related-parameters"
 
 
+def wrong_batch(train: Any, micro: Any, steps: Any, ranks: Any) -> str:
+    """What DeepSpeed's AssertionError says of a product that is another one.
+
+    Source: deepspeed/runtime/config.py, DeepSpeedConfig._batch_assertion.
+    """
+    return (
+        '"Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size '
+        f'{train} != {micro} * {steps} * {ranks}"'
+    )
+
+
 def written_batch_keys(config: Config) -> dict[str, Any] | None:
     """The batch keys that are written with a value other than null; None where one is not a number, or elasticity computes them."""
     if elasticity_computes_batch(config):
