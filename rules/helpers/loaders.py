@@ -34,12 +34,8 @@ def names_its_release(config: Config) -> bool:
 def releases_belong_together(config: Config) -> bool:
     """Whether the releases of DeepSpeed and of the loader are those of one installation.
 
-    A project that pins its loader does not necessarily run the DeepSpeed of dslint's environment, or the newest one; and one that pins
-    another DeepSpeed than that of the environment hardly runs in it.
+    A project that pins its loader does not necessarily run the DeepSpeed of dslint's environment, or the newest one.
     """
-    pinned = config.context.pinned("deepspeed") if config.evidence.get("deepspeed", "").startswith(ENVIRONMENT) else None
-    if pinned is not None and pinned != config.release:
-        return False
     return "loader_release" not in config.evidence or names_its_release(config)
 
 

@@ -9,7 +9,7 @@ import pytest
 from dslint.config import Config
 from dslint.config.context import Context
 from dslint.diagnostics import Effect, Severity
-from dslint.facts import Facts, Integration, Release
+from dslint.facts import Facts, Integration
 from dslint.facts.find_release import ENVIRONMENT
 from dslint.lint.document import lint_document, lint_text
 from dslint.lint.guard import INTERNAL_ERROR
@@ -186,10 +186,9 @@ def test_a_config_for_the_autotuner_is_not_warned_of_it() -> None:
     assert "DS850" not in codes(', "metric": "throughput"')
 
 
-def test_a_pin_of_another_release_than_the_installed_one_leaves_room_for_doubt() -> None:
+def test_a_pinned_loader_leaves_room_for_doubt_about_a_release_that_is_only_installed() -> None:
     text = '{"train_micro_batch_size_per_gpu": 4, "fp16": {"enabled": true, "min_loss_scale": 0.5}}'
-    installed = Context(evidence=(("deepspeed", f"{ENVIRONMENT} {Facts().deepspeed}"),))
-    for pins, certain in (({}, True), ({"deepspeed": Facts().deepspeed}, True), ({"deepspeed": Release(0, 10, 1)}, False)):
-        context = installed._replace(pins=pins)
-        found = lint_document(parse(text), "c.json", context, loaded_rules()).diagnostics
+    deepspeed, loader = ("deepspeed", f"{ENVIRONMENT} {Facts().deepspeed}"), ("loader_release", "uv.lock locks transformers 4.40.0")
+    for evidence, certain in (((deepspeed,), True), ((deepspeed, loader), False), ((loader,), True)):
+        found = lint_document(parse(text), "c.json", Context(evidence=evidence), loaded_rules()).diagnostics
         assert [d.certain for d in found if d.code == "DS104"] == [certain]
