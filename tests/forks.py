@@ -43,7 +43,11 @@ class Forks:
         socket.send_fds(near, [LENGTH.pack(len(request))], [stream.fileno() for stream in streams])
         near.sendall(request)
         near.settimeout(timeout)
-        return int(LENGTH.unpack(_all_of(near, LENGTH.size))[0]) - 256
+        try:
+            return int(LENGTH.unpack(_all_of(near, LENGTH.size))[0]) - 256
+        except (OSError, EOFError):
+            self._stop()  # what it still answers is of no later question
+            raise
 
     def _start(self) -> socket.socket:
         near, far = socket.socketpair()
@@ -58,7 +62,9 @@ class Forks:
     def _stop(self) -> None:
         if self._socket is not None and self._process is not None:
             self._socket.close()
+            self._process.kill()
             self._process.wait()
+            self._socket = self._process = None
 
 
 def _all_of(connection: socket.socket, length: int) -> bytes:

@@ -31,4 +31,5 @@ def test_a_fork_answers_like_a_fresh_process(words: tuple[str, ...], tmp_path: P
     (tmp_path / "c.json").write_text('{"train_batch_size": 8, "zero_optimisation": {"stage": 2}}', encoding="utf-8")
     given = '{"train_batch_size": "8"}'
     forked, fresh = (dslint(*words, cwd=tmp_path, input=given, env={"COLUMNS": "70", **more}) for more in ({}, FRESH))
+    assert forked.args[0] != fresh.args[0]
     assert (forked.returncode, forked.stdout, forked.stderr) == (fresh.returncode, fresh.stdout, fresh.stderr)
