@@ -24,7 +24,7 @@ from dslint.lint.results import FileResult, Results
 from dslint.report import write
 from dslint.report.words import count
 from dslint.settings import Finder
-from dslint.settings.table import FACTS, FORMATS
+from dslint.settings.table import FACTS, FORMATS, SETTINGS
 from dslint.source.read import MAX_BYTES, ReadError, read_bytes
 
 CLEAN, FINDINGS, FAILED = 0, 1, 2
@@ -181,6 +181,8 @@ def command(finder: Finder, params: float | None, watch: bool, no_ignores: bool,
       2  usage or settings error, unreadable file, nothing to check, or an internal error
     """  # noqa: D301 - click needs the character itself
     if params is not None:
+        if click.get_current_context().params.get(SETTINGS["model"].variable.lower()) is not None:
+            raise click.UsageError("--model and --params cannot be combined.")
         from dslint.facts.model_config import sized_model
 
         finder = finder.given("--params", model=sized_model(params))

@@ -208,6 +208,8 @@ def test_a_number_of_parameters_stands_for_a_model(tmp_path: Path) -> None:
     run = ("--world-size", "2", "--gpu", "a100-40gb", "--select", "DS706")
     assert found(str(file), *run, "--params", "13B") == [(str(file), "DS706")]
     assert found(str(file), *run, "--params", "300M") == []
+    both = dslint("check", str(file), "--params", "300M", "--model", "gpt2")
+    assert (both.returncode, "--model and --params cannot be combined" in both.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("output_format", ["full", "concise", "json", "github"])
