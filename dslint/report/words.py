@@ -193,7 +193,7 @@ def _reasons(found: Iterable[tuple[FileResult, NotJudged]]) -> list[str]:
     places = [
         (file.path + (f":{one.range.start.line}" if one.range else ""), one.reason.removeprefix("not checked: ")) for file, one in found
     ]
-    return [f"Not checked: {', '.join(of_it)}: {reason.removeprefix('not checked: ')}" for reason, of_it in by_text(places).items()]
+    return [f"Not checked: {', '.join(of_it)}: {reason}" for reason, of_it in by_text(places).items()]
 
 
 def by_text(said: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
