@@ -16,17 +16,14 @@ from dslint.lint.results import FileResult
 MANY_FILES = 3
 """From this number of files on, a report shows the same finding once."""
 
-BEFORE_LOADING = frozenset(
-    ("DS911", "DS916", "DS919", "DS920", "DS923", "DS924", "DS925", "DS960", "DS973", "DS974", "DS975", "DS976", "DS980")
-)
-"""Rules about errors of the launcher and of the parser of the arguments: these come before a loader compares them with the config."""
+_LAUNCHER_AND_PARSER = ("DS911", "DS916", "DS919", "DS920", "DS923", "DS924", "DS925", "DS960", "DS973", "DS974", "DS976", "DS980")
 
-AFTER_COMPARING = frozenset(("DS903",))
-"""Rules about errors that Accelerate raises after the Trainer compared its arguments with the config."""
+_STEPS = {"DS975": 0} | dict.fromkeys(_LAUNCHER_AND_PARSER, 1) | {"DS903": 3}
+"""When in the phase of loading the error of a rule is raised. 0: most frameworks check what they refuse before they make the arguments of
+the Trainer. 1: the launcher, and the parser of the arguments. 3: what Accelerate raises after the Trainer compared its arguments."""
 
-_WHILE_LOADING = {"DS975": -1.5} | dict.fromkeys(BEFORE_LOADING - {"DS975"}, -1.0) | dict.fromkeys(AFTER_COMPARING, 0.5)
-"""The order of errors of loaders: most frameworks check what they refuse before they make the arguments of the Trainer. Without a place
-here an error comes at 0, where the Trainer compares."""
+_COMPARING = 2
+"""The Trainer compares its arguments with the config; and all other errors of loaders."""
 
 SHOWN_KEYS = 20
 """How many keys the message of findings with one cause lists."""
@@ -46,21 +43,16 @@ def for_report(file: FileResult) -> FileResult:
     return file._replace(diagnostics=tuple(_merged(group) if len(group) > 1 else group[0] for group in groups.values()))
 
 
-def _by_severity(diagnostic: Diagnostic) -> tuple[int, float, tuple[int, int, str]]:
-    return *by_time(diagnostic), by_place(diagnostic)
-
-
-def by_time(diagnostic: Diagnostic) -> tuple[int, float]:
+def _by_severity(diagnostic: Diagnostic) -> tuple[int, tuple[int, int], tuple[int, int, str]]:
     """Orders findings by severity, and crashes among them by when they happen: whoever runs the job meets the first."""
-    return -diagnostic.severity.rank, when(diagnostic.code, diagnostic.phase)
+    return -diagnostic.severity.rank, when(diagnostic.code, diagnostic.phase), by_place(diagnostic)
 
 
-def when(code: str, phase: Phase | None) -> float:
-    """Orders crashes by when they happen, before all other findings."""
-    if phase is Phase.LOAD and code in _WHILE_LOADING:
-        return _WHILE_LOADING[code]
+def when(code: str, phase: Phase | None) -> tuple[int, int]:
+    """Orders crashes by phase, and in that of loading by step, before all other findings."""
     phases = list(Phase)
-    return phases.index(phase) if phase is not None else len(phases)
+    at = phases.index(phase) if phase is not None else len(phases)
+    return at, _STEPS.get(code, _COMPARING) if phase is Phase.LOAD else 0
 
 
 def _merged(group: list[Diagnostic]) -> Diagnostic:

@@ -19,7 +19,7 @@ from dslint.lint.group import when
 from tests.frameworks.jobs import Job, lay_out, read_jobs
 
 
-def _by_time(finding: dict[str, Any]) -> float:
+def _by_time(finding: dict[str, Any]) -> tuple[int, int]:
     """The order in which a report shows errors."""
     return when(finding["code"], Phase(finding["phase"]))
 
