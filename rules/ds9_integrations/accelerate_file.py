@@ -163,7 +163,7 @@ def accelerate_unknown_key(config: Config) -> Iterator[Finding]:
                 help=f'Write "{meant}".' if meant else field or OF_DEEPSPEED,
                 elsewhere=given.related(""),
                 fix=unsafe(f'rename to "{meant}"', Rename((BLOCK, given.name), meant)) if meant and meant not in file.block else None,
-                cause=None if meant or is_stage else UNKNOWN_TO_ACCELERATE,
+                cause=None if meant or is_stage or field else UNKNOWN_TO_ACCELERATE,
             )
     for given in file.top.values():
         if given.name not in TOP_KEYS:
@@ -187,13 +187,14 @@ OF_DEEPSPEED = "Remove it. Keys that only DeepSpeed knows belong in the file tha
 
 FIELDS = {
     "stage3_gather_16bit_weights_on_model_save": 'Write "zero3_save_16bit_model", which is Accelerate\'s name of it.',
+    "path": "Write it as deepspeed_config_file; Accelerate then reads no other field of the block.",
     "zero_optimization": "Write its stage as zero_stage, or the whole section in the file that deepspeed_config_file names.",
     "bf16": "Write mixed_precision: bf16 at the top level.",
     "fp16": "Write mixed_precision: fp16 at the top level.",
     "zero_force_ds_cpu_optimizer": "Remove it: since 0.18.0 Accelerate replaces the program's optimizer by DeepSpeedCPUAdam where DeepSpeed requires it. "
     "For an earlier release write it in the file that deepspeed_config_file names.",
 }
-"""By key of DeepSpeed: what to write in an Accelerate file instead."""
+"""By what people write in the block: what to write instead."""
 
 UNKNOWN_TO_ACCELERATE = Cause(
     "unknown in the block of Accelerate",

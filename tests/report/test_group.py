@@ -145,3 +145,15 @@ def test_of_many_findings_with_one_cause_some_are_listed(tmp_path: Path) -> None
     printed = dslint("check", tmp_path / "ds.json").stdout
     assert "979 more places" in printed
     assert len(printed.splitlines()) < 100
+
+
+def test_a_key_with_an_answer_of_its_own_is_not_merged(tmp_path: Path) -> None:
+    block = (
+        "  zero_stage: 3\n  stage3_gather_16bit_weights_on_model_save: true\n  stage3_prefetch_bucket_size: 5e7\n  sub_group_size: 1e9\n"
+    )
+    file = tmp_path / "accelerate.yaml"
+    file.write_text(f"distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config:\n{block}", encoding="utf-8")
+    printed = dslint("check", file, "--select", "DS915").stdout
+    assert printed.count("[DS915]") == 2
+    assert 'Write "zero3_save_16bit_model"' in printed
+    assert "2 keys in deepspeed_config are not Accelerate's" in printed
