@@ -255,7 +255,8 @@ def _steps(block: Block, plan: Plan, tokens: int, learning: Learning) -> Iterato
     pairs = tokens * heads * plan.workload.length
     scores = pairs * kept if eager else 4 * heads * tokens
     groups = heads * keys // max(1, query)
-    repeats = (eager or plan.workload.padded) and 1 < groups < heads  # a single group is expanded without a copy
+    masked = (eager or plan.workload.padded) and 1 < groups < heads  # a single group is expanded without a copy
+    repeats = masked or (plan.workload.repeated and groups < heads)
     attended = 3 * query if repeats else query + keys + (query + 2 * keys if block.fused else keys)
     per_head = _norm(query + keys, b, block.norm, heads + groups) * tokens if block.head_norms else 0
     twice = 2 if block.cross else 1

@@ -96,14 +96,14 @@ def evaluation(model: Model, plan: Plan, steady: Moment, gathered: int) -> Momen
 
 
 def optimizer_bytes(model: Model, plan: Plan, rank: int = 0) -> float:
-    """Bytes of optimizer states per trained element. Muon uses Adam for everything except the matrices of blocks.
+    """Bytes of optimizer states per trained element. Muon uses Adam for everything except matrices.
 
     At stages 1 and 2 Muon keeps the momentum of the matrices in a rank's partition whole, in the precision of the gradients, and twice:
     the current value and the next one. Matrices are assigned largest first. At stage 3 the momentum has the precision of communication.
     """
     if plan.optimizer != "muon":
         return plan.optimizer_bytes
-    matrices = [w for block in model.blocks for w in block.weights if w.trained and len(w.shape) > 1]
+    matrices = [w for w in model.weights if w.trained and w.is_matrix]
     total = sum(w.size for w in matrices)
     momentum = plan.optimizer_bytes * total / plan.replicas
     if plan.stage == 3 and plan.optimizer_device is None:
@@ -187,8 +187,9 @@ def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -
     part = sum(parts)  # frozen weights are partitioned, too
     flat_part = max(layout.part, part if all(layout.trained) else 0)
     master = plan.master_bytes if plan.optimizer_device is None else 0
+    states = round(plan.optimizer_bytes * layout.part) if master and plan.optimizer == "adagrad" else 0  # torch's Adagrad has them at once
     groups = sub_groups((index for index, trained in enumerate(layout.trained) if trained), parts, plan.sub_group)
-    masters = master * (layout.part + max((sum(parts[index] for index in group) for group in groups), default=0))  # cast, then copied
+    masters = states + master * (layout.part + max((sum(parts[index] for index in group) for group in groups), default=0))  # cast, copied
     bucket = plan.wire_bytes * plan.reduce_bucket if plan.contiguous else 0
     learned = max((size for size, trained in zip(layout.sizes, layout.trained, strict=True) if trained), default=0)
     hooks = after + b * learned

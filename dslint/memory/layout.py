@@ -20,7 +20,7 @@ class Layout:
 
     The weights of a group of parameters are in one flat buffer, at `offsets`, of which each rank has a partition; `shares` are the sizes of
     a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view, `matrices` the
-    trained matrices of blocks, which Muon updates.
+    trained matrices that Muon updates, in its order.
     """
 
     sizes: tuple[int, ...]
@@ -107,9 +107,11 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     sizes = tuple(size // plan.tensor if weight.divided else size for size, weight in zip(stored, model.weights, strict=True))
     trained = tuple(weight.trained for weight in model.weights)
     viewed = frozenset(index for index, weight in enumerate(model.weights) if weight.viewed)
-    inside = range(len(model.first), len(model.weights) - len(model.last))
-    matrices = tuple(index for index in inside if trained[index] and len(model.weights[index].shape) > 1)
-    groups = tuple(_groups([index for index, counts in enumerate(trained) if counts], frozenset(matrices), plan))
+    shapes = {index: weight.shape for index, weight in enumerate(model.weights) if weight.trained and weight.is_matrix}
+    matrices = tuple(shapes)
+    if plan.optimizer == "muon" and not (plan.stage == 3 and plan.workload.zero_init):  # which makes weights empty before the optimizer is
+        matrices = tuple(sorted(shapes, key=shapes.__getitem__, reverse=True))
+    groups = tuple(_groups([index for index, counts in enumerate(trained) if counts], matrices, plan))
     offsets = [0] * len(sizes)
     for group in groups:
         for index, end in zip(group, accumulate(sizes[index] for index in group), strict=True):
@@ -119,15 +121,13 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
     return Layout(sizes, trained, tuple(offsets), groups, shares, rank, viewed, matrices)
 
 
-def _groups(trained: list[int], matrices: frozenset[int], plan: Plan) -> Iterator[tuple[int, ...]]:
+def _groups(trained: list[int], matrices: tuple[int, ...], plan: Plan) -> Iterator[tuple[int, ...]]:
     """The groups of parameters: Muon has matrices and the others apart. Those of stage 3 do not matter here: it partitions each weight.
 
-    Source: DeepSpeed 0.19.8, runtime/engine.py, `_muon_param_groups`.
+    Source: DeepSpeed 0.19.8, runtime/engine.py, `_muon_param_groups`; runtime/zero/muon/original_muon.py, `MuonWithAuxAdam`.
     """
     if plan.optimizer != "muon" or plan.stage not in (1, 2):
         yield tuple(trained)
         return
-    for wanted in (True, False):
-        group = tuple(index for index in trained if (index in matrices) is wanted)
-        if group:
-            yield group
+    others = tuple(index for index in trained if index not in matrices)
+    yield from (group for group in (matrices, others) if group)

@@ -37,8 +37,9 @@ class Workload:
     """Properties of the program that the config does not contain.
 
     `length` is the number of tokens per sample. Every `checkpoint_every`-th block is checkpointed, 0 for none. `eager`: attention keeps its
-    scores. `padded`: attention uses a mask. `full_loss`: logits are cast to fp32 before the loss. `loss_chunk` is the number of tokens with
-    logits at a time, 0 for all. `zero_init`: a stage-3 model is partitioned while it is built; `assumed_zero_init`: this is not certain.
+    scores. `padded`: attention uses a mask; then it also copies grouped keys and values for every head, and with `repeated` without a mask.
+    `full_loss`: logits are cast to fp32 before the loss. `loss_chunk` is the number of tokens with logits at a time, 0 for all.
+    `zero_init`: a stage-3 model is partitioned while it is built; `assumed_zero_init`: this is not certain.
     `keeps_logits`: the program holds the model's output until the next one. `shifted_copy`: the loss copies the logits to shift them.
     `expandable`: PyTorch's allocator uses expandable segments. `evaluation` is the micro batch size of evaluations, None if it is unknown
     whether the program evaluates. `copies` is the number of frozen models of the same size on the device: reference and reward models;
@@ -52,6 +53,7 @@ class Workload:
     checkpoint_every: int = 0
     eager: bool = False
     padded: bool = False
+    repeated: bool = False
     full_loss: bool = True
     loss_chunk: int = 0
     zero_init: bool = True
@@ -94,6 +96,7 @@ class Plan:
     micro_batch: int = 1
     accumulation: int = 1
     model_bytes: int = 2
+    fp16: bool = False
     master_bytes: int = 4
     optimizer_bytes: float = 8.0
     gradient_bytes: int = 2
@@ -162,7 +165,15 @@ class Plan:
     @property
     def keeps_full_gradients(self) -> bool:
         """Whether stage 1 runs with DeepSpeed's BF16_Optimizer, which keeps fp32 gradients of the whole model."""
-        return self.stage == 1 and self.half and self.gradient_bytes == 4 and self.optimizer_device is None
+        return self.stage == 1 and self.compact and not self.fp16 and self.optimizer_device is None
+
+    @property
+    def keeps_accumulators(self) -> bool:
+        """Whether stage 1 keeps an fp32 gradient for each weight until the micro batches of a step are over: `grad_accum`.
+
+        Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py, `use_grad_accum_attribute`.
+        """
+        return self.stage == 1 and self.compact and not self.keeps_full_gradients
 
     @property
     def is_fused(self) -> bool:

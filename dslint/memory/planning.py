@@ -98,6 +98,7 @@ def _stage_and_types(r: _Reading, sequence: int) -> tuple[int, dict[str, Any]]:
     wire = r.config.value("communication_data_type")
     return stage, {
         "model_bytes": model_bytes,
+        "fp16": half and r.config.value("fp16.enabled") is True,
         "master_bytes": 2 if low else 4,
         "gradient_bytes": _BYTES.get(str(gradient).removeprefix("torch."), model_bytes),
         "wire_bytes": _BYTES.get(str(wire).removeprefix("torch."), 4 if sequence > 1 else model_bytes),

@@ -57,6 +57,11 @@ class Weight(NamedTuple):
         """The number of elements."""
         return math.prod(self.shape)
 
+    @property
+    def is_matrix(self) -> bool:
+        """Whether Muon updates it: no vector, embedding or head. Source: DeepSpeed 0.19.8, `set_optimizer_flags`."""
+        return len(self.shape) > 1 and not any(word in self.name.lower() for word in ("embed", "lm_head"))
+
 
 class Experts(NamedTuple):
     """A layer of experts: their number, active experts per token, the size of each, and the size of the shared expert (0: none)."""

@@ -5,6 +5,8 @@ After DeepSpeed 0.19.8: runtime/zero/stage_1_and_2.py, runtime/fp16/fused_optimi
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dslint.memory.layout import Layout
 from dslint.memory.ledger import BUCKETS, CASTS, GRADIENTS, MASTER, NORM, OPTIMIZER, PARAMETERS, STEP, Ledger, Moment
 from dslint.memory.plan import Plan
@@ -14,6 +16,13 @@ ENGINE_BUCKET = 500_000_000
 
 NEWTON_SCHULZ = {2: 8, 4: 16}
 """Bytes per element of a matrix that its orthogonalization needs at a time, by the bytes of the gradients' elements."""
+
+
+class _Copies(NamedTuple):
+    """Bytes of copies for a reduction: `flat` of several slices, freed before the result is used if there is a `cast` one."""
+
+    flat: int
+    cast: int
 
 
 class Zero12:
@@ -30,6 +39,13 @@ class Zero12:
         self.ready_for_gradients = False
         self.partition = 0
         """Bytes of the gradients of the rank's partition, once they exist."""
+        self.each = plan.gradient_bytes if plan.keeps_accumulators else plan.model_bytes
+        """Bytes per element of a gradient that is reduced."""
+        self.foreign = 0
+        """Bytes of fp32 gradients in other ranks' partitions: they stay until the step is over."""
+        self.current = 0
+        self.viewed: set[int] = set()
+        """The bucket that is being filled, and the buckets in which such gradients are."""
         self.gathered = self.collectives = 0
         """Bytes gathered, and collective operations, in one backward."""
         self.between = Moment(0, {})
@@ -60,7 +76,10 @@ class Zero12:
         plan = self.plan
         if plan.accumulation < 2:
             return
-        if plan.keeps_full_gradients or (plan.stage < 2 and not plan.compact):
+        if plan.keeps_accumulators:
+            self.ledger.hold(GRADIENTS, self.each * self.layout.flat)
+            self._set_up()
+        elif plan.keeps_full_gradients or (plan.stage < 2 and not plan.compact):
             self.ledger.hold(GRADIENTS, plan.model_bytes * self.layout.flat)
             if plan.stage == 1 and not plan.keeps_full_gradients:
                 self._set_up()
@@ -97,9 +116,18 @@ class Zero12:
             return
         if trained and not self.ready_for_gradients:
             self._set_up()
+        if plan.keeps_accumulators:
+            self._accumulate(trained)
         if self.in_hooks:
             for index in reversed(trained):
                 self._into_bucket(index)
+
+    def _accumulate(self, trained: list[int]) -> None:
+        """Cast new gradients to fp32; the cast ones are kept, or added to those of earlier micro batches."""
+        for index in trained:
+            size = self.layout.sizes[index]
+            self.ledger.hold(GRADIENTS, self.each * size)
+            self.ledger.drop(GRADIENTS, (self.plan.model_bytes + (self.each if self.plan.accumulation > 1 else 0)) * size)
 
     def end_backward(self) -> None:
         """Reduce the remaining gradients, then free the buckets."""
@@ -117,7 +145,8 @@ class Zero12:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
         self.late = []
         ledger.set(BUCKETS, 0 if self.device else plan.model_bytes * max(self._trained(), default=0))
-        ledger.set(GRADIENTS, self.partition or (self._owned_bytes() if self.device else 0))
+        self.foreign += len(self.viewed) * self.each * plan.reduce_bucket
+        ledger.set(GRADIENTS, self.foreign + (self.partition or (self._owned_bytes() if self.device else 0)))
         if self.orthogonalizes:
             ledger.hold(GRADIENTS, self._updates())
             ledger.pass_by(CASTS, NEWTON_SCHULZ[plan.model_bytes] * max(layout.sizes[index] for index in self._own_matrices()))
@@ -147,7 +176,7 @@ class Zero12:
             flat = 0 if compact else kept * share
             ledger.hold(CASTS, flat + (plan.master_bytes * share if plan.master_bytes != kept else 0))
             if number == len(layout.shares) - 1:
-                ledger.set(GRADIENTS, 0)  # they are views of one buffer
+                ledger.set(GRADIENTS, self.foreign)  # the others are views of one buffer
             elif self.orthogonalizes:
                 ledger.drop(GRADIENTS, self._updates())
             ledger.set(CASTS, plan.master_bytes * share)
@@ -207,17 +236,17 @@ class Zero12:
         self.ready_for_gradients = True
         self.ledger.hold(GRADIENTS, round(2 * self.plan.model_bytes * self._selected()))
         if self.plan.contiguous:
-            each = self.plan.gradient_bytes if self.plan.stage == 1 and self.plan.compact else self.plan.model_bytes
-            self.ledger.hold(BUCKETS, (2 if self.plan.overlap else 1) * each * self.plan.reduce_bucket)
+            self.ledger.hold(BUCKETS, (2 if self.plan.overlap else 1) * self.each * self.plan.reduce_bucket)
 
     def _into_bucket(self, index: int) -> None:
         size = self.layout.sizes[index]
         if self.elements + size > self.plan.reduce_bucket:
             self._reduce()
+            self.current = 1 - self.current if self.plan.overlap else 0
         if self.plan.contiguous and size > self.plan.reduce_bucket and not self.device:
-            self.ledger.pass_by(GRADIENTS, self.plan.model_bytes * size)  # cloned before the copy to the host
+            self.ledger.pass_by(GRADIENTS, self.each * size)  # cloned before the copy to the host
         if self.plan.contiguous and size <= self.plan.reduce_bucket:
-            self.ledger.drop(GRADIENTS, self.plan.model_bytes * size)
+            self.ledger.drop(GRADIENTS, self.each * size)
         self.elements += size
         self.bucket.append(index)
 
@@ -227,15 +256,17 @@ class Zero12:
         if not self.bucket:
             return
         self.collectives += 1
-        each = plan.model_bytes + (plan.wire_bytes if plan.wire_bytes != plan.model_bytes else 0)
-        cast = 0
         mine = [index for index in self.bucket if layout.owns(index)] if plan.compact else []
-        if mine:  # what is reduced is added to the rank's partition at once
-            cast = 4 * max(layout.fragment(index) for index in mine)
-            if not self.partition:
-                self.partition = 4 * layout.part
-                ledger.hold(GRADIENTS, self.partition)
-        ledger.pass_by(BUCKETS, each * (self._flattened() if plan.contiguous else self.elements) + cast)
+        copies = self._flattened() if plan.contiguous else self._copies(self.elements, len(self.bucket))
+        if not plan.contiguous:
+            ledger.pass_by(BUCKETS, copies.flat + copies.cast)
+        if mine and not self.partition:
+            self.partition = 4 * layout.part
+            ledger.hold(GRADIENTS, self.partition)
+        if plan.contiguous:
+            ledger.pass_by(BUCKETS, copies.flat + copies.cast)
+        cast = 4 * max((layout.fragment(index) for index in mine), default=0)  # what is reduced is added to the rank's partition at once
+        ledger.pass_by(BUCKETS, (copies.cast or copies.flat) + (cast if self.plan.wire_bytes != 4 else 0))
         late, self.late = self.late, []
         for index in late:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
@@ -245,9 +276,12 @@ class Zero12:
 
     def _place_gradient(self, index: int) -> None:
         plan, ledger, size = self.plan, self.ledger, self.layout.sizes[index]
-        own = plan.model_bytes * size if not plan.contiguous or size > plan.reduce_bucket else 0
+        own = self.each * size if not plan.contiguous or size > plan.reduce_bucket else 0
         mine = self.layout.owns(index)
-        if mine and plan.compact:
+        if plan.keeps_accumulators and not (mine and plan.contiguous):
+            self.foreign += own
+            self.viewed.update(() if own else (self.current,))
+        elif mine and plan.compact:
             ledger.pass_by(NORM, 0 if self.device else 8 * self.layout.fragment(index))
             ledger.drop(GRADIENTS, own)
         elif mine and not self.device:
@@ -266,8 +300,13 @@ class Zero12:
             else:
                 ledger.drop(GRADIENTS, own)
 
-    def _flattened(self) -> int:
-        """Elements of the largest copy made by flattening a bucket's slices. A single slice is not copied."""
+    def _copies(self, elements: int, slices: int) -> _Copies:
+        """Copies of slices that are reduced together."""
+        wire = self.plan.wire_bytes
+        return _Copies(self.each * elements if slices > 1 else 0, wire * elements if wire != self.each else 0)
+
+    def _flattened(self) -> _Copies:
+        """The largest copies of a bucket's slices."""
         plan, layout = self.plan, self.layout
         slices: list[tuple[int, int]] = []
         for index in self.bucket:
@@ -278,11 +317,11 @@ class Zero12:
                     slices[-1] = (part, slices[-1][1] + amount)
                 else:
                     slices.append((part, amount))
-        largest = together = count = 0
+        largest = _Copies(0, 0)
+        together = count = 0
         for _, amount in slices:
             together, count = together + amount, count + 1
-            if count > 1:
-                largest = max(largest, together)
+            largest = max(largest, self._copies(together, count), key=sum)
             if together > plan.reduce_bucket:
                 together = count = 0
         return largest

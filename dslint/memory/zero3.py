@@ -278,7 +278,7 @@ class Zero3:
         loose = not plan.contiguous or self.elements > plan.reduce_bucket
         cast = plan.wire_bytes * self.elements if loose and plan.wire_bytes != plan.model_bytes else 0  # the buffer has that precision
         scattered = loose or plan.reduce_scatter  # else all ranks sum the buffer itself
-        copy = self._copy() if scattered else 0
+        copy = self._copy() if scattered else self._scaled()
         own = sum(self.parts[index] for index in self.bucket)
         result = plan.gradient_bytes * (own if scattered else self.elements) if plan.wire_bytes != plan.gradient_bytes else 0
         ledger.hold(BUCKETS, cast + copy + result)
@@ -289,6 +289,13 @@ class Zero3:
             ledger.drop(GRADIENTS, plan.model_bytes * self.elements)
         ledger.drop(BUCKETS, result or copy)
         self.bucket, self.elements = [], 0
+
+    def _scaled(self) -> int:
+        """Bytes of the copy that divides an all-reduced buffer by the number of ranks.
+
+        Source: DeepSpeed 0.19.8, runtime/zero/stage3.py, `__avg_scatter_contiguous_grads`.
+        """
+        return self.plan.wire_bytes * self.elements if self.plan.replicas > 1 else 0
 
     def _copy(self) -> int:
         """Bytes of the copy that puts the parts of each rank together. A single weight that divides evenly is not copied."""

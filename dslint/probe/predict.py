@@ -73,12 +73,15 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
         checkpoint_every=int(question.checkpointing),
         zero_init=question.zero_init,
         eager=built_in and shape.eager,
+        padded=not built_in and answer.device == "fake",  # transformers cannot see there that a mask hides nothing, and passes it
+        repeated=built_in,
     )
     batch = {"micro_batch": answer.engine["micro_batch"], "accumulation": answer.engine["accumulation"]}
     try:
         model = read_shape(data, answer.model)
         if built_in:
-            model = replace(model, returns_logits=False)
+            last = tuple(weight._replace(name=weight.name.replace("lm_head", "head")) for weight in model.last)
+            model = replace(model, last=last, returns_logits=False)
         if built_in and shape.adapters:
             model = with_adapters(model, shape.adapters)
         plan = make_plan(config, workload, model.hidden, **batch)
