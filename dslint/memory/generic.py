@@ -235,7 +235,7 @@ def _feed(r: Sizes, at: str, inner: int, *, biased: bool) -> Iterator[Weight]:
         yield from linear(f"{at}.gate_proj", inner, r.hidden, bias=biased)
     yield from linear(f"{at}.up_proj", inner, r.hidden, bias=biased)
     yield from linear(f"{at}.down_proj", r.hidden, inner, Step.OUT_OF_FEED, bias=biased)
-    if r.family == "apertus":
+    if r.family in {"apertus", "apertus1p5_text"}:
         yield Weight(f"{at}.act_fn.alpha_p", (1,), Step.INTO_FEED)
         yield Weight(f"{at}.act_fn.alpha_n", (1,), Step.INTO_FEED)
     if r.traits.get("feed_norm"):

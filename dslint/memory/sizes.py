@@ -91,6 +91,7 @@ _OF_OLD = (
 
 TRAITS: dict[str, dict[str, Any]] = {
     "apertus": {**_PLAIN, "head_norms": "head", "activation": 2},
+    "apertus1p5_text": {**_PLAIN, "head_norms": "head", "activation": 2},
     "arcee": _PLAIN,
     "bitnet": {"attention_norm": True, "feed_norm": True},
     "cohere": {"norms": ("input_layernorm",), "parallel": True, "norm": Norm.LAYER, "norm_bias": False},

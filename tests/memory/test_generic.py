@@ -20,7 +20,9 @@ FAR = {
     "encoder-decoders: only the whole model is trained and counted",
     "electra rembert roc_bert xmod xlm xlnet roformer": "encoders",
     "rwkv xlstm recurrent_gemma zamba zamba2 falcon_h1": "recurrent",
-    "longcat_flash jetmoe deepseek_v4 hrm_text moshi nanochat gpt_neox_japanese gemma4_unified gemma4_unified_text": "own structures",
+    "longcat_flash jetmoe deepseek_v4 hrm_text moshi nanochat gpt_neox_japanese gemma4_unified gemma4_unified_text "
+    "gemma4_unified_assistant inkling2_loop_text": "own structures",
+    "dory": "its config.json states twice the layers that it has",
     "mllama moss_transcribe_diarize phi4_multimodal qwen3_5 gemma3 llama4 got_ocr2 gemma4": "several parts: `towers` counts to a few percent",
 }
 """Families that are more than 2 % off, and why."""
