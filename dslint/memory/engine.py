@@ -10,6 +10,7 @@ from dslint.memory.activations import Operations, operations
 from dslint.memory.layout import Layout, lay_out, sub_groups
 from dslint.memory.ledger import (
     ACTIVATIONS,
+    BACKWARD,
     CASTS,
     EVALUATION,
     FORWARD,
@@ -65,11 +66,31 @@ def run(model: Model, plan: Plan, rank: int = 0, prepared: Operations | None = N
     engine.retain()
     walk(done, ledger, engine)
     engine.step()
+    if isinstance(engine, Zero3) and engine.gathers and layout.viewed:
+        for phase, moment in _untraced(plan, layout, states, done).items():
+            ledger.peaks[phase] = max(ledger.peaks[phase], moment, key=lambda one: one.total)
     if plan.workload.generates:
         ledger.peaks[GENERATION] = generation(model, plan, layout, steady)
     if plan.workload.evaluation:
         ledger.peaks[EVALUATION] = evaluation(model, plan, steady, ledger.peaks[FORWARD].parts[GATHERED])
     return Run(steady, ledger.peaks, layout, engine.gathered, engine.collectives)
+
+
+def _untraced(plan: Plan, layout: Layout, states: float, done: Operations) -> dict[str, Moment]:
+    """Peaks of forward and backward before stage 3 has recorded the order of modules. Every weight is released after its forward, and
+    gathered again for the backward; weights of which the forward keeps a view are then there twice.
+
+    Source: DeepSpeed 0.19.8, runtime/zero/partitioned_param_coordinator.py, `release_sub_module`. It records the second micro batch; with
+    gradient accumulation there are no optimizer states yet, unless torch's Adagrad made them.
+    """
+    ledger = Ledger()
+    later = plan.accumulation > 1 and plan.optimizer != "adagrad"
+    engine = Zero3(ledger, plan, layout, 0 if later else states, done, traced=False)
+    engine.persist()
+    ledger.hold(OPTIMIZER, _left_over(plan, layout))
+    ledger.hold(PARAMETERS, frozen_copies(plan, layout))
+    walk(done, ledger, engine)
+    return {phase: ledger.peaks[phase] for phase in (FORWARD, BACKWARD)}
 
 
 def generation(model: Model, plan: Plan, layout: Layout, steady: Moment) -> Moment:
@@ -160,9 +181,8 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
     if plan.stage == 3:
         return _init_partitioned(plan, layout, after, prints=prints)
     if plan.stage == 0:
-        copies = (
-            round((2 * plan.master_bytes + plan.optimizer_bytes + (0 if plan.is_fused else b + plan.step_bytes)) * flat) if plan.half else 0
-        )
+        states = max(round(plan.optimizer_bytes * flat), _first_muon_step(plan, layout) if plan.optimizer == "muon" else 0)
+        copies = round((2 * plan.master_bytes + (0 if plan.is_fused else b + plan.step_bytes)) * flat) + states if plan.half else 0
         if not plan.half and plan.optimizer == "adagrad":
             copies = round(plan.optimizer_bytes * flat)  # torch's Adagrad creates its states at once
     else:
@@ -175,6 +195,18 @@ def _init(plan: Plan, layout: Layout, after: int, *, roomy: bool, prints: bool) 
         if plan.optimizer == "adagrad" and plan.optimizer_device is None:
             copies += round(plan.optimizer_bytes * part)  # torch's Adagrad creates its states at once
     return _moment(b * whole, copies + _left_over(plan, layout))
+
+
+def _first_muon_step(plan: Plan, layout: Layout) -> int:
+    """The most bytes of the states of Muon's first step: those of later matrices are not there while one is orthogonalized.
+
+    Source: DeepSpeed 0.19.8, runtime/fp16/unfused_optimizer.py, `initialize_optimizer_states`.
+    """
+    sizes = [layout.sizes[index] for index in layout.matrices]
+    working = (
+        plan.master_bytes * end + layout.orthogonalized(index) for index, end in zip(layout.matrices, accumulate(sizes), strict=True)
+    )
+    return max([*working, plan.master_bytes * (2 * layout.flat - sum(sizes))])
 
 
 def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -> Moment:
@@ -201,8 +233,9 @@ def _init_partitioned(plan: Plan, layout: Layout, after: int, *, prints: bool) -
     printed = 4 * largest if prints and plan.half else 0
     flat = b * layout.part + max(bucket, masters)
     divided = b * largest // plan.replicas if plan.parameter_device is None else offloaded + bucket - b * whole
-    copies = max(printed, divided, flat - b * whole if plan.parameter_device is None else 0, hooks - b * whole)
-    return _moment(b * whole, copies + _left_over(plan, layout))
+    left = _left_over(plan, layout)  # a part of `after`
+    copies = max(printed, divided, flat - b * whole if plan.parameter_device is None else 0, hooks - b * whole - left)
+    return _moment(b * whole, copies + left)
 
 
 def _moment(parameters: int, copies: int) -> Moment:

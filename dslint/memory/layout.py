@@ -20,7 +20,8 @@ class Layout:
 
     The weights of a group of parameters are in one flat buffer, at `offsets`, of which each rank has a partition; `shares` are the sizes of
     a rank's partitions by group, and `part` is their sum. `viewed` are the weights of which the forward keeps a view, `matrices` the
-    trained matrices that Muon updates, in its order.
+    trained matrices that Muon updates, in its order, `square` those of them
+    with as many rows as columns.
     """
 
     sizes: tuple[int, ...]
@@ -31,6 +32,7 @@ class Layout:
     rank: int
     viewed: frozenset[int] = frozenset()
     matrices: tuple[int, ...] = ()
+    square: frozenset[int] = frozenset()
 
     @property
     def part(self) -> int:
@@ -63,6 +65,13 @@ class Layout:
         """The number of a trained weight's elements in the partition of a rank."""
         begin, share = self.offsets[index], self._share_of[index]
         return max(0, min(begin + self.sizes[index], (rank + 1) * share) - max(begin, rank * share))
+
+    def orthogonalized(self, index: int) -> int:
+        """The temporary bytes of Muon for an fp32 matrix, or a stack of them; square ones need more.
+
+        Source: DeepSpeed 0.19.8, runtime/zero/muon/original_muon.py, `zeropower_via_gram_newtonschulz`; as measured on the fake device.
+        """
+        return (16 if index in self.square else 12) * self.sizes[index]
 
     def owned(self) -> list[int]:
         """The trained weights that overlap the rank's partition."""
@@ -118,7 +127,8 @@ def lay_out(model: Model, plan: Plan, rank: int = 0) -> Layout:
             offsets[index] = end - sizes[index]
     unit = ALIGNMENT * plan.replicas
     shares = tuple(max(1, -(-sum(sizes[index] for index in group) // unit)) * ALIGNMENT for group in groups)
-    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, viewed, matrices)
+    square = frozenset(index for index, shape in shapes.items() if shape[-1] == shape[-2])
+    return Layout(sizes, trained, tuple(offsets), groups, shares, rank, viewed, matrices, square)
 
 
 def _groups(trained: list[int], matrices: tuple[int, ...], plan: Plan) -> Iterator[tuple[int, ...]]:

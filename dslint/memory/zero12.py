@@ -5,6 +5,7 @@ After DeepSpeed 0.19.8: runtime/zero/stage_1_and_2.py, runtime/fp16/fused_optimi
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from dslint.memory.layout import Layout
@@ -18,11 +19,12 @@ NEWTON_SCHULZ = {2: 8, 4: 16}
 """Bytes per element of a matrix that its orthogonalization needs at a time, by the bytes of the gradients' elements."""
 
 
-class _Copies(NamedTuple):
-    """Bytes of copies for a reduction: `flat` of several slices, freed before the result is used if there is a `cast` one."""
+class _Slices(NamedTuple):
+    """Slices of gradients that are reduced together: elements, how many slices, and the most bytes with which one is `added`."""
 
-    flat: int
-    cast: int
+    elements: int
+    slices: int
+    added: int
 
 
 class Zero12:
@@ -37,8 +39,8 @@ class Zero12:
         self.elements = 0
         self.late: list[int] = []
         self.ready_for_gradients = False
-        self.partition = 0
-        """Bytes of the gradients of the rank's partition, once they exist."""
+        self.partition = self.flat_partition = 0
+        """Bytes of gradients in the rank's partition, once they exist: of whole weights, and fp32 ones of their elements in it."""
         self.each = plan.gradient_bytes if plan.keeps_accumulators else plan.model_bytes
         """Bytes per element of a gradient that is reduced."""
         self.foreign = 0
@@ -84,8 +86,8 @@ class Zero12:
             if plan.stage == 1 and not plan.keeps_full_gradients:
                 self._set_up()
         elif plan.compact:
-            self.partition = 4 * self.layout.part
-            self.ledger.hold(GRADIENTS, self.partition)
+            self.flat_partition = self._flat_bytes()
+            self.ledger.hold(GRADIENTS, self.flat_partition + (self._owned_bytes() if self.orthogonalizes else 0))
         elif self.device:
             self.ledger.hold(GRADIENTS, self._owned_bytes())
         self.between = Moment(self.ledger.total, self.ledger.held.copy())
@@ -146,10 +148,12 @@ class Zero12:
         self.late = []
         ledger.set(BUCKETS, 0 if self.device else plan.model_bytes * max(self._trained(), default=0))
         self.foreign += len(self.viewed) * self.each * plan.reduce_bucket
-        ledger.set(GRADIENTS, self.foreign + (self.partition or (self._owned_bytes() if self.device else 0)))
+        kept = self.partition or (self._owned_bytes() if self.device and (self.orthogonalizes or not plan.compact) else 0)
+        ledger.set(GRADIENTS, self.foreign + self.flat_partition + kept)
         if self.orthogonalizes:
             ledger.hold(GRADIENTS, self._updates())
             ledger.pass_by(CASTS, NEWTON_SCHULZ[plan.model_bytes] * max(layout.sizes[index] for index in self._own_matrices()))
+            ledger.drop(GRADIENTS, kept if plan.compact else 0)
 
     def step(self) -> None:
         """The gradient norm and the optimizer step."""
@@ -171,7 +175,7 @@ class Zero12:
         if plan.norm:
             ledger.pass_by(NORM, 8 * largest)
         for number, share in enumerate(layout.shares):
-            compact = plan.compact and not (self.orthogonalizes and number == 0)
+            compact = plan.compact and number >= self._muon_groups
             kept = plan.gradient_bytes if compact else plan.model_bytes
             flat = 0 if compact else kept * share
             ledger.hold(CASTS, flat + (plan.master_bytes * share if plan.master_bytes != kept else 0))
@@ -203,9 +207,9 @@ class Zero12:
         return self.plan.zenflow * self.layout.flat
 
     def _optimizer_work(self, elements: int) -> int:
-        """Temporary memory of the optimizer. Without ZeRO, Muon orthogonalizes one matrix after the other, in three fp32 copies of it."""
+        """Temporary memory of the optimizer. Without ZeRO, Muon orthogonalizes one matrix after the other."""
         if self.plan.optimizer == "muon" and self.plan.stage == 0:
-            return 3 * self.plan.master_bytes * max((self.layout.sizes[index] for index in self.layout.matrices), default=0)
+            return max(map(self.layout.orthogonalized, self.layout.matrices), default=0)
         return self.plan.step_bytes * elements
 
     @property
@@ -227,6 +231,18 @@ class Zero12:
 
     def _trained(self) -> list[int]:
         return [self.layout.sizes[index] for index in self._trained_indices()]
+
+    @property
+    def _muon_groups(self) -> int:
+        """The number of groups of matrices, which come first."""
+        return int(self.plan.optimizer == "muon" and len(self.layout.shares) > 0 and bool(self.layout.matrices))
+
+    def _is_flat(self, index: int) -> bool:
+        """Whether the gradient of a weight is added to the rank's flat fp32 partition."""
+        return self.plan.compact and not (self._muon_groups and index in self.layout.matrices)
+
+    def _flat_bytes(self) -> int:
+        return 4 * sum(self.layout.shares[self._muon_groups :])
 
     def _owned_bytes(self) -> int:
         return self.plan.model_bytes * sum(self.layout.sizes[index] for index in self.layout.owned())
@@ -256,17 +272,22 @@ class Zero12:
         if not self.bucket:
             return
         self.collectives += 1
-        mine = [index for index in self.bucket if layout.owns(index)] if plan.compact else []
-        copies = self._flattened() if plan.contiguous else self._copies(self.elements, len(self.bucket))
-        if not plan.contiguous:
-            ledger.pass_by(BUCKETS, copies.flat + copies.cast)
-        if mine and not self.partition:
-            self.partition = 4 * layout.part
-            ledger.hold(GRADIENTS, self.partition)
-        if plan.contiguous:
-            ledger.pass_by(BUCKETS, copies.flat + copies.cast)
-        cast = 4 * max((layout.fragment(index) for index in mine), default=0)  # what is reduced is added to the rank's partition at once
-        ledger.pass_by(BUCKETS, (copies.cast or copies.flat) + (cast if self.plan.wire_bytes != 4 else 0))
+        mine = [index for index in self.bucket if self._is_flat(index) and layout.owns(index)]
+        groups = (
+            list(self._together())
+            if plan.contiguous
+            else [_Slices(self.elements, len(self.bucket), max(map(self._added, mine), default=0))]
+        )
+        if not plan.contiguous:  # the partition is made after the reduction
+            ledger.pass_by(BUCKETS, self._copies(*groups[0][:2]))
+        if mine and not self.flat_partition:
+            self.flat_partition = self._flat_bytes()
+            ledger.hold(GRADIENTS, self.flat_partition)
+        cast = plan.wire_bytes if plan.wire_bytes != self.each else 0
+        for elements, slices, added in groups:
+            if plan.contiguous:
+                ledger.pass_by(BUCKETS, self._copies(elements, slices))
+            ledger.pass_by(BUCKETS, (cast * elements or self._copies(elements, slices)) + added)
         late, self.late = self.late, []
         for index in late:
             ledger.drop(GRADIENTS, plan.model_bytes * layout.sizes[index])
@@ -281,7 +302,7 @@ class Zero12:
         if plan.keeps_accumulators and not (mine and plan.contiguous):
             self.foreign += own
             self.viewed.update(() if own else (self.current,))
-        elif mine and plan.compact:
+        elif mine and self._is_flat(index):
             ledger.pass_by(NORM, 0 if self.device else 8 * self.layout.fragment(index))
             ledger.drop(GRADIENTS, own)
         elif mine and not self.device:
@@ -300,28 +321,33 @@ class Zero12:
             else:
                 ledger.drop(GRADIENTS, own)
 
-    def _copies(self, elements: int, slices: int) -> _Copies:
-        """Copies of slices that are reduced together."""
-        wire = self.plan.wire_bytes
-        return _Copies(self.each * elements if slices > 1 else 0, wire * elements if wire != self.each else 0)
+    def _copies(self, elements: int, slices: int) -> int:
+        """Bytes of the copies of slices that are reduced together: a flat one, unless there is only one slice, and a cast one."""
+        return elements * ((self.each if slices > 1 else 0) + (self.plan.wire_bytes if self.plan.wire_bytes != self.each else 0))
 
-    def _flattened(self) -> _Copies:
-        """The largest copies of a bucket's slices."""
+    def _added(self, index: int) -> int:
+        """Bytes of the fp32 copy with which what was reduced is added to the rank's partition."""
+        return 4 * self.layout.fragment(index) if self.plan.wire_bytes != 4 else 0
+
+    def _together(self) -> Iterator[_Slices]:
+        """The slices of a bucket that are reduced together."""
         plan, layout = self.plan, self.layout
-        slices: list[tuple[int, int]] = []
+        before = -1
+        slices: list[_Slices] = []
         for index in self.bucket:
             first, last = layout.parts(index)
             for part in range(first, last + 1):
                 amount = layout.slice_of(index, part)
-                if slices and slices[-1][0] == part and not plan.compact:
-                    slices[-1] = (part, slices[-1][1] + amount)
+                if part == before and not plan.compact:
+                    slices[-1] = slices[-1]._replace(elements=slices[-1].elements + amount)
                 else:
-                    slices.append((part, amount))
-        largest = _Copies(0, 0)
-        together = count = 0
-        for _, amount in slices:
-            together, count = together + amount, count + 1
-            largest = max(largest, self._copies(together, count), key=sum)
-            if together > plan.reduce_bucket:
-                together = count = 0
-        return largest
+                    slices.append(_Slices(amount, 1, self._added(index) if part == layout.rank and self._is_flat(index) else 0))
+                before = part
+        together = _Slices(0, 0, 0)
+        for one in slices:
+            together = _Slices(together.elements + one.elements, together.slices + 1, max(together.added, one.added))
+            if together.elements > plan.reduce_bucket:
+                yield together
+                together = _Slices(0, 0, 0)
+        if together.elements:
+            yield together

@@ -59,6 +59,7 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
     """The replay of a run with the sizes of its model; None if the estimate does not support the model or the config."""
     if question.model.function is not None or not answer.engine:
         return None
+    from dslint.memory.activations import operations
     from dslint.memory.engine import run
     from dslint.memory.families import read_shape
     from dslint.memory.numbers import with_adapters
@@ -88,9 +89,11 @@ def replayed(config: Config, question: Question, answer: Answer) -> Run | None:
         if answer.engine["optimizer"] in ("Adam", "AdamW"):  # torch's foreach implementation
             plan = plan.but(step_bytes=TORCH_ADAM)
         roomy = answer.capacity is None or answer.capacity >= 2 * plan.model_bytes * model.size
-        return run(
-            model, plan, question.rank // plan.tensor, roomy=roomy, prints=answer.device == "cuda"
-        )  # fake tensors have nothing to print
+        done = operations(model, plan)
+        if built_in and shape.adapters and not question.checkpointing:  # no gradient reaches its embedding
+            done = done._replace(before=tuple(operation._replace(backward=False) for operation in done.before))
+        prints = answer.device == "cuda"  # fake tensors have nothing to print
+        return run(model, plan, question.rank // plan.tensor, done, roomy=roomy, prints=prints)
     except UserError:
         return None
 
