@@ -35,25 +35,31 @@ BACKWARD_OF_MEMORY = 1.5
 FUSED = 0.7
 """The share of these bytes that fused norms and gates move (Liger: Hsu et al. 2024 report 20 % more throughput with several of them)."""
 
+LOGITS = 14.0
+"""Bytes that a forward moves for each logit: the head writes it in 16 bits, and the loss reads it, writes it in 32 bits, and reads and
+writes that for the softmax and its logarithm (`ForCausalLMLoss` of transformers; Megatron's cross entropy). The backward moves 1.5 times as
+much, as elsewhere. Kernels that fuse the head with the loss write none of it (Liger: Hsu et al. 2024)."""
+
 SMOOTH = 4
 """The exponent of the smooth maximum of the GPU's time and the host's."""
 
 
 class Compute(NamedTuple):
-    """Seconds of a micro batch on one rank: forward and backward without recomputation, what is computed again, and the launches of the
-    host. `attention` is the part of forward and backward that the products of queries, keys and values take.
+    """Seconds of a micro batch on one rank: forward and backward without recomputation, what is computed again, what adapters cost beside
+    their model, what the last stage of a pipeline has to do beyond the others, and the launches of the host.
     """
 
     forward: float
     backward: float
     again: float
+    adapters: float
+    uneven: float
     launches: float
-    attention: float
 
     @property
     def device(self) -> float:
         """Seconds of the GPU."""
-        return self.forward + self.backward + self.again
+        return self.forward + self.backward + self.again + self.adapters
 
 
 def flops_per_token(job: Job) -> float:
@@ -82,16 +88,19 @@ def rate(job: Job, c: Constants) -> float:
 def compute(job: Job, c: Constants) -> Compute:
     """The compute of a micro batch on one rank."""
     here = job.tokens / (job.tensor * job.pipeline)
-    speed = rate(job, c)
-    uneven = c.head * (job.pipeline - 1) * job.vocabulary * job.hidden
-    products = 2 * (job.active + uneven) * here / speed * (c.adapters if job.adapted else 1.0)
+    speed, bandwidth = rate(job, c), job.hardware.memory * 1e9
+    products = 2 * job.active * here / speed
     attention, attention_back = _attention(job, c, speed)
-    moved = c.traffic * (FUSED if job.fused else 1.0) * job.element / 2
-    memory = moved * job.hidden * job.layers * here / (job.hardware.memory * 1e9)
+    moved = c.traffic * (FUSED if job.fused else 1.0) * job.element / 2 * job.hidden * job.layers * here
+    logits = 0.0 if job.fused else LOGITS * job.vocabulary * here
+    memory = (moved + logits) / bandwidth
     forward = products + attention + memory
     backward = products * (1 + job.trained_share) + attention_back + BACKWARD_OF_MEMORY * memory
+    head = 2 * job.vocabulary * job.hidden * here / speed * (2 + job.trained_share) + (1 + BACKWARD_OF_MEMORY) * logits / bandwidth
     launches = c.launch * job.layers_here * (3 + job.recomputed + job.copies)
-    return Compute((1 + job.copies) * forward, backward, job.recomputed * forward, launches, attention + attention_back)
+    slower = (c.adapters - 1 if job.adapted else 0.0) * products * (2 + job.trained_share + job.recomputed)
+    uneven = (job.pipeline - 1) * head
+    return Compute((1 + job.copies) * forward, backward, job.recomputed * forward, slower, uneven, launches)
 
 
 def _attention(job: Job, c: Constants, speed: float) -> tuple[float, float]:

@@ -21,9 +21,8 @@ class Constants(Record):
     `scores`: bytes per attention score in a forward without flash attention, in 16 bits. `launch`: the host's time per layer and pass.
     `gather`: the same per layer and micro batch for the hooks of stage 3. `latency`: of a collective operation between machines.
     `overlapped` and `overlapped3`: the share of compute that hides communication, below and at stage 3. `streaming`: the share of the
-    usual bandwidth that stage 3's gathers of single layers reach. `head`: the share of the head's time that the last stage of a pipeline
-    adds to every stage. `adam`: bytes per second of the CPU optimizer of a machine. `unpinned`: the share of PCIe's bandwidth without
-    page-locked memory. `step`: the time of a step outside of all these.
+    usual bandwidth that stage 3's gathers of single layers reach. `adam`: bytes per second of the CPU optimizer of a machine. `unpinned`:
+    the share of PCIe's bandwidth without page-locked memory. `step`: the time of a step outside of all these.
     """
 
     matmul: float = 0.73
@@ -39,7 +38,6 @@ class Constants(Record):
     overlapped: float = 0.46
     overlapped3: float = 0.48
     streaming: float = 0.64
-    head: float = 0.5
     adam: float = 34e9
     unpinned: float = 0.5
     step: float = 0.022

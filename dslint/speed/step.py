@@ -21,6 +21,8 @@ class Kind(Record):
 
 COMPUTE = Kind("compute", 0.74, 1.42, "depends on kernels, clocks and the lengths of samples")
 AGAIN = Kind("recomputation", 0.74, 1.42)
+ADAPTERS = Kind("adapters", 0.0, 2.0, "depends on fused kernels, on dropout and on how many layers have adapters")
+UNEVEN = Kind("last pipeline stage", 0.0, 1.4, "depends on whether layers are divided so that the head counts")
 LAUNCHES = Kind("waiting for launches", 0.4, 2.0, "depends on the CPU's speed and on the framework")
 ZERO = Kind("hooks of ZeRO", 0.3, 3.0)
 TENSOR = Kind("tensor parallelism", 0.6, 1.7)
@@ -36,7 +38,10 @@ DISK = Kind("NVMe", 0.5, 2.5, "depends on the disks")
 OPTIMIZER = Kind("optimizer", 0.6, 1.8)
 REST = Kind("rest of the step", 0.3, 3.0)
 
-KINDS = (COMPUTE, AGAIN, LAUNCHES, ZERO, TENSOR, SEQUENCE, BUBBLE, PIPELINE, NETWORK, UPDATED, COPIES, FETCHED, HOST, DISK, OPTIMIZER, REST)
+KINDS = (
+    *(COMPUTE, AGAIN, ADAPTERS, LAUNCHES, ZERO, TENSOR, SEQUENCE, UNEVEN, BUBBLE, PIPELINE),
+    *(NETWORK, UPDATED, COPIES, FETCHED, HOST, DISK, OPTIMIZER, REST),
+)
 """All kinds, in the order of a report. Their ranges hold the ratios of measured to predicted times of public tables where that part
 dominates; the CPU optimizer's is 0.25 to 2.7 s for 1e9 parameters and machine."""
 
@@ -121,15 +126,17 @@ def step(job: Job, constants: Constants = FITTED) -> Step:
     busy = paced(done.device, done.launches + hooks)
     zero = NOT_HIDDEN * hooks + BESIDE.get(job.stage, 0.0) * busy
     tensor, sequence, passed = tensor_parallel(job, c), sequence_parallel(job, c), pipeline(job)
-    each = busy + zero + tensor + sequence + passed
+    each = busy + done.uneven + zero + tensor + sequence + passed
     exposed, hidden = _waiting(job, c, done, busy)
     seconds = {
         COMPUTE: (done.forward + done.backward) * times,
         AGAIN: done.again * times,
+        ADAPTERS: done.adapters * times,
         LAUNCHES: (busy - done.device) * times,
         ZERO: zero * times,
         TENSOR: tensor * times,
         SEQUENCE: sequence * times,
+        UNEVEN: done.uneven * times,
         BUBBLE: each * (job.pipeline - 1),
         PIPELINE: passed * times,
         NETWORK: exposed,

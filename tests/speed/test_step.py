@@ -15,7 +15,7 @@ from dslint.speed.constants import FITTED
 from dslint.speed.hardware import BETWEEN, HARDWARE, SHARED, TO_HOST, WITHIN, assumed_network, hardware_named, hardware_of, network_rate
 from dslint.speed.job import Job
 from dslint.speed.optimizer import offload
-from dslint.speed.step import AGAIN, BUBBLE, COMPUTE, COPIES, FETCHED, HOST, NETWORK, TENSOR, step
+from dslint.speed.step import ADAPTERS, AGAIN, BUBBLE, COMPUTE, COPIES, FETCHED, HOST, NETWORK, TENSOR, UNEVEN, step
 from tests.speed.jobs import job
 
 
@@ -96,6 +96,31 @@ def test_a_pipeline_waits_as_its_bubble_says() -> None:
     found = step(job(pipeline=4, accumulation=12, stage=0, gpus=4, local=4, vocabulary=0))
     work = sum(found.of(kind) for kind in (COMPUTE, AGAIN)) / 12
     assert found.of(BUBBLE) / 3 == pytest.approx(work, rel=0.02)
+
+
+def test_every_stage_of_a_pipeline_waits_for_the_one_with_the_head() -> None:
+    """A head as large as the other weights of a stage makes the last one twice as slow; layers that are divided by cost may hide it."""
+    large = job(params=8e9, active=8e9, pipeline=8, stage=0, accumulation=64, vocabulary=250_000, layers=32)
+    small = large.but(vocabulary=0)
+    assert step(small).of(UNEVEN) == 0
+    assert step(large).of(UNEVEN) > 0.5 * step(large).of(COMPUTE)
+    assert step(large.but(pipeline=1)).of(UNEVEN) == 0
+    assert [part.low for part in step(large).parts if part.kind is UNEVEN] == [0.0]
+
+
+def test_a_loss_that_writes_no_logits_saves_their_traffic() -> None:
+    wide = job(vocabulary=250_000, hidden=1024, layers=4, params=5e8, active=5e8)
+    narrow = wide.but(vocabulary=1000)
+    saved = [step(one).of(COMPUTE) - step(one.but(fused=True)).of(COMPUTE) for one in (wide, narrow)]
+    assert saved[0] > 3 * saved[1]
+
+
+def test_adapters_cost_what_depends_on_their_kernels() -> None:
+    found = step(job(trained=7e7))
+    (adapters,) = (part for part in found.parts if part.kind is ADAPTERS)
+    assert adapters.low == 0
+    assert 0.2 < adapters.seconds / found.of(COMPUTE) < 0.5
+    assert step(job()).of(ADAPTERS) == 0
 
 
 def test_bf16_without_tensor_cores_is_as_slow_as_fp32() -> None:
