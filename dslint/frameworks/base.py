@@ -40,6 +40,10 @@ class Workload(Record):
     """Whether `val_set_size` switches evaluations on, which have the micro batch size of the training."""
     shares_loss: bool = False
     """Whether sequence parallelism halves what the loss needs."""
+    rewards_with_logits: bool = False
+    """Whether a reward model computes logits of words, too."""
+    beta: float = 0.04
+    """The default of `beta` for GRPO, which holds no reference model with 0."""
 
 
 class ConfigFlags(Record):

@@ -151,5 +151,6 @@ FRAMEWORK = Framework(
         lora_dropout=0.0,
         freezes="freeze_vision_tower",
         zero_init=True,
+        rewards_with_logits=True,
     ),
 )

@@ -107,5 +107,6 @@ FRAMEWORK = Framework(
         lora_dropout=0.05,
         zero_init=True,
         vllm_share=0.3,
+        beta=0.0,
     ),
 )

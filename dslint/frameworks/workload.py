@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
@@ -202,15 +203,24 @@ def _freezes_towers(arguments: Arguments) -> bool:
 _METHODS = ("stage", "rl", "rlhf_type")
 """Arguments for the method of training."""
 
-_PAIRED = frozenset({"dpo", "ipo", "orpo", "simpo", "cpo", "rm"})
-_REFERRING = {"dpo": 1, "ipo": 1, "kto": 1, "ppo": 2}
+_PAIRED = frozenset({"dpo", "ipo", "orpo", "simpo", "cpo", "rm", "reward"})
+_REFERRING = {"dpo": 1, "ipo": 1, "kto": 1, "ppo": 2, "grpo": 1, "rloo": 1}
 """Methods with frozen copies of the model: its reference, and the reward model of PPO."""
+
+_RLOO = 0.05
+"""The default of `beta` of RLOO in TRL."""
+
+_REWARDING = frozenset({"rm", "reward"})
+"""Methods that train a reward model, which in most frameworks has no logits of words.
+
+Sources: trl, trainer/reward_trainer.py; ms-swift, swift/arguments/rlhf_args.py, `_init_rm`; LLaMA-Factory, train/rm/trainer.py.
+"""
 
 _REFERRING_ADAPTERS = {"ppo": 1}
 """The same where adapters are trained: without them, the model is its own reference."""
 
-_GENERATING = frozenset({"ppo", "grpo", "gkd"})
-"""Methods that generate answers with the model while it is trained. Source: trl, PPOTrainer, GRPOTrainer and GKDTrainer."""
+_GENERATING = frozenset({"ppo", "grpo", "rloo", "gkd"})
+"""Methods that generate answers with the model while it is trained. Source: trl, PPOTrainer, GRPOTrainer, RLOOTrainer, GKDTrainer."""
 
 _WITHOUT_LOGITS = frozenset({"embedding", "seq_cls", "reranker"})
 """Tasks of ms-swift whose models return an embedding or a few scores."""
@@ -221,6 +231,7 @@ _MORE_MODELS = {
     "ppo": (("the KV cache of generation", 0.1),),
     "gkd": (("the logits of the teacher", 0.2), ("the KV cache of generation", 0.1)),
     "grpo": (("the logits of reference and old policy, and the KV cache of generation", 0.15),),
+    "rloo": (("the logits of reference and old policy, and the KV cache of generation", 0.15),),
 }
 """By method: what the estimate leaves out, with the share by which the peak may be higher: guesses."""
 
@@ -228,12 +239,10 @@ _MORE_MODELS = {
 def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
     if _on(arguments, "predict_with_generate"):
         yield "the KV cache of evaluations that generate", 0.1
-    for name in _METHODS:
-        given = arguments.get(name)
-        if given is not None and isinstance(given.value, str):
-            yield from _MORE_MODELS.get(given.value, ())
-            if given.value == "gkd" and not any(name in arguments for name in _TEACHERS):
-                yield "the teacher model", 1.0
+    method, _ = _method(arguments)
+    yield from _MORE_MODELS.get(method, ())
+    if method == "gkd" and not any(name in arguments for name in _TEACHERS):
+        yield "the teacher model", 1.0
     kind = arguments.get("tuner_type")
     if kind is not None and kind.value == "lora_llm":
         yield "the towers, which lora_llm trains whole", 0.25
@@ -241,19 +250,48 @@ def _unmodelled(arguments: Arguments) -> Iterator[tuple[str, float]]:
 
 def _preferences(reading: _Reading) -> None:
     """Pairs of answers, and reference models."""
-    for name in _METHODS:
-        if not any(_on(reading.arguments, packing) for packing in _PACKING):  # a packed row holds both answers
-            reading.take("pairs", name, lambda value: True if value in _PAIRED else None)
-        frozen = _REFERRING_ADAPTERS if "lora_rank" in reading.options else _REFERRING
-        reading.take("frozen_copies", name, frozen.get)
-        reading.take("value_model", name, lambda value: True if value == "ppo" else None)
-        if not _on(reading.arguments, "use_vllm"):
-            reading.take("generates", name, lambda value: True if value in _GENERATING else None)
+    method, place = _method(reading.arguments)
+    implied = {
+        # a packed row holds both answers
+        "pairs": method in _PAIRED and not any(_on(reading.arguments, packing) for packing in _PACKING),
+        "frozen_copies": _references(method, reading),
+        "value_model": method == "ppo",
+        "generates": method in _GENERATING and not _on(reading.arguments, "use_vllm"),
+        "no_logits": method in _REWARDING and not workload_of(reading.arguments).rewards_with_logits,
+    }
+    for option, value in implied.items():
+        if value:
+            reading.options.setdefault(option, (value, place))
     reading.take("no_logits", "task_type", lambda value: True if value in _WITHOUT_LOGITS else None)
     for name in _TEACHERS:
         reading.take("teacher", name, lambda value: value if isinstance(value, str) else None)
     if "length" in reading.options and _vary(reading.arguments):
         reading.options["varying"] = True, "a limit of the length of samples, which are not packed"
+
+
+def _method(arguments: Arguments) -> tuple[str, str]:
+    """The method of training and its place: an argument, else the command or the class of TRL. Empty strings if there is none."""
+    for name in _METHODS:
+        given = arguments.get(name)
+        if given is not None and isinstance(given.value, str):
+            return given.value, given.where
+    if arguments.task in _PAIRED | _REFERRING.keys() | _GENERATING:
+        return arguments.task, f"the method {arguments.task}"
+    found = re.fullmatch(r"trl\.(?:\w+\.)*(\w+)Config", arguments.kind)
+    return (found[1].lower(), arguments.kind) if found is not None else ("", "")
+
+
+def _references(method: str, reading: _Reading) -> int:
+    """The number of frozen copies of the model that a method holds."""
+    arguments = reading.arguments
+    if method in ("grpo", "rloo"):
+        given = arguments.get("beta")
+        default = workload_of(arguments).beta if method == "grpo" else _RLOO
+        if (given.value if given is not None else default) == 0:
+            return 0
+    if _on(arguments, "precompute_ref_log_probs"):
+        return 0
+    return (_REFERRING_ADAPTERS if "lora_rank" in reading.options else _REFERRING).get(method, 0)
 
 
 def _vary(arguments: Arguments) -> bool:

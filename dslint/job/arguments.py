@@ -54,13 +54,21 @@ BOOLEANS = frozenset(
 
 NUMBERS_AND_SWITCHES = FLOATS | INTEGERS | BOOLEANS
 
-_SHARES = FLOATS | {"lora_dropout", "val_set_size", "vllm_gpu_memory_utilization"}
+_SHARES = FLOATS | {"lora_dropout", "val_set_size", "vllm_gpu_memory_utilization", "beta"}
 _COUNTS = (
     INTEGERS
     | {"per_device_eval_batch_size", "eval_batch_size", "quant_bits", "sleep_level"}
     | {"sequence_parallel_size", "context_parallel_size", "sequence_parallel_degree"}
 )
-_SWITCHES = BOOLEANS | {"packing", "neat_packing", "use_vllm", "vllm_enable_sleep_mode", "freeze_vision_tower", "freeze_vit"}
+_SWITCHES = BOOLEANS | {
+    "packing",
+    "neat_packing",
+    "use_vllm",
+    "precompute_ref_log_probs",
+    "vllm_enable_sleep_mode",
+    "freeze_vision_tower",
+    "freeze_vit",
+}
 """The same with those that only the estimate reads."""
 
 LISTS = frozenset({"lora_target", "target_modules", "lora_target_modules", "additional_target", "lora_modules_to_save", "modules_to_save"})
@@ -140,6 +148,8 @@ class Arguments:
     assigned: frozenset[str] | None = None
     kind: str = ""
     """The class of a library other than transformers that the program gives or parses: `trl.SFTConfig`."""
+    task: str = ""
+    """What the command of the framework does, or the name of a script of TRL: `sft`, `dpo`."""
 
     def __contains__(self, name: str) -> bool:
         return name in self.values

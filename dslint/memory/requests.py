@@ -135,7 +135,7 @@ def planned(
     plan = plan.but(unmodelled=(*plan.unmodelled, *unmodelled, *unknown, *_uncounted(model)))
     used = 0 if said["host_used"] is None and "host_memory" in config.evidence else said["host_used"]  # other programs have their own limit
     plan = plan.but(host_used=used, elsewhere=_elsewhere(said["vllm_share"], config.facts, notes), sleeps=said["vllm_sleeps"])
-    if said["pairs"]:
+    if said["pairs"] and not said["no_logits"]:
         plan = plan.but(unmodelled=(*plan.unmodelled, ("log-probabilities of pairs, and logits of a reference model", 0.15)))
     if length % plan.sequence:
         raise PlanError(f"--sequence-length {length} is not divisible by the sequence parallel size {plan.sequence}")

@@ -216,7 +216,19 @@ def _arguments(command: Command, program: PythonFile | None, training: Arguments
     values = {**base.values, **own, **later}
     kind = program.program.argument_class if program is not None and started is None and not is_plain else ""
     complete = base.complete and command.complete
-    return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind)
+    task = command.task or _task_of_script(command)
+    return replace(base, values=values, complete=complete, sure=sure, defaults=defaults, others=others, kind=kind, task=task)
+
+
+_SCRIPT = re.compile(r"(?:.*[/.])?(?:trl|examples)[/.]scripts[/.](?:\w+/)?(\w+?)(?:\.py)?")
+"""A script of TRL, as a file or a module: `trl/scripts/dpo.py`, `trl.scripts.dpo`, `examples/scripts/ppo/ppo.py`."""
+
+
+def _task_of_script(command: Command) -> str:
+    """What a script of TRL does, by its name; "" for any other program."""
+    given = command.program.value if command.program is not None else None
+    found = _SCRIPT.fullmatch(given) if isinstance(given, str) else None
+    return found[1] if found is not None else ""
 
 
 def _has_own_parser(program: PythonFile) -> bool:

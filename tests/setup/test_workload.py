@@ -105,6 +105,11 @@ def test_the_samples_of_an_evaluation(framework: str, values: dict[str, Any], ba
         (SWIFT, {"rlhf_type": "ppo"}, {"frozen_copies": 1, "value_model": True}),
         (SWIFT, {"rlhf_type": "gkd", "teacher_model": "qwen2.5-14b"}, {"teacher": "qwen2.5-14b", "generates": True}),
         (SWIFT, {"rlhf_type": "grpo", "use_vllm": True}, {"generates": None}),
+        (SWIFT, {"rlhf_type": "grpo", "train_type": "full"}, {"frozen_copies": 1}),
+        (SWIFT, {"rlhf_type": "grpo", "train_type": "full", "beta": "0.0"}, {"frozen_copies": None}),
+        (SWIFT, {"rlhf_type": "dpo", "train_type": "full", "precompute_ref_log_probs": True}, {"pairs": True, "frozen_copies": None}),
+        (SWIFT, {"rlhf_type": "rm", "train_type": "full"}, {"pairs": True, "frozen_copies": None, "no_logits": True}),
+        (LLAMA_FACTORY, {"stage": "rm"}, {"pairs": True, "no_logits": None}),
         (SWIFT, {"tuner_type": "lora_llm"}, {"lora_rank": 8}),
         (SWIFT, {"task_type": "embedding"}, {"no_logits": True}),
         (TRAINER, {"use_peft_lora": True, "lora_r": 8, "use_4bit_quantization": True}, {"lora_rank": 8, "base_bits": "4"}),
@@ -259,3 +264,24 @@ def test_fit_takes_the_same_facts(folder: Path) -> None:
     done = dslint("fit", "run.sh", "--isolated", "--gpu", "t4", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "openai-community/gpt2" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("trl dpo --deepspeed z3.json", {"--pairs": "True", "--frozen-copies": "1"}),
+        ("trl reward --deepspeed z3.json", {"--pairs": "True", "--no-logits": "True"}),
+        ("trl grpo --deepspeed z3.json", {"--generates": "True"}),
+        ("trl grpo --deepspeed z3.json --beta 0.04", {"--generates": "True", "--frozen-copies": "1"}),
+        ("trl sft --deepspeed z3.json", {}),
+        ("deepspeed trl/scripts/dpo.py --deepspeed z3.json", {"--pairs": "True", "--frozen-copies": "1"}),
+        ("deepspeed --module trl.scripts.kto --deepspeed z3.json", {"--frozen-copies": "1"}),
+    ],
+)
+def test_the_method_of_trl(command: str, options: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "z3.json").write_text('{"zero_optimization": {"stage": 3}, "bf16": {"enabled": true}}', encoding="utf-8")
+    flags = "--model_name_or_path qwen2.5-7b --dataset_name x --max_length 1024 --per_device_train_batch_size 2 --bf16"
+    (tmp_path / "run.sh").write_text(f"{command} {flags}\n", encoding="utf-8")
+    output = " ".join(dslint("estimate", "run.sh", "--world-size", "8", cwd=tmp_path).stdout.split())
+    for option in ("--pairs", "--frozen-copies", "--no-logits", "--generates"):
+        assert (f"- {option} is {options.get(option)}, from" in output) is (option in options), output
